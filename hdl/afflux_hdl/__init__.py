@@ -1,0 +1,1 @@
+"""The contract (wire, registers) and, above it, the Amaranth engine."""

@@ -1,0 +1,217 @@
+"""The packet layout: every number that two ends of a wire must agree on.
+
+This is the one place where the layout is written. The engine's Amaranth layouts, the numpy views of
+the drivers and the tables in ``docs/protocol.md`` derive from it, or a test proves that they agree.
+Plain Python: it imports neither amaranth nor torch nor numpy.
+
+All Afflux fields are little-endian, so that hosts copy nothing; Ethernet, IPv4 and UDP are
+big-endian as their standards say.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = [
+    "ABSENT",
+    "AFFLUX_OFFSET",
+    "BLOCK_BYTES",
+    "BLOCK_ELEMENTS",
+    "CLASS_NAN",
+    "CLASS_NEGATIVE_INFINITY",
+    "CLASS_POSITIVE_INFINITY",
+    "EXACT_LIMBS",
+    "EXACT_LIMB_BITS",
+    "EXACT_WORDS",
+    "FIELDS",
+    "FRAME_BYTES_MAX",
+    "FRAME_BYTES_MIN",
+    "HEADER_BYTES",
+    "LANES_MAX",
+    "LOOKAHEAD_BYTES",
+    "LOOKAHEAD_OFFSET",
+    "NON_FINITE",
+    "PAYLOAD_OFFSET",
+    "PORT",
+    "ROWS_MAX",
+    "UDP_PAYLOAD_MIN",
+    "VERSION",
+    "WORKERS_MAX",
+    "Dtype",
+    "Field",
+    "Opcode",
+    "Refusal",
+    "Type",
+    "frame_bytes",
+    "lanes_for_mtu",
+]
+
+VERSION = 1
+"""Protocol version, the upper nibble of the first Afflux byte."""
+
+PORT = 4700
+"""Default UDP port of an aggregator, and TCP port of its control channel."""
+
+
+class Type(IntEnum):
+    """Packet type, the lower nibble of the first Afflux byte."""
+
+    DATA = 0
+    """Worker to aggregator: one worker's contribution to one round of one slot."""
+    PROBE = 1
+    """Worker to aggregator: asks for the result of a round, or for who is missing."""
+    JOIN = 2
+    """Worker to aggregator: makes the sender's address known. The same in every version."""
+    RESULT = 8
+    """Aggregator to worker: the sums and look-ahead words of a complete round."""
+    CONFLICT = 9
+    """A result whose contributions disagreed on operation, opcode or dtype. Not to be used."""
+    MISSING = 10
+    """Aggregator to worker: the probed round is not complete; says who has contributed."""
+    JOINED = 11
+    """Aggregator to worker: the address is known; gives the job's parameters."""
+    REFUSED = 12
+    """Aggregator to worker: the join was refused; gives the cause."""
+
+
+class Opcode(IntEnum):
+    """What a lane does with an element of a block. Look-ahead words always take UMIN."""
+
+    SUM = 0
+    """Addition modulo 2**32. Signed overflow is counted, never saturated."""
+    MAX = 1
+    """Signed maximum."""
+    MIN = 2
+    """Signed minimum."""
+    UMIN = 3
+    """Unsigned minimum."""
+
+
+class Dtype(IntEnum):
+    """The element type that the workers encode. The engine only compares and echoes it."""
+
+    INT32 = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    BFLOAT16 = 3
+
+
+class Refusal(IntEnum):
+    """Cause in the first word of a REFUSED packet."""
+
+    VERSION = 1
+    JOB = 2
+    KEY = 3
+    WORKER = 4
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of the Afflux header.
+
+    Attributes:
+        name: Name used by code and documents alike.
+        offset: Bytes from the start of the Afflux header.
+        size: Bytes.
+        meaning: One line for the reference table.
+    """
+
+    name: str
+    offset: int
+    size: int
+    meaning: str
+
+    @property
+    def frame_offset(self) -> int:
+        """Bytes from the start of the Ethernet frame."""
+        return AFFLUX_OFFSET + self.offset
+
+
+ETHERNET_BYTES = 14
+IPV4_BYTES = 20
+UDP_BYTES = 8
+AFFLUX_OFFSET = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES
+"""Bytes from the start of the frame to the Afflux header."""
+
+_LAYOUT = (
+    ("version_type", 1, "protocol version << 4 | packet type"),
+    ("opcode_dtype", 1, "opcode << 4 | dtype"),
+    ("job", 1, "job number on this aggregator"),
+    ("worker", 1, "rank of the worker within the job, in both directions"),
+    ("slot", 2, "slot number within the job's range"),
+    ("present", 2, "bit f set: a block for lane f follows"),
+    ("round", 4, "round of this slot, serial arithmetic"),
+    ("key", 8, "secret of the job run"),
+    ("operation", 2, "number of the collective within the job run, modulo 2**16"),
+)
+
+
+def _place() -> tuple[Field, ...]:
+    fields, offset = [], 0
+    for name, size, meaning in _LAYOUT:
+        fields.append(Field(name, offset, size, meaning))
+        offset += size
+    return tuple(fields)
+
+
+FIELDS = _place()
+"""The Afflux header, in wire order."""
+
+HEADER_BYTES = sum(field.size for field in FIELDS)
+LOOKAHEAD_OFFSET = AFFLUX_OFFSET + HEADER_BYTES
+"""Bytes from the start of the frame to the look-ahead words: one beat of a 512-bit bus."""
+
+LANES_MAX = 16
+"""Lanes of a slot, look-ahead words of a packet, bits of the present field."""
+
+LOOKAHEAD_BYTES = 4 * LANES_MAX
+PAYLOAD_OFFSET = LOOKAHEAD_OFFSET + LOOKAHEAD_BYTES
+"""Bytes from the start of the frame to the first block."""
+
+BLOCK_ELEMENTS = 64
+"""Elements of a block. One size for everyone: exponents, and so bits, depend on it."""
+
+BLOCK_BYTES = 4 * BLOCK_ELEMENTS
+WORKERS_MAX = 64
+"""Workers of a job: bits of the seen bitmap, words of the fingerprint block."""
+
+ABSENT = 0xFFFF_FFFF
+"""Look-ahead word of a lane in which a worker has nothing more."""
+
+ROWS_MAX = (1 << 24) - 1
+"""Rows of a column. Row 2**24 - 1 itself is taken by ABSENT."""
+
+NON_FINITE = 255
+"""Exponent of a block that holds NaN or infinities."""
+
+CLASS_NAN = 1
+CLASS_POSITIVE_INFINITY = 1 << 10
+CLASS_NEGATIVE_INFINITY = 1 << 20
+"""Units of the class counts: 10 bits for each class in one int32."""
+
+EXACT_LIMBS = 12
+EXACT_LIMB_BITS = 25
+EXACT_WORDS = EXACT_LIMBS + 1
+"""Words for each element in exact mode: limbs, then class counts."""
+
+FRAME_BYTES_MIN = PAYLOAD_OFFSET
+FRAME_BYTES_MAX = PAYLOAD_OFFSET + LANES_MAX * BLOCK_BYTES
+UDP_PAYLOAD_MIN = HEADER_BYTES + LOOKAHEAD_BYTES
+
+
+def frame_bytes(blocks: int) -> int:
+    """Bytes of an Ethernet frame (without frame check sequence) that carries ``blocks`` blocks."""
+    if not 0 <= blocks <= LANES_MAX:
+        raise ValueError(f"a frame carries 0 to {LANES_MAX} blocks, not {blocks}")
+    return PAYLOAD_OFFSET + blocks * BLOCK_BYTES
+
+
+def lanes_for_mtu(mtu: int) -> int:
+    """Most lanes whose full packet fits an IPv4 MTU of ``mtu`` bytes.
+
+    Raises:
+        ValueError: If not even one block fits.
+    """
+    lanes = (mtu + ETHERNET_BYTES - PAYLOAD_OFFSET) // BLOCK_BYTES
+    if lanes < 1:
+        raise ValueError(f"an MTU of {mtu} bytes holds no packet with a block; 370 is the least")
+    return min(lanes, LANES_MAX)
