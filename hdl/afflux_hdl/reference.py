@@ -19,7 +19,7 @@ def _header() -> str:
     lines = ["| frame bytes | field | bytes | meaning |", "|---|---|---|---|"]
     for field in wire.FIELDS:
         first = field.frame_offset
-        place = str(first) if field.size == 1 else f"{first}–{first + field.size - 1}"  # noqa: RUF001
+        place = str(first) if field.size == 1 else f"{first}–{first + field.size - 1}"
         lines.append(f"| {place} | `{field.name}` | {field.size} | {field.meaning} |")
     return "\n".join(lines)
 

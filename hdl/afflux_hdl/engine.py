@@ -1,0 +1,240 @@
+"""The aggregation engine: whole frames in, whole frames out.
+
+::
+
+                     job table    worker table   slot state
+                         │             │             │
+    rx ─► Receive ───► Admit ───► Merge ─► DeliveryQueue ─► Replicate ─► Transmit ─► tx
+             │           │          │                           ▲           ▲
+             └─ receive ─┼─ buffer ─┤                           │           │
+                         └─ replies ┼───────────────────────────┘           │
+                                    └─ slot memory ─────────────────────────┘
+
+Every stage takes a beat in every cycle; nothing ever stalls ``rx``. Each stage's file states its
+latency, its throughput, and what it does with what it cannot take.
+"""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl import registers
+from afflux_hdl.admit import Admit
+from afflux_hdl.control import REGISTER_ADDRESS_BITS, Control
+from afflux_hdl.counters import Counters
+from afflux_hdl.delivery_queue import REPLIES, DeliveryQueue
+from afflux_hdl.layouts import PacketBeat, Reply, SlotOperation
+from afflux_hdl.merge import Merge
+from afflux_hdl.parameters import Parameters
+from afflux_hdl.receive import Receive
+from afflux_hdl.replicate import Replicate
+from afflux_hdl.slot_memory import SlotMemory
+from afflux_hdl.slot_state import SlotStateMemory
+from afflux_hdl.transmit import Transmit
+from afflux_hdl.worker_table import WorkerTable
+
+__all__ = ["Engine", "Parameters"]
+
+OPERATIONS = 64
+"""Operations between admit and merge: two-beat frames that come while a largest one is merged."""
+
+OPERATIONS_MARGIN = 4
+"""Operations that may be under way in the admit stage when it takes another frame."""
+
+REPLIES_MARGIN = 2
+"""Short answers that may be under way to their queue."""
+
+
+class Engine(wiring.Component):
+    """The aggregation engine of ``docs/protocol.md``, section 5.
+
+    Latency: 24 cycles at 512 bits from the last beat of a round's last contribution of one block to
+    the first beat of its first result; a little more for every block. Throughput: one beat in and
+    one beat out in each cycle.
+
+    Members:
+        rx: Frames from the MAC, without frame check sequence.
+        tx: Frames for the MAC, without frame check sequence.
+        register_address, register_write, register_write_data, register_read_data: Registers;
+            read data follow one cycle after the address.
+        idle: Nothing of any frame is left inside.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        beat = PacketBeat(parameters.bus_bits)
+        super().__init__(
+            {
+                "rx": In(stream.Signature(beat, always_ready=True)),
+                "tx": Out(stream.Signature(beat)),
+                "register_address": In(REGISTER_ADDRESS_BITS),
+                "register_write": In(1),
+                "register_write_data": In(32),
+                "register_read_data": Out(32),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+
+        m.submodules.control = control = Control(p)
+        m.submodules.counters = counters = Counters()
+        m.submodules.receive = receive = Receive(p)
+        m.submodules.admit = admit = Admit(p)
+        m.submodules.merge = merge = Merge(p)
+        m.submodules.delivery_queue = queue = DeliveryQueue(p)
+        m.submodules.replicate = replicate = Replicate(p)
+        m.submodules.transmit = transmit = Transmit(p)
+        m.submodules.slot_state = slot_state = SlotStateMemory(p)
+        m.submodules.slot_memory = slot_memory = SlotMemory(p)
+        m.submodules.worker_table = worker_table = WorkerTable(p)
+
+        phase = Signal()
+        m.d.sync += phase.eq(~phase)
+        m.d.comb += [
+            part.phase.eq(phase) for part in (control, admit, merge, transmit, slot_memory)
+        ]
+        m.d.comb += [part.local.eq(control.local) for part in (receive, replicate, transmit)]
+        m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, replicate)]
+
+        # Frames in.
+        m.d.comb += [
+            receive.i.payload.eq(self.rx.payload),
+            receive.i.valid.eq(self.rx.valid),
+        ]
+        wiring.connect(m, receive.o, admit.i)
+
+        # Decisions.
+        operation_bits = data.Layout.cast(SlotOperation(p)).size
+        m.submodules.operations = operations = SyncFIFOBuffered(
+            width=operation_bits, depth=OPERATIONS
+        )
+        m.d.comb += [
+            operations.w_data.eq(admit.o.payload.as_value()),
+            operations.w_en.eq(admit.o.valid),
+            admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN),
+            merge.i.payload.as_value().eq(operations.r_data),
+            merge.i.valid.eq(operations.r_rdy),
+            operations.r_en.eq(merge.i.ready),
+        ]
+        m.submodules.replies = replies = SyncFIFO(width=data.Layout.cast(Reply).size, depth=REPLIES)
+        m.d.comb += [
+            replies.w_data.eq(admit.replies.payload.as_value()),
+            replies.w_en.eq(admit.replies.valid),
+            # Refusals, which anybody can ask for, leave half the room to the jobs' own answers.
+            admit.replies_full.eq(replies.level > REPLIES - REPLIES_MARGIN),
+            admit.refusals_full.eq(replies.level > REPLIES // 2 - REPLIES_MARGIN),
+            replicate.replies.payload.as_value().eq(replies.r_data),
+            replicate.replies.valid.eq(replies.r_rdy),
+            replies.r_en.eq(replicate.replies.ready),
+        ]
+
+        # Tables. Admit writes at phase 0, control at phase 1.
+        m.d.comb += [
+            worker_table.check_job.eq(admit.check_job),
+            worker_table.check_worker.eq(admit.check_worker),
+            admit.checked.eq(worker_table.checked),
+            worker_table.send_job.eq(replicate.send_job),
+            worker_table.send_worker.eq(replicate.send_worker),
+            replicate.sent.eq(worker_table.sent),
+            worker_table.write.eq(admit.join | control.clear),
+            worker_table.write_job.eq(Mux(control.clear, control.clear_job, admit.join_job)),
+            worker_table.write_worker.eq(
+                Mux(control.clear, control.clear_worker, admit.join_worker)
+            ),
+            slot_state.read_slot.eq(admit.read_slot),
+            admit.state.eq(slot_state.state),
+            slot_state.send_slot.eq(replicate.send_slot),
+            replicate.send_round.eq(slot_state.send_round),
+            slot_state.write.eq(admit.write | control.initialise),
+        ]
+        with m.If(~control.clear):
+            m.d.comb += worker_table.write_entry.eq(admit.join_entry)
+        with m.If(control.initialise):
+            m.d.comb += [
+                slot_state.write_slot.eq(control.initialise_slot),
+                slot_state.write_state.eq(control.initialise_state),
+            ]
+        with m.Else():
+            m.d.comb += [
+                slot_state.write_slot.eq(admit.write_slot),
+                slot_state.write_state.eq(admit.write_state),
+            ]
+
+        # Data.
+        for name in (
+            "merge_block",
+            "merge_words",
+            "write_block",
+            "write_block_address",
+            "write_block_data",
+            "write_words",
+            "write_words_address",
+            "write_words_data",
+        ):
+            m.d.comb += getattr(slot_memory, name).eq(getattr(merge, name))
+        m.d.comb += [
+            merge.merge_block_data.eq(slot_memory.merge_block_data),
+            merge.merge_words_data.eq(slot_memory.merge_words_data),
+            slot_memory.send_block.eq(transmit.send_block),
+            slot_memory.send_words.eq(transmit.send_words),
+            transmit.send_block_data.eq(slot_memory.send_block_data),
+            transmit.send_words_data.eq(slot_memory.send_words_data),
+            receive.read_address.eq(merge.receive_address),
+            merge.receive_data.eq(receive.read_data),
+            receive.release.eq(merge.release),
+        ]
+
+        # Frames out.
+        m.d.comb += [
+            queue.i.payload.eq(merge.o.payload),
+            queue.i.valid.eq(merge.o.valid),
+            queue.i_replay.eq(merge.o_replay),
+            queue.done.eq(replicate.done),
+            queue.done_delivery.eq(replicate.done_delivery),
+        ]
+        wiring.connect(m, queue.o, replicate.i)
+        wiring.connect(m, replicate.o, transmit.i)
+        m.d.comb += [
+            self.tx.payload.eq(transmit.o.payload),
+            self.tx.valid.eq(transmit.o.valid),
+            transmit.o.ready.eq(self.tx.ready),
+        ]
+
+        # Registers and counters.
+        m.d.comb += [
+            control.address.eq(self.register_address),
+            control.write.eq(self.register_write),
+            control.write_data.eq(self.register_write_data),
+            self.register_read_data.eq(control.read_data),
+            counters.address.eq((self.register_address - registers.COUNTER_BASE)[2:]),
+            control.counter_value.eq(counters.value),
+            counters.receive_judged.eq(receive.judged),
+            counters.receive_cause.eq(receive.cause),
+            counters.admit_judged.eq(admit.judged),
+            counters.admit_cause.eq(admit.cause),
+            counters.frames_in.eq(receive.arrived),
+            counters.blocks_accepted.eq(admit.accepted_blocks),
+            counters.rounds.eq(admit.completed),
+            counters.conflicts.eq(admit.conflicted),
+            counters.overflows.eq(merge.overflows),
+            counters.replays.eq(queue.replayed),
+            counters.replays_dropped.eq(queue.replay_dropped),
+            counters.replies_dropped.eq(admit.reply_dropped),
+            counters.frames_out.eq(transmit.departed),
+        ]
+
+        m.d.comb += self.idle.eq(
+            receive.idle
+            & admit.idle
+            & ~operations.r_rdy
+            & (operations.level == 0)
+            & merge.idle
+            & queue.idle
+            & replicate.idle
+            & transmit.idle
+        )
+        return m

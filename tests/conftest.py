@@ -1,0 +1,24 @@
+"""Settings of the whole test run: what tests write goes under build/, what they draw is printed."""
+
+import os
+from pathlib import Path
+
+from hypothesis import settings
+
+BUILD = Path(__file__).resolve().parent.parent / "build"
+
+# Before hypothesis first looks for it; without it, it writes .hypothesis/ where pytest was started.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BUILD / "hypothesis"))
+
+IN_CI = bool(os.environ.get("CI"))
+
+settings.register_profile(
+    "afflux",
+    # pytest's own time limit ends a hang; a busy two-core machine is no reason to fail.
+    deadline=None,
+    # A failure prints the line that repeats it anywhere.
+    print_blob=True,
+    # In CI the same commit draws the same examples; elsewhere every run looks further.
+    derandomize=IN_CI,
+)
+settings.load_profile("afflux")
