@@ -27,9 +27,9 @@ class Control(wiring.Component):
 
     A create disables the job, waits until no frame that saw it enabled is left in the admit stage,
     forgets its workers, writes the initial state of its slots, advances its generation (so that
-    results still queued are discarded) and enables it: 8 + 2·(workers of the build) + 2·(slots of
-    the job) cycles, and a few more. Other jobs go on meanwhile. A create whose workers, lanes or slots
-    exceed what was built leaves the job disabled.
+    results still queued are discarded) and enables it. That takes 8 + 2·W + 2·S cycles and a few
+    more, W = workers of the build, S = slots of the job. Other jobs go on meanwhile. A create
+    whose workers, lanes or slots exceed what was built leaves the job disabled.
 
     Members:
         phase: Alternates from cycle to cycle; slot state and worker table are written when it is 1,

@@ -30,8 +30,8 @@ class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
     Latency: 4 cycles from an operation's last beat to its delivery on ``o``. Throughput: at 512
-    bits an operation takes 2 + 4k cycles, k = number of its blocks, as many as its frame took to arrive;
-    at narrower buses fewer. No back-pressure: ``o`` is taken at once.
+    bits an operation takes 2 + 4k cycles, k = number of its blocks, as many as its frame took to
+    arrive; at narrower buses fewer. No back-pressure: ``o`` is taken at once.
 
     Shortest distances: words of a slot are read again 2 cycles after their read at the earliest,
     when they have been written (1 cycle); a block is read again after 6 cycles at the earliest (two

@@ -10,8 +10,8 @@
 
 Each bank has one read port, taken in turn by the merge stage and the transmit stage: both get a
 beat in every cycle, with one copy of the data. Blocks are an even number of beats, and both stages
-start packets only at their phase. At 512 bits the look-ahead words are one beat: that one bank is the
-merge stage's at phase 1 and the transmit stage's at phase 0.
+start packets only at their phase. At 512 bits the look-ahead words are one beat: that one bank is
+the merge stage's at phase 1 and the transmit stage's at phase 0.
 """
 
 from amaranth.hdl import Module, Mux, Signal
