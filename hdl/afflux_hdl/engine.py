@@ -49,9 +49,10 @@ REPLIES_MARGIN = 2
 class Engine(wiring.Component):
     """The aggregation engine of ``docs/protocol.md``, section 5.
 
-    Latency: 24 cycles at 512 bits from the last beat of a round's last contribution of one block to
-    the first beat of its first result; a little more for every block. Throughput: one beat in and
-    one beat out in each cycle.
+    Latency from the last beat of a round's last contribution to the first beat of its first
+    result: 33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32; one
+    cycle more if the frame ends at the wrong phase. Throughput: one beat in and one beat out in
+    each cycle.
 
     Members:
         rx: Frames from the MAC, without frame check sequence.

@@ -1,0 +1,152 @@
+"""Latencies and throughput that the docstrings of the stages state, measured cycle by cycle."""
+
+import pytest
+from afflux_hdl import registers
+from afflux_hdl.engine import Engine
+from afflux_hdl.parameters import Parameters
+from afflux_sim.golden_layout import DATA, ELEMENTS, Endpoint, Packet, as_block
+from afflux_sim.golden_worker import GoldenWorker
+from amaranth.sim import Simulator
+
+ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
+KEY = 0x0123_4567_89AB_CDEF
+FIRST_ROUND = 5
+
+
+def new_worker(lanes: int) -> GoldenWorker:
+    return GoldenWorker(
+        endpoint=Endpoint(bytes([2, 0, 0, 0, 0, 1]), "10.0.0.1", 5000),
+        engine=ENGINE,
+        job=0,
+        key=KEY,
+        round=FIRST_ROUND,
+        worker=0,
+        workers=1,
+        lanes=lanes,
+        slots=2,
+    )
+
+
+def contribution(worker: GoldenWorker, blocks: int, slot: int) -> bytes:
+    packet = Packet(
+        type=DATA,
+        job=0,
+        worker=0,
+        slot=slot,
+        round=FIRST_ROUND,
+        key=KEY,
+        words=(7,) * 16,
+        blocks={lane: as_block([lane] * ELEMENTS) for lane in range(blocks)},
+    )
+    return worker._frame(packet)
+
+
+class Bench:
+    """Drives the engine's ports and notes in which cycle each beat leaves."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.engine = Engine(parameters)
+        self.cycle = 0
+        self.left: list[tuple[int, bool]] = []
+
+    async def tick(self, ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+        if ctx.get(self.engine.tx.valid):
+            self.left.append((self.cycle, bool(ctx.get(self.engine.tx.payload.last))))
+        await ctx.tick()
+        self.cycle += 1
+
+    async def write(self, ctx, name: str, value: int) -> None:  # type: ignore[no-untyped-def]
+        ctx.set(self.engine.register_address, registers.address_of(name))
+        ctx.set(self.engine.register_write_data, value)
+        ctx.set(self.engine.register_write, 1)
+        await self.tick(ctx)
+        ctx.set(self.engine.register_write, 0)
+
+    async def create(self, ctx) -> None:  # type: ignore[no-untyped-def]
+        mac = int.from_bytes(ENGINE.mac, "big")
+        values = {
+            "local_mac_low": mac % 2**32,
+            "local_mac_high": mac >> 32,
+            "local_address": int.from_bytes(ENGINE.packed_address, "big"),
+            "local_port": ENGINE.port,
+            "job_key_low": KEY % 2**32,
+            "job_key_high": KEY >> 32,
+            "job_workers": 1,
+            "job_lanes": self.parameters.lanes,
+            "job_slot_count": 2,
+            "job_round": FIRST_ROUND,
+            "job_credit": 2,
+            "job_command": registers.Command.CREATE,
+        }
+        for name, value in values.items():
+            await self.write(ctx, name, value)
+        ctx.set(self.engine.register_address, registers.address_of("job_busy"))
+        await self.tick(ctx)
+        while ctx.get(self.engine.register_read_data):
+            await self.tick(ctx)
+
+    async def send(self, ctx, frame: bytes) -> int:  # type: ignore[no-untyped-def]
+        """Sends a frame at one beat a cycle; the cycle of its last beat."""
+        size = self.parameters.bus_bytes
+        for at in range(0, len(frame), size):
+            beat = self.engine.rx.payload
+            ctx.set(beat.data, int.from_bytes(frame[at : at + size], "little"))
+            ctx.set(beat.keep, (1 << size) - 1)
+            ctx.set(beat.last, at + size == len(frame))
+            ctx.set(self.engine.rx.valid, 1)
+            await self.tick(ctx)
+        ctx.set(self.engine.rx.valid, 0)
+        return self.cycle - 1
+
+    async def settle(self, ctx) -> None:  # type: ignore[no-untyped-def]
+        await self.tick(ctx)
+        for _ in range(4000):
+            if ctx.get(self.engine.idle):
+                return
+            await self.tick(ctx)
+        raise AssertionError("not idle after 4000 cycles")
+
+
+def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[int, bool]]]:
+    """Cycles from the last beat in to the first beat out, and the beats that left."""
+    parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
+    bench = Bench(parameters)
+    latency = 0
+
+    async def run(ctx) -> None:  # type: ignore[no-untyped-def]
+        nonlocal latency
+        worker = new_worker(parameters.lanes)
+        ctx.set(bench.engine.tx.ready, 1)
+        await bench.create(ctx)
+        await bench.send(ctx, worker.join())
+        await bench.settle(ctx)
+        bench.left.clear()
+        for _ in range(offset):
+            await bench.tick(ctx)
+        last_in = await bench.send(ctx, contribution(worker, blocks, 0))
+        await bench.settle(ctx)
+        latency = bench.left[0][0] - last_in
+
+    simulator = Simulator(bench.engine)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(run)
+    simulator.run()
+    return latency, bench.left
+
+
+@pytest.mark.parametrize(
+    "bus_bits, blocks, expected", [(512, 0, 33), (512, 1, 37), (512, 2, 41), (32, 1, 113)]
+)
+def test_latency_of_a_result(bus_bits: int, blocks: int, expected: int) -> None:
+    """It is the same, but for one cycle, whatever the phase in which the frame arrives."""
+    latencies = {measure(bus_bits, blocks, offset)[0] for offset in range(4)}
+    assert latencies <= {expected, expected + 1}
+
+
+@pytest.mark.parametrize("bus_bits", [512])
+def test_a_result_leaves_without_gaps(bus_bits: int) -> None:
+    _, left = measure(bus_bits, 2, 0)
+    assert len(left) == 2 + 2 * 4
+    assert [cycle - left[0][0] for cycle, _ in left] == list(range(len(left)))
+    assert [last for _, last in left] == [False] * 9 + [True]
