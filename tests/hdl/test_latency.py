@@ -1,12 +1,13 @@
 """Latencies and throughput that the docstrings of the stages state, measured cycle by cycle."""
 
 import pytest
+from amaranth.sim import Simulator
+
 from afflux_hdl import registers
 from afflux_hdl.engine import Engine
 from afflux_hdl.parameters import Parameters
 from afflux_sim.golden_layout import DATA, ELEMENTS, Endpoint, Packet, as_block
 from afflux_sim.golden_worker import GoldenWorker
-from amaranth.sim import Simulator
 
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 KEY = 0x0123_4567_89AB_CDEF
