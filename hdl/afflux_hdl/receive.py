@@ -13,7 +13,7 @@ Store-and-forward: a frame is announced on ``o`` only when its last beat is in a
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, ValueLike
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -21,6 +21,7 @@ from amaranth.utils import bits_for
 from afflux_hdl import wire
 from afflux_hdl.layouts import Cause, FrameSummary, Header, Local, PacketBeat
 from afflux_hdl.parameters import Parameters
+from afflux_hdl.ram import Ram
 
 __all__ = ["Receive"]
 
@@ -85,12 +86,11 @@ class Receive(wiring.Component):
         header_beats = p.header_beats
         index_limit = p.frame_beats_max + 1
 
-        m.submodules.buffer = buffer = memory.Memory(
-            shape=p.bus_bits, depth=p.buffer_beats, init=[]
-        )
-        write = buffer.write_port()
-        read = buffer.read_port()
-        m.d.comb += [read.addr.eq(self.read_address), self.read_data.eq(read.data)]
+        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=self._place)
+        m.d.comb += [
+            buffer.read_address.eq(self.read_address),
+            self.read_data.eq(buffer.read_data),
+        ]
 
         m.submodules.summaries = summaries = SyncFIFOBuffered(
             width=data.Layout.cast(self._summary).size, depth=SUMMARY_DEPTH
@@ -130,16 +130,18 @@ class Receive(wiring.Component):
             ),
             taking.eq(Mux(first1, room, taken)),
             whole_now.eq(beat1.keep.all() & (first1 | whole)),
-            write.addr.eq(place),
-            write.data.eq(beat1.data),
-            write.en.eq(valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)),
+            buffer.write_address.eq(place),
+            buffer.write_data.eq(beat1.data),
+            buffer.write.eq(
+                valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
+            ),
         ]
         header = Signal(512)
         with m.If(valid1):
             m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
             with m.If(first1):
                 m.d.sync += start.eq(place)
-            with m.If(write.en):
+            with m.If(buffer.write):
                 m.d.sync += place.eq(place + 1)
             with m.If(index1 < header_beats):
                 m.d.sync += header.eq(Cat(header, beat1.data)[p.bus_bits :])
@@ -159,7 +161,7 @@ class Receive(wiring.Component):
             whole2.eq(whole_now),
             beats2.eq(index1 + 1),
             start2.eq(Mux(first1, place, start)),
-            end2.eq(place + write.en),
+            end2.eq(place + buffer.write),
         ]
         m.d.comb += self.arrived.eq(ended2)
 

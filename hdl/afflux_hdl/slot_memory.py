@@ -15,10 +15,11 @@ the merge stage's at phase 1 and the transmit stage's at phase 0.
 """
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.parameters import Parameters
+from afflux_hdl.ram import Ram
 
 __all__ = ["SlotMemory"]
 
@@ -69,54 +70,44 @@ class SlotMemory(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        banks = []
-        for parity in range(2):
-            bank = memory.Memory(shape=p.bus_bits, depth=1 << (self._block_bits - 1), init=[])
-            m.submodules[f"blocks_{parity}"] = bank
-            write, read = bank.write_port(), bank.read_port()
-            m.d.comb += [
-                write.en.eq(self.write_block & (self.write_block_address[0] == parity)),
-                write.addr.eq(self.write_block_address[1:]),
-                write.data.eq(self.write_block_data),
-                read.addr.eq(Mux(self.phase == parity, self.merge_block[1:], self.send_block[1:])),
-            ]
-            banks.append(read.data)
-        merged_parity = Signal()
-        m.d.sync += merged_parity.eq(self.phase)
-        m.d.comb += [
-            self.merge_block_data.eq(Mux(merged_parity, banks[1], banks[0])),
-            self.send_block_data.eq(Mux(merged_parity, banks[0], banks[1])),
-        ]
+        parity_read = Signal()
+        m.d.sync += parity_read.eq(self.phase)
 
-        if p.header_beats == 1:
-            m.submodules.words = bank = memory.Memory(
-                shape=p.bus_bits, depth=1 << self._words_bits, init=[]
-            )
-            write, read = bank.write_port(), bank.read_port()
-            m.d.comb += [
-                write.en.eq(self.write_words),
-                write.addr.eq(self.write_words_address),
-                write.data.eq(self.write_words_data),
-                read.addr.eq(Mux(self.phase, self.merge_words, self.send_words)),
-                self.merge_words_data.eq(read.data),
-                self.send_words_data.eq(read.data),
-            ]
-            return m
+        def bank(name: str, address_bits: int) -> Ram:
+            ram = Ram(width=p.bus_bits, address_bits=address_bits)
+            m.submodules[name] = ram
+            return ram
 
-        banks = []
-        for parity in range(2):
-            bank = memory.Memory(shape=p.bus_bits, depth=1 << (self._words_bits - 1), init=[])
-            m.submodules[f"words_{parity}"] = bank
-            write, read = bank.write_port(), bank.read_port()
+        def two_banks(name: str, address_bits: int) -> None:
+            """Banks of even and of odd beats of the blocks or words."""
+            read_merge, read_send = getattr(self, f"merge_{name}"), getattr(self, f"send_{name}")
+            write = getattr(self, f"write_{name}")
+            address = getattr(self, f"write_{name}_address")
+            banks = [bank(f"{name}_{parity}", address_bits - 1) for parity in range(2)]
+            for parity, ram in enumerate(banks):
+                m.d.comb += [
+                    ram.write.eq(write & (address[0] == parity)),
+                    ram.write_address.eq(address[1:]),
+                    ram.write_data.eq(getattr(self, f"write_{name}_data")),
+                    ram.read_address.eq(Mux(self.phase == parity, read_merge[1:], read_send[1:])),
+                ]
+            even, odd = (ram.read_data for ram in banks)
             m.d.comb += [
-                write.en.eq(self.write_words & (self.write_words_address[0] == parity)),
-                write.addr.eq(self.write_words_address[1:]),
-                write.data.eq(self.write_words_data),
-                read.addr.eq(Mux(self.phase == parity, self.merge_words[1:], self.send_words[1:])),
+                getattr(self, f"merge_{name}_data").eq(Mux(parity_read, odd, even)),
+                getattr(self, f"send_{name}_data").eq(Mux(parity_read, even, odd)),
             ]
-            banks.append(read.data)
-        m.d.comb += [
-            self.merge_words_data.eq(Mux(merged_parity, banks[1], banks[0])),
-            self.send_words_data.eq(Mux(merged_parity, banks[0], banks[1])),
-        ]
+
+        two_banks("block", self._block_bits)
+        if p.header_beats > 1:
+            two_banks("words", self._words_bits)
+        else:
+            words = bank("words", self._words_bits)
+            m.d.comb += [
+                words.write.eq(self.write_words),
+                words.write_address.eq(self.write_words_address),
+                words.write_data.eq(self.write_words_data),
+                words.read_address.eq(Mux(self.phase, self.merge_words, self.send_words)),
+                self.merge_words_data.eq(words.read_data),
+                self.send_words_data.eq(words.read_data),
+            ]
         return m

@@ -14,6 +14,7 @@ from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 from afflux_hdl.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine import Engine
 from afflux_hdl.parameters import Parameters
+from afflux_hdl.ram import RAM_VERILOG, VERILOG
 
 __all__ = ["MODULE", "Top", "generate"]
 
@@ -94,8 +95,10 @@ class Top(Elaboratable):
 def generate(parameters: Parameters) -> str:
     """Verilog of the engine, one text, the top module called ``afflux_engine``."""
     top = Top(parameters)
-    text = verilog.convert(top, name=MODULE, ports=top.ports, strip_internal_attrs=True)
-    return str(text)
+    text = verilog.convert(
+        top, name=MODULE, platform=VERILOG, ports=top.ports, strip_internal_attrs=True
+    )
+    return f"{text}{RAM_VERILOG}"
 
 
 def main(arguments: list[str] | None = None) -> None:

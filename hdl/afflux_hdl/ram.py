@@ -1,0 +1,93 @@
+"""Large memory without initial content.
+
+Amaranth gives every memory an initial value. UltraRAM has none, and to write zeros out for the
+megabytes of a slot pool takes minutes. What these memories hold is never used before it has been
+written, so in Verilog they are a module of their own, ``afflux_ram``, which has no initial value
+and from which tools infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
+"""
+
+from amaranth.hdl import ClockSignal, Instance, Module
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["RAM_VERILOG", "VERILOG", "Ram"]
+
+VERILOG = "verilog"
+"""What to give as ``platform`` where ``RAM_VERILOG`` is part of the output."""
+
+RAM_VERILOG = """
+module afflux_ram #(
+  parameter WIDTH = 1,
+  parameter ADDRESS_BITS = 1
+) (
+  input clk,
+  input write,
+  input [ADDRESS_BITS-1:0] write_address,
+  input [WIDTH-1:0] write_data,
+  input [ADDRESS_BITS-1:0] read_address,
+  output reg [WIDTH-1:0] read_data
+);
+  reg [WIDTH-1:0] content [0:(1 << ADDRESS_BITS) - 1];
+  always @(posedge clk) begin
+    if (write) content[write_address] <= write_data;
+    read_data <= content[read_address];
+  end
+endmodule
+"""
+
+
+class Ram(wiring.Component):
+    """A memory with one write port and one read port.
+
+    Latency: data follow one cycle after their address. Throughput: a write and a read in each
+    cycle. A read in the cycle in which the same address is written gives what was there before.
+
+    Args:
+        width: Bits of a word.
+        address_bits: Of 2**address_bits words.
+
+    Members:
+        write, write_address, write_data: Write port.
+        read_address, read_data: Read port.
+    """
+
+    def __init__(self, *, width: int, address_bits: int) -> None:
+        self._width = width
+        self._address_bits = address_bits
+        super().__init__(
+            {
+                "write": In(1),
+                "write_address": In(address_bits),
+                "write_data": In(width),
+                "read_address": In(address_bits),
+                "read_data": Out(width),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if platform == VERILOG:
+            m.submodules.ram = Instance(
+                "afflux_ram",
+                p_WIDTH=self._width,
+                p_ADDRESS_BITS=self._address_bits,
+                i_clk=ClockSignal(),
+                i_write=self.write,
+                i_write_address=self.write_address,
+                i_write_data=self.write_data,
+                i_read_address=self.read_address,
+                o_read_data=self.read_data,
+            )
+            return m
+        m.submodules.content = content = memory.Memory(
+            shape=self._width, depth=1 << self._address_bits, init=[]
+        )
+        write, read = content.write_port(), content.read_port()
+        m.d.comb += [
+            write.en.eq(self.write),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            read.addr.eq(self.read_address),
+            self.read_data.eq(read.data),
+        ]
+        return m

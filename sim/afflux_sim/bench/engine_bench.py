@@ -1,0 +1,75 @@
+"""A whole bench around the engine: clock, reset, streams, registers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge
+
+from afflux_sim.bench.pace import Pace
+from afflux_sim.bench.register_port import RegisterPort
+from afflux_sim.bench.stream_driver import StreamDriver
+from afflux_sim.bench.stream_sampler import StreamSampler
+
+__all__ = ["EngineBench"]
+
+CLOCK_PERIOD_NS = 4
+RESET_CYCLES = 4
+
+
+class EngineBench:
+    """Plays frames into the engine's pins and collects what it sends.
+
+    Args:
+        dut: The engine.
+        ready_share: Share of the cycles in which ``tx_ready`` is high.
+        gap_share: Share of the cycles in which no beat is offered to ``rx``.
+        seed: Of both choices.
+    """
+
+    def __init__(
+        self, dut: Any, *, ready_share: float = 1.0, gap_share: float = 0.0, seed: int = 0
+    ) -> None:
+        self._dut = dut
+        self.driver = StreamDriver(dut, Pace(1 - gap_share, seed))
+        self.sampler = StreamSampler(dut, Pace(ready_share, seed + 1))
+        self.registers = RegisterPort(dut)
+
+    async def start(self) -> None:
+        """Starts the clock, resets the engine, and begins to sample its output."""
+        dut = self._dut
+        dut.rst.value = 1
+        Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
+        for _ in range(RESET_CYCLES):
+            await FallingEdge(dut.clk)
+        dut.rst.value = 0
+        await FallingEdge(dut.clk)
+        cocotb.start_soon(self.sampler.run())
+
+    async def play(
+        self, frames: Sequence[bytes], mac_errors: Sequence[bool] | None = None
+    ) -> list[bytes]:
+        """Drives the frames in; the frames that have come out by the time the engine is idle.
+
+        Raises:
+            AssertionError: If the engine stalls ``rx``, or does not become idle.
+        """
+        for number, frame in enumerate(frames):
+            await self.driver.drive(frame, bool(mac_errors and mac_errors[number]))
+        await self.drain(cycles_max=100_000 + 1000 * sum(map(len, frames)))
+        assert self.driver.stalls == 0, "rx_ready was low"
+        assert not self.sampler.beats, "idle in the middle of a frame"
+        sent = list(self.sampler.frames)
+        self.sampler.frames.clear()
+        return sent
+
+    async def drain(self, cycles_max: int) -> None:
+        """Waits until the engine is idle."""
+        # The last beat has been taken, but is seen inside only after the next edge.
+        await FallingEdge(self._dut.clk)
+        for _ in range(cycles_max):
+            if self._dut.idle.value:
+                return
+            await FallingEdge(self._dut.clk)
+        raise AssertionError(f"not idle after {cycles_max} cycles")

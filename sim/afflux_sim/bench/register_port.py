@@ -1,0 +1,34 @@
+"""Reads and writes the engine's registers through its ``reg`` pins."""
+
+from typing import Any
+
+from cocotb.triggers import FallingEdge
+
+__all__ = ["RegisterPort"]
+
+
+class RegisterPort:
+    """One access in each cycle.
+
+    Args:
+        dut: The engine.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self._dut = dut
+        dut.reg_address.value = 0
+        dut.reg_write.value = 0
+
+    async def read(self, address: int) -> int:
+        """Value of the register at byte ``address``."""
+        self._dut.reg_address.value = address
+        await FallingEdge(self._dut.clk)
+        return int(self._dut.reg_read_data.value.to_unsigned())
+
+    async def write(self, address: int, value: int) -> None:
+        """Writes the register at byte ``address``."""
+        self._dut.reg_address.value = address
+        self._dut.reg_write_data.value = value
+        self._dut.reg_write.value = 1
+        await FallingEdge(self._dut.clk)
+        self._dut.reg_write.value = 0

@@ -1,0 +1,62 @@
+"""Takes whole frames from the engine's ``tx`` pins, with back-pressure, and checks the stream."""
+
+from typing import Any
+
+from cocotb.triggers import FallingEdge
+
+from afflux_sim.bench.pace import Pace
+
+__all__ = ["StreamSampler"]
+
+
+class StreamSampler:
+    """Takes a beat in each cycle that the pace allows, for as long as ``run`` runs.
+
+    Args:
+        dut: The engine.
+        pace: In which cycles ``tx_ready`` is high.
+
+    Attributes:
+        frames: Whole frames so far; whoever reads them removes them.
+        beats: Beats of the frame that is still incomplete.
+    """
+
+    def __init__(self, dut: Any, pace: Pace) -> None:
+        self._dut = dut
+        self._pace = pace
+        self._bytes = len(dut.tx_data) // 8
+        self.frames: list[bytes] = []
+        self.beats: list[bytes] = []
+        dut.tx_ready.value = 0
+
+    async def run(self) -> None:
+        """Samples for ever.
+
+        Raises:
+            AssertionError: If the stream breaks a rule: a beat that waits is changed or withdrawn,
+                or ``tx_keep`` has holes, or is not full before the last beat.
+        """
+        dut = self._dut
+        waiting: tuple[int, int, bool] | None = None
+        while True:
+            ready = self._pace()
+            dut.tx_ready.value = ready
+            if dut.tx_valid.value:
+                data, keep = dut.tx_data.value.to_unsigned(), dut.tx_keep.value.to_unsigned()
+                beat = data, keep, bool(dut.tx_last.value)
+                assert waiting in (None, beat), "a beat changed while it waited for tx_ready"
+                waiting = None if ready else beat
+                if ready:
+                    self._take(*beat)
+            else:
+                assert waiting is None, "a beat was withdrawn while it waited for tx_ready"
+            await FallingEdge(dut.clk)
+
+    def _take(self, data: int, keep: int, last: bool) -> None:
+        count = keep.bit_count()
+        assert keep == (1 << count) - 1, f"tx_keep {keep:#x} has holes"
+        assert last or count == self._bytes, f"tx_keep {keep:#x} before the last beat"
+        self.beats.append(data.to_bytes(self._bytes, "little")[:count])
+        if last:
+            self.frames.append(b"".join(self.beats))
+            self.beats.clear()

@@ -1,0 +1,234 @@
+"""Frames of the wire protocol, typed from `docs/protocol.md` sections 2 and 4 alone.
+
+The golden model must not share a mistake with the engine, so it does not import the contract that
+the engine is built from; a test compares the two. All numbers here are what the document states.
+"""
+
+import ipaddress
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ABSENT",
+    "ABSENT_WORDS",
+    "CONFLICT",
+    "COUNTERS",
+    "DATA",
+    "DTYPES",
+    "ELEMENTS",
+    "HEADER",
+    "HEADER_AT",
+    "JOIN",
+    "JOINED",
+    "LANES",
+    "MAX",
+    "MIN",
+    "MISSING",
+    "PROBE",
+    "REFUSED",
+    "RESULT",
+    "SUM",
+    "UMIN",
+    "VERSION",
+    "Block",
+    "Endpoint",
+    "Packet",
+    "as_block",
+    "build_frame",
+    "look_ahead",
+    "ones_complement_sum",
+    "parse_header",
+    "parse_packet",
+    "parse_present",
+    "split_look_ahead",
+]
+
+VERSION = 1
+
+# Packet types.
+DATA, PROBE, JOIN = 0, 1, 2
+RESULT, CONFLICT, MISSING, JOINED, REFUSED = 8, 9, 10, 11, 12
+
+# Opcodes.
+SUM, MAX, MIN, UMIN = 0, 1, 2, 3
+
+DTYPES = {"int32": 0, "float32": 1, "float16": 2, "bfloat16": 3}
+
+LANES = 16
+ELEMENTS = 64
+BLOCK_BYTES = 4 * ELEMENTS
+HEADER_AT = 42
+PRESENT_AT = 48
+WORDS_AT = 64
+BLOCKS_AT = 128
+
+ABSENT = 0xFFFFFFFF
+ABSENT_WORDS = (ABSENT,) * LANES
+
+# version_type, opcode_dtype, job, worker, slot, present, round, key, operation: 22 bytes.
+HEADER = struct.Struct("<BBBBHHIQH")
+
+COUNTERS = (
+    "frames_in",
+    "mac_error",
+    "not_ours",
+    "bad_ip",
+    "bad_version",
+    "bad_length",
+    "bad_checksum",
+    "bad_type",
+    "bad_job",
+    "bad_key",
+    "bad_worker",
+    "bad_address",
+    "bad_slot",
+    "bad_present",
+    "joins",
+    "accepted",
+    "duplicates",
+    "stale",
+    "premature",
+    "probes",
+    "receive_overflow",
+    "blocks_accepted",
+    "rounds",
+    "conflicts",
+    "overflows",
+    "replays",
+    "replays_dropped",
+    "replies_dropped",
+    "frames_out",
+)
+
+Block = npt.NDArray[np.int32]
+
+
+def as_block(values: npt.ArrayLike) -> Block:
+    """64 elements as int32, read modulo 2**32; shorter input is padded with zeros."""
+    given = np.asarray(values, dtype=np.int64)
+    block = np.zeros(ELEMENTS, dtype=np.int64)
+    block[: given.size] = given
+    return block.astype(np.int32)
+
+
+def look_ahead(row: int, exponent: int) -> int:
+    """Look-ahead word of a block at `row`; exponent 0 where the encoding has none."""
+    return row << 8 | (255 - exponent)
+
+
+def split_look_ahead(word: int) -> tuple[int, int]:
+    """Row and exponent of a look-ahead word that is not absent."""
+    return word >> 8, 255 - (word & 0xFF)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """MAC address, IPv4 address and UDP port of one end."""
+
+    mac: bytes
+    address: str
+    port: int
+
+    @property
+    def packed_address(self) -> bytes:
+        return ipaddress.IPv4Address(self.address).packed
+
+
+@dataclass(frozen=True, eq=False)
+class Packet:
+    """Afflux header, look-ahead words and blocks; `present` is what `blocks` holds."""
+
+    type: int
+    opcode: int = 0
+    dtype: int = 0
+    job: int = 0
+    worker: int = 0
+    slot: int = 0
+    round: int = 0
+    key: int = 0
+    operation: int = 0
+    words: tuple[int, ...] = (0,) * LANES
+    blocks: Mapping[int, Block] = field(default_factory=dict)
+    version: int = VERSION
+
+    @property
+    def present(self) -> int:
+        return sum(1 << lane for lane in self.blocks)
+
+    def to_bytes(self) -> bytes:
+        """The packet from its Afflux header on, as it stands in a frame from byte 42."""
+        header = HEADER.pack(
+            self.version << 4 | self.type,
+            self.opcode << 4 | self.dtype,
+            self.job,
+            self.worker,
+            self.slot,
+            self.present,
+            self.round,
+            self.key,
+            self.operation,
+        )
+        words = struct.pack("<16I", *self.words)
+        blocks = [self.blocks[lane].astype("<i4").tobytes() for lane in sorted(self.blocks)]
+        return header + words + b"".join(blocks)
+
+
+def parse_header(frame: bytes) -> Packet:
+    """Reads the Afflux header of a frame of at least 64 bytes, and nothing after it."""
+    version_type, opcode_dtype, job, worker, slot, _, round_, key, operation = HEADER.unpack_from(
+        frame, HEADER_AT
+    )
+    return Packet(
+        type=version_type & 15,
+        version=version_type >> 4,
+        opcode=opcode_dtype >> 4,
+        dtype=opcode_dtype & 15,
+        job=job,
+        worker=worker,
+        slot=slot,
+        round=round_,
+        key=key,
+        operation=operation,
+    )
+
+
+def parse_present(frame: bytes) -> int:
+    """The bitmap `present` of a frame of at least 64 bytes."""
+    (present,) = struct.unpack_from("<H", frame, PRESENT_AT)
+    return int(present)
+
+
+def parse_packet(frame: bytes) -> Packet:
+    """Reads the packet of a whole frame whose lengths are known to be right."""
+    present = parse_present(frame)
+    blocks = {}
+    at = BLOCKS_AT
+    for lane in range(LANES):
+        if present >> lane & 1:
+            blocks[lane] = np.frombuffer(frame, "<i4", ELEMENTS, at).astype(np.int32)
+            at += BLOCK_BYTES
+    words = struct.unpack_from("<16I", frame, WORDS_AT)
+    return replace(parse_header(frame), words=words, blocks=blocks)
+
+
+def ones_complement_sum(data: bytes) -> int:
+    """Sum of big-endian 16-bit words with end-around carry (RFC 1071); 0xFFFF if a sum is right."""
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def build_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> bytes:
+    """The Ethernet frame of `packet`, as an aggregator sends it: UDP checksum 0."""
+    payload = packet.to_bytes()
+    udp_length = 8 + len(payload)
+    ip = bytearray(struct.pack(">BBHHHBBH", 0x45, 0, 20 + udp_length, 0, 0x4000, 64, 17, 0))
+    ip += source.packed_address + destination.packed_address
+    ip[10:12] = struct.pack(">H", ones_complement_sum(bytes(ip)) ^ 0xFFFF)
+    udp = struct.pack(">HHHH", source.port, destination.port, udp_length, 0)
+    return destination.mac + source.mac + b"\x08\x00" + bytes(ip) + udp + payload

@@ -1,0 +1,140 @@
+"""Moves frames between golden workers and an engine: in order, or as an unkind network does.
+
+The engine is anything that takes a frame and returns the frames which that causes, so the golden
+engine, the Verilated one and the software one run under the same schedules.
+"""
+
+import random
+import struct
+from collections.abc import Callable, Sequence
+
+from afflux_sim.golden_layout import Endpoint
+from afflux_sim.golden_numbers import Tensor
+from afflux_sim.golden_worker import GoldenWorker
+
+__all__ = ["Receive", "join_all", "make_workers", "run_in_order", "run_unkindly"]
+
+Receive = Callable[[bytes], Sequence[bytes]]
+
+
+def make_workers(
+    workers: int, *, engine: Endpoint, job: int, key: int, round: int, lanes: int, slots: int
+) -> list[GoldenWorker]:
+    """All workers of a job, each at an endpoint of its own."""
+    return [
+        GoldenWorker(
+            endpoint=Endpoint(bytes([2, 0, 0, 0, job, w]), f"10.1.{job}.{1 + w}", 50000 + w),
+            engine=engine,
+            job=job,
+            key=key,
+            round=round,
+            worker=w,
+            workers=workers,
+            lanes=lanes,
+            slots=slots,
+        )
+        for w in range(workers)
+    ]
+
+
+def join_all(receive: Receive, workers: Sequence[GoldenWorker]) -> None:
+    """Joins all workers; each checks what the aggregator answers."""
+    for worker in workers:
+        deliver(receive(worker.join()), workers)
+        expected = (worker.workers, worker.lanes, len(worker.rounds))
+        if worker.joined is None or worker.joined[:3] != expected:
+            raise AssertionError(f"worker {worker.worker} joined {worker.joined}, not {expected}")
+
+
+def deliver(frames: Sequence[bytes], workers: Sequence[GoldenWorker]) -> None:
+    """Hands each frame to the worker at its destination."""
+    for frame in frames:
+        receivers = [worker for worker in workers if is_for(worker.endpoint, frame)]
+        if len(receivers) != 1:
+            raise AssertionError(f"frame for nobody: {frame[:64].hex(' ')}")
+        receivers[0].receive(frame)
+
+
+def is_for(endpoint: Endpoint, frame: bytes) -> bool:
+    """Whether a frame's destination is this endpoint."""
+    return (
+        frame[0:6] == endpoint.mac
+        and frame[30:34] == endpoint.packed_address
+        and frame[36:38] == struct.pack(">H", endpoint.port)
+    )
+
+
+def run_in_order(
+    receive: Receive,
+    workers: Sequence[GoldenWorker],
+    tensors: Sequence[Tensor],
+    dtype: str,
+    reduction: str,
+) -> list[Tensor]:
+    """One all-reduce over a network that loses nothing; the result of each worker."""
+    for worker, tensor in zip(workers, tensors, strict=True):
+        worker.start(tensor, dtype, reduction)
+    while True:
+        frames = [frame for worker in workers for frame in worker.frames_to_send()]
+        if not frames:
+            break
+        for frame in frames:
+            deliver(receive(frame), workers)
+    return [worker.result() for worker in workers]
+
+
+def run_unkindly(
+    receive: Receive,
+    workers: Sequence[GoldenWorker],
+    tensors: Sequence[Tensor],
+    dtype: str,
+    reduction: str,
+    *,
+    choose: random.Random,
+    loss: float = 0.2,
+    duplication: float = 0.2,
+    max_steps: int = 200_000,
+) -> list[Tensor]:
+    """One all-reduce over a network that loses, duplicates and reorders in both directions.
+
+    Parameters
+    ----------
+    choose
+        Draws which of the frames on the way moves next, and what becomes of it.
+    loss, duplication
+        Probability that a frame which moves is lost, and that it also stays on the way.
+    max_steps
+        How many frames may move before the all-reduce counts as stuck.
+
+    Raises
+    ------
+    AssertionError
+        If the all-reduce is stuck.
+    """
+    for worker, tensor in zip(workers, tensors, strict=True):
+        worker.start(tensor, dtype, reduction)
+    # True for those on the way to the engine.
+    on_the_way: list[tuple[bool, bytes]] = []
+    for _ in range(max_steps):
+        on_the_way += [(True, frame) for worker in workers for frame in worker.frames_to_send()]
+        waiting = [(worker, slot) for worker in workers for slot in worker.outstanding]
+        if not waiting:
+            # What is left arrives late, when it must change nothing.
+            for to_engine, frame in on_the_way:
+                deliver(receive(frame) if to_engine else [frame], workers)
+            return [worker.result() for worker in workers]
+        if not on_the_way or choose.random() < 0.05:
+            worker, slot = choose.choice(waiting)
+            on_the_way.append((True, worker.retransmit(slot, probe=choose.random() < 0.5)))
+            continue
+        at = choose.randrange(len(on_the_way))
+        to_engine, frame = on_the_way[at]
+        if choose.random() >= duplication:
+            del on_the_way[at]
+        if choose.random() < loss:
+            continue
+        if to_engine:
+            on_the_way += [(False, answer) for answer in receive(frame)]
+        else:
+            deliver([frame], workers)
+    raise AssertionError(f"not over after {max_steps} steps")

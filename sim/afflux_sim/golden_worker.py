@@ -1,0 +1,375 @@
+"""The worker as `docs/protocol.md` sections 3, 4, 6 and 9 state it, without timers.
+
+Whoever drives it moves the frames: `frames_to_send` hands over what is to be sent, `receive` takes
+what arrives, `retransmit` stands for a timer that has run out. That makes it a peer for any engine
+with frames at its interface, and leaves loss, duplication and reordering to the driver.
+"""
+
+import struct
+import zlib
+from collections import deque
+from dataclasses import dataclass
+
+from afflux_sim.golden_encoding import Encoding, encoding_of
+from afflux_sim.golden_layout import (
+    ABSENT,
+    ABSENT_WORDS,
+    CONFLICT,
+    DATA,
+    DTYPES,
+    ELEMENTS,
+    HEADER_AT,
+    JOIN,
+    JOINED,
+    LANES,
+    MISSING,
+    PROBE,
+    REFUSED,
+    RESULT,
+    Block,
+    Endpoint,
+    Packet,
+    as_block,
+    build_frame,
+    look_ahead,
+    parse_packet,
+    parse_present,
+    split_look_ahead,
+)
+from afflux_sim.golden_numbers import IDENTITY, NON_FINITE, OPCODES, Tensor
+
+__all__ = ["GoldenWorker", "Operation", "fingerprint"]
+
+
+def fingerprint(
+    number: int, reduction: str, dtype: str, shape: tuple[int, ...], *, worker: int
+) -> Block:
+    """The fingerprint block of section 9 that worker number `worker` sends."""
+    text = f"{number}:{reduction}:{dtype}:{'x'.join(map(str, shape))}"
+    elements = [IDENTITY[OPCODES[reduction]]] * ELEMENTS
+    elements[worker] = zlib.crc32(text.encode("ascii"))
+    return as_block(elements)
+
+
+@dataclass
+class SlotProgress:
+    """What a worker keeps for an active slot during an operation.
+
+    `columns` holds for each lane the look-ahead words of the visits still to come, `agreed` the
+    words of the latest result (None in the opening round), `frame` the outstanding packet.
+    """
+
+    columns: list[deque[int]]
+    agreed: tuple[int, ...] | None
+    frame: bytes
+    done: bool = False
+
+
+@dataclass
+class Operation:
+    """One collective of a worker: its arguments, its blocks and the progress of its slots."""
+
+    number: int
+    reduction: str
+    dtype: str
+    shape: tuple[int, ...]
+    encoding: Encoding
+    slots: list[SlotProgress]
+
+
+class GoldenWorker:
+    """One worker of a job; it sends a packet in a slot only when the one before is answered.
+
+    Parameters
+    ----------
+    endpoint, engine
+        Where this worker and the aggregator are.
+    job, key, round
+        As the aggregator gave them when the job was created; `round` is r₀.
+    worker, workers
+        This worker's number and N.
+    lanes, slots
+        F and S_job.
+
+    Attributes
+    ----------
+    rounds : list[int]
+        For each slot the round of the outstanding packet, or of the next one.
+    joined : tuple[int, int, int, int] | None
+        N, F, slots and credit, once JOINED has come.
+    missing : dict[int, list[int]]
+        By slot, the workers that the latest MISSING for the outstanding round named.
+    error : str | None
+        Why the operation, and with it the job run, has failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: Endpoint,
+        engine: Endpoint,
+        job: int,
+        key: int,
+        round: int,
+        worker: int,
+        workers: int,
+        lanes: int,
+        slots: int,
+    ) -> None:
+        self.endpoint = endpoint
+        self.engine = engine
+        self.job = job
+        self.key = key
+        self.worker = worker
+        self.workers = workers
+        self.lanes = lanes
+        self.rounds = [round] * slots
+        self.joined: tuple[int, int, int, int] | None = None
+        self.missing: dict[int, list[int]] = {}
+        self.error: str | None = None
+        self.operation: Operation | None = None
+        self._next_number = 0
+        self._to_send: list[bytes] = []
+
+    def join(self) -> bytes:
+        """The frame that announces this worker to the aggregator."""
+        return self._frame(Packet(type=JOIN, job=self.job, worker=self.worker, key=self.key))
+
+    def start(self, tensor: Tensor, dtype: str, reduction: str) -> None:
+        """Begins the next operation of the job run with this worker's tensor.
+
+        Raises
+        ------
+        ValueError
+            If the operation before is not over, or has failed.
+        """
+        if not self.done or self.error:
+            raise ValueError(f"operation {self._next_number - 1} is not over: {self.error}")
+        encoding = encoding_of(
+            tensor.reshape(-1),
+            dtype=dtype,
+            reduction=reduction,
+            workers=self.workers,
+            lanes=self.lanes,
+        )
+        blocks = -(-tensor.size // ELEMENTS)
+        active = max(1, min(len(self.rounds), -(-blocks // self.lanes)))
+        self.missing = {}
+        self.operation = Operation(
+            self._next_number, reduction, dtype, tensor.shape, encoding, slots=[]
+        )
+        self._next_number += 1
+        for slot in range(active):
+            columns = [self._column(slot, lane, active) for lane in range(self.lanes)]
+            progress = SlotProgress(columns, agreed=None, frame=b"")
+            self.operation.slots.append(progress)
+            self._send(slot, self._opening_blocks(slot))
+
+    @property
+    def outstanding(self) -> list[int]:
+        """Slots whose packet is not yet answered."""
+        if self.operation is None or self.error:
+            return []
+        return [slot for slot, progress in enumerate(self.operation.slots) if not progress.done]
+
+    @property
+    def done(self) -> bool:
+        """Whether no operation is under way, because it is over in all slots or has failed."""
+        return not self.outstanding
+
+    def result(self) -> Tensor:
+        """The tensor of the operation that is over.
+
+        Raises
+        ------
+        ValueError
+            If it has failed, or is not over.
+        """
+        if self.operation is None or self.error or not self.done:
+            raise ValueError(f"no result: {self.error}")
+        return self.operation.encoding.tensor().reshape(self.operation.shape)
+
+    def frames_to_send(self) -> list[bytes]:
+        """Frames that the worker has made since the last call, in order."""
+        frames, self._to_send = self._to_send, []
+        return frames
+
+    def retransmit(self, slot: int, probe: bool = False) -> bytes:
+        """The outstanding packet of `slot` again, or a PROBE for its round."""
+        if slot not in self.outstanding:
+            raise ValueError(f"slot {slot} has no outstanding packet")
+        assert self.operation is not None
+        if not probe:
+            return self.operation.slots[slot].frame
+        return self._frame(self._packet(PROBE, slot, (0,) * LANES, {}))
+
+    def receive(self, frame: bytes) -> None:
+        """Takes one whole Ethernet frame; what is not for this worker changes nothing."""
+        if not self._is_ours(frame):
+            return
+        packet = parse_packet(frame)
+        if (packet.job, packet.worker, packet.key) != (self.job, self.worker, self.key):
+            return
+        if packet.type == JOINED:
+            self.joined = (packet.words[0], packet.words[1], packet.words[2], packet.words[3])
+        elif packet.type == REFUSED:
+            self.error = f"join refused, cause {packet.words[0]}"
+        elif self._answers_outstanding(packet):
+            if packet.type == MISSING:
+                self._receive_missing(packet)
+            elif packet.type == CONFLICT:
+                self.error = "the workers' operations conflict"
+            elif packet.type == RESULT:
+                self._receive_result(packet)
+
+    def _is_ours(self, frame: bytes) -> bool:
+        """Whether a frame of the right length came from the aggregator to this worker."""
+        if (
+            len(frame) < HEADER_AT + 22
+            or len(frame) != 128 + 256 * parse_present(frame).bit_count()
+        ):
+            return False
+        ports = struct.pack(">HH", self.engine.port, self.endpoint.port)
+        return (
+            frame[0:6] == self.endpoint.mac
+            and frame[26:34] == self.engine.packed_address + self.endpoint.packed_address
+            and frame[34:38] == ports
+            and frame[HEADER_AT] >> 4 == 1
+        )
+
+    def _answers_outstanding(self, packet: Packet) -> bool:
+        return (
+            self.operation is not None
+            and packet.slot in self.outstanding
+            and packet.round == self.rounds[packet.slot]
+            and packet.operation == self.operation.number % 2**16
+        )
+
+    def _receive_missing(self, packet: Packet) -> None:
+        seen = packet.words[0] | packet.words[1] << 32
+        self.missing[packet.slot] = [w for w in range(self.workers) if not seen >> w & 1]
+        if self.worker in self.missing[packet.slot]:
+            self._to_send.append(self.retransmit(packet.slot))
+
+    def _receive_result(self, packet: Packet) -> None:
+        assert self.operation is not None
+        slot = packet.slot
+        progress = self.operation.slots[slot]
+        if progress.agreed is None:
+            self._take_opening(packet)
+        else:
+            for lane, block in packet.blocks.items():
+                row, exponent = split_look_ahead(progress.agreed[lane])
+                self.operation.encoding.store(self._block(row, slot, lane), exponent, block)
+        if self.error:
+            return
+        self.rounds[slot] = (self.rounds[slot] + 1) % 2**32
+        self.missing.pop(slot, None)
+        progress.agreed = packet.words
+        progress.done = packet.words == ABSENT_WORDS
+        if not progress.done:
+            self._send(slot, self._agreed_blocks(slot))
+
+    def _take_opening(self, packet: Packet) -> None:
+        """Compares the fingerprints and stores the blocks of a direct operation."""
+        assert self.operation is not None
+        if packet.slot != 0:
+            return
+        expected = self._fingerprint()[self.worker]
+        if 0 not in packet.blocks or (packet.blocks[0][: self.workers] != expected).any():
+            self.error = "the workers' fingerprints differ"
+            return
+        for lane, block in packet.blocks.items():
+            if lane > 0:
+                self.operation.encoding.store(lane - 1, 0, block)
+
+    def _block(self, row: int, slot: int, lane: int) -> int:
+        """Number of the block at a row, slot and lane."""
+        assert self.operation is not None
+        active = len(self.operation.slots)
+        return row * active * self.lanes + slot * self.lanes + lane
+
+    def _column(self, slot: int, lane: int, active: int) -> deque[int]:
+        """Look-ahead words of the visits to one column, top to bottom."""
+        assert self.operation is not None
+        encoding = self.operation.encoding
+        if encoding.direct:
+            return deque()
+        blocks = range(slot * self.lanes + lane, encoding.block_count, active * self.lanes)
+        return deque(
+            look_ahead(row, exponent)
+            for row, block in enumerate(blocks)
+            for exponent in encoding.visits(block)
+        )
+
+    def _fingerprint(self) -> Block:
+        operation = self.operation
+        assert operation is not None
+        return fingerprint(
+            operation.number,
+            operation.reduction,
+            operation.dtype,
+            operation.shape,
+            worker=self.worker,
+        )
+
+    def _opening_blocks(self, slot: int) -> dict[int, Block]:
+        assert self.operation is not None
+        if slot != 0:
+            return {}
+        encoding = self.operation.encoding
+        blocks = {0: self._fingerprint()}
+        if encoding.direct:
+            for block in range(encoding.block_count):
+                blocks[1 + block] = encoding.encode(block, 0)
+        return blocks
+
+    def _agreed_blocks(self, slot: int) -> dict[int, Block]:
+        """Blocks for the rows that the latest result agreed on; these visits are then over."""
+        assert self.operation is not None
+        progress = self.operation.slots[slot]
+        assert progress.agreed is not None
+        blocks = {}
+        for lane, column in enumerate(progress.columns):
+            if not column:
+                continue
+            row, exponent = split_look_ahead(progress.agreed[lane])
+            own_row, own_exponent = split_look_ahead(column[0])
+            # Class counts come only from those who named them; the others wait for the next visit.
+            only_counts = exponent == NON_FINITE and own_exponent != NON_FINITE
+            if own_row == row and not only_counts:
+                blocks[lane] = self.operation.encoding.encode(
+                    self._block(row, slot, lane), exponent
+                )
+                column.popleft()
+        return blocks
+
+    def _send(self, slot: int, blocks: dict[int, Block]) -> None:
+        """Makes the packet of the slot's round outstanding."""
+        assert self.operation is not None
+        progress = self.operation.slots[slot]
+        words = [column[0] if column else ABSENT for column in progress.columns]
+        words += [ABSENT] * (LANES - self.lanes)
+        progress.frame = self._frame(self._packet(DATA, slot, tuple(words), blocks))
+        self._to_send.append(progress.frame)
+
+    def _packet(
+        self, type_: int, slot: int, words: tuple[int, ...], blocks: dict[int, Block]
+    ) -> Packet:
+        assert self.operation is not None
+        return Packet(
+            type=type_,
+            opcode=OPCODES[self.operation.reduction],
+            dtype=DTYPES[self.operation.dtype],
+            job=self.job,
+            worker=self.worker,
+            slot=slot,
+            round=self.rounds[slot],
+            key=self.key,
+            operation=self.operation.number % 2**16,
+            words=words,
+            blocks=blocks,
+        )
+
+    def _frame(self, packet: Packet) -> bytes:
+        return build_frame(self.endpoint, self.engine, packet)

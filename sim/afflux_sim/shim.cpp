@@ -1,0 +1,272 @@
+// C interface to one Verilated engine: whole frames in, whole frames out, one call for many frames.
+//
+// Compiled together with the Verilated sources into one shared library, which Python binds with
+// ctypes. The engine's ports are named in docs/simulation.md. Nothing here knows what a frame means.
+//
+// BUS_BYTES is defined by the build: the width of both packet streams.
+
+#include "VAffluxEngine.h"
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "verilated.h"
+
+static_assert(sizeof(VAffluxEngine::rx_data) == BUS_BYTES, "the model has another bus width");
+static_assert(sizeof(VAffluxEngine::tx_data) == BUS_BYTES, "the model has another bus width");
+
+// Verilator's own version of this ends the process: a training script, or a whole test run.
+void vl_fatal(const char* file, int line, const char* /*scope*/, const char* message) {
+    throw std::runtime_error(std::string(file ? file : "") + ":" + std::to_string(line) + ": "
+                             + (message ? message : "fatal error"));
+}
+
+namespace {
+
+using Keep = std::remove_reference_t<decltype(VAffluxEngine::rx_keep)>;
+
+// How frames are played. Layout known to shim_binding.py.
+struct Stimulus {
+    uint64_t seed;         // of the choices that the two shares leave open
+    uint64_t ready_share;  // tx_ready is high in this share of the cycles, in units of 2**-32
+    uint64_t gap_share;    // rx_valid is low in this share of the cycles, in units of 2**-32
+    uint64_t max_cycles;   // an error if the call has not ended by then
+    uint64_t drain;        // not 0: run on until the engine is idle
+};
+
+constexpr uint64_t ALWAYS = uint64_t{1} << 32;
+
+// Layout known to shim_binding.py.
+struct Statistics {
+    uint64_t cycles;
+    uint64_t frames_in;
+    uint64_t frames_out;
+    uint64_t beats_in;
+    uint64_t beats_out;
+    uint64_t receive_stalls;  // cycles with rx_valid high and rx_ready low
+};
+
+// splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
+class Random {
+public:
+    explicit Random(uint64_t seed) : m_state{seed} {}
+    uint32_t next() {
+        uint64_t z = (m_state += 0x9E3779B97F4A7C15u);
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        return static_cast<uint32_t>((z ^ (z >> 31)) >> 32);
+    }
+
+private:
+    uint64_t m_state;
+};
+
+class Engine {
+public:
+    Engine() : m_model{&m_context, "engine"} {
+        m_model.clk = 0;
+        m_model.rst = 1;
+        m_model.rx_valid = 0;
+        m_model.tx_ready = 1;
+        m_model.reg_write = 0;
+        for (int i = 0; i < 4; ++i) tick();
+        m_model.rst = 0;
+        tick();
+        m_statistics = Statistics{};
+    }
+    ~Engine() { m_model.final(); }
+
+    uint32_t read(uint32_t address) {
+        m_model.reg_address = address;
+        tick();
+        // The register that holds the answer has been written by that edge.
+        return m_model.reg_read_data;
+    }
+
+    void write(uint32_t address, uint32_t value) {
+        m_model.reg_address = address;
+        m_model.reg_write_data = value;
+        m_model.reg_write = 1;
+        tick();
+        m_model.reg_write = 0;
+    }
+
+    void run(uint64_t cycles) {
+        for (uint64_t i = 0; i < cycles; ++i) tick();
+    }
+
+    void play(const uint8_t* data, const uint32_t* lengths, const uint8_t* errors, size_t frames,
+              const Stimulus& stimulus) {
+        Random random{stimulus.seed};
+        const uint64_t first = m_statistics.cycles;
+        auto step = [&] {
+            if (m_statistics.cycles - first >= stimulus.max_cycles) {
+                m_model.rx_valid = 0;
+                m_model.tx_ready = 1;
+                throw std::runtime_error("not idle after " + std::to_string(stimulus.max_cycles)
+                                         + " cycles");
+            }
+            m_model.tx_ready
+                = stimulus.ready_share >= ALWAYS || random.next() < stimulus.ready_share;
+            return tick();
+        };
+        for (size_t i = 0; i < frames; ++i) {
+            const uint8_t* const end = data + lengths[i];
+            while (data != end) {
+                if (stimulus.gap_share) {
+                    m_model.rx_valid = 0;
+                    while (random.next() < stimulus.gap_share) step();
+                }
+                const size_t left = static_cast<size_t>(end - data);
+                const size_t bytes = left < BUS_BYTES ? left : BUS_BYTES;
+                // Ports are little-endian words, as is every host that this is built for.
+                std::memcpy(&m_model.rx_data, data, bytes);
+                m_model.rx_keep = keep_of(bytes);
+                m_model.rx_last = bytes == left;
+                m_model.rx_error = m_model.rx_last && errors && errors[i];
+                m_model.rx_valid = 1;
+                while (!step()) ++m_statistics.receive_stalls;
+                ++m_statistics.beats_in;
+                data += bytes;
+            }
+            ++m_statistics.frames_in;
+        }
+        m_model.rx_valid = 0;
+        if (stimulus.drain) {
+            do step();
+            while (!m_model.idle);
+        }
+        m_model.tx_ready = 1;
+    }
+
+    void clear_output() {
+        // A frame whose last beat is still to come stays.
+        m_output.erase(m_output.begin(), m_output.begin() + static_cast<ptrdiff_t>(m_output_whole));
+        m_output_whole = 0;
+        m_output_lengths.clear();
+    }
+
+    const std::vector<uint32_t>& output_lengths() const { return m_output_lengths; }
+    const uint8_t* output() const { return m_output.data(); }
+    const Statistics& statistics() const { return m_statistics; }
+
+private:
+    static Keep keep_of(size_t bytes) {
+        return static_cast<Keep>(~uint64_t{0} >> (64 - bytes));
+    }
+
+    // One clock cycle; whether a beat on rx was taken in it.
+    bool tick() {
+        // The inputs of this cycle reach the outputs before the edge, should a path be combinational.
+        m_model.clk = 0;
+        m_model.eval();
+        const bool taken = m_model.rx_ready;
+        if (m_model.tx_valid && m_model.tx_ready) take_beat();
+        m_model.clk = 1;
+        m_model.eval();
+        ++m_statistics.cycles;
+        return taken;
+    }
+
+    void take_beat() {
+        const uint64_t keep = m_model.tx_keep;
+        // Contiguous from bit 0, so that the number of ones is the number of bytes.
+        if (keep & (keep + 1)) throw std::runtime_error("tx_keep is not contiguous");
+        const auto bytes = static_cast<size_t>(__builtin_popcountll(keep));
+        if (bytes != BUS_BYTES && !m_model.tx_last) {
+            throw std::runtime_error("tx_keep is not all ones before the last beat");
+        }
+        const auto* const data = reinterpret_cast<const uint8_t*>(&m_model.tx_data);
+        m_output.insert(m_output.end(), data, data + bytes);
+        ++m_statistics.beats_out;
+        if (m_model.tx_last) {
+            m_output_lengths.push_back(static_cast<uint32_t>(m_output.size() - m_output_whole));
+            m_output_whole = m_output.size();
+            ++m_statistics.frames_out;
+        }
+    }
+
+    VerilatedContext m_context;
+    VAffluxEngine m_model;
+    Statistics m_statistics{};
+    std::vector<uint8_t> m_output;
+    std::vector<uint32_t> m_output_lengths;
+    size_t m_output_whole = 0;  // bytes of m_output that belong to whole frames
+};
+
+// What the C functions work on: an error must not cross them as an exception.
+struct Handle {
+    std::unique_ptr<Engine> engine;
+    std::string error;
+};
+
+template <typename Body>
+int guarded(Handle* handle, Body body) {
+    try {
+        body(*handle->engine);
+        return 0;
+    } catch (const std::exception& error) {
+        handle->error = error.what();
+        return -1;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Null if there is no memory for it.
+Handle* afflux_open() {
+    try {
+        return new Handle{std::make_unique<Engine>(), {}};
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
+void afflux_close(Handle* handle) { delete handle; }
+
+// Of the last function that returned -1.
+const char* afflux_error(const Handle* handle) { return handle->error.c_str(); }
+
+int afflux_read(Handle* handle, uint32_t address, uint32_t* value) {
+    return guarded(handle, [&](Engine& engine) { *value = engine.read(address); });
+}
+
+int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
+    return guarded(handle, [&](Engine& engine) { engine.write(address, value); });
+}
+
+int afflux_run(Handle* handle, uint64_t cycles) {
+    return guarded(handle, [&](Engine& engine) { engine.run(cycles); });
+}
+
+// `data` holds the frames one after the other; `errors` may be null.
+int afflux_play(Handle* handle, const uint8_t* data, const uint32_t* lengths, const uint8_t* errors,
+                size_t frames, const Stimulus* stimulus) {
+    return guarded(handle, [&](Engine& engine) {
+        engine.play(data, lengths, errors, frames, *stimulus);
+    });
+}
+
+// Whole frames sent since the last afflux_clear_output, by whichever function. The pointers hold
+// until the next call that clocks the engine or clears its output.
+size_t afflux_output(const Handle* handle, const uint8_t** data, const uint32_t** lengths) {
+    *data = handle->engine->output();
+    *lengths = handle->engine->output_lengths().data();
+    return handle->engine->output_lengths().size();
+}
+
+void afflux_clear_output(Handle* handle) { handle->engine->clear_output(); }
+
+void afflux_statistics(const Handle* handle, Statistics* statistics) {
+    *statistics = handle->engine->statistics();
+}
+
+}  // extern "C"

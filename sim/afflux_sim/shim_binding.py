@@ -1,0 +1,64 @@
+"""The functions of ``shim.cpp`` as Python sees them. ctypes releases the GIL during each call."""
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+__all__ = ["ShimStatistics", "ShimStimulus", "load"]
+
+
+class ShimStimulus(ctypes.Structure):
+    """``Stimulus`` of the shim. Shares are in units of 2**-32."""
+
+    _fields_ = (
+        ("seed", c_uint64),
+        ("ready_share", c_uint64),
+        ("gap_share", c_uint64),
+        ("max_cycles", c_uint64),
+        ("drain", c_uint64),
+    )
+
+
+class ShimStatistics(ctypes.Structure):
+    """``Statistics`` of the shim."""
+
+    _fields_ = (
+        ("cycles", c_uint64),
+        ("frames_in", c_uint64),
+        ("frames_out", c_uint64),
+        ("beats_in", c_uint64),
+        ("beats_out", c_uint64),
+        ("receive_stalls", c_uint64),
+    )
+
+
+PROTOTYPES = {
+    "afflux_open": (c_void_p, []),
+    "afflux_close": (None, [c_void_p]),
+    "afflux_error": (c_char_p, [c_void_p]),
+    "afflux_read": (c_int, [c_void_p, c_uint32, POINTER(c_uint32)]),
+    "afflux_write": (c_int, [c_void_p, c_uint32, c_uint32]),
+    "afflux_run": (c_int, [c_void_p, c_uint64]),
+    "afflux_play": (
+        c_int,
+        [c_void_p, c_char_p, POINTER(c_uint32), c_char_p, c_size_t, POINTER(ShimStimulus)],
+    ),
+    "afflux_output": (
+        c_size_t,
+        [c_void_p, POINTER(POINTER(c_uint8)), POINTER(POINTER(c_uint32))],
+    ),
+    "afflux_clear_output": (None, [c_void_p]),
+    "afflux_statistics": (None, [c_void_p, POINTER(ShimStatistics)]),
+}
+
+
+@cache
+def load(path: Path) -> ctypes.CDLL:
+    """The library at ``path``, with its functions' types declared."""
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library

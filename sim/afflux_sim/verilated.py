@@ -1,0 +1,238 @@
+"""The engine's RTL, simulated inside this process by Verilator.
+
+::
+
+    with VerilatedEngine(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64) as engine:
+        engine.write(address_of("local_port"), 4700)
+        answers = engine.play(frames)
+
+Built on first use, see :mod:`afflux_sim.verilator_build` and :mod:`afflux_sim.build_cache`.
+"""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from afflux_hdl.parameters import Parameters
+from afflux_sim.build_cache import default_folder
+from afflux_sim.engine_verilog import engine_verilog
+from afflux_sim.shim_binding import ShimStatistics, ShimStimulus, load
+from afflux_sim.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.toolchain import find_toolchain
+from afflux_sim.verilator_build import build_library
+
+__all__ = ["SimulationError", "Statistics", "VerilatedEngine"]
+
+
+class SimulationError(RuntimeError):
+    """The simulated engine did what it must not, such as never becoming idle."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What has passed the ports of a simulated engine since it was opened.
+
+    Attributes:
+        cycles: Clock cycles.
+        frames_in: Frames driven into ``rx``.
+        frames_out: Frames taken from ``tx``.
+        beats_in: Beats driven.
+        beats_out: Beats taken.
+        receive_stalls: Cycles in which ``rx_ready`` was low while a beat was offered. The engine
+            promises that there are none.
+    """
+
+    cycles: int
+    frames_in: int
+    frames_out: int
+    beats_in: int
+    beats_out: int
+    receive_stalls: int
+
+
+class VerilatedEngine:
+    """An engine in simulation, driven by whole frames and registers.
+
+    Instances are independent, and each may be used by any thread: a lock makes the calls on one
+    instance take turns. The interpreter's lock is released while the model runs, so several
+    instances use several cores.
+
+    Args:
+        bus_bits: Width of the packet streams.
+        workers: Most workers of a job.
+        lanes: Most lanes of a slot.
+        jobs: Most jobs at once.
+        slots: Slots of the pool, shared by all jobs.
+        cache_folder: Where builds are kept; ``None``: see ``build_cache.default_folder``.
+
+    Raises:
+        ToolchainError: If Verilator or a C++ compiler is missing.
+        BuildError: If the build fails; the message names the log.
+    """
+
+    name = "rtl"
+
+    def __init__(
+        self,
+        *,
+        bus_bits: int = 512,
+        workers: int = 64,
+        lanes: int = 16,
+        jobs: int = 8,
+        slots: int = 512,
+        cache_folder: Path | None = None,
+    ) -> None:
+        parameters = Parameters(
+            bus_bits=bus_bits, workers=workers, lanes=lanes, jobs=jobs, slots=slots
+        )
+        folder = cache_folder or default_folder()
+        # Before the Verilog, which takes longer to make than a missing compiler to be noticed.
+        find_toolchain()
+        self._open(engine_verilog(folder, parameters), bus_bits, folder)
+
+    @classmethod
+    def from_verilog(cls, verilog: str, bus_bits: int, *, cache_folder: Path | None = None) -> Self:
+        """An engine from the text of its Verilog: of another origin, or changed on purpose."""
+        self = cls.__new__(cls)
+        self._open(verilog, bus_bits, cache_folder or default_folder())
+        return self
+
+    def _open(self, verilog: str, bus_bits: int, folder: Path) -> None:
+        path = build_library(find_toolchain(), folder, verilog, bus_bits)
+        self._lock = threading.Lock()
+        self._library = load(path)
+        self._handle: int | None = self._library.afflux_open()
+        if self._handle is None:
+            raise SimulationError(f"no memory for another engine of {path}")
+
+    def play(
+        self,
+        frames: Sequence[bytes],
+        stimulus: Stimulus = BACK_TO_BACK,
+        mac_errors: Sequence[bool] | None = None,
+    ) -> list[bytes]:
+        """Drives ``frames`` into the engine and returns those that it sent, in order.
+
+        Args:
+            frames: Ethernet frames of at least one byte, without frame check sequence.
+            stimulus: Pace and end.
+            mac_errors: For each frame whether the MAC marks it as bad; ``None``: none is.
+
+        Raises:
+            ValueError: If a frame is empty, or ``mac_errors`` has another length than ``frames``.
+            SimulationError: If the engine does not become idle, or breaks the rules of its output
+                stream. Nothing useful can be done with the instance after that.
+        """
+        data = b"".join(frames)
+        lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
+        if 0 in lengths:
+            raise ValueError("an empty frame cannot be driven: it has no last beat")
+        if mac_errors is not None and len(mac_errors) != len(frames):
+            raise ValueError(f"{len(mac_errors)} mac_errors for {len(frames)} frames")
+        errors = None if mac_errors is None else bytes(mac_errors)
+        how = _shim_stimulus(stimulus, len(data))
+        with self._lock:
+            handle = self._use()
+            status = self._library.afflux_play(
+                handle, data, lengths, errors, len(frames), ctypes.byref(how)
+            )
+            self._check(status)
+            return self._take_output()
+
+    def run(self, cycles: int) -> list[bytes]:
+        """Lets ``cycles`` clock cycles pass without input; returns the frames that came out."""
+        with self._lock:
+            self._check(self._library.afflux_run(self._use(), cycles))
+            return self._take_output()
+
+    def read(self, address: int) -> int:
+        """Value of the register at byte ``address``. Takes one clock cycle."""
+        value = ctypes.c_uint32()
+        with self._lock:
+            self._check(self._library.afflux_read(self._use(), address, ctypes.byref(value)))
+        return value.value
+
+    def write(self, address: int, value: int) -> None:
+        """Writes the 32-bit ``value`` to the register at byte ``address``, in one clock cycle."""
+        with self._lock:
+            self._check(self._library.afflux_write(self._use(), address, value))
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since the engine was opened."""
+        return self.statistics().cycles
+
+    def statistics(self) -> Statistics:
+        """What has passed the ports so far."""
+        counts = ShimStatistics()
+        with self._lock:
+            self._library.afflux_statistics(self._use(), ctypes.byref(counts))
+        return Statistics(**{name: getattr(counts, name) for name, _ in counts._fields_})
+
+    def close(self) -> None:
+        """Frees the model. Further calls but this one raise ``ValueError``."""
+        with self._lock:
+            if self._handle is not None:
+                self._library.afflux_close(self._handle)
+                self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Where the constructor has failed there is nothing to free.
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _use(self) -> int:
+        if self._handle is None:
+            raise ValueError("the engine is closed")
+        return self._handle
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            message = self._library.afflux_error(self._use()).decode()
+            raise SimulationError(f"the simulated engine failed: {message}")
+
+    def _take_output(self) -> list[bytes]:
+        data = ctypes.POINTER(ctypes.c_uint8)()
+        lengths = ctypes.POINTER(ctypes.c_uint32)()
+        handle = self._use()
+        count = self._library.afflux_output(handle, ctypes.byref(data), ctypes.byref(lengths))
+        sizes = lengths[:count]
+        whole = ctypes.string_at(data, sum(sizes)) if count else b""
+        self._library.afflux_clear_output(handle)
+        frames, start = [], 0
+        for size in sizes:
+            frames.append(whole[start : start + size])
+            start += size
+        return frames
+
+
+def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:
+    limit = stimulus.max_cycles
+    if limit is None:
+        # Each byte may be sent to 64 workers, over a bus of at least four bytes, with as few ready
+        # and offered cycles as the shares say; ten times over. A hang shows in seconds all the
+        # same, because large plays are rare.
+        slowness = 1 / max(stimulus.ready_share, 0.01) + 1 / (1 - stimulus.gap_share)
+        limit = int(10 * (100_000 + 16 * data_bytes) * slowness)
+    return ShimStimulus(
+        seed=stimulus.seed & (2**64 - 1),
+        ready_share=round(stimulus.ready_share * 2**32),
+        gap_share=min(round(stimulus.gap_share * 2**32), 2**32 - 1),
+        max_cycles=limit,
+        drain=stimulus.drain,
+    )

@@ -1,0 +1,141 @@
+"""From the engine's Verilog to a shared library with the C interface of ``shim.cpp``."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from afflux_sim.build_cache import BuildError, cached, digest
+from afflux_sim.initial_values import loops_for_initial_values
+from afflux_sim.toolchain import Toolchain
+
+__all__ = ["build_library"]
+
+SHIM = Path(__file__).with_name("shim.cpp")
+PREFIX = "VAffluxEngine"
+TOP = "afflux_engine"
+
+VERILATOR_FLAGS = (
+    "--cc",
+    "-O3",
+    # Amaranth gives everything an initial value, so x is nowhere; a random start only costs time.
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--no-timing",
+    "-Wno-fatal",
+    # Style of generated Verilog, which nobody reads.
+    "-Wno-lint",
+    "-Wno-style",
+)
+# VL_USER_FATAL: the shim has its own handler, which does not end the process.
+COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-pthread", "-DVL_USER_FATAL")
+SHIM_FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra")
+MODEL_FLAGS = ("-O3", "-march=native", "-w")
+# What runs once, at start, or never: not worth the compiler's time.
+COLD_FLAGS = ("-O1", "-w")
+RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
+
+
+def build_library(toolchain: Toolchain, folder: Path, verilog: str, bus_bits: int) -> Path:
+    """The shared library for ``verilog``, taken from the cache in ``folder`` if it is there.
+
+    Args:
+        toolchain: What to build with.
+        folder: The cache.
+        verilog: Text that defines a module ``afflux_engine`` with the ports of the engine.
+        bus_bits: Width of that module's packet streams.
+
+    Raises:
+        BuildError: If Verilator or the compiler fails; the log is kept and named.
+    """
+    verilog = loops_for_initial_values(verilog)
+    shim = SHIM.read_text(encoding="utf-8")
+    name = _digest(toolchain, "library", verilog, str(bus_bits), shim)
+
+    def build(work: Path) -> None:
+        (work / "engine.v").write_text(verilog, encoding="utf-8")
+        model = work / "model"
+        _verilate(toolchain, work, model)
+        objects = _compile_model(toolchain, work / "build.log", model, bus_bits)
+        runtime = cached(folder, _digest(toolchain, "runtime"), partial(_build_runtime, toolchain))
+        objects += runtime.glob("*.o")
+        command = [*toolchain.compiler, "-shared", "-pthread", "-o", str(work / "engine.so")]
+        _run([*command, *map(str, objects)], work / "build.log", dict(os.environ))
+        # Tens of megabytes that nobody reads again. The Verilog and the log stay.
+        shutil.rmtree(model)
+
+    return cached(folder, name, build) / "engine.so"
+
+
+def _digest(toolchain: Toolchain, *parts: str) -> str:
+    return digest(
+        *parts,
+        toolchain.verilator_version,
+        shlex.join(toolchain.compiler),
+        toolchain.compiler_identity,
+        repr((VERILATOR_FLAGS, COMPILER_FLAGS, SHIM_FLAGS, MODEL_FLAGS, COLD_FLAGS, RUNTIME)),
+    )
+
+
+def _verilate(toolchain: Toolchain, work: Path, model: Path) -> None:
+    command = [*toolchain.verilator_command, *VERILATOR_FLAGS, "--top-module", TOP]
+    command += ["--prefix", PREFIX, "--Mdir", str(model), str(work / "engine.v")]
+    _run(command, work / "build.log", toolchain.environment())
+
+
+def _compile_model(toolchain: Toolchain, log: Path, model: Path, bus_bits: int) -> list[Path]:
+    written = sorted(model.glob("*.cpp"))
+    # One unit of all that is cold: most of these files hold little but the same headers.
+    cold = model / "cold.cpp"
+    together = [source for source in written if source.stem.endswith("__Slow")]
+    cold.write_text("".join(f'#include "{source.name}"\n' for source in together))
+    hot = [source for source in written if source not in together]
+    # The largest first: were it the last, one core would be left alone with it.
+    units = [cold, *sorted(hot, key=lambda unit: unit.stat().st_size, reverse=True), SHIM]
+
+    def compile_one(source: Path) -> Path:
+        flags = {cold: COLD_FLAGS, SHIM: SHIM_FLAGS}.get(source, MODEL_FLAGS)
+        target = model / f"{source.stem}.o"
+        # As system headers, so that warnings about them do not hide those about the shim.
+        where = [f"-isystem{model}", f"-DBUS_BYTES={bus_bits // 8}"]
+        _compile(toolchain, log, source, target, [*flags, *where])
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(compile_one, units))
+
+
+def _build_runtime(toolchain: Toolchain, work: Path) -> None:
+    """Compiles Verilator's own part, which is the same for every model."""
+    for name in RUNTIME:
+        source = toolchain.verilator_root / "include" / name
+        _compile(toolchain, work / "build.log", source, work / f"{source.stem}.o", [*COLD_FLAGS])
+
+
+def _compile(
+    toolchain: Toolchain, log: Path, source: Path, target: Path, arguments: list[str]
+) -> None:
+    include = toolchain.verilator_root / "include"
+    command = [*toolchain.compiler, *COMPILER_FLAGS, *arguments]
+    command += [f"-isystem{include}", f"-isystem{include / 'vltstd'}"]
+    _run([*command, "-c", "-o", str(target), str(source)], log, dict(os.environ))
+
+
+def _run(command: list[str], log: Path, environment: dict[str, str]) -> None:
+    result = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    text = result.stdout.decode(errors="replace")
+    with log.open("a", encoding="utf-8") as output:
+        output.write(f"$ {shlex.join(command)}\n{text}")
+    if result.returncode != 0:
+        ending = "\n".join(text.splitlines()[-12:])
+        raise BuildError(
+            f"the simulated engine could not be built: {Path(command[0]).name} ended with status "
+            f"{result.returncode}. Whole log: {log}\n{ending}"
+        )

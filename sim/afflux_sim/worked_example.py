@@ -1,0 +1,257 @@
+"""The worked example in `docs/protocol.md` section 12, as packets of the golden model.
+
+`python -m afflux_sim.worked_example docs/protocol.md` writes it between the markers there; a test
+compares the two.
+"""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+
+from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden_layout import (
+    ABSENT,
+    HEADER_AT,
+    LANES,
+    WORDS_AT,
+    Endpoint,
+    Packet,
+    parse_packet,
+    split_look_ahead,
+)
+from afflux_sim.golden_network import deliver, make_workers
+
+__all__ = ["BEGIN", "END", "example", "insert"]
+
+BEGIN, END = "<!-- example -->\n", "<!-- end -->\n"
+
+TYPES = {
+    0: "DATA",
+    1: "PROBE",
+    2: "JOIN",
+    8: "RESULT",
+    9: "CONFLICT",
+    10: "MISSING",
+    11: "JOINED",
+    12: "REFUSED",
+}
+
+# The job of the example in section 10, with fewer workers, lanes and slots.
+JOB, KEY, FIRST_ROUND = 2, 0x00F1E2D3C4B5A697, 0xDEADBEEF
+WORKERS, LANES_USED, SLOTS, CREDIT = 2, 2, 1, 4
+COUNT = 300
+ELEMENTS_SHOWN = 4
+
+
+def tensors() -> list[np.ndarray]:
+    """300 elements for each worker: five blocks, of which number 2 is zero at both."""
+    blocks = [
+        [(1.0, 1.5), (0.5, -0.5), (0.0, 0.0), (0.0, 0.0), (3.0, 3.0)],
+        [(2.0, 0.25), (0.0, 0.0), (0.0, 0.0), (-0.25, 1.0), (-1.0, -3.0)],
+    ]
+    return [
+        np.concatenate([np.tile(np.array(pair, dtype=np.float32), 32) for pair in worker])[:COUNT]
+        for worker in blocks
+    ]
+
+
+def hexadecimal(data: bytes, group: int) -> str:
+    """Bytes in hexadecimal, in groups apart by two spaces."""
+    return "  ".join(data[i : i + group].hex(" ") for i in range(0, len(data), group))
+
+
+def words_shown(packet: Packet) -> int:
+    """How many look-ahead words to show: up to the last that differs from the ones after it."""
+    shown = LANES
+    while shown > 1 and packet.words[shown - 1] == packet.words[shown - 2]:
+        shown -= 1
+    return shown
+
+
+def show(frame: bytes) -> str:
+    """One packet: header, look-ahead words, and the first elements of each block."""
+    packet = parse_packet(frame)
+    shown = words_shown(packet)
+    words = hexadecimal(frame[WORDS_AT : WORDS_AT + 4 * shown], 4)
+    rest = f"  … lanes {shown}–15 the same" if shown < LANES else ""
+    lines = [
+        f"{TYPES[packet.type]}, worker {packet.worker}, round {packet.round:#x}, "
+        f"{len(frame)} bytes of frame",
+        f"header  {hexadecimal(frame[HEADER_AT:WORDS_AT], 22)}",
+        f"words   {words}{rest}",
+    ]
+    for lane, block in packet.blocks.items():
+        first = block[:ELEMENTS_SHOWN].astype("<i4").tobytes()
+        lines.append(f"lane {lane:2} {hexadecimal(first, 4)}  …")
+    return "\n".join(["```", *lines, "```"])
+
+
+def agreed(packet: Packet) -> str:
+    """What the words of a result agree on, lane by lane."""
+    parts = []
+    for lane in range(LANES_USED):
+        word = packet.words[lane]
+        if word == ABSENT:
+            parts.append(f"lane {lane}: nothing more")
+        else:
+            row, exponent = split_look_ahead(word)
+            parts.append(f"lane {lane}: row {row}, exponent {exponent}")
+    return "; ".join(parts)
+
+
+def example() -> str:
+    """The text of the example, in Markdown."""
+    engine_at = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
+    engine = GoldenEngine(mac=engine_at.mac, address=engine_at.address, port=engine_at.port)
+    engine.create_job(
+        JOB,
+        key=KEY,
+        workers=WORKERS,
+        lanes=LANES_USED,
+        slot_base=0,
+        slot_count=SLOTS,
+        round=FIRST_ROUND,
+        credit=CREDIT,
+    )
+    workers = make_workers(
+        WORKERS,
+        engine=engine_at,
+        job=JOB,
+        key=KEY,
+        round=FIRST_ROUND,
+        lanes=LANES_USED,
+        slots=SLOTS,
+    )
+    text = [
+        f"A job with N = {WORKERS}, F = {LANES_USED}, S = {SLOTS}, number {JOB}, key `{KEY:016x}`, "
+        f"r₀ = {FIRST_ROUND:#x}. Both workers sum a float32 tensor of {COUNT} elements: five "
+        "blocks, the last with 44 elements and padding. Pairs of values repeat within a block:",
+        block_table([worker_pairs(x) for x in tensors()]),
+        "Packets are shown from byte 42 of the frame, in hexadecimal as they travel.",
+    ]
+
+    join = workers[0].join()
+    (joined,) = engine.receive(join)
+    deliver([joined], workers)
+    deliver(engine.receive(workers[1].join()), workers)
+    text += [
+        "**Join.** Worker 0 announces itself. The answer gives N, F, slots and credit. Worker 1 "
+        "does the same.",
+        show(join),
+        show(joined),
+    ]
+
+    for worker, tensor in zip(workers, tensors(), strict=True):
+        worker.start(tensor, "float32", "sum")
+    frames = [worker.frames_to_send()[0] for worker in workers]
+    results = [answer for frame in frames for answer in engine.receive(frame)]
+    first = parse_packet(results[0])
+    crc = int(first.blocks[0][0]) & 0xFFFFFFFF
+    text += [
+        "**Opening round.** Lane 0 carries the fingerprint, the CRC-32 of "
+        f"`0:sum:float32:{COUNT}`, which is {crc:#010x}, in the word of the worker's number. The "
+        "look-ahead words name row 0 in both lanes for worker 0; worker 1 has nothing in lane 1 "
+        "before row 1. The largest magnitudes are 1.5 (exponent 127) and 0.5 (126) at worker 0, "
+        "2.0 (128) and 1.0 (127) at worker 1; the low byte of a word is 255 less these.",
+        *map(show, frames),
+        "The result has both fingerprints, which each worker finds equal to its own, and the "
+        f"unsigned minimum of the words. Agreed: {agreed(first)}. Worker 1 gets the same, with 1 "
+        "in the byte of the worker.",
+        show(results[0]),
+    ]
+
+    deliver(results, workers)
+    frames = [worker.frames_to_send()[0] for worker in workers]
+    nothing = engine.receive(frames[0])
+    assert nothing == []
+    probe = workers[0].retransmit(0, probe=True)
+    (missing,) = engine.receive(probe)
+    results = engine.receive(frames[1])
+    second = parse_packet(results[0])
+    text += [
+        f"**Round {second.round:#x}.** With g = 1, elements are multiplied by 2^(30 − 1 − (E − "
+        "127)): by 2^28 in lane 0 (E = 128), by 2^30 in lane 1 (E = 126). In lane 0, 1.0 becomes "
+        "0x10000000 and 1.5 0x18000000. Worker 0 sends the blocks of both lanes. Its next row in "
+        "lane 0 is 2, since row 1 of lane 0, block 2, is zero; in lane 1 it has nothing more.",
+        show(frames[0]),
+        "Worker 1's packet is late, and worker 0 asks. The first word of the answer is the bitmap "
+        "of the workers that are in: only worker 0. The third is R.",
+        show(probe),
+        show(missing),
+        "Worker 1 has no block at row 0 of lane 1, and repeats its word for that lane.",
+        show(frames[1]),
+        "The round is complete. Lane 0 has the sums: 0x30000000 · 2^−28 = 3.0, and 0x1c000000 · "
+        f"2^−28 = 1.75. Agreed for the next round: {agreed(second)}.",
+        show(results[0]),
+    ]
+
+    deliver(results, workers)
+    frames = [worker.frames_to_send()[0] for worker in workers]
+    results = [answer for frame in frames for answer in engine.receive(frame)]
+    deliver(results, workers)
+    third = parse_packet(results[0])
+    text += [
+        f"**Round {third.round:#x}.** Worker 0 has a block for lane 0 only, worker 1 for both. All "
+        "words are absent, so that this result is the last one. The lanes are at different rows, "
+        "2 and 1.",
+        *map(show, frames),
+        show(results[0]),
+    ]
+    decoded = [worker.result() for worker in workers]
+    assert all(worker.done for worker in workers)
+    assert np.array_equal(decoded[0], decoded[1])
+    text += [
+        "**The result**, the same at both workers. Block 2 was never sent, and is zero. In block "
+        "4, 3.0 − 3.0 is +0.",
+        block_table([worker_pairs(decoded[0])], result=True),
+        f"The next operation of the job is number 1; its opening round is {third.round + 1:#x}.",
+    ]
+    return "\n\n".join(map(wrapped, text)) + "\n"
+
+
+def wrapped(text: str) -> str:
+    """Prose in lines; tables and packets as they are."""
+    if text.startswith(("```", "|")):
+        return text
+    return textwrap.fill(text, width=110, break_on_hyphens=False, break_long_words=False)
+
+
+def worker_pairs(x: np.ndarray) -> list[str]:
+    """The first two elements of each block."""
+    return [f"{x[start]:g}, {x[start + 1]:g}, …" for start in range(0, COUNT, 64)]
+
+
+def block_table(columns: list[list[str]], *, result: bool = False) -> str:
+    """Blocks with their row and lane, and what they hold."""
+    titles = ["result"] if result else [f"worker {w}" for w in range(len(columns))]
+    lines = [
+        f"| block | row | lane | {' | '.join(titles)} |",
+        "|---" * (3 + len(columns)) + "|",
+    ]
+    for block, values in enumerate(zip(*columns, strict=True)):
+        row, lane = divmod(block, LANES_USED)
+        lines.append(f"| {block} | {row} | {lane} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def insert(page: str) -> str:
+    """The page with the example between its markers.
+
+    Raises
+    ------
+    ValueError
+        If the markers are not there.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"no {BEGIN.strip()} followed by {END.strip()}")
+    return before + begin + example() + end + after
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(insert(path.read_text(encoding="utf-8")), encoding="utf-8")

