@@ -161,16 +161,17 @@ class Admit(wiring.Component):
         header = frame2.header
         state = self.state
         opens, current, replayable, early = Signal(), Signal(), Signal(), Signal()
-        full, own_seen = Signal(), Signal()
+        full, own_seen, same = Signal(), Signal(), Signal()
         version = Signal()
         distance = Signal(32)
         this = state.versions[version]
         m.d.comb += [
             opens.eq(state.round == before2),
-            current.eq(state.round == header.round),
-            replayable.eq(state.round == after2),
+            same.eq(state.round == header.round),
+            current.eq(same & this.held),
+            replayable.eq((state.round == after2) & this.held),
             distance.eq(header.round - state.round),
-            early.eq(~distance[31]),
+            early.eq(~distance[31] & ~same),
             full.eq(state.left == 0),
             own_seen.eq(state.seen.bit_select(header.worker[: p.worker_bits], 1)),
             version.eq(header.round[0]),
@@ -263,6 +264,7 @@ class Admit(wiring.Component):
                 )
                 with m.If(opening):
                     m.d.comb += [
+                        after.versions[number].held.eq(1),
                         after.versions[number].operation.eq(header.operation),
                         after.versions[number].opcode.eq(header.opcode),
                         after.versions[number].dtype.eq(header.dtype),

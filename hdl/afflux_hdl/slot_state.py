@@ -15,6 +15,7 @@ __all__ = ["SlotState", "SlotStateMemory", "VersionState"]
 
 VersionState = data.StructLayout(
     {
+        "held": 1,
         "present": wire.LANES_MAX,
         "operation": 16,
         "dtype": 4,
@@ -22,7 +23,7 @@ VersionState = data.StructLayout(
         "conflict": 1,
     }
 )
-"""What a version holds: the header of its round's result."""
+"""What a version holds, if it holds a round of this job run: the header of its result."""
 
 
 class SlotState(data.StructLayout):

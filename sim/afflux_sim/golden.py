@@ -45,8 +45,12 @@ REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER = 1, 2, 3, 4
 
 @dataclass
 class SlotVersion:
-    """One of the two versions of a slot: the sums of one round and what belongs to them."""
+    """One of the two versions of a slot: the sums of one round and what belongs to them.
 
+    `held` is whether it holds a round of this job run at all.
+    """
+
+    held: bool = False
     present: int = 0
     operation: int = 0
     opcode: int = 0
@@ -303,10 +307,13 @@ class GoldenEngine:
         distance = (packet.round - slot.round) % 2**32
         full = slot.seen == job.full
 
+        if distance in (0, 2**32 - 1) and not slot.versions[packet.round & 1].held:
+            return "stale", []
         if distance == 1 and full:
             slot.round = packet.round
             slot.seen = bit
             version = slot.versions[packet.round & 1]
+            version.held = True
             version.present = 0
             version.operation = packet.operation
             version.opcode = packet.opcode
@@ -341,6 +348,8 @@ class GoldenEngine:
         distance = (packet.round - slot.round) % 2**32
         full = slot.seen == job.full
 
+        if distance in (0, 2**32 - 1) and not slot.versions[packet.round & 1].held:
+            return "stale", []
         if distance == 0 and full:
             return "probes", self._replay(job, packet)
         if distance == 0:
