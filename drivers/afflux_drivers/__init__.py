@@ -1,0 +1,1 @@
+"""From a tensor's blocks to packets and back: worker, codec, transports, software aggregator."""

@@ -1,0 +1,166 @@
+"""The control channel's end at worker 0: creates jobs, reads counters (protocol, section 10)."""
+
+import json
+import socket
+import time
+from typing import Any
+
+from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
+from afflux_drivers.ticket import JobTicket
+from afflux_hdl import wire
+
+__all__ = ["JobLease", "JobTicket", "create_job", "describe", "read_counters"]
+
+_ANSWER_BYTES = 1 << 16
+
+
+class _Channel:
+    """A connection to an aggregator's control port."""
+
+    def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
+        self.peer = f"{address[0]}:{address[1]}"
+        self._rest = b""
+        try:
+            self._socket = socket.create_connection(address, timeout_s)
+        except (OSError, OverflowError) as error:
+            raise AggregatorUnreachable(
+                f"no control channel to the aggregator at {self.peer}: {error}"
+            ) from error
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Sends one request and returns its answer, if that is a yes."""
+        what = f"{request['request']} on the aggregator at {self.peer}"
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+            while b"\n" not in self._rest:
+                self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
+                data = self._socket.recv(4096)
+                if not data:
+                    raise AggregatorUnreachable(f"{what}: it closed the connection")
+                self._rest += data
+                if len(self._rest) > _ANSWER_BYTES:
+                    raise AggregatorMisbehaved(f"{what}: the answer is too long")
+        except TimeoutError:
+            raise AggregatorUnreachable(f"{what}: no answer in {timeout_s:g} s") from None
+        except OSError as error:
+            raise AggregatorUnreachable(f"{what}: {error}") from error
+        line, _, self._rest = self._rest.partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise AggregatorMisbehaved(f"{what}: the answer is no JSON object: {line[:80]!r}")
+        if answer.get("ok") is not True:
+            raise AggregatorRefused(f"{what}: {answer.get('error', 'no reason given')}")
+        return answer
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._socket.close()
+
+
+class JobLease:
+    """A job, for as long as it is not closed. The aggregator ends it if the connection breaks.
+
+    Attributes:
+        ticket: What every rank needs to take part.
+    """
+
+    def __init__(self, channel: _Channel, ticket: JobTicket, timeout_s: float) -> None:
+        self._channel: _Channel | None = channel
+        self._timeout_s = timeout_s
+        self.ticket = ticket
+
+    def close(self) -> None:
+        """Ends the job. May be called more than once.
+
+        Raises:
+            AggregatorUnreachable: If the aggregator does not confirm it. The connection is closed
+                all the same, which ends the job when the aggregator notices.
+        """
+        channel, self._channel = self._channel, None
+        if channel is None:
+            return
+        key = f"{self.ticket.key:016x}"
+        try:
+            channel.ask({"request": "close", "job": self.ticket.job, "key": key}, self._timeout_s)
+        finally:
+            channel.close()
+
+
+def create_job(
+    address: tuple[str, int], workers: int, lanes: int, slots: int, timeout_s: float
+) -> JobLease:
+    """Creates a job; lanes and slots are wishes, of which the aggregator may grant less.
+
+    Raises:
+        AggregatorUnreachable: If the aggregator does not answer in time.
+        AggregatorRefused: If it says no.
+        AggregatorMisbehaved: If its answer makes no sense.
+    """
+    channel = _Channel(address, timeout_s)
+    try:
+        answer = channel.ask(
+            {
+                "request": "create",
+                "protocol": wire.VERSION,
+                "workers": workers,
+                "lanes": lanes,
+                "slots": slots,
+            },
+            timeout_s,
+        )
+        try:
+            ticket = JobTicket(
+                host=address[0],
+                port=int(answer["port"]),
+                job=int(answer["job"]),
+                key=int(answer["key"], 16),
+                round=int(answer["round"]),
+                workers=int(answer["workers"]),
+                lanes=int(answer["lanes"]),
+                slots=int(answer["slots"]),
+                credit=int(answer["credit"]),
+                engine=str(answer["engine"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise AggregatorMisbehaved(
+                f"create on the aggregator at {channel.peer}: the answer lacks or garbles {error}"
+            ) from None
+        if ticket.workers != workers or not (
+            1 <= ticket.lanes <= lanes and 1 <= ticket.slots <= min(slots, ticket.credit)
+        ):
+            raise AggregatorMisbehaved(
+                f"create on the aggregator at {channel.peer}: asked for {workers} workers, "
+                f"{lanes} lanes, {slots} slots, it gave {ticket}"
+            )
+    except BaseException:
+        channel.close()
+        raise
+    return JobLease(channel, ticket, timeout_s)
+
+
+def read_counters(address: tuple[str, int], timeout_s: float) -> dict[str, int]:
+    """The engine's counters, by name. Raises as `create_job` does."""
+    counters = _ask_once(address, "counters", timeout_s).get("counters")
+    if not isinstance(counters, dict):
+        raise AggregatorMisbehaved(
+            f"counters of the aggregator at {address[0]}:{address[1]}: not in its answer"
+        )
+    return {str(name): int(value) for name, value in counters.items()}
+
+
+def describe(address: tuple[str, int], timeout_s: float) -> dict[str, Any]:
+    """What the aggregator is: protocol, engine, limits, port. Raises as `create_job` does."""
+    return _ask_once(address, "describe", timeout_s)
+
+
+def _ask_once(address: tuple[str, int], request: str, timeout_s: float) -> dict[str, Any]:
+    channel = _Channel(address, timeout_s)
+    try:
+        return channel.ask({"request": request}, timeout_s)
+    finally:
+        channel.close()

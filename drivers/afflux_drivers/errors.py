@@ -1,0 +1,85 @@
+"""What can go wrong between a worker and its aggregator. Messages name who, what and where."""
+
+__all__ = [
+    "AffluxError",
+    "AggregatorMisbehaved",
+    "AggregatorRefused",
+    "AggregatorUnreachable",
+    "DeadlineExceeded",
+    "Disagreement",
+    "Interrupted",
+    "PacketTooLong",
+    "RanksMissing",
+    "WorkerFailed",
+]
+
+
+class AffluxError(RuntimeError):
+    """Any failure of Afflux. The worker that raised it can not be used again."""
+
+
+class AggregatorUnreachable(AffluxError):
+    """The aggregator does not answer: wrong address, dead, or cut off."""
+
+
+class AggregatorRefused(AffluxError):
+    """The aggregator answered, and said no."""
+
+
+class AggregatorMisbehaved(AffluxError):
+    """An answer that carries the job's key breaks the protocol: a fault of the aggregator."""
+
+
+class PacketTooLong(AffluxError):
+    """A packet does not fit the path's MTU; the job needs fewer lanes."""
+
+
+class DeadlineExceeded(AffluxError):
+    """An operation was not over in time."""
+
+
+class RanksMissing(DeadlineExceeded):
+    """An operation was not over in time, and the aggregator says whose contributions lack.
+
+    Attributes:
+        ranks: The missing ranks, ascending.
+    """
+
+    def __init__(self, message: str, ranks: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+
+class Disagreement(AffluxError):
+    """The ranks called different operations, or the same one with different arguments.
+
+    Attributes:
+        number: Number of the operation at this rank.
+        description: What this rank asked for, as its fingerprint's text.
+        fingerprint: CRC-32 of the description.
+        fingerprints: What each rank sent, by rank, or None if the aggregator saw the difference
+            first (another opcode, dtype or operation number).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        number: int,
+        description: str,
+        fingerprint: int,
+        fingerprints: tuple[int, ...] | None,
+    ) -> None:
+        super().__init__(message)
+        self.number = number
+        self.description = description
+        self.fingerprint = fingerprint
+        self.fingerprints = fingerprints
+
+
+class Interrupted(AffluxError):
+    """The caller's `interrupted` gave a reason to stop waiting."""
+
+
+class WorkerFailed(AffluxError):
+    """The worker had failed before; the message repeats the first error."""

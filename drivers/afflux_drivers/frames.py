@@ -1,0 +1,111 @@
+"""Ethernet, IPv4 and UDP around a payload, as an engine sees and sends them.
+
+A software aggregator gets payloads from a UDP socket, so the frames of its engine never were on a
+wire: MAC addresses are made from the IPv4 addresses, and the UDP checksum, which the kernel has
+verified, is 0.
+"""
+
+import struct
+
+from afflux_hdl import wire
+
+__all__ = ["FRAME_HEADER", "FrameMaker", "destination_of", "frame_header", "mac_of"]
+
+FRAME_HEADER = struct.Struct(">6s6sHBBHHHBBHIIHHHH")
+"""Destination, source, type; IPv4 from version to destination; UDP ports, length, checksum."""
+
+_IPV4_AND_UDP_BYTES = wire.IPV4_BYTES + wire.UDP_BYTES
+_VERSION_AND_LENGTH = 0x45
+_DONT_FRAGMENT = 0x4000
+_TIME_TO_LIVE = 64
+_UDP = 17
+_ETHERTYPE_IPV4 = 0x0800
+_CACHED_HEADERS = 4096
+
+
+def mac_of(address: int) -> bytes:
+    """The MAC address that stands for an IPv4 address: locally administered, unicast."""
+    return b"\x02\x00" + address.to_bytes(4, "big")
+
+
+def frame_header(
+    macs: tuple[bytes, bytes],
+    addresses: tuple[int, int],
+    ports: tuple[int, int],
+    payload_bytes: int,
+) -> bytes:
+    """The 42 bytes before a UDP payload, with the right IPv4 checksum and no UDP checksum.
+
+    Args:
+        macs: Destination and source MAC address.
+        addresses: Source and destination IPv4 address.
+        ports: Source and destination UDP port.
+        payload_bytes: Bytes of the UDP payload, up to 65507.
+    """
+    total = _IPV4_AND_UDP_BYTES + payload_bytes
+    source, destination = addresses
+    words = (
+        (_VERSION_AND_LENGTH << 8)
+        + total
+        + _DONT_FRAGMENT
+        + (_TIME_TO_LIVE << 8 | _UDP)
+        + (source >> 16)
+        + (source & 0xFFFF)
+        + (destination >> 16)
+        + (destination & 0xFFFF)
+    )
+    # Folding carries leaves the remainder by 65535, in the range 1 to 65535, as no sum here is 0.
+    checksum = 0xFFFF - ((words - 1) % 0xFFFF + 1)
+    return FRAME_HEADER.pack(
+        *macs,
+        _ETHERTYPE_IPV4,
+        _VERSION_AND_LENGTH,
+        0,
+        total,
+        0,
+        _DONT_FRAGMENT,
+        _TIME_TO_LIVE,
+        _UDP,
+        checksum,
+        source,
+        destination,
+        *ports,
+        wire.UDP_BYTES + payload_bytes,
+        0,
+    )
+
+
+class FrameMaker:
+    """Makes the frames that a host would have received, from the payloads that it did.
+
+    Args:
+        address: The host's IPv4 address.
+        port: Its UDP port.
+    """
+
+    def __init__(self, address: int, port: int) -> None:
+        self._mac, self._address, self._port = mac_of(address), address, port
+        self._headers: dict[tuple[str, int, int], bytes] = {}
+
+    def frame(self, payload: bytes, host: str, port: int) -> bytes:
+        """The frame with `payload` that `host`, four decimal octets, sent from `port`."""
+        key = (host, port, len(payload))
+        header = self._headers.get(key)
+        if header is None:
+            # Anyone may send; what they make this remember is bounded.
+            if len(self._headers) >= _CACHED_HEADERS:
+                self._headers.clear()
+            source = int.from_bytes(bytes(map(int, host.split("."))), "big")
+            header = self._headers[key] = frame_header(
+                (self._mac, mac_of(source)),
+                (source, self._address),
+                (port, self._port),
+                len(payload),
+            )
+        return header + payload
+
+
+def destination_of(frame: bytes) -> tuple[str, int]:
+    """IPv4 address, as four decimal octets, and UDP port that a frame goes to."""
+    a, b, c, d, _, _, port = struct.unpack_from(">BBBBBBH", frame, 30)
+    return f"{a}.{b}.{c}.{d}", port

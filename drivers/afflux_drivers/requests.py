@@ -1,0 +1,116 @@
+"""Requests of the control channel and their answers, JSON by the line (protocol, section 10)."""
+
+import json
+from typing import Any
+
+from afflux_drivers.engine import Engine
+from afflux_drivers.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
+from afflux_hdl import wire
+
+__all__ = ["Operator"]
+
+
+class _Bad(Exception):
+    """A request that is wrong; the text says how."""
+
+
+class Operator:
+    """Answers requests. Not thread-safe.
+
+    Args:
+        engine: The engine.
+        table: Its jobs.
+        port: The aggregator's UDP port.
+    """
+
+    def __init__(self, engine: Engine, table: JobTable, port: int) -> None:
+        self._engine, self._table, self._port = engine, table, port
+
+    def answer(self, line: bytes, owned: list[Job]) -> bytes:
+        """Carries out one request and gives the line to answer.
+
+        Args:
+            line: The request.
+            owned: Jobs that the asking connection has created; a new one is appended.
+        """
+        try:
+            answer = self._carry_out(_object(line), owned)
+        except (_Bad, NoRoom) as error:
+            answer = {"ok": False, "error": str(error)}
+        return json.dumps(answer).encode() + b"\n"
+
+    def _carry_out(self, request: dict[str, Any], owned: list[Job]) -> dict[str, Any]:
+        kind = request.get("request")
+        if kind == "create":
+            return self._create(request, owned)
+        if kind == "close":
+            number, key = _integer(request, "job", 0, 255), _key(request)
+            job = self._table.find(number, key)
+            if job is None:
+                raise _Bad(f"there is no job {number} with this key")
+            self._table.destroy(job)
+            return {"ok": True}
+        if kind == "counters":
+            return {"ok": True, "counters": read_counters(self._engine)}
+        if kind == "describe":
+            # Only a simulated engine can tell its clock cycles.
+            cycles = getattr(self._engine, "cycles", None)
+            return {
+                "ok": True,
+                "protocol": wire.VERSION,
+                "engine": self._engine.name,
+                **engine_limits(self._engine),
+                "port": self._port,
+                **({} if cycles is None else {"cycles": cycles}),
+            }
+        raise _Bad(f"request {kind!r} is none of create, close, counters, describe")
+
+    def _create(self, request: dict[str, Any], owned: list[Job]) -> dict[str, Any]:
+        protocol = _integer(request, "protocol", 0, 1 << 32)
+        if protocol != wire.VERSION:
+            raise _Bad(f"protocol {protocol} is not spoken here, only {wire.VERSION}")
+        job = self._table.create(
+            _integer(request, "workers", 1, 1 << 32),
+            _integer(request, "lanes", 1, 1 << 32),
+            _integer(request, "slots", 1, 1 << 32),
+        )
+        owned.append(job)
+        return {
+            "ok": True,
+            "job": job.number,
+            "key": f"{job.key:016x}",
+            "round": job.round,
+            "workers": job.workers,
+            "lanes": job.lanes,
+            "slots": job.slots,
+            "credit": job.credit,
+            "port": self._port,
+            "engine": self._engine.name,
+        }
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise _Bad("a request is one line with a JSON object in UTF-8") from None
+    if not isinstance(request, dict):
+        raise _Bad(f"a request is a JSON object, not {type(request).__name__}")
+    return request
+
+
+def _integer(request: dict[str, Any], name: str, least: int, most: int) -> int:
+    value = request.get(name)
+    if type(value) is not int or not least <= value <= most:
+        raise _Bad(f"{name} is an integer from {least} to {most}, not {str(value)[:40]!r}")
+    return value
+
+
+def _key(request: dict[str, Any]) -> int:
+    text = request.get("key")
+    if not isinstance(text, str) or len(text) != 16:
+        raise _Bad("key is 16 hexadecimal digits")
+    try:
+        return int.from_bytes(bytes.fromhex(text), "big")
+    except ValueError:
+        raise _Bad("key is 16 hexadecimal digits") from None

@@ -1,0 +1,156 @@
+"""The aggregator on a host: an engine behind a UDP socket, with its control channel beside it."""
+
+import contextlib
+import select
+import socket
+import threading
+
+from afflux_drivers.control_server import ControlServer
+from afflux_drivers.engine import Engine
+from afflux_drivers.frames import FrameMaker, destination_of, mac_of
+from afflux_drivers.jobs import JobTable, engine_limits
+from afflux_drivers.packets import datagram_bytes
+from afflux_drivers.requests import Operator
+from afflux_drivers.socket_buffers import datagrams_held, enlarge
+from afflux_hdl import registers, wire
+
+__all__ = ["AggregatorServer"]
+
+_BATCH = 64
+_BUFFER_BYTES = 16 << 20
+_BIND_TRIES = 16
+# One byte more than the longest packet, so that a datagram that is too long shows.
+_RECEIVE_BYTES = datagram_bytes(wire.LANES_MAX) + 1
+
+
+class AggregatorServer:
+    """Serves one engine on one IPv4 address: UDP and, on the same port number, TCP.
+
+    The server decides nothing about packets: whatever comes goes to the engine as a frame, and what
+    the engine sends goes out.
+
+    Args:
+        engine: The engine; the server is its only user, but does not close it.
+        host: Name or IPv4 address to listen on. Answers leave with the address that routing picks,
+            so on a host with several, name the one that workers use.
+        port: Port; 0 takes a free one.
+
+    Attributes:
+        address: Host and port that it listens on.
+
+    Raises:
+        OSError: If the address can not be bound.
+    """
+
+    def __init__(self, engine: Engine, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._udp, listener = _bind(host, port)
+        self.address: tuple[str, int] = self._udp.getsockname()
+        self._udp.setblocking(False)
+        buffer_bytes = enlarge(self._udp, _BUFFER_BYTES)
+        self._wake_in, self._wake_out = socket.socketpair()
+        own = int.from_bytes(socket.inet_aton(self.address[0]), "big")
+        mac = int.from_bytes(mac_of(own), "big")
+        for name, value in (
+            ("local_mac_low", mac & 0xFFFF_FFFF),
+            ("local_mac_high", mac >> 32),
+            ("local_address", own),
+            ("local_port", self.address[1]),
+        ):
+            engine.write(registers.address_of(name), value)
+        self._maker = FrameMaker(own, self.address[1])
+        lanes = engine_limits(engine)["lanes"]
+        table = JobTable(engine, datagrams_held(buffer_bytes, datagram_bytes(lanes)))
+        operator = Operator(engine, table, self.address[1])
+        self._control = ControlServer(listener, table, operator, self._lock)
+        self._serving = False
+
+    def serve_forever(self) -> None:
+        """Serves until `stop` is called; then closes its sockets and ends all jobs.
+
+        Raises:
+            RuntimeError: If it was called before.
+        """
+        if self._serving:
+            raise RuntimeError("a server serves once")
+        self._serving = True
+        control = threading.Thread(target=self._control.serve, name="afflux-control")
+        control.start()
+        try:
+            self._serve_packets()
+        finally:
+            self._control.stop()
+            control.join()
+            self._close()
+
+    def stop(self) -> None:
+        """Makes `serve_forever` return soon. Thread-safe.
+
+        If it was never called, frees the sockets; it can not be called then.
+        """
+        self._stopping.set()
+        if self._serving:
+            with contextlib.suppress(OSError):
+                self._wake_out.send(b"\0")
+        else:
+            self._serving = True
+            self._control.close()
+            self._close()
+
+    def _close(self) -> None:
+        for end in (self._udp, self._wake_in, self._wake_out):
+            end.close()
+
+    def _serve_packets(self) -> None:
+        poll = select.poll()
+        poll.register(self._udp, select.POLLIN)
+        poll.register(self._wake_in, select.POLLIN)
+        udp, frame = self._udp, self._maker.frame
+        while not self._stopping.is_set():
+            frames: list[bytes] = []
+            while len(frames) < _BATCH:
+                try:
+                    payload, (host, port) = udp.recvfrom(_RECEIVE_BYTES)
+                except OSError:
+                    # None left; or an earlier answer found no listener, and that is no datagram.
+                    break
+                frames.append(frame(payload, host, port))
+            if not frames:
+                poll.poll()
+                continue
+            with self._lock:
+                answers = self._engine.play(frames)
+            for answer in answers:
+                # Full buffers and vanished peers lose answers, as a network does.
+                with contextlib.suppress(OSError):
+                    udp.sendto(memoryview(answer)[wire.AFFLUX_OFFSET :], destination_of(answer))
+
+
+def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """A UDP socket and a listening TCP socket on the same port."""
+    tries = _BIND_TRIES if port == 0 else 1
+    while True:
+        tries -= 1
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            if port:
+                # Connections of an earlier server, long closed, must not hold the port.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            udp.bind(listener.getsockname())
+            listener.listen()
+        except OSError:
+            listener.close()
+            udp.close()
+            # A free TCP port's number may be taken for UDP.
+            if tries == 0:
+                raise
+        except BaseException:
+            listener.close()
+            udp.close()
+            raise
+        else:
+            return udp, listener

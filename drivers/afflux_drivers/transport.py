@@ -1,0 +1,124 @@
+"""The UDP socket of a worker: connected to its aggregator, never blocking."""
+
+import errno
+import math
+import select
+import socket
+
+from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
+from afflux_drivers.loss import LossSwitch
+from afflux_drivers.packets import PacketBuffer
+from afflux_drivers.socket_buffers import enlarge
+from afflux_drivers.statistics import WorkerStatistics
+from afflux_hdl import wire
+
+__all__ = ["UdpTransport"]
+
+# Linux's numbers, which the socket module lacks before Python 3.14.
+_IP_MTU = 14
+_IP_MTU_DISCOVER = 10
+_IP_PMTUDISC_DO = 2
+
+_BUFFER_BYTES = 8 << 20
+
+
+class UdpTransport:
+    """Datagrams to and from one aggregator. The kernel drops those of other senders.
+
+    Args:
+        host: Name or IPv4 address.
+        port: UDP port.
+        statistics: Counts packets and bytes.
+        loss: Loses packets for tests, or None.
+
+    Attributes:
+        peer: IPv4 address and port, as text for messages.
+        refused: Whether the host has said that nobody listens on the port.
+
+    Raises:
+        AggregatorUnreachable: If the name has no IPv4 address, or the host no route to it.
+    """
+
+    def __init__(
+        self, host: str, port: int, statistics: WorkerStatistics, loss: LossSwitch | None
+    ) -> None:
+        self._statistics = statistics
+        self._loss = loss
+        self.peer = f"{host}:{port}"
+        self.refused = False
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            # A fragment would be refused, so better an error here than silence there.
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            enlarge(self._socket, _BUFFER_BYTES)
+            self._socket.setblocking(False)
+            self._socket.connect((host, port))
+        except (OSError, OverflowError) as error:
+            self._socket.close()
+            raise AggregatorUnreachable(
+                f"no way to the aggregator at {self.peer}: {error}"
+            ) from error
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def send(self, datagram: memoryview) -> None:
+        """Sends, or loses it as a network may: full buffers count as loss.
+
+        Raises:
+            PacketTooLong: If it does not fit the path's MTU.
+        """
+        if self._loss is not None and self._loss.loses_outward():
+            self._statistics.dropped_sent += 1
+            return
+        try:
+            self._socket.send(datagram)
+        except ConnectionRefusedError:
+            # About an earlier datagram; this one has not been sent.
+            self.refused = True
+            return
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                raise self._too_long(len(datagram)) from None
+            # No buffers, or no route for now: the timers see to it.
+            return
+        self._statistics.packets_sent += 1
+        self._statistics.bytes_sent += len(datagram)
+
+    def receive(self, packet: PacketBuffer) -> int:
+        """Takes the next datagram without waiting. Returns its bytes, or -1 if there is none."""
+        while True:
+            try:
+                length = self._socket.recv_into(packet.datagram)
+            except BlockingIOError:
+                return -1
+            except ConnectionRefusedError:
+                self.refused = True
+                continue
+            except OSError:
+                return -1
+            if self._loss is not None and self._loss.loses_inward():
+                self._statistics.dropped_received += 1
+                continue
+            self._statistics.packets_received += 1
+            self._statistics.bytes_received += length
+            return length
+
+    def wait(self, seconds: float) -> None:
+        """Returns when a datagram has come, or after so many seconds."""
+        if seconds > 0:
+            self._poll.poll(math.ceil(1000 * seconds))
+
+    def close(self) -> None:
+        """Closes the socket. May be called more than once."""
+        self._socket.close()
+
+    def _too_long(self, length: int) -> PacketTooLong:
+        mtu = self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+        try:
+            remedy = f"at most {wire.lanes_for_mtu(mtu)} lanes fit"
+        except ValueError as error:
+            remedy = str(error)
+        return PacketTooLong(
+            f"a packet of {length} bytes does not fit the MTU of {mtu} bytes on the path to "
+            f"{self.peer}: {remedy}"
+        )

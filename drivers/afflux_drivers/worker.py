@@ -1,0 +1,292 @@
+"""A rank's end of a job: joins, runs operations one after the other, and says what went wrong."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from afflux_drivers.errors import (
+    AffluxError,
+    AggregatorMisbehaved,
+    AggregatorRefused,
+    AggregatorUnreachable,
+    DeadlineExceeded,
+    Interrupted,
+    RanksMissing,
+    WorkerFailed,
+)
+from afflux_drivers.loss import LossSwitch
+from afflux_drivers.operation import Operation
+from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
+from afflux_drivers.reduction import Reduction
+from afflux_drivers.session import Session
+from afflux_drivers.statistics import WorkerStatistics
+from afflux_drivers.ticket import JobTicket
+from afflux_drivers.transport import UdpTransport
+from afflux_hdl import wire
+
+__all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
+
+_INTERRUPT_EVERY_S = 0.25
+_DRAIN = 64
+
+_REFUSALS = {
+    wire.Refusal.VERSION: "it does not speak this protocol version",
+    wire.Refusal.JOB: "it has no such job",
+    wire.Refusal.KEY: "the key is not the job's",
+    wire.Refusal.WORKER: "the job has no such worker",
+}
+
+
+def _never() -> str | None:
+    return None
+
+
+class Worker:
+    """One rank of one group. Used by one thread.
+
+    After any error the worker has failed: every later call raises `WorkerFailed`, which repeats the
+    first error.
+
+    Args:
+        ticket: The job run.
+        rank: This worker's number.
+        loss: Loses packets for tests; None takes the switch from the environment.
+        peer_timeout_s: How long the aggregator may leave all packets unanswered.
+
+    Raises:
+        ValueError: If rank, ticket or the test switch are out of range.
+        AggregatorUnreachable: If there is no way to the aggregator's address.
+    """
+
+    def __init__(
+        self,
+        ticket: JobTicket,
+        rank: int,
+        *,
+        loss: LossSwitch | None = None,
+        peer_timeout_s: float = 10.0,
+    ) -> None:
+        if not peer_timeout_s > 0:
+            raise ValueError(f"a time-out is more than 0 s, not {peer_timeout_s}")
+        self.ticket = ticket
+        self.rank = rank
+        self._peer_timeout_s = peer_timeout_s
+        # Several probes must fit the time in which their silence is judged.
+        self._session = Session(ticket, rank, cap_s=min(1.0, peer_timeout_s / 5))
+        self._transport = UdpTransport(
+            ticket.host,
+            ticket.port,
+            self._session.statistics,
+            LossSwitch.from_environment(rank) if loss is None else loss,
+        )
+        self._packet = PacketBuffer()
+        self._failure: BaseException | None = None
+        self._joined = False
+        self._closed = False
+
+    @property
+    def statistics(self) -> WorkerStatistics:
+        """What this worker has done so far."""
+        self._session.statistics.round_trip_s = self._session.trip.smoothed_s
+        return self._session.statistics
+
+    def join(self, timeout_s: float) -> None:
+        """Makes this worker's address known to the aggregator.
+
+        Raises:
+            AggregatorUnreachable: If no answer comes in time.
+            AggregatorRefused: If the aggregator says no, or the job is not what the ticket says.
+            WorkerFailed: If this worker had failed before.
+        """
+        self._require_usable("join")
+        try:
+            self._join(timeout_s)
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._joined = True
+
+    def all_reduce(
+        self,
+        elements: NDArray[Any],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        shape: tuple[int, ...],
+        timeout_s: float,
+        interrupted: Callable[[], str | None] = _never,
+    ) -> NDArray[Any]:
+        """Reduces a tensor over all ranks of the job.
+
+        Args:
+            elements: 1-D contiguous; float32, float16 and int32 as such, bfloat16 as uint16 bits.
+                Not to be changed before the call returns.
+            dtype: Type of the elements.
+            reduction: What to do with them.
+            shape: Shape of the tensor, which all ranks must give alike.
+            timeout_s: How long the operation may take, other ranks' delays included.
+            interrupted: Asked while waiting, twice a second or more often; a text that it returns
+                ends the operation with that text as error.
+
+        Returns:
+            A new 1-D array of the same length and storage dtype.
+
+        Raises:
+            ValueError: If the arguments do not fit one another.
+            Disagreement: If another rank called something else.
+            RanksMissing: If ranks have not contributed in time; names them.
+            DeadlineExceeded: If the operation was not over in time for another reason.
+            AggregatorUnreachable: If the aggregator has been silent for `peer_timeout_s`.
+            AggregatorMisbehaved: If a result breaks the protocol.
+            Interrupted: If `interrupted` gave a reason.
+            WorkerFailed: If this worker had failed before.
+        """
+        self._require_usable("all_reduce")
+        try:
+            if not self._joined:
+                raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
+            operation = Operation(self._session, elements, dtype, reduction, shape)
+            self._run(operation, timeout_s, interrupted)
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._session.statistics.operations += 1
+        return operation.result()
+
+    def close(self) -> None:
+        """Closes the socket. May be called more than once."""
+        self._closed = True
+        self._transport.close()
+
+    def _require_usable(self, call: str) -> None:
+        if self._failure is not None:
+            raise WorkerFailed(
+                f"{call}: rank {self.rank}'s worker of job {self.ticket.job} on "
+                f"{self._transport.peer} failed earlier: {self._failure}"
+            ) from self._failure
+        if self._closed:
+            raise WorkerFailed(f"{call}: rank {self.rank}'s worker is closed")
+
+    def _join(self, timeout_s: float) -> None:
+        session, transport, packet = self._session, self._transport, self._packet
+        trip = session.trip
+        start = now = time.monotonic()
+        sent_at, sends, wait_s = now, 0, 0.0
+        while now < start + timeout_s:
+            if sends == 0 or now >= sent_at + wait_s:
+                transport.send(session.join_packet())
+                sent_at, sends = now, sends + 1
+                wait_s = trip.timeout_s if sends == 1 else min(2 * wait_s, trip.cap_s)
+            transport.wait(min(sent_at + wait_s, start + timeout_s) - now)
+            now = time.monotonic()
+            while (length := transport.receive(packet)) >= 0:
+                if self._is_joined(length):
+                    if sends == 1:
+                        trip.sample(sent_at, now)
+                    session.heard_at = now
+                    return
+        refused = " (its host refuses the port)" if transport.refused else ""
+        raise AggregatorUnreachable(
+            f"join: rank {self.rank} got no answer from the aggregator at {transport.peer} in "
+            f"{timeout_s:g} s, {sends} packets sent{refused}"
+        )
+
+    def _is_joined(self, length: int) -> bool:
+        """Whether the datagram in the buffer confirms the join."""
+        statistics = self._session.statistics
+        if length != datagram_bytes(0):
+            statistics.ignored += 1
+            return False
+        header = Header._make(HEADER.unpack_from(self._packet.datagram))
+        ticket = self.ticket
+        ours = (header.job, header.worker, header.key) == (ticket.job, self.rank, ticket.key)
+        if not ours or header.version != wire.VERSION or header.present:
+            statistics.ignored += 1
+            return False
+        words = self._packet.words.tolist()
+        if header.type == wire.Type.REFUSED:
+            cause = _REFUSALS.get(words[0], f"cause {words[0]}")
+            raise AggregatorRefused(
+                f"join: the aggregator at {self._transport.peer} refused rank {self.rank} of job "
+                f"{ticket.job}: {cause}"
+            )
+        if header.type != wire.Type.JOINED:
+            statistics.ignored += 1
+            return False
+        told = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
+        if words[:4] != told:
+            raise AggregatorRefused(
+                f"join: the aggregator at {self._transport.peer} says that job {ticket.job} has "
+                f"workers, lanes, slots, credit {words[:4]}; rank {self.rank} was told {told}"
+            )
+        return True
+
+    def _run(
+        self, operation: Operation, timeout_s: float, interrupted: Callable[[], str | None]
+    ) -> None:
+        session, transport, packet = self._session, self._transport, self._packet
+        start = now = time.monotonic()
+        deadline = start + timeout_s
+        next_look = start + _INTERRUPT_EVERY_S
+        for datagram in operation.open(now):
+            transport.send(datagram)
+        while True:
+            length = 0
+            for _ in range(_DRAIN):
+                length = transport.receive(packet)
+                if length < 0:
+                    break
+                now = time.monotonic()
+                try:
+                    answer = operation.receive(packet, length, now)
+                except AggregatorMisbehaved as error:
+                    raise AggregatorMisbehaved(
+                        f"aggregator at {transport.peer}, rank {self.rank}, operation "
+                        f"{operation.description.text}: {error}"
+                    ) from None
+                if answer is not None:
+                    transport.send(answer)
+            if operation.done:
+                return
+            now = time.monotonic()
+            if now >= operation.next_timer:
+                for datagram in operation.expire(now):
+                    transport.send(datagram)
+            if now >= deadline:
+                raise self._too_late(operation, timeout_s)
+            silent_s = now - max(start, session.heard_at)
+            if silent_s > self._peer_timeout_s:
+                raise self._unreachable(operation, silent_s)
+            if now >= next_look:
+                next_look = now + _INTERRUPT_EVERY_S
+                reason = interrupted()
+                if reason is not None:
+                    raise Interrupted(
+                        f"rank {self.rank}, operation {operation.description.text}: {reason}"
+                    )
+            if length < 0:
+                transport.wait(min(operation.next_timer, next_look, deadline) - now)
+
+    def _too_late(self, operation: Operation, timeout_s: float) -> DeadlineExceeded:
+        what = f"operation {operation.description.text}"
+        ranks = operation.missing_ranks()
+        if ranks:
+            names = ", ".join(str(rank) for rank in ranks)
+            return RanksMissing(
+                f"{what}: after {timeout_s:g} s rank {self.rank} still waits for the contributions "
+                f"of rank(s) {names} (job {self.ticket.job} on the aggregator at "
+                f"{self._transport.peer})",
+                ranks,
+            )
+        return DeadlineExceeded(
+            f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
+            f"{self._transport.peer} does not say that a rank is missing"
+        )
+
+    def _unreachable(self, operation: Operation, silent_s: float) -> AggregatorUnreachable:
+        refused = " (its host refuses the port)" if self._transport.refused else ""
+        return AggregatorUnreachable(
+            f"operation {operation.description.text}: rank {self.rank} has heard nothing from the "
+            f"aggregator at {self._transport.peer} for {silent_s:.1f} s{refused}"
+        )

@@ -1,0 +1,130 @@
+"""All-reduces without sockets: every dtype and reduction has the golden bits at every rank."""
+
+import numpy as np
+import pytest
+from tests.drivers.golden_check import check_counters, check_operation
+from tests.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
+from tests.drivers.virtual_job import VirtualJob, counters_of
+
+from afflux_drivers.reduction import Reduction
+from afflux_hdl import wire
+
+LANES, SLOTS = 3, 2
+
+
+def sizes() -> list[int]:
+    """None, one, and around a block, a packet, a row, and where direct and exact modes end."""
+    edges = {64, 64 * LANES, 64 * LANES * SLOTS, 2 * 64 * LANES * SLOTS, 128, 128 // 13}
+    return sorted({0, 1, *(edge + step for edge in edges for step in (-1, 0, 1))})
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
+def test_sizes_at_boundaries(dtype, reduction):
+    generator = np.random.default_rng(1)
+    job = VirtualJob(3, LANES, SLOTS)
+    for count in sizes():
+        tensors = [awkward(generator, count, dtype, non_finite=False) for _ in range(3)]
+        check_operation(job, tensors, dtype, reduction)
+    check_counters(job)
+
+
+@pytest.mark.parametrize("workers", range(1, 9))
+@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
+def test_numbers_of_workers(dtype, reduction, workers):
+    generator = np.random.default_rng(workers)
+    job = VirtualJob(workers, 5, 2)
+    for count in (7, 2000):
+        tensors = [gaussian(generator, count, dtype) for _ in range(workers)]
+        check_operation(job, tensors, dtype, reduction)
+    check_counters(job)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5, 16])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nan_infinities_denormals_limits(dtype, lanes):
+    generator = np.random.default_rng(lanes)
+    for workers in (1, 2, 5):
+        job = VirtualJob(workers, lanes, 2)
+        for reduction in Reduction:
+            for count in (60, 3000):
+                tensors = [awkward(generator, count, dtype, True) for _ in range(workers)]
+                check_operation(job, tensors, dtype, reduction)
+        check_counters(job)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.1, 0.5, 0.99])
+def test_densities(density):
+    generator = np.random.default_rng(5)
+    for dtype in (wire.Dtype.INT32, wire.Dtype.FLOAT32):
+        job = VirtualJob(4, 16, 4)
+        tensors = [gaussian(generator, 64 * 16 * 4 * 9 + 5, dtype, density) for _ in range(4)]
+        check_operation(job, tensors, dtype, Reduction.SUM)
+        check_counters(job)
+        present = [np.pad(t, (0, -len(t) % 64)).reshape(-1, 64).any(axis=1).sum() for t in tensors]
+        # The fingerprint is the only block beyond those that are not zero.
+        sent = [session.statistics.blocks_sent - 1 for session in job.sessions]
+        assert sent == present
+
+
+def test_zero_everywhere_takes_one_round():
+    job = VirtualJob(4, 16, 4)
+    zeros = [np.zeros(100_000, np.float32) for _ in range(4)]
+    zeros[1] = -zeros[1]
+    check_operation(job, zeros, wire.Dtype.FLOAT32, Reduction.SUM)
+    assert counters_of(job.engine)["rounds"] == 4
+
+
+@pytest.mark.parametrize("workers", [63, 64])
+def test_most_workers_at_the_limits_do_not_overflow(workers):
+    job = VirtualJob(workers, 16, 1)
+    for dtype in FLOATS:
+        largest = 65504 if dtype is wire.Dtype.FLOAT16 else 3.3895313892515355e38
+        greatest = as_dtype(np.full(2000, largest), dtype)
+        for reduction in (Reduction.SUM, Reduction.AVG):
+            check_operation(job, [greatest] * workers, dtype, reduction)
+    assert counters_of(job.engine)["overflows"] == 0
+
+
+def test_int32_wraps_and_the_overflow_is_counted():
+    job = VirtualJob(2, 4, 1)
+    tensors = [np.full(1000, 2**31 - 1, np.int32), np.full(1000, 1, np.int32)]
+    check_operation(job, tensors, wire.Dtype.INT32, Reduction.SUM)
+    assert counters_of(job.engine)["overflows"] == 1000
+
+
+def test_small_tensors_take_one_round_trip():
+    generator = np.random.default_rng(3)
+    # What fits 15 blocks: 73 elements of 13 words, or 960 of one.
+    for dtype, reduction in OPERATIONS:
+        exact = dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG)
+        most = 73 if exact else 960
+        job = VirtualJob(3, 16, 4)
+        check_operation(
+            job, [awkward(generator, most, dtype, True) for _ in range(3)], dtype, reduction
+        )
+        assert [session.statistics.rounds for session in job.sessions] == [1] * 3
+        check_operation(
+            job, [awkward(generator, most + 1, dtype, True) for _ in range(3)], dtype, reduction
+        )
+        assert all(session.statistics.rounds > 2 for session in job.sessions)
+
+
+def test_operation_numbers_pass_the_wrap_of_their_field():
+    job = VirtualJob(2, 2, 1)
+    for session in job.sessions:
+        session.number = 0xFFFF
+    for value in (1, 2, 3):
+        tensors = [np.full(3, value, np.int32)] * 2
+        check_operation(job, tensors, wire.Dtype.INT32, Reduction.SUM)
+    assert job.sessions[0].number == 0x1_0002
+
+
+def test_the_tensor_is_left_as_it_was():
+    generator = np.random.default_rng(4)
+    for dtype, reduction in OPERATIONS:
+        tensors = [awkward(generator, 64 * 16, dtype, True) for _ in range(2)]
+        copies = [tensor.copy() for tensor in tensors]
+        results = VirtualJob(2, 16, 1).all_reduce(tensors, dtype, reduction)
+        for tensor, copy, result in zip(tensors, copies, results, strict=True):
+            assert tensor.tobytes() == copy.tobytes()
+            assert not np.shares_memory(tensor, result)

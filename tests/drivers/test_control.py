@@ -1,0 +1,222 @@
+"""Jobs over the control channel: created, lost, refused."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.drivers.ranks import Ranks
+
+from afflux_drivers.control import create_job, describe, read_counters
+from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
+from afflux_drivers.jobs import JobTable, NoRoom
+from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.ticket import JobTicket
+from afflux_hdl import registers
+
+
+def test_ticket_survives_json():
+    ticket = JobTicket("h", 4700, 2, 0xFFFF_FFFF_FFFF_FFFE, 2**32 - 1, 4, 16, 32, 32, "soft")
+    assert JobTicket.from_json(ticket.to_json()) == ticket
+    assert json.loads(ticket.to_json())["key"] == "fffffffffffffffe"
+    with pytest.raises((ValueError, TypeError)):
+        JobTicket.from_json('{"key": "0"}')
+
+
+def test_wishes_are_granted_as_far_as_possible(served):
+    lease = create_job(served.address, 2, 16, 10_000, 5.0)
+    ticket = lease.ticket
+    assert (ticket.host, ticket.port) == served.address
+    assert (ticket.workers, ticket.lanes, ticket.engine) == (2, 16, "soft")
+    assert 1 <= ticket.slots <= 512
+    assert ticket.credit >= ticket.slots
+    lease.close()
+    lease.close()
+
+
+def test_all_jobs_in_use(served):
+    leases = [create_job(served.address, 1, 1, 1, 5.0) for _ in range(8)]
+    assert len({lease.ticket.job for lease in leases}) == 8
+    assert len({lease.ticket.key for lease in leases}) == 8
+    with pytest.raises(AggregatorRefused, match="all 8 jobs"):
+        create_job(served.address, 1, 1, 1, 5.0)
+    leases[3].close()
+    again = create_job(served.address, 1, 1, 1, 5.0)
+    assert again.ticket.job == 3
+    assert again.ticket.key != leases[3].ticket.key
+    for lease in (*leases, again):
+        lease.close()
+
+
+def test_more_workers_than_built_for(served):
+    with pytest.raises(AggregatorRefused, match=r"create on .*: 65 workers are more than the 64"):
+        create_job(served.address, 65, 1, 1, 5.0)
+
+
+def test_job_ends_with_its_connection(served):
+    lease = create_job(served.address, 1, 4, 4, 5.0)
+    channel = lease._channel
+    assert channel is not None
+    with Ranks(lease.ticket):
+        pass
+    channel.close()
+    for _ in range(100):
+        try:
+            with Ranks(lease.ticket):
+                time.sleep(0.02)
+        except AggregatorRefused:
+            break
+    else:
+        pytest.fail("the job is still there")
+    with pytest.raises(AggregatorUnreachable):
+        lease.close()
+
+
+def test_nobody_there():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    for call in (
+        lambda: create_job(("127.0.0.1", port), 1, 1, 1, 1.0),
+        lambda: describe(("127.0.0.1", port), 1.0),
+        lambda: read_counters(("no-such-host.invalid", port), 1.0),
+        lambda: describe(("127.0.0.1", 70_000), 1.0),
+    ):
+        with pytest.raises(AggregatorUnreachable, match=r"(invalid|0.0.1):"):
+            call()
+
+
+@contextmanager
+def answering(data: bytes | None) -> Iterator[tuple[str, int]]:
+    """A TCP server that answers the first request with these bytes, or never."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def serve() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(4096)
+            if data is not None:
+                client.sendall(data)
+            over.wait(10)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        over.set()
+        thread.join()
+        listener.close()
+
+
+GOOD = {
+    "ok": True,
+    "job": 2,
+    "key": "00f1e2d3c4b5a697",
+    "round": 3735928559,
+    "workers": 4,
+    "lanes": 16,
+    "slots": 32,
+    "credit": 32,
+    "port": 4700,
+    "engine": "soft",
+}
+
+
+def test_the_documents_own_example():
+    with answering(json.dumps(GOOD).encode() + b"\n") as address:
+        ticket = create_job(address, 4, 16, 64, 5.0).ticket
+    assert ticket.key == 0x00F1_E2D3_C4B5_A697
+    assert ticket.port == 4700
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"{}\n",
+        b"[]\n",
+        b"\xff\n",
+        b"x" * 100_000,
+        *(
+            json.dumps({**GOOD, **change}).encode() + b"\n"
+            for change in (
+                {"key": 5},
+                {"key": "xyz"},
+                {"job": None},
+                {"workers": 3},
+                {"slots": 33},
+                {"slots": 0},
+                {"lanes": 17},
+                {"ok": False, "error": "no"},
+            )
+        ),
+    ],
+)
+def test_answers_that_make_no_sense(wrong):
+    with (
+        answering(wrong) as address,
+        pytest.raises((AggregatorMisbehaved, AggregatorRefused), match=r"create on .*127\.0\.0\.1"),
+    ):
+        create_job(address, 4, 16, 64, 5.0)
+
+
+def test_no_answer_ends_in_time():
+    with answering(None) as address:
+        start = time.monotonic()
+        with pytest.raises(AggregatorUnreachable, match=r"no answer in 0\.3 s"):
+            create_job(address, 1, 1, 1, 0.3)
+        assert time.monotonic() - start < 2
+
+
+def test_slot_ranges_do_not_overlap():
+    engine = SoftEngine(jobs=4, slots=10)
+    table = JobTable(engine, capacity=10_000)
+    jobs = [table.create(1, 16, wish) for wish in (4, 3, 2)]
+    used = [slot for job in jobs for slot in range(job.slot_base, job.slot_base + job.slots)]
+    assert sorted(used) == list(range(9))
+    table.destroy(jobs[0])
+    # The longest gap is the four slots that came free.
+    job = table.create(1, 16, 8)
+    assert (job.slot_base, job.slots) == (0, 4)
+    job = table.create(1, 16, 8)
+    assert (job.slot_base, job.slots) == (9, 1)
+    table.destroy(jobs[1])
+    table.destroy(jobs[1])
+    table.create(1, 16, 3)
+    with pytest.raises(NoRoom, match="all 4 jobs"):
+        table.create(1, 16, 1)
+
+
+def test_slots_run_out():
+    table = JobTable(SoftEngine(jobs=4, slots=2), capacity=10_000)
+    table.create(1, 16, 2)
+    with pytest.raises(NoRoom, match="all 2 slots"):
+        table.create(1, 16, 1)
+
+
+def test_credit_is_shared():
+    table = JobTable(SoftEngine(), capacity=400)
+    first = table.create(4, 16, 512)
+    assert first.slots == first.credit == 50
+    second = table.create(4, 16, 512)
+    assert second.slots == 25
+    # Too many for the buffer get one slot all the same.
+    assert table.create(64, 16, 512).slots == 1
+    table.destroy(first)
+    assert table.create(1, 16, 512).slots > 25
+
+
+def test_engine_that_never_gets_ready(monkeypatch):
+    engine = SoftEngine()
+    table = JobTable(engine, capacity=10)
+    busy = registers.address_of("job_busy")
+    monkeypatch.setattr("afflux_drivers.jobs._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(
+        SoftEngine, "read", lambda self, address: 1 if address == busy else 0, raising=True
+    )
+    with pytest.raises(NoRoom, match="busy with CREATE of job 0"):
+        table.create(1, 1, 1)

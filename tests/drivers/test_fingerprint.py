@@ -1,0 +1,37 @@
+import zlib
+
+import numpy as np
+import pytest
+
+from afflux_drivers.fingerprint import Description
+from afflux_drivers.reduction import Reduction
+from afflux_hdl import wire
+
+
+@pytest.mark.parametrize(
+    ("description", "text"),
+    [
+        (Description(17, Reduction.SUM, wire.Dtype.FLOAT32, (3, 4)), "17:sum:float32:3x4"),
+        (Description(0, Reduction.AVG, wire.Dtype.BFLOAT16, ()), "0:avg:bfloat16:"),
+        (Description(65536, Reduction.MAX, wire.Dtype.INT32, (0,)), "65536:max:int32:0"),
+        (Description(1, Reduction.MIN, wire.Dtype.FLOAT16, (1, 2, 3)), "1:min:float16:1x2x3"),
+    ],
+)
+def test_text_and_checksum(description, text):
+    assert description.text == text
+    assert description.fingerprint == zlib.crc32(text.encode())
+
+
+@pytest.mark.parametrize("reduction", Reduction)
+def test_blocks_of_all_ranks_reduce_to_all_fingerprints(reduction):
+    description = Description(1, reduction, wire.Dtype.FLOAT32, (5,))
+    blocks = np.empty((64, 64), np.int32)
+    for rank, block in enumerate(blocks):
+        description.fill_block(rank, block)
+    if reduction is Reduction.MAX:
+        merged = blocks.max(axis=0)
+    elif reduction is Reduction.MIN:
+        merged = blocks.min(axis=0)
+    else:
+        merged = blocks.sum(axis=0, dtype=np.int32)
+    assert set(merged.view(np.uint32).tolist()) == {description.fingerprint}

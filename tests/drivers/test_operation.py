@@ -1,0 +1,297 @@
+"""What a worker accepts, repeats and refuses, packet by packet, with the clock in our hand."""
+
+import numpy as np
+import pytest
+from tests.drivers.virtual_job import ticket_of
+
+from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
+from afflux_drivers.operation import Operation
+from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
+from afflux_drivers.reduction import Reduction
+from afflux_drivers.session import Session
+from afflux_hdl import wire
+
+F32 = wire.Dtype.FLOAT32
+LANES = 2
+
+
+class Rank:
+    """Rank 1 of 3 in an operation, with a test for aggregator."""
+
+    def __init__(self, count: int = 1000, slots: int = 1) -> None:
+        self.session = Session(ticket_of(3, LANES, slots), 1)
+        elements = np.arange(1, count + 1, dtype=np.float32)
+        self.operation = Operation(self.session, elements, F32, Reduction.SUM, (count,))
+        self.opening = [bytes(datagram) for datagram in self.operation.open(0.0)]
+
+    def receive(self, datagram: bytes, now: float = 0.01) -> bytes | None:
+        packet = PacketBuffer()
+        packet.datagram[: len(datagram)] = datagram
+        answer = self.operation.receive(packet, len(datagram), now)
+        return None if answer is None else bytes(answer)
+
+    def expire(self, now: float) -> list[bytes]:
+        return [bytes(datagram) for datagram in self.operation.expire(now)]
+
+    def ignored(self) -> int:
+        return self.session.statistics.ignored
+
+
+def header_of(datagram: bytes) -> Header:
+    return Header._make(HEADER.unpack_from(datagram))
+
+
+def answer_to(datagram: bytes, type_: wire.Type, words: list[int], blocks: bytes = b"") -> bytes:
+    """A packet of the aggregator's with the header of a worker's."""
+    header = header_of(datagram)._replace(version_type=wire.VERSION << 4 | type_)
+    if not blocks:
+        header = header._replace(present=0)
+    return HEADER.pack(*header) + np.array(words, "<u4").tobytes() + blocks
+
+
+def result_of_opening(datagram: bytes, words: list[int] | None = None) -> bytes:
+    """The result if all ranks called the same and sent the same words."""
+    block = np.frombuffer(datagram, "<u4", 64, datagram_bytes(0)).copy()
+    block[:3] = block[1]
+    own = np.frombuffer(datagram, "<u4", 16, wire.HEADER_BYTES).tolist()
+    return answer_to(datagram, wire.Type.RESULT, own if words is None else words, block.tobytes())
+
+
+def test_opening_packet():
+    rank = Rank()
+    (datagram,) = rank.opening
+    header = header_of(datagram)
+    assert header == (
+        0x10,
+        0x01,
+        rank.session.ticket.job,
+        1,
+        0,
+        1,
+        rank.session.ticket.round,
+        rank.session.ticket.key,
+        0,
+    )
+    words = np.frombuffer(datagram, "<u4", 16, wire.HEADER_BYTES).tolist()
+    # The greatest elements of blocks 0 and 1 are 64 = 2**6 and 128 = 2**7.
+    assert words == [255 - (127 + 6), 255 - (127 + 7)] + [wire.ABSENT] * 14
+    block = np.frombuffer(datagram, "<u4", 64, datagram_bytes(0))
+    assert block[1] == rank.operation.description.fingerprint
+    assert not block[[0, *range(2, 64)]].any()
+
+
+def test_contribution_after_a_result():
+    rank = Rank()
+    answer = rank.receive(result_of_opening(rank.opening[0]))
+    assert answer is not None
+    header = header_of(answer)
+    assert header.round == (rank.session.ticket.round + 1) & 0xFFFF_FFFF
+    assert header.present == 3
+    blocks = np.frombuffer(answer, "<i4", 128, datagram_bytes(0))
+    # E = 133 and 134, g = 2: integers of 2**-22 * ... of x * 2**(30 - 2 - (E - 127)).
+    assert blocks[0] == 1 << 22
+    assert blocks[64] == 65 << 21
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version_type": 0x28},
+        {"version_type": 0x10},
+        {"version_type": 0x1C},
+        {"version_type": 0x1B},
+        {"opcode_dtype": 0x02},
+        {"job": 1},
+        {"worker": 0},
+        {"worker": 2},
+        {"slot": 1},
+        {"slot": 0xFFFF},
+        {"key": 0x0123_4567_89AB_CDEE},
+        {"operation": 1},
+        {"operation": 0xFFFF},
+        {"present": 3},
+        {"present": 0},
+        *({"round": (0xFFFF_FFFD + step) & 0xFFFF_FFFF} for step in (-2, -1, 1, 2, 1 << 31)),
+    ],
+    ids=str,
+)
+def test_accepts_nothing_but_its_own_round_of_its_own_operation(change):
+    rank = Rank()
+    good = result_of_opening(rank.opening[0])
+    header = header_of(good)
+    (name, value), *_ = change.items()
+    assert getattr(header, name) != value
+    bad = HEADER.pack(*header._replace(**change)) + good[wire.HEADER_BYTES :]
+    assert rank.receive(bad) is None
+    assert rank.ignored() == 1
+    assert rank.session.slots[0].outstanding
+    assert rank.receive(good) is not None
+
+
+def test_ignores_lengths_that_do_not_fit():
+    rank = Rank()
+    good = result_of_opening(rank.opening[0])
+    lengths = [0, 1, 21, 22, 85, 86, len(good) - 1, len(good) - 256]
+    for length in lengths:
+        assert rank.receive(good[:length]) is None
+    for extra in (1, 256):
+        assert rank.receive(good + bytes(extra)) is None
+    assert rank.ignored() == len(lengths) + 2
+    assert rank.receive(good) is not None
+
+
+def test_ignores_the_same_result_twice():
+    rank = Rank()
+    good = result_of_opening(rank.opening[0])
+    assert rank.receive(good) is not None
+    assert rank.receive(good) is None
+    assert rank.ignored() == 1
+
+
+def test_timer_repeats_then_probes_ever_more_seldom():
+    rank = Rank()
+    times, sent = [], []
+    for _ in range(8):
+        now = rank.operation.next_timer
+        times.append(now)
+        assert rank.expire(now - 1e-6) == []
+        (datagram,) = rank.expire(now)
+        sent.append(datagram)
+    assert sent[0] == rank.opening[0]
+    for probe in sent[1:]:
+        assert len(probe) == datagram_bytes(0)
+        want = header_of(sent[0])._replace(version_type=0x11, present=0)
+        assert header_of(probe) == want
+    waits = np.diff([0.0, *times])
+    np.testing.assert_allclose(waits, [0.4, 0.8, 1, 1, 1, 1, 1, 1])
+    statistics = rank.session.statistics
+    assert (statistics.retransmissions, statistics.probes) == (1, 7)
+    assert statistics.blocks_sent == 1
+
+
+def probed(rank: Rank) -> bytes:
+    rank.expire(rank.operation.next_timer)
+    (probe,) = rank.expire(rank.operation.next_timer)
+    return probe
+
+
+def test_missing_without_own_bit_repeats_the_contribution():
+    rank = Rank()
+    probe = probed(rank)
+    missing = answer_to(probe, wire.Type.MISSING, [0b101, 0, 0, *[0] * 13])
+    assert rank.receive(missing, 1.0) == rank.opening[0]
+    assert rank.operation.missing_ranks() == ()
+
+
+def test_missing_with_own_bit_names_the_others():
+    rank = Rank()
+    probe = probed(rank)
+    missing = answer_to(probe, wire.Type.MISSING, [0b010, 0, 0, *[0] * 13])
+    assert rank.receive(missing, 1.0) is None
+    assert rank.operation.missing_ranks() == (0, 2)
+    assert rank.session.heard_at == 1.0
+    assert 1.0 < rank.operation.next_timer <= 2.0
+    missing = answer_to(probe, wire.Type.MISSING, [0b110, 0, 0, *[0] * 13])
+    assert rank.receive(missing, 1.1) is None
+    assert rank.operation.missing_ranks() == (0,)
+
+
+def test_missing_of_another_round_is_ignored():
+    rank = Rank()
+    probe = probed(rank)
+    missing = answer_to(probe, wire.Type.MISSING, [0, 0, 0, *[0] * 13])
+    header = header_of(missing)
+    assert rank.receive(HEADER.pack(*header._replace(round=0)) + missing[22:]) is None
+    assert rank.ignored() == 1
+
+
+def test_workers_above_31_are_named_by_the_second_word():
+    session = Session(ticket_of(40, LANES, 1), 35)
+    operation = Operation(session, np.ones(1000, np.float32), F32, Reduction.SUM, (1000,))
+    (opening,) = (bytes(datagram) for datagram in operation.open(0.0))
+    words = [0xFFFF_FFFF & ~(1 << 3), 0xFF & ~(1 << 7), 0, *[0] * 13]
+    missing = answer_to(opening, wire.Type.MISSING, words)
+    packet = PacketBuffer()
+    packet.datagram[: len(missing)] = missing
+    assert operation.receive(packet, len(missing), 0.1) is None
+    assert operation.missing_ranks() == (3, 39)
+
+
+def test_only_round_trips_that_measure_the_path_count():
+    rank = Rank()
+    opening = result_of_opening(rank.opening[0])
+    answer = rank.receive(opening, now=50.0)
+    assert answer is not None
+    assert rank.session.trip.smoothed_s == 0.0, "an opening round waits for other ranks"
+    result = answer_to(answer, wire.Type.RESULT, [0x1_00 | 60, 0x1_00 | 60, *[wire.ABSENT] * 14])
+    result = HEADER.pack(*header_of(result)._replace(present=3)) + result[22:] + bytes(512)
+    assert rank.receive(result, now=50.5) is not None
+    assert rank.session.trip.smoothed_s == 0.5
+
+
+def test_conflict_and_other_fingerprints_are_disagreements():
+    rank = Rank()
+    with pytest.raises(Disagreement) as caught:
+        rank.receive(answer_to(rank.opening[0], wire.Type.CONFLICT, [0] * 16))
+    assert caught.value.fingerprints is None
+    assert (caught.value.number, caught.value.description) == (0, "0:sum:float32:1000")
+
+    rank = Rank()
+    good = result_of_opening(rank.opening[0])
+    odd = bytearray(good)
+    odd[datagram_bytes(0) + 8] ^= 1
+    with pytest.raises(Disagreement, match=r"ranks \[2\]") as caught:
+        rank.receive(bytes(odd))
+    own = caught.value.fingerprint
+    assert caught.value.fingerprints == (own, own, own ^ 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([0x1_00 | 60, 100, *[wire.ABSENT] * 14], "not the least"),
+        ([100, 0xFFFF_FE00, *[wire.ABSENT] * 14], "not the least"),
+        ([100, 130, *[wire.ABSENT] * 14], "not the least"),
+        ([100, wire.ABSENT, 5, *[wire.ABSENT] * 13], "not in use"),
+        ([100, wire.ABSENT, *[wire.ABSENT] * 14], "not the least"),
+    ],
+)
+def test_words_that_no_aggregator_may_send(words, what):
+    rank = Rank()
+    with pytest.raises(AggregatorMisbehaved, match=what):
+        rank.receive(result_of_opening(rank.opening[0], words))
+
+
+def test_blocks_that_no_aggregator_may_send():
+    rank = Rank()
+    opening = result_of_opening(rank.opening[0])
+    answer = rank.receive(opening)
+    assert answer is not None
+    words = np.frombuffer(answer, "<u4", 16, wire.HEADER_BYTES).tolist()
+    for present in (0, 1, 2):
+        rank = Rank()
+        answer = rank.receive(opening)
+        assert answer is not None
+        result = (
+            HEADER.pack(*header_of(answer)._replace(version_type=0x18, present=present))
+            + np.array(words, "<u4").tobytes()
+        )
+        with pytest.raises(AggregatorMisbehaved, match="0x0003 were agreed on"):
+            rank.receive(result + bytes(256 * present.bit_count()))
+
+    rank = Rank()
+    with pytest.raises(AggregatorMisbehaved, match="lacks the fingerprints"):
+        rank.receive(answer_to(rank.opening[0], wire.Type.RESULT, [100] * 16))
+
+
+def test_blocks_in_an_opening_round_of_another_slot():
+    rank = Rank(slots=2)
+    assert header_of(rank.opening[1]).slot == 1
+    header = header_of(rank.opening[1])._replace(version_type=0x18, present=1)
+    with pytest.raises(AggregatorMisbehaved, match="slot 1"):
+        rank.receive(HEADER.pack(*header) + rank.opening[1][22:] + bytes(256))
+
+
+def test_no_result_before_the_end():
+    with pytest.raises(RuntimeError, match="0:sum:float32:1000 is not over"):
+        Rank().operation.result()

@@ -1,0 +1,47 @@
+import pytest
+
+from afflux_drivers.round_trip import GRANULARITY_S, INITIAL_S, RoundTrip
+
+
+def test_follows_rfc_6298():
+    trip = RoundTrip(cap_s=10)
+    assert trip.timeout_s == INITIAL_S
+    trip.sample(0.0, 1.0)
+    assert (trip.smoothed_s, trip.timeout_s) == (1.0, 1.0 + 4 * 0.5)
+    trip.sample(3.0, 5.0)
+    # RTTVAR = 3/4 * 0.5 + 1/4 * |1 - 2|; SRTT = 7/8 * 1 + 1/8 * 2.
+    assert trip.smoothed_s == pytest.approx(1.125)
+    assert trip.timeout_s == pytest.approx(1.125 + 4 * 0.625)
+
+
+def test_bounds():
+    trip = RoundTrip(cap_s=0.5)
+    for _ in range(100):
+        trip.sample(0.0, 2**-13)
+    assert trip.timeout_s == pytest.approx(2**-13 + GRANULARITY_S)
+    trip.sample(0.0, 100.0)
+    assert trip.timeout_s == 0.5
+
+
+def test_a_flight_doubles_once_and_a_sample_ends_it():
+    trip = RoundTrip(cap_s=1)
+    trip.sample(-0.2, -0.1)
+    before = trip.timeout_s
+    for sent_at in (0.0, 0.01, 0.02):
+        trip.expired(sent_at, now=0.4)
+    assert trip.timeout_s == 2 * before
+    trip.expired(0.5, now=1.5)
+    assert trip.timeout_s == 1
+    trip.sample(1.5, 1.6)
+    assert trip.timeout_s < 2 * before
+
+
+def test_a_lost_packet_does_not_make_the_path_slow():
+    trip = RoundTrip(cap_s=1)
+    trip.sample(0.0, 0.1)
+    trip.sample(0.3, 0.4)
+    before = trip.timeout_s
+    trip.expired(0.2, now=0.6)
+    assert trip.timeout_s == before
+    trip.expired(0.35, now=0.8)
+    assert trip.timeout_s == 2 * before

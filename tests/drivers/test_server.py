@@ -1,0 +1,233 @@
+"""The aggregator on real sockets against clients that mean no good, or do not know better."""
+
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.drivers.conftest import Served
+from tests.drivers.golden_check import assert_same_bits, expected
+from tests.drivers.random_frames import FrameSource
+from tests.drivers.ranks import Ranks
+from tests.drivers.tensors import gaussian
+
+from afflux_drivers.control import create_job, describe, read_counters
+from afflux_drivers.reduction import Reduction
+from afflux_drivers.server import AggregatorServer
+from afflux_drivers.session import Session
+from afflux_drivers.soft_engine import SoftEngine
+from afflux_hdl import registers, wire
+
+
+def ask(served: Served, line: bytes) -> bytes:
+    """Sends bytes to the control channel and returns what comes until the end or for a while."""
+    with socket.create_connection(served.address, 5) as client:
+        client.settimeout(5)
+        # The server may have hung up already, and that is what some tests want to see.
+        with contextlib.suppress(OSError):
+            client.sendall(line)
+            client.shutdown(socket.SHUT_WR)
+        data = b""
+        while True:
+            try:
+                more = client.recv(65536)
+            except ConnectionResetError:
+                return data
+            if not more:
+                return data
+            data += more
+
+
+def await_counters(served: Served, name: str, value: int) -> None:
+    for _ in range(100):
+        if read_counters(served.address, 5.0)[name] >= value:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"{name} has not reached {value}")
+
+
+def test_garbage_changes_no_sum(served):
+    """Foreign, truncated, too long and corrupted datagrams, among them some with the job's key."""
+    lease = create_job(served.address, 3, 8, 4, 5.0)
+    generator = np.random.default_rng(1)
+    source = FrameSource(random.Random(1), [lease.ticket], lambda ticket, slot: (ticket.round, 0))
+    stop = threading.Event()
+    sprayed = 0
+
+    def spray() -> None:
+        nonlocal sprayed
+        chaos = random.Random(2)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
+            foreign.connect(served.address)
+            while not stop.is_set():
+                payload = source.frame()[42:]
+                # A JOIN with the right key is no garbage: it moves a worker's address.
+                if payload[:1] == b"\x12":
+                    continue
+                foreign.send(payload + bytes(chaos.choice([0, 0, 1, 5000])))
+                sprayed += 1
+                time.sleep(0.001)
+
+    sprayer = threading.Thread(target=spray)
+    sprayer.start()
+    try:
+        with Ranks(lease.ticket, loss=0.01) as ranks:
+            for dtype in wire.Dtype:
+                tensors = [gaussian(generator, 20_000, dtype) for _ in range(3)]
+                results = ranks.all_reduce(tensors, dtype, Reduction.SUM)
+                assert_same_bits(results, expected(tensors, dtype, Reduction.SUM, 8))
+    finally:
+        stop.set()
+        sprayer.join()
+    await_counters(served, "bad_address", 10)
+    counters = read_counters(served.address, 5.0)
+    assert sprayed > 100
+    assert counters["bad_length"] > 0
+    assert counters["blocks_accepted"] == ranks.blocks_sent()
+    assert counters["frames_in"] == sum(counters[c.name] for c in registers.FRAME_COUNTERS)
+    lease.close()
+
+
+def test_datagrams_to_a_worker_from_elsewhere_do_not_reach_it(served):
+    lease = create_job(served.address, 1, 4, 1, 5.0)
+    with Ranks(lease.ticket) as ranks:
+        worker = ranks.workers[0]
+        address = worker._transport._socket.getsockname()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
+            for _ in range(5):
+                foreign.sendto(bytes(86), address)
+        tensor = np.ones(1000, np.float32)
+        (result,) = ranks.all_reduce([tensor], wire.Dtype.FLOAT32, Reduction.SUM)
+        np.testing.assert_array_equal(result, tensor)
+        statistics = worker.statistics
+        assert statistics.packets_received == 1 + statistics.rounds + statistics.ignored
+        assert statistics.ignored <= statistics.retransmissions
+    lease.close()
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", bytes(85), bytes(86), bytes(4183), b"\x10" * 342])
+def test_answers_nothing_to_garbage(served, payload):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
+        foreign.connect(served.address)
+        foreign.settimeout(0.2)
+        foreign.send(payload)
+        with pytest.raises(TimeoutError):
+            foreign.recv(1)
+    assert read_counters(served.address, 5.0)["frames_in"] == 1
+
+
+def test_answers_nothing_to_data_of_a_stranger(served):
+    lease = create_job(served.address, 1, 4, 1, 5.0)
+    probe = Session(lease.ticket, 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
+        foreign.connect(served.address)
+        foreign.settimeout(0.2)
+        foreign.send(probe.probe_packet(probe.slots[0], 0))
+        with pytest.raises(TimeoutError):
+            foreign.recv(1)
+    assert read_counters(served.address, 5.0)["bad_address"] == 1
+    lease.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "what"),
+    [
+        (b"nonsense", "JSON object"),
+        (b"[1]", "JSON object, not list"),
+        (b'"\xff"', "UTF-8"),
+        (b"[" * 3000, "JSON object"),
+        (b"{}", "request None"),
+        (b'{"request": "reboot"}', "reboot"),
+        (b'{"request": "create"}', "protocol"),
+        (b'{"request": "create", "protocol": 2}', "protocol 2 is not spoken here, only 1"),
+        (
+            b'{"request": "create", "protocol": 1, "workers": 65, "lanes": 1, "slots": 1}',
+            "65 workers are more than the 64",
+        ),
+        (b'{"request": "create", "protocol": 1, "workers": 0, "lanes": 1, "slots": 1}', "workers"),
+        (b'{"request": "create", "protocol": 1, "workers": 1, "lanes": true, "slots": 1}', "lanes"),
+        (b'{"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": "1"}', "slots"),
+        (b'{"request": "close", "job": 0, "key": "0000000000000000"}', "no job 0 with this key"),
+        (b'{"request": "close", "job": 0, "key": "zz"}', "16 hexadecimal"),
+        (b'{"request": "close", "job": 300, "key": "0000000000000000"}', "job"),
+    ],
+)
+def test_bad_requests_are_answered_with_a_reason(served, request_, what):
+    answer = json.loads(ask(served, request_ + b"\n"))
+    assert answer["ok"] is False
+    assert what in answer["error"]
+    assert describe(served.address, 5.0)["ok"] is True
+
+
+def test_several_requests_on_one_connection(served):
+    answers = ask(served, b'{"request": "describe"}\nx\n{"request": "counters"}\n{"request"')
+    assert [json.loads(line)["ok"] for line in answers.splitlines()] == [True, False, True]
+
+
+def test_a_line_without_end_is_cut_off(served):
+    assert ask(served, b"x" * 100_000) == b""
+    assert describe(served.address, 5.0)["ok"] is True
+
+
+def test_many_connections_do_not_stop_it(served):
+    clients = [socket.create_connection(served.address, 5) for _ in range(700)]
+    try:
+        # Some are accepted and silent, the rest turned away.
+        for client in clients:
+            client.settimeout(5)
+        assert clients[-1].recv(1) == b""
+    finally:
+        for client in clients:
+            client.close()
+    assert describe(served.address, 5.0)["ok"] is True
+
+
+def test_a_silent_connection_is_dropped(served, monkeypatch):
+    monkeypatch.setattr("afflux_drivers.control_server._IDLE_S", 0.1)
+    lease = create_job(served.address, 1, 1, 1, 5.0)
+    with socket.create_connection(served.address, 5) as client:
+        client.settimeout(5)
+        assert client.recv(1) == b""
+    # One that holds a job may be silent.
+    with Ranks(lease.ticket):
+        pass
+    lease.close()
+
+
+def test_describe(served):
+    assert describe(served.address, 5.0) == {
+        "ok": True,
+        "protocol": 1,
+        "engine": "soft",
+        "workers": 64,
+        "lanes": 16,
+        "slots": 512,
+        "jobs": 8,
+        "port": served.address[1],
+    }
+
+
+def test_a_taken_port_is_an_error(served):
+    with pytest.raises(OSError, match="in use"):
+        AggregatorServer(SoftEngine(), "127.0.0.1", served.address[1])
+
+
+def test_stop_without_serving_frees_the_port():
+    server = AggregatorServer(SoftEngine())
+    address = server.address
+    server.stop()
+    server.stop()
+    with pytest.raises(RuntimeError, match="once"):
+        server.serve_forever()
+    again = AggregatorServer(SoftEngine(), *address)
+    again.stop()
+
+
+def test_tcp_and_udp_have_one_port(served):
+    host, port = served.address
+    assert host == "127.0.0.1"
+    assert describe((host, port), 5.0)["port"] == port

@@ -1,0 +1,223 @@
+"""A job without sockets: operations of all ranks, an engine, and a clock that tests own.
+
+Between them lies a network that does to each packet what its schedule says, so that loss,
+duplication, delay and reordering are the same in every run.
+"""
+
+import heapq
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+
+import numpy as np
+
+from afflux_drivers.engine import Engine
+from afflux_drivers.frames import FrameMaker, destination_of, mac_of
+from afflux_drivers.operation import Operation
+from afflux_drivers.packets import HEADER, PacketBuffer
+from afflux_drivers.reduction import Reduction
+from afflux_drivers.session import Session
+from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.ticket import JobTicket
+from afflux_hdl import registers, wire
+
+ENGINE_ADDRESS = int.from_bytes(bytes((10, 0, 0, 1)), "big")
+ENGINE_MAC = mac_of(ENGINE_ADDRESS)
+KEY = 0x0123_4567_89AB_CDEF
+# Close to the wrap, so that serial arithmetic is at work in every test.
+FIRST_ROUND = 0xFFFF_FFFD
+
+
+class Fate(Enum):
+    """What the network does to a packet."""
+
+    DELIVER = "deliver"
+    LOSE = "lose"
+    DOUBLE = "double"
+    DELAY = "delay"
+    LATE_DOUBLE = "late double"
+
+
+class Stuck(AssertionError):
+    """The ranks did not end in the time or the packets that they had."""
+
+
+def write_registers(engine: Engine, values: dict[str, int]) -> None:
+    for name, value in values.items():
+        engine.write(registers.address_of(name), value)
+
+
+def counters_of(engine: Engine) -> dict[str, int]:
+    values = {}
+    for counter in registers.COUNTERS:
+        address = registers.counter_address(counter.name)
+        low = engine.read(address)
+        values[counter.name] = engine.read(address + 4) << 32 | low
+    return values
+
+
+def configure(engine: Engine, port: int = wire.PORT) -> None:
+    write_registers(
+        engine,
+        {
+            "local_mac_low": int.from_bytes(ENGINE_MAC[2:], "big"),
+            "local_mac_high": int.from_bytes(ENGINE_MAC[:2], "big"),
+            "local_address": ENGINE_ADDRESS,
+            "local_port": port,
+        },
+    )
+
+
+def create_job(engine: Engine, ticket: JobTicket, slot_base: int = 0) -> None:
+    write_registers(
+        engine,
+        {
+            "job_index": ticket.job,
+            "job_key_low": ticket.key & 0xFFFF_FFFF,
+            "job_key_high": ticket.key >> 32,
+            "job_workers": ticket.workers,
+            "job_lanes": ticket.lanes,
+            "job_slot_base": slot_base,
+            "job_slot_count": ticket.slots,
+            "job_round": ticket.round,
+            "job_credit": ticket.credit,
+            "job_command": registers.Command.CREATE,
+        },
+    )
+    for _ in range(100_000):
+        if not engine.read(registers.address_of("job_busy")):
+            return
+    raise AssertionError("the engine stays busy")
+
+
+def ticket_of(workers: int, lanes: int, slots: int, job: int = 0, key: int = KEY) -> JobTicket:
+    return JobTicket(
+        host="aggregator.test",
+        port=wire.PORT,
+        job=job,
+        key=key,
+        round=FIRST_ROUND,
+        workers=workers,
+        lanes=lanes,
+        slots=slots,
+        credit=slots,
+        engine="soft",
+    )
+
+
+def at_random(seed: int, lose: float, double: float, delay: float) -> Iterator[Fate]:
+    """An endless schedule with these shares."""
+    generator = random.Random(seed)
+    while True:
+        draw = generator.random()
+        if draw < lose:
+            yield Fate.LOSE
+        elif draw < lose + double:
+            yield generator.choice((Fate.DOUBLE, Fate.LATE_DOUBLE))
+        elif draw < lose + double + delay:
+            yield Fate.DELAY
+        else:
+            yield Fate.DELIVER
+
+
+class VirtualJob:
+    """N ranks of one job on one engine, from a common start through any number of operations.
+
+    Args:
+        workers: N.
+        lanes: F.
+        slots: Slots of the job.
+        engine: The aggregator; a fresh SoftEngine if None.
+        flight_s: How long a packet flies, in virtual seconds.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        lanes: int,
+        slots: int,
+        engine: Engine | None = None,
+        flight_s: float = 1e-4,
+    ) -> None:
+        self._flight_s = flight_s
+        self.ticket = ticket_of(workers, lanes, slots)
+        self.engine = SoftEngine() if engine is None else engine
+        configure(self.engine)
+        create_job(self.engine, self.ticket)
+        self.sessions = [Session(self.ticket, rank) for rank in range(workers)]
+        self.now = 0.0
+        self._maker = FrameMaker(ENGINE_ADDRESS, wire.PORT)
+        self._buffer = PacketBuffer()
+        self._sequence = 0
+        self._flying: list[tuple[float, int, int | None, bytes]] = []
+        for rank, session in enumerate(self.sessions):
+            answers = self.engine.play([self._frame(rank, bytes(session.join_packet()))])
+            assert len(answers) == 1
+            header = HEADER.unpack_from(answers[0], wire.AFFLUX_OFFSET)
+            assert header[0] == wire.VERSION << 4 | wire.Type.JOINED
+
+    def _frame(self, rank: int, datagram: bytes) -> bytes:
+        return self._maker.frame(datagram, f"10.0.1.{rank}", 5000 + rank)
+
+    def all_reduce(
+        self,
+        tensors: Sequence[np.ndarray],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        fates: Iterable[Fate] = (),
+        patience_s: float = 600.0,
+        receive: Callable[..., memoryview | None] = Operation.receive,
+    ) -> list[np.ndarray]:
+        """One operation at all ranks. What `fates` does not reach is delivered at once.
+
+        Raises:
+            Stuck: If it is not over after `patience_s` virtual seconds.
+            AffluxError: What an operation raises.
+        """
+        fate = iter(fates)
+        operations = [
+            Operation(session, tensor.reshape(-1), dtype, reduction, tensor.shape)
+            for session, tensor in zip(self.sessions, tensors, strict=True)
+        ]
+        give_up = self.now + patience_s
+        for rank, operation in enumerate(operations):
+            for datagram in operation.open(self.now):
+                self._launch(None, self._frame(rank, bytes(datagram)), fate)
+        while not all(operation.done for operation in operations):
+            timer = min(operation.next_timer for operation in operations)
+            if self._flying and self._flying[0][0] <= timer:
+                self.now, _, rank, packet = heapq.heappop(self._flying)
+                if rank is None:
+                    for frame in self.engine.play([packet]):
+                        host, port = destination_of(frame)
+                        assert host == f"10.0.1.{port - 5000}"
+                        self._launch(port - 5000, frame[wire.AFFLUX_OFFSET :], fate)
+                else:
+                    self._buffer.datagram[: len(packet)] = packet
+                    answer = receive(operations[rank], self._buffer, len(packet), self.now)
+                    if answer is not None:
+                        self._launch(None, self._frame(rank, bytes(answer)), fate)
+            else:
+                self.now = timer
+                if self.now > give_up:
+                    raise Stuck(f"not over after {patience_s} s")
+                for rank, operation in enumerate(operations):
+                    if operation.next_timer <= self.now:
+                        for datagram in operation.expire(self.now):
+                            self._launch(None, self._frame(rank, bytes(datagram)), fate)
+        # What still flies goes on into the next operation, as it would in a network.
+        return [operation.result() for operation in operations]
+
+    def _launch(self, rank: int | None, packet: bytes, fates: Iterator[Fate]) -> None:
+        fate = next(fates, Fate.DELIVER)
+        flights = {
+            Fate.LOSE: (),
+            Fate.DELIVER: (self._flight_s,),
+            Fate.DOUBLE: (self._flight_s, self._flight_s),
+            # Long enough for several rounds to pass, and for retransmissions to overtake.
+            Fate.DELAY: (0.5,),
+            Fate.LATE_DOUBLE: (self._flight_s, 0.9),
+        }[fate]
+        for seconds in flights:
+            self._sequence += 1
+            heapq.heappush(self._flying, (self.now + seconds, self._sequence, rank, packet))
