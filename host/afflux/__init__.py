@@ -1,0 +1,25 @@
+"""Afflux sums gradients inside the network, behind `torch.distributed`.
+
+Importing this package registers the backend "afflux" for CPU tensors:
+
+    import afflux
+    torch.distributed.init_process_group("afflux")
+
+AFFLUX_AGGREGATOR says where sums are made (see `afflux.settings`); without it a software engine is
+started beside rank 0.
+"""
+
+import torch.distributed as dist
+
+from afflux.ddp import ddp_hook
+from afflux.process_group import AffluxProcessGroup, create_process_group
+from afflux.reporting import engine_counters, engine_description, statistics
+
+__all__ = ["AffluxProcessGroup", "ddp_hook", "engine_counters", "engine_description", "statistics"]
+
+__version__ = "0.1.0"
+
+if "afflux" not in dist.Backend.backend_list:
+    dist.Backend.register_backend(
+        "afflux", create_process_group, extended_api=True, devices=["cpu"]
+    )

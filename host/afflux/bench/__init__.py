@@ -1,0 +1,1 @@
+"""Benchmarks. Each file measures one thing; `registry` says which command runs which."""

@@ -1,0 +1,33 @@
+"""What a result must say of the machine that gave it, without naming the machine."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["describe_machine"]
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, memory, system and versions; no names of hosts, users or folders."""
+    return {
+        "processor": _field("/proc/cpuinfo", "model name") or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _field(path: str, name: str) -> str:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    values = (line.partition(":")[2].strip() for line in lines if line.startswith(name))
+    return next(values, "")

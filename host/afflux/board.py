@@ -1,0 +1,166 @@
+"""What the ranks of a group tell one another through the store: failures, and that they are done.
+
+The store is slow and shared, so nothing is written while all goes well. When an operation fails,
+every rank, idle ones included, writes down what it was doing; so every rank's error can say what
+each rank had asked for.
+"""
+
+import json
+import logging
+import time
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Store
+
+__all__ = ["Board", "Record"]
+
+_log = logging.getLogger("afflux")
+
+CHECK_INTERVAL_S = 0.2
+"""A store is asked for news at most this often."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One rank's view at the moment when it learnt of a failure.
+
+    Attributes:
+        rank: Who writes.
+        sequence: Number of its latest operation in this group, from 1; 0 before the first.
+        call: What it had asked for, such as "all_reduce sum float32 (3, 4)".
+        running: Whether that was still going on.
+        error: Message of its own error; empty if it only heard of another's.
+        kind: Class name of that error.
+    """
+
+    rank: int
+    sequence: int
+    call: str
+    running: bool
+    error: str = ""
+    kind: str = ""
+
+    def __str__(self) -> str:
+        if self.sequence == 0:
+            return f"rank {self.rank}: no operation yet"
+        if self.running:
+            return f"rank {self.rank}: {self.call} (operation {self.sequence})"
+        return f"rank {self.rank}: nothing since {self.call} (operation {self.sequence})"
+
+
+class Board:
+    """The group's notices in the store. A store that fails is taken as one without news.
+
+    Args:
+        store: A store of the group that no other thread uses.
+        rank: Own rank in the group.
+        size: Ranks of the group.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._checked_at = 0.0
+        self._noticed = False
+        self._wrote = False
+
+    def notice(self) -> bool:
+        """Whether some rank has failed or closes. Asks the store at most each 0.2 s."""
+        now = time.monotonic()
+        if not self._noticed and now - self._checked_at >= CHECK_INTERVAL_S:
+            self._checked_at = now
+            self._noticed = self._has("notice")
+        return self._noticed
+
+    def failure(self) -> Record | None:
+        """The record of the rank that failed first, if one did."""
+        return self._read("failure") if self.notice() else None
+
+    def closing(self) -> int | None:
+        """Number of the last operation of the group if rank 0 has begun to close it."""
+        if not self.notice():
+            return None
+        text = self._get("closing")
+        return int(text) if text is not None else None
+
+    def declare(self, record: Record) -> Record:
+        """Publish own failure; returns the first failure of the group, own or another's."""
+        self.tell(record)
+        first = record
+        try:
+            text = self._store.compare_set("failure", "", json.dumps(asdict(record)))
+            first = Record(**json.loads(text))
+        except (RuntimeError, ValueError):
+            _log.debug("the failure could not be published", exc_info=True)
+        self._set("notice", "1")
+        return first
+
+    def tell(self, record: Record) -> None:
+        """Publish what this rank was doing. Only the first record counts."""
+        if not self._wrote:
+            self._wrote = True
+            self._set(f"record/{record.rank}", json.dumps(asdict(record)))
+
+    def records(self, timeout_s: float) -> dict[int, Record]:
+        """Records by rank, as many as come within `timeout_s`."""
+        found: dict[int, Record] = {}
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for rank in range(self._size):
+                if rank not in found:
+                    record = self._read(f"record/{rank}")
+                    if record is not None:
+                        found[rank] = record
+            if len(found) == self._size or time.monotonic() >= deadline:
+                return found
+            time.sleep(0.02)
+
+    def begin_close(self, sequence: int) -> None:
+        """Rank 0: ask the others to confirm that they need nothing more after `sequence`."""
+        self._set("closing", str(sequence))
+        self._set("notice", "1")
+
+    def confirm_close(self) -> None:
+        """This rank needs no result of the aggregator any more."""
+        self._set(f"closed/{self._rank}", "1")
+
+    def unconfirmed(self, timeout_s: float) -> list[int]:
+        """Ranks that have not confirmed within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        missing = [rank for rank in range(self._size) if rank != self._rank]
+        while True:
+            missing = [rank for rank in missing if not self._has(f"closed/{rank}")]
+            if not missing or time.monotonic() >= deadline:
+                return missing
+            time.sleep(0.01)
+
+    def _read(self, key: str) -> Record | None:
+        text = self._get(key)
+        try:
+            return Record(**json.loads(text)) if text else None
+        except (TypeError, ValueError):
+            return None
+
+    def _has(self, key: str) -> bool:
+        try:
+            return self._store.check([key])
+        except RuntimeError:
+            return False
+
+    def _get(self, key: str) -> str | None:
+        if not self._has(key):
+            return None
+        try:
+            # Present, so this returns at once; the limit is for a store that dies between.
+            self._store.wait([key], timedelta(seconds=2))
+            return self._store.get(key).decode()
+        except RuntimeError:
+            return None
+
+    def _set(self, key: str, value: str) -> None:
+        try:
+            self._store.set(key, value)
+        except RuntimeError:
+            _log.debug("the store does not take %s", key, exc_info=True)

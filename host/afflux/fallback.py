@@ -1,0 +1,142 @@
+"""What the engine does not do, done by Gloo: other collectives, other dtypes, other reductions."""
+
+import collections
+import logging
+import re
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store
+
+from afflux.calls import Call, reduction_name, tensors_in
+from afflux.progress import CallRefused
+from afflux_drivers.errors import AffluxError, DeadlineExceeded, Interrupted
+
+__all__ = ["GlooFallback", "make_gloo_group"]
+
+_log = logging.getLogger("afflux")
+
+# Gloo finds some arguments wrong only in its own thread, and says so with the same kind of error as
+# for a broken connection. Every rank has made the same call, so every rank is told the same.
+_NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
+
+_SLICE = timedelta(milliseconds=250)
+
+
+def make_gloo_group(store: Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
+    """A plain process group over Gloo. Collective over the ranks that share `store`."""
+    group = dist.ProcessGroup(store, rank, size)
+    gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+    group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+    return group
+
+
+def _averages(argument: Any) -> bool:
+    return hasattr(argument, "reduceOp") and reduction_name(argument.reduceOp) == "avg"
+
+
+def _summing(options: Any) -> Any:
+    """The same options with SUM for AVG, which Gloo does not know."""
+    copy = type(options)()
+    for name in ("rootRank", "rootTensor", "timeout", "asyncOp"):
+        if hasattr(options, name):
+            setattr(copy, name, getattr(options, name))
+    copy.reduceOp = dist.ReduceOp.SUM
+    return copy
+
+
+class GlooFallback:
+    """Runs collectives of one group on Gloo, one at a time, and counts them.
+
+    Args:
+        group: Over Gloo, used by this object only.
+
+    Attributes:
+        counts: Calls by "<collective> <dtype>".
+    """
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = group
+        self._rank = group.rank()
+        self._size = group.size()
+        self._abandoned: list[Any] = []
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def count(self, call: Call) -> None:
+        """Make a call's way visible: in the counts, and in the log the first time."""
+        key = f"{call.name} {call.dtype}"
+        if key not in self.counts:
+            _log.info("%s goes to Gloo: the engine does not do it", key)
+        self.counts[key] += 1
+
+    def run(
+        self,
+        method: str,
+        arguments: tuple[Any, ...],
+        call: Call,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+    ) -> Any:
+        """Call the Gloo group's `method` and wait for it. Returns its first argument, the outputs.
+
+        Raises:
+            CallRefused: Gloo does not take the arguments.
+            DeadlineExceeded: Not over within `timeout_s`.
+            Interrupted: `interrupted` gave a reason.
+            RuntimeError: A connection failed.
+        """
+        self.count(call)
+        averaging = [argument for argument in arguments if _averages(argument)]
+        asked = [_summing(argument) if _averages(argument) else argument for argument in arguments]
+        try:
+            work = getattr(self._group, method)(*asked)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise CallRefused(f"{call.text}: {error}") from error
+        try:
+            self._wait(work, arguments, call, time.monotonic() + timeout_s, interrupted)
+        except AffluxError:
+            raise
+        except RuntimeError as error:
+            if _NETWORK.search(str(error)):
+                raise
+            raise CallRefused(f"{call.text}: {error}") from error
+        if averaging and getattr(averaging[0], "rootRank", self._rank) == self._rank:
+            for tensor in tensors_in(arguments[0]):
+                tensor.data.div_(self._size)
+        return arguments[0] if arguments else []
+
+    def _wait(
+        self,
+        work: dist.Work,
+        arguments: tuple[Any, ...],
+        call: Call,
+        deadline: float,
+        interrupted: Callable[[], str | None],
+    ) -> None:
+        while True:
+            try:
+                # Only the return of wait says that all kinds of Gloo's work are over.
+                work.wait(_SLICE)
+                return
+            except RuntimeError as error:
+                if work.is_completed() or "timed out" not in str(error).lower():
+                    raise
+            reason = interrupted()
+            late = time.monotonic() > deadline
+            if reason is not None or late:
+                # Gloo can not be stopped and still writes to the tensors.
+                self._abandoned.append((work, arguments))
+            if reason is not None:
+                raise Interrupted(reason)
+            if late:
+                raise DeadlineExceeded(f"{call.text}: not over in time on Gloo")
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether Gloo still works on a call that was given up."""
+        return any(not work.is_completed() for work, _ in self._abandoned)

@@ -1,0 +1,106 @@
+"""AFFLUX_AGGREGATOR as a value, and which local address and packet size lead there."""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+from afflux.settings import SettingsError
+from afflux_hdl import wire
+
+__all__ = ["Location", "lanes_to", "local_address_towards"]
+
+_LOOPBACK = "127.0.0.1"
+_IP_MTU = 14
+"""Linux: the MTU of a connected socket's route; the socket module does not name it."""
+
+_IP_HEADER_MAX_MTU = 65535
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where sums are made.
+
+    Attributes:
+        scheme: "soft" or "rtl" for an engine that rank 0 starts, "udp" for one that runs.
+        host: Name or address; empty unless scheme is "udp".
+        port: UDP and TCP port; 0 unless scheme is "udp".
+        bus_bits: Of the simulated engine.
+    """
+
+    scheme: str
+    host: str = ""
+    port: int = 0
+    bus_bits: int = 512
+
+    @property
+    def embedded(self) -> bool:
+        """Whether rank 0 starts the engine."""
+        return self.scheme != "udp"
+
+    @classmethod
+    def parse(cls, url: str) -> "Location":
+        """Read a URL.
+
+        Raises:
+            SettingsError: It is none of soft://, rtl://[?bus_bits=32|512], udp://host[:port].
+        """
+
+        def wrong(why: str) -> SettingsError:
+            return SettingsError(
+                f"AFFLUX_AGGREGATOR={url!r}: {why}; expected soft://, rtl://[?bus_bits=512] or "
+                "udp://host[:port]"
+            )
+
+        parts = urlsplit(url)
+        if "://" not in url or parts.scheme not in ("soft", "rtl", "udp"):
+            raise wrong("unknown scheme")
+        if parts.path.strip("/") or parts.fragment or parts.username:
+            raise wrong("nothing may follow the address")
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if parts.scheme == "udp":
+            try:
+                port = wire.PORT if parts.port is None else parts.port
+            except ValueError as error:
+                raise wrong(str(error)) from None
+            if not parts.hostname or not 0 < port < 1 << 16 or options:
+                raise wrong("a host, at most a port, and no options")
+            return cls("udp", parts.hostname, port)
+        if parts.netloc:
+            raise wrong(f"{parts.scheme}:// starts its own engine and takes no host")
+        bus_bits = options.pop("bus_bits", "512") if parts.scheme == "rtl" else "512"
+        if options:
+            raise wrong(f"unknown option {', '.join(options)}")
+        if bus_bits not in ("32", "512"):
+            raise wrong("bus_bits is 32 or 512")
+        return cls(parts.scheme, bus_bits=int(bus_bits))
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
+
+
+def local_address_towards(host: str) -> str:
+    """The local IPv4 address from which `host` is reached; loopback if it does not resolve."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Sends nothing: the kernel only chooses the route.
+            probe.connect((host, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return _LOOPBACK
+
+
+def lanes_to(host: str, port: int) -> int:
+    """Most lanes whose packets the route to `host` carries unfragmented.
+
+    Raises:
+        OSError: The name does not resolve, or there is no route.
+        ValueError: Not even a packet of one block fits.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, port))
+        if _is_loopback(probe.getsockname()[0]):
+            return wire.LANES_MAX
+        mtu = probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+    return wire.lanes_for_mtu(min(mtu, _IP_HEADER_MAX_MTU))

@@ -1,0 +1,360 @@
+"""The process group of the backend "afflux": which calls go to the engine, and which to Gloo."""
+
+import atexit
+import contextlib
+import ctypes
+import logging
+import os
+import weakref
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+
+from afflux.aggregator import Membership, enter
+from afflux.board import Board
+from afflux.calls import Call, canonical_name, describe, reduction_name, tensors_in
+from afflux.fallback import GlooFallback, make_gloo_group
+from afflux.progress import Progress
+from afflux.settings import Settings
+from afflux.tensors import ENGINE_DTYPES, elements_of, write_back
+from afflux.work import AffluxWork
+from afflux_drivers.reduction import Reduction
+from afflux_hdl import wire
+
+__all__ = ["AffluxProcessGroup", "create_process_group"]
+
+_log = logging.getLogger("afflux")
+
+_REDUCTIONS = {each.value: each for each in Reduction}
+
+_CPU = torch.device("cpu")
+_EXIT_DRAIN_S = 1.0
+"""At the interpreter's end nobody waits for results any more."""
+
+
+class AffluxProcessGroup(dist.ProcessGroup):
+    """Ranks that share a job of an aggregator, with Gloo for what the engine does not do.
+
+    Every collective goes through one queue, whichever way it takes, and begins with the ranks'
+    agreement, through the engine, that they all mean the same call. So a rank that calls something
+    else gives an error at every rank, not a hang or a wrong sum. Sends and receives, which only two
+    ranks take part in, go straight to a Gloo group of their own.
+
+    Args:
+        store: Of this group.
+        rank: Own rank in the group.
+        size: Ranks of the group, at most 64.
+        timeout: For each operation.
+        name: For messages and thread names.
+
+    Raises:
+        AffluxError: The group's ranks do not all reach the aggregator; at every rank.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, name: str) -> None:
+        # Without the store, which torch 2.13 refuses for subclasses though its stub asks for it.
+        super().__init__(rank, size)  # type: ignore[call-arg]
+        self._pid = os.getpid()
+        self._timeout_s = timeout.total_seconds()
+        self._settings = Settings.from_environment()
+        # Each clone has a connection of its own: a blocking call on one holds up no other thread.
+        board_store = PrefixStore("afflux/", store.clone())  # type: ignore[attr-defined]
+        self.membership: Membership | None = enter(board_store, rank, size, self._settings, timeout)
+        try:
+            # Two, because C++ callers reach some methods without coming through this class: they
+            # must not meet the queue's calls in one Gloo group.
+            queued = make_gloo_group(PrefixStore("queued/", store), rank, size, timeout)
+            self._direct = make_gloo_group(PrefixStore("direct/", store), rank, size, timeout)
+        except BaseException:
+            self.membership.leave()
+            raise
+        self._worker = self.membership.worker
+        self.fallback = GlooFallback(queued)
+        self._register_backend(
+            _CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU)
+        )
+        self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        self.engine_operations = 0
+        self._progress = Progress(
+            Board(board_store, rank, size), rank, size, f"afflux-{name}-rank{rank}"
+        )
+        _living.add(self)
+
+    # Through the engine.
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        """Sum, average, maximum or minimum of one tensor, in place."""
+        listed, options = _allreduce_arguments(tensors, opts, timeout)
+        if len(listed) == 1 and self._engine_does(listed[0], options.reduceOp):
+            return self._reduce(listed, options)
+        return self._fall_back("allreduce", (listed, options))
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:
+        """`allreduce` of each tensor of a list; sums are those of separate calls."""
+        options = dist.AllreduceCoalescedOptions() if opts is None else opts
+        if all(self._engine_does(tensor, options.reduceOp) for tensor in tensors):
+            return self._reduce(tensors, options)
+        return self._fall_back("allreduce_coalesced", (tensors, options))
+
+    def barrier(  # type: ignore[override]
+        self, opts: Any = None, timeout: Any = None
+    ) -> dist.Work:
+        """Every rank's agreement that it is here; that is all it takes."""
+        call = Call("barrier", "-", "barrier", "barrier")
+
+        def step(timeout_s: float) -> list[torch.Tensor]:
+            self._agree(call, timeout_s)
+            self.engine_operations += 1
+            return []
+
+        return self._submit(call.text, step, timeout if opts is None else opts)
+
+    # Through Gloo, in the same order.
+
+    def broadcast(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.broadcast`."""
+        return self._fall_back("broadcast", arguments)
+
+    def reduce(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.reduce`."""
+        return self._fall_back("reduce", arguments)
+
+    def allgather(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.all_gather`."""
+        return self._fall_back("allgather", arguments)
+
+    def allgather_coalesced(self, *arguments: Any) -> dist.Work:
+        """`allgather` of several tensors."""
+        return self._fall_back("allgather_coalesced", arguments)
+
+    def all_gather_single(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.all_gather_into_tensor`."""
+        return self._fall_back("all_gather_single", arguments)
+
+    def _allgather_base(self, *arguments: Any) -> dist.Work:
+        return self._fall_back("_allgather_base", arguments)
+
+    def all_gather_single_coalesced(self, *arguments: Any) -> dist.Work:
+        """`all_gather_single` of several tensors."""
+        return self._fall_back("all_gather_single_coalesced", arguments)
+
+    def allgather_into_tensor_coalesced(self, *arguments: Any) -> dist.Work:
+        """The old name of `all_gather_single_coalesced`."""
+        return self._fall_back("allgather_into_tensor_coalesced", arguments)
+
+    def gather(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.gather`."""
+        return self._fall_back("gather", arguments)
+
+    def scatter(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.scatter`."""
+        return self._fall_back("scatter", arguments)
+
+    def reduce_scatter(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.reduce_scatter`."""
+        return self._fall_back("reduce_scatter", arguments)
+
+    def reduce_scatter_single(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.reduce_scatter_tensor`."""
+        return self._fall_back("reduce_scatter_single", arguments)
+
+    def _reduce_scatter_base(self, *arguments: Any) -> dist.Work:
+        return self._fall_back("_reduce_scatter_base", arguments)
+
+    def reduce_scatter_single_coalesced(self, *arguments: Any) -> dist.Work:
+        """`reduce_scatter_single` of several tensors."""
+        return self._fall_back("reduce_scatter_single_coalesced", arguments)
+
+    def reduce_scatter_tensor_coalesced(self, *arguments: Any) -> dist.Work:
+        """The old name of `reduce_scatter_single_coalesced`."""
+        return self._fall_back("reduce_scatter_tensor_coalesced", arguments)
+
+    def alltoall(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.all_to_all`."""
+        return self._fall_back("alltoall", arguments)
+
+    def all_to_all_single(self, *arguments: Any) -> dist.Work:
+        """See `torch.distributed.all_to_all_single`."""
+        return self._fall_back("all_to_all_single", arguments)
+
+    def alltoall_base(self, *arguments: Any) -> dist.Work:
+        """The old name of `all_to_all_single`."""
+        return self._fall_back("alltoall_base", arguments)
+
+    # Between two ranks: order with respect to collectives does not matter, and waiting for one in
+    # the queue would keep its counterpart from starting.
+
+    def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> dist.Work:
+        """See `torch.distributed.send`."""
+        return self._pass_on("send", tensors, dstRank, tag)
+
+    def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int) -> dist.Work:
+        """See `torch.distributed.recv`."""
+        return self._pass_on("recv", tensors, srcRank, tag)
+
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> dist.Work:
+        """See `torch.distributed.recv` without a source."""
+        return self._pass_on("recv_anysource", tensors, tag)
+
+    # The group itself.
+
+    def getBackendName(self) -> str:
+        """The name it is registered by."""
+        return "afflux"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Limit of operations submitted from now on."""
+        self._timeout_s = timeout.total_seconds()
+
+    def shutdown(self) -> None:
+        """End the group: operations in flight are carried out, or fail within bounded time."""
+        self._close(self._settings.close_timeout_s, self._settings.close_timeout_s)
+
+    def abort(self) -> None:
+        """End the group without waiting for operations in flight or for other ranks."""
+        self._close(0.0, 0.0)
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that ended the group, if one did."""
+        return self._progress.failure
+
+    def _engine_does(self, tensor: torch.Tensor, op: Any) -> bool:
+        return (
+            tensor.layout == torch.strided
+            and tensor.dtype in ENGINE_DTYPES
+            and reduction_name(op) in _REDUCTIONS
+        )
+
+    def _reduce(self, tensors: list[torch.Tensor], options: Any) -> dist.Work:
+        reduction = _REDUCTIONS[reduction_name(options.reduceOp)]
+        call = describe("allreduce", (tensors, options))
+        _check_devices(call, tensors)
+        _check_average(call, tensors, reduction.value)
+        text = call.text if len(tensors) == 1 else f"{call.text} and {len(tensors) - 1} more"
+
+        def step(timeout_s: float) -> list[torch.Tensor]:
+            for tensor in tensors:
+                result = self._worker.all_reduce(
+                    elements_of(tensor),
+                    ENGINE_DTYPES[tensor.dtype],
+                    reduction,
+                    tuple(tensor.shape),
+                    timeout_s,
+                    self._progress.interrupted,
+                )
+                write_back(tensor, result)
+                self.engine_operations += 1
+            return tensors
+
+        return self._submit(text, step, options)
+
+    def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> dist.Work:
+        call = describe(method, arguments)
+        _check_devices(call, tensors_in(arguments))
+        for argument in arguments:
+            if hasattr(argument, "reduceOp"):
+                _check_average(call, tensors_in(arguments), reduction_name(argument.reduceOp))
+
+        def step(timeout_s: float) -> Any:
+            self._agree(call, timeout_s)
+            return self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
+
+        options = arguments[-1] if arguments and hasattr(arguments[-1], "timeout") else None
+        return self._submit(call.text, step, options)
+
+    def _agree(self, call: Call, timeout_s: float) -> None:
+        """An empty all-reduce whose shape is the call: over when every rank has made the same."""
+        self._worker.all_reduce(
+            np.empty(0, np.int32),
+            wire.Dtype.INT32,
+            Reduction.SUM,
+            (0, call.agreed_number),
+            timeout_s,
+            self._progress.interrupted,
+        )
+
+    def _submit(self, text: str, step: Any, options: Any) -> AffluxWork:
+        wish = getattr(options, "timeout", options)
+        timeout_s = self._timeout_s
+        # torch's mark for "the group's" is negative.
+        if isinstance(wish, timedelta) and wish > timedelta(0):
+            timeout_s = wish.total_seconds()
+        return self._progress.submit(text, step, timeout_s)
+
+    def _pass_on(self, method: str, tensors: list[torch.Tensor], *rest: int) -> dist.Work:
+        self._progress.check()
+        call = describe(canonical_name(method), (tensors,))
+        _check_devices(call, tensors)
+        self.fallback.count(call)
+        return getattr(self._direct, method)(tensors, *rest)
+
+    def _close(self, drain_s: float, confirm_s: float) -> None:
+        membership, self.membership = self.membership, None
+        if membership is None or os.getpid() != self._pid:
+            return
+        _living.discard(self)
+        if self._progress.stop(drain_s):
+            self._progress.confirm_end(confirm_s)
+        if self.fallback.abandoned:
+            # Gloo's destructor waits for its last call, up to the group's time-out. It goes with
+            # the process instead.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.fallback))
+        membership.leave()
+
+
+def _allreduce_arguments(
+    tensors: Any, opts: Any, timeout: Any
+) -> tuple[list[torch.Tensor], dist.AllreduceOptions]:
+    """torch calls it as (list, options), (list, op, timeout) and (tensor, op, timeout)."""
+    listed = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    if opts is not None and hasattr(opts, "reduceOp"):
+        return listed, opts
+    options = dist.AllreduceOptions()
+    if opts is not None:
+        options.reduceOp = opts
+    if timeout is not None:
+        options.timeout = timeout
+    return listed, options
+
+
+def _check_devices(call: Call, tensors: list[torch.Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise ValueError(
+                f"{call.text}: the tensor is on {tensor.device}; the backend afflux takes CPU "
+                "tensors"
+            )
+
+
+def _check_average(call: Call, tensors: list[torch.Tensor], reduction: str) -> None:
+    if reduction == "avg" and not all(tensor.dtype.is_floating_point for tensor in tensors):
+        raise ValueError(f"{call.text}: integers have no average; use SUM and divide")
+
+
+def create_process_group(options: Any, _backend_options: Any = None) -> AffluxProcessGroup:
+    """What torch.distributed calls for the backend "afflux", with `extended_api=True`."""
+    return AffluxProcessGroup(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        str(options.group_id),
+    )
+
+
+_living: "weakref.WeakSet[AffluxProcessGroup]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    # A thread that still waits when the interpreter goes away could not end cleanly.
+    for group in list(_living):
+        with contextlib.suppress(Exception):
+            group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S)
+
+
+atexit.register(_close_all)

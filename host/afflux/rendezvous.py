@@ -1,0 +1,164 @@
+"""How the ranks of a new group come to share one job of one aggregator.
+
+    every rank   writes where it runs and what it can carry          rank/<r>
+    rank 0       reads all of them, gets a job, writes the ticket    ticket
+    every rank   joins the job, writes whether that worked           joined/<r>
+    every rank   reads all of these
+
+An error anywhere is written in place of the value, so every rank raises the same one.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from torch._C._distributed_c10d import Store
+
+from afflux_drivers.errors import AffluxError
+
+__all__ = ["Introduction", "Meeting", "RendezvousError", "host_identity"]
+
+
+_SLICE_S = 1.0
+
+
+class RendezvousError(AffluxError):
+    """The ranks of a group could not agree on an aggregator; every rank raises the same."""
+
+
+def host_identity() -> str:
+    """Equal for two processes exactly if they reach each other through the loopback interface."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        network = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return socket.gethostname()
+    return f"{boot}/{network}"
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a rank says of itself.
+
+    Attributes:
+        url: Its AFFLUX_AGGREGATOR.
+        host: Its `host_identity`.
+        lanes: Most lanes that its path to the aggregator carries.
+        error: Why it cannot take part; empty if it can.
+    """
+
+    url: str
+    host: str
+    lanes: int
+    error: str = ""
+
+
+class Meeting:
+    """The exchange of one group, over a store of its own.
+
+    Args:
+        store: Shared by the group's ranks.
+        rank: Own rank.
+        size: Ranks of the group.
+        timeout_s: For each step; the message of the error names who did not come.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._timeout_s = timeout_s
+
+    def introduce(self, introduction: Introduction) -> None:
+        """Every rank: step one."""
+        self._store.set(f"rank/{self._rank}", json.dumps(asdict(introduction)))
+
+    def introductions(self) -> list[Introduction]:
+        """Rank 0: those of all ranks, in order of rank.
+
+        Raises:
+            RendezvousError: One has an error, or they name different aggregators.
+        """
+        texts = self._collect([f"rank/{rank}" for rank in range(self._size)], self._timeout_s)
+        all_ = [Introduction(**json.loads(text)) for text in texts]
+        errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(all_) if each.error]
+        if errors:
+            raise RendezvousError("; ".join(errors))
+        if len({each.url for each in all_}) > 1:
+            lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(all_))
+            raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
+        return all_
+
+    def publish(self, make: Callable[[], str]) -> str:
+        """Rank 0: step two. Publishes and returns what `make` returns, or its error's message."""
+        try:
+            ticket = make()
+        except Exception as error:
+            self._store.set("ticket", json.dumps({"error": str(error)}))
+            raise
+        self._store.set("ticket", json.dumps({"ticket": ticket}))
+        return ticket
+
+    def ticket(self, patience_s: float) -> str:
+        """Other ranks: step two. `patience_s` more than a step's time, for an engine to start.
+
+        Raises:
+            RendezvousError: Rank 0 could not get a job; it raises for the same reason.
+        """
+        (text,) = self._collect(["ticket"], self._timeout_s + patience_s)
+        answer = json.loads(text)
+        if "error" in answer:
+            raise RendezvousError(f"rank 0: {answer['error']}")
+        return answer["ticket"]
+
+    def join(self, join: Callable[[], None]) -> None:
+        """Every rank: steps three and four.
+
+        Raises:
+            RendezvousError: A rank could not join.
+        """
+        cause: Exception | None = None
+        try:
+            join()
+        except AffluxError as error:
+            cause = error
+        self._store.set(f"joined/{self._rank}", str(cause) if cause else "ok")
+        texts = self._collect([f"joined/{rank}" for rank in range(self._size)], self._timeout_s)
+        errors = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
+        if errors:
+            raise RendezvousError("; ".join(errors)) from cause
+
+    def _collect(self, keys: list[str], timeout_s: float) -> list[str]:
+        deadline = time.monotonic() + timeout_s
+        missing = list(keys)
+        while missing:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise RendezvousError(
+                    f"rank {self._rank} of {self._size} waited {timeout_s:g} s for "
+                    f"{_names(missing)}"
+                )
+            try:
+                self._store.wait(missing, timedelta(seconds=min(left_s, _SLICE_S)))
+            except RuntimeError as error:
+                # Each kind of store has a class and a spelling of its own for this.
+                if "timeout" not in str(error).lower():
+                    raise
+                missing = [key for key in missing if not self._store.check([key])]
+            else:
+                break
+        return [self._store.get(key).decode() for key in keys]
+
+
+def _names(keys: list[str]) -> str:
+    if keys == ["ticket"]:
+        return "rank 0 to get a job of the aggregator"
+    ranks = [key.partition("/")[2] for key in keys]
+    noun = "rank" if len(ranks) == 1 else "ranks"
+    verb = "join the aggregator" if keys[0].startswith("joined/") else "come to the new group"
+    return f"{noun} {', '.join(ranks)} to {verb}"

@@ -1,0 +1,167 @@
+"""An aggregator as a process: an engine behind a UDP socket, until told to stop.
+
+soft:// and rtl:// start this file as a script (`python serve.py --engine soft …`): so it imports
+nothing of the package above it, whose first import would load torch.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from afflux_drivers.server import AggregatorServer
+
+from afflux_drivers.engine import Engine
+from afflux_hdl import wire
+
+__all__ = ["READY", "add_arguments", "main", "serve"]
+
+READY = "afflux: {engine} engine on udp://{host}:{port}"
+"""The line on standard output that says where the aggregator listens."""
+
+FAILED = "afflux: cannot serve: {error}"
+"""The line on standard output when there will be no engine."""
+
+_DEFAULTS = {"soft": {"jobs": 64, "slots": 2048}, "rtl": {"jobs": 8, "slots": 512}}
+# A job is a few numbers in software, but a row of every table in hardware.
+
+_PR_SET_PDEATHSIG = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `afflux serve`."""
+    parser.add_argument("--engine", choices=["soft", "rtl"], default="soft", help="default: soft")
+    parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=wire.PORT, help="UDP and TCP; 0: any free (%(default)s)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=wire.WORKERS_MAX, help="most of a job (%(default)s)"
+    )
+    parser.add_argument(
+        "--lanes", type=int, default=wire.LANES_MAX, help="most of a slot (%(default)s)"
+    )
+    parser.add_argument("--jobs", type=int, help="most at once (soft 64, rtl 8)")
+    parser.add_argument("--slots", type=int, help="shared by all jobs (soft 2048, rtl 512)")
+    parser.add_argument(
+        "--bus-bits", type=int, choices=[32, 512], default=512, help="rtl only (%(default)s)"
+    )
+    parser.add_argument(
+        "--owner",
+        type=int,
+        metavar="PID",
+        help="end when standard input does, or if this is not the parent process",
+    )
+    parser.add_argument(
+        "--owner-signal",
+        action="store_true",
+        help="end also when the thread that started this process does (Linux)",
+    )
+
+
+def make_engine(arguments: argparse.Namespace) -> Engine:
+    """The engine that the options name.
+
+    Raises:
+        RuntimeError: rtl was asked for and its packages are not installed.
+    """
+    defaults = _DEFAULTS[arguments.engine]
+    jobs = defaults["jobs"] if arguments.jobs is None else arguments.jobs
+    slots = defaults["slots"] if arguments.slots is None else arguments.slots
+    size = {"workers": arguments.workers, "lanes": arguments.lanes, "jobs": jobs, "slots": slots}
+    if arguments.engine == "soft":
+        from afflux_drivers.soft_engine import SoftEngine
+
+        return SoftEngine(**size)
+    try:
+        from afflux_sim.verilated import VerilatedEngine
+    except ImportError as error:
+        raise _rtl_is_missing(error) from error
+    try:
+        return VerilatedEngine(bus_bits=arguments.bus_bits, **size)
+    except ImportError as error:
+        raise _rtl_is_missing(error) from error
+
+
+def _rtl_is_missing(error: ImportError) -> RuntimeError:
+    return RuntimeError(
+        f"the simulated engine needs the extra 'rtl' (pip install 'afflux[rtl]'): {error}"
+    )
+
+
+def _end_with_owner(owner: int, signalled: bool) -> None:
+    # Two ways, as each has a hole: a forked copy of the owner keeps the pipe open; and the kernel's
+    # signal comes when the owner's *thread* ends, so only a main thread asks for it.
+    if signalled and sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != owner:
+        raise SystemExit(0)
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="afflux-owner", daemon=True).start()
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT, or the owner's end. Returns the exit status."""
+    stop = threading.Event()
+    ready = threading.Event()
+
+    def terminate(*_: object) -> None:
+        stop.set()
+        # Building a simulated engine takes minutes and has no other place to stop.
+        if not ready.is_set():
+            raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, terminate)
+    if arguments.owner is None:
+        signal.signal(signal.SIGINT, terminate)
+    else:
+        # Ctrl-C reaches the whole terminal; the owner decides when we are no longer needed.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _end_with_owner(arguments.owner, arguments.owner_signal)
+    try:
+        engine = make_engine(arguments)
+    except Exception as error:
+        print(FAILED.format(error=" ".join(str(error).split())), flush=True)
+        return 1
+    try:
+        try:
+            server = AggregatorServer(engine, arguments.host, arguments.port)
+        except OSError as error:
+            where = f"{arguments.host}:{arguments.port}"
+            print(FAILED.format(error=f"{where}: {error.strerror or error}"), flush=True)
+            return 1
+        thread = threading.Thread(target=server.serve_forever, name="afflux-server")
+        thread.start()
+        host, port = server.address
+        ready.set()
+        print(READY.format(engine=engine.name, host=host, port=port), flush=True)
+        while not stop.wait(0.5) and thread.is_alive():
+            pass
+        failed = not stop.is_set()
+        server.stop()
+        thread.join()
+        return 1 if failed else 0
+    finally:
+        engine.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry of the script; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="afflux serve", description=__doc__)
+    add_arguments(parser)
+    return serve(parser.parse_args(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Every environment variable that Afflux reads, in one table.
+
+| variable | unit, default | meaning |
+|---|---|---|
+| AFFLUX_AGGREGATOR | URL, soft:// | where sums are made: soft:// or rtl://[?bus_bits=512] start an engine beside rank 0, udp://host:port uses one that runs |
+| AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
+| AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
+| AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
+| AFFLUX_START_TIMEOUT | seconds, 900 | for soft:// and rtl:// to start (rtl:// may first build its engine) |
+| AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
+| AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
+| AFFLUX_CACHE | folder | where the simulated engine's builds are kept; `afflux_sim.build_cache` reads it |
+| AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
+| AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
+
+All ranks of a group must agree on AFFLUX_AGGREGATOR. An AFFLUX_ variable that is not in this table
+is reported with a warning: it is a spelling mistake or of another version.
+"""  # noqa: E501 - a table row is one line
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from afflux_drivers.errors import AffluxError
+from afflux_hdl import wire
+
+__all__ = ["Settings", "SettingsError"]
+
+_log = logging.getLogger("afflux")
+
+
+class SettingsError(AffluxError):
+    """A variable has a value that it cannot have; the message names both."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values for one group, read once when it is made. Times are in seconds."""
+
+    aggregator: str = "soft://"
+    lanes: int | None = None
+    slots: int = 32
+    connect_timeout_s: float = 10.0
+    start_timeout_s: float = 900.0
+    peer_timeout_s: float = 10.0
+    close_timeout_s: float = 10.0
+    test_loss: float = 0.0
+    test_seed: int = 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Settings":
+        """Read the table above; warn of unknown variables.
+
+        Raises:
+            SettingsError: A value does not parse or is out of range.
+        """
+        variables = os.environ if environment is None else environment
+        values: dict[str, object] = {}
+        for name, text in variables.items():
+            if not name.startswith("AFFLUX_") or name in _OF_OTHERS:
+                continue
+            if name not in _VARIABLES:
+                _warn_once(name)
+                continue
+            field, parse = _VARIABLES[name]
+            try:
+                values[field] = parse(text.strip())
+            except ValueError as error:
+                raise SettingsError(f"{name}={text!r}: {error}") from None
+        return cls(**values)  # type: ignore[arg-type]
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(name: str) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        _log.warning(
+            "unknown environment variable %s is ignored; known are %s",
+            name,
+            ", ".join([*_VARIABLES, *sorted(_OF_OTHERS)]),
+        )
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not low <= int(text) <= high:
+            raise ValueError(f"must be {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    if not 0 < float(text) < float("inf"):
+        raise ValueError("must be a positive number of seconds")
+    return float(text)
+
+
+def _share(text: str) -> float:
+    if not 0 <= float(text) < 1:
+        raise ValueError("must be a share, at least 0 and below 1")
+    return float(text)
+
+
+_OF_OTHERS = {"AFFLUX_CACHE"}
+
+_VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
+    "AFFLUX_AGGREGATOR": ("aggregator", str),
+    "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
+    "AFFLUX_SLOTS": ("slots", _integer(1, 512)),
+    "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),
+    "AFFLUX_START_TIMEOUT": ("start_timeout_s", _seconds),
+    "AFFLUX_PEER_TIMEOUT": ("peer_timeout_s", _seconds),
+    "AFFLUX_CLOSE_TIMEOUT": ("close_timeout_s", _seconds),
+    "AFFLUX_TEST_LOSS": ("test_loss", _share),
+    "AFFLUX_TEST_SEED": ("test_seed", _integer(0, 2**31 - 1)),
+}

@@ -1,0 +1,56 @@
+"""Torch tensors as the one-dimensional numpy arrays that the drivers take, and back."""
+
+import numpy as np
+import torch
+
+from afflux_hdl import wire
+
+__all__ = ["ENGINE_DTYPES", "dtype_name", "elements_of", "write_back"]
+
+ENGINE_DTYPES: dict[torch.dtype, wire.Dtype] = {
+    torch.float32: wire.Dtype.FLOAT32,
+    torch.float16: wire.Dtype.FLOAT16,
+    torch.bfloat16: wire.Dtype.BFLOAT16,
+    torch.int32: wire.Dtype.INT32,
+}
+"""What the engine sums. Every other dtype goes to Gloo."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The dtype's name without its module: "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _in_place(tensor: torch.Tensor) -> bool:
+    # A lazily negated view stores other bits than it shows.
+    return tensor.is_contiguous() and not tensor.is_neg()
+
+
+def _as_array(flat: torch.Tensor) -> np.ndarray:
+    # numpy has no bfloat16; the drivers take its bits.
+    if flat.dtype == torch.bfloat16:
+        return flat.view(torch.int16).numpy().view(np.uint16)
+    return flat.numpy()
+
+
+def elements_of(tensor: torch.Tensor) -> np.ndarray:
+    """The elements in row-major order, 1-D and contiguous; bfloat16 as uint16 bits.
+
+    Shares memory with `tensor` where that lies so, else it is a copy.
+    """
+    # .data: a collective is no step of autograd and leaves version counters alone, as Gloo does.
+    data = tensor.data
+    if not _in_place(data):
+        data = data.resolve_neg().contiguous()
+    return _as_array(data.reshape(-1))
+
+
+def write_back(tensor: torch.Tensor, elements: np.ndarray) -> None:
+    """Overwrite `tensor`, whatever its strides, with `elements` as `elements_of` gives them."""
+    data = tensor.data
+    if _in_place(data):
+        _as_array(data.reshape(-1))[...] = elements
+        return
+    flat = torch.empty(data.numel(), dtype=data.dtype)
+    _as_array(flat)[...] = elements
+    data.copy_(flat.reshape(data.shape))

@@ -1,0 +1,118 @@
+"""Runs a module of ours as the ranks of one host, under torchrun, and leaves nothing behind."""
+
+import collections
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RanksFailed", "end_with_parent", "run_module"]
+
+_LAST_LINES = 400
+_SHOWN_LINES = 60
+_PR_SET_PDEATHSIG = 1
+
+
+class RanksFailed(RuntimeError):
+    """A rank failed; the message holds the end of what the ranks printed."""
+
+
+def end_with_parent() -> None:
+    """In a rank: die with torchrun, even if that is killed hard (Linux)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run_module(
+    module: str,
+    ranks: int,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], bool] = lambda _: False,
+) -> tuple[list[Any], dict[str, bytes]]:
+    """Run `module` with `--folder <folder>` and `arguments`, one process for each rank.
+
+    Of the caller's AFFLUX_ variables only AFFLUX_CACHE is passed on: the run is what its arguments
+    say.
+
+    Args:
+        module: To run; each rank writes `rank<r>.json` into the folder, and maybe other files.
+        ranks: Processes.
+        arguments: For each of them.
+        environment: Variables in addition to the caller's.
+        on_line: Gets each line that ranks print; True if it has dealt with it.
+
+    Returns:
+        What the ranks wrote, by rank, and the other files of the folder by name.
+
+    Raises:
+        RanksFailed: torchrun ended with an error.
+    """
+    variables = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("AFFLUX_") or key == "AFFLUX_CACHE"
+    }
+    variables |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **environment}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(ranks), "--module", module]
+    with tempfile.TemporaryDirectory(prefix="afflux-") as folder:
+        # In a session of its own: Ctrl-C comes to the caller alone, who passes it on in order.
+        process = subprocess.Popen(
+            [*command, "--folder", folder, *arguments],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            _follow(process, on_line)
+        finally:
+            _end(process)
+        texts = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    written = [json.loads(texts.pop(f"rank{rank}.json")) for rank in range(ranks)]
+    return written, texts
+
+
+def _follow(process: "subprocess.Popen[str]", on_line: Callable[[str], bool]) -> None:
+    assert process.stdout is not None
+    last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+    for line in process.stdout:
+        if not on_line(line):
+            last.append(line)
+    status = process.wait()
+    if status != 0:
+        raise RanksFailed(f"torchrun ended with status {status}\n{_ranks_part(list(last))}")
+
+
+def _ranks_part(lines: list[str]) -> str:
+    """What the ranks printed, without torchrun's own account of it."""
+    for number, line in enumerate(lines):
+        if "failed (exitcode:" in line:
+            lines = lines[:number] or lines
+            break
+    return "".join(lines[-_SHOWN_LINES:])
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,141 @@
+"""The handle of one collective: what `async_op=True` returns, and what DDP waits for."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["NO_TIMEOUT", "AffluxWork"]
+
+NO_TIMEOUT = timedelta(0)
+"""What torch passes for "wait for ever"."""
+
+
+class _Failure:
+    """An error on its way through a future as a value."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _unwrap(future: torch.futures.Future) -> list[torch.Tensor]:
+    outcome = future.value()
+    if isinstance(outcome, _Failure):
+        raise outcome.error
+    return outcome
+
+
+class AffluxWork(dist.Work):
+    """One collective that a progress thread carries out.
+
+    The future is a `then` of an inner one and is failed by raising inside it:
+    `Future.set_exception` stores the exception as an ordinary value, and C++ callers such as DDP
+    would take that for tensors.
+
+    Args:
+        call: What was asked for, for messages.
+        on_expiry: Called with the seconds waited when a `wait(timeout)` ends without the result;
+            it must bring the work to its end soon.
+        may_block: Says False where the calling thread is the one that would have to do the work.
+    """
+
+    def __init__(
+        self,
+        call: str,
+        on_expiry: Callable[["AffluxWork", float], None],
+        may_block: Callable[[], bool],
+    ) -> None:
+        super().__init__()
+        self.call = call
+        self._on_expiry = on_expiry
+        self._may_block = may_block
+        self._ending = threading.Lock()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._tensors: list[torch.Tensor] = []
+        self._raw: torch.futures.Future = torch.futures.Future()
+        self._future = self._raw.then(_unwrap)
+
+    def succeed(self, tensors: list[torch.Tensor]) -> None:
+        """End with a result, if it has not ended. Callbacks of the future run in this thread."""
+        self._end(tensors, None)
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error, if it has not ended. Every `wait`, now and later, raises it."""
+        self._end([], error)
+
+    def _end(self, tensors: list[torch.Tensor], error: BaseException | None) -> None:
+        with self._ending:
+            if self._ended.is_set():
+                return
+            self._tensors = tensors
+            self._error = error
+            self._ended.set()
+        self._raw.set_result(tensors if error is None else _Failure(error))
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Block until the end.
+
+        Raises:
+            AffluxError: The collective failed, here or at another rank, or `timeout` is over.
+                In all these cases the group has failed.
+            RuntimeError: Called from a future's callback for a collective that is queued behind it.
+        """
+        seconds = timeout.total_seconds()
+        if not self._ended.is_set():
+            if not self._may_block():
+                raise RuntimeError(
+                    f"{self.call}: a callback of a future waits for an operation that was queued "
+                    "behind its own; start it inside the callback, or wait outside"
+                )
+            if not self._ended.wait(seconds if seconds > 0 else None):
+                self._on_expiry(self, seconds)
+                self._ended.wait()
+        if self._error is not None:
+            # Waits of several threads raise the same error; each starts a traceback of its own.
+            raise self._error.with_traceback(None)
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the list of tensors; a failed collective raises in it."""
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, in success or failure."""
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        """Whether it has ended in success."""
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """The error that it ended with."""
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that it wrote. Empty before the end."""
+        return self._tensors
+
+    def synchronize(self) -> None:
+        """Same as `wait`: there is no stream to join on a CPU."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Same as `wait`."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Not a receive: there is no source."""
+        raise RuntimeError(f"{self.call} has no source rank")
+
+    def _source_rank(self) -> int:
+        return self.source_rank()
+
+    def __repr__(self) -> str:
+        state: Any = "in flight"
+        if self._ended.is_set():
+            state = "done" if self._error is None else f"failed: {self._error}"
+        return f"<AffluxWork {self.call}: {state}>"

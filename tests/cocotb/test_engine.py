@@ -1,0 +1,24 @@
+"""Runs the cocotb benches, each on a 512-bit and on a 32-bit engine.
+
+Workers, lanes and slots are run-time values, so one build of each width serves all cases.
+"""
+
+import pytest
+
+from afflux_hdl.parameters import Parameters
+from afflux_sim.bench.simulator import build_simulator, run_module
+from tests.conftest import BUILD
+
+FOLDER = BUILD / "cocotb"
+MODULES = ["bench_cases", "bench_streams", "bench_schedules", "bench_axi"]
+
+
+def built(bus_bits: int) -> Parameters:
+    return Parameters(bus_bits=bus_bits, workers=64, lanes=16, jobs=4, slots=16)
+
+
+@pytest.mark.parametrize("bus_bits", [512, 32])
+@pytest.mark.parametrize("module", MODULES)
+def test_bench(module: str, bus_bits: int) -> None:
+    build = build_simulator(FOLDER, built(bus_bits))
+    run_module(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.cocotb.{module}")

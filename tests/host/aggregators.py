@@ -1,0 +1,63 @@
+"""Aggregators for tests: real ones in a thread, and false ones that answer wrongly or never."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from afflux_drivers.server import AggregatorServer
+from afflux_drivers.soft_engine import SoftEngine
+
+
+@contextlib.contextmanager
+def aggregator(workers: int = 64, lanes: int = 16) -> Iterator[str]:
+    """The URL of a software engine that lives as long as the block."""
+    server = AggregatorServer(SoftEngine(workers=workers, lanes=lanes, jobs=8, slots=512))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield "udp://{}:{}".format(*server.address)
+    finally:
+        server.stop()
+        thread.join()
+
+
+@contextlib.contextmanager
+def answering(answer: dict[str, Any] | None) -> Iterator[str]:
+    """The URL of something that gives every request the same answer, or none at all."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    open_connections = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            open_connections.append(connection)
+            if answer is not None:
+                with contextlib.suppress(OSError):
+                    connection.recv(4096)
+                    connection.sendall(json.dumps(answer).encode() + b"\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"udp://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        # Wakes accept, which close alone does not.
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+        for connection in open_connections:
+            connection.close()
+
+
+def closed_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

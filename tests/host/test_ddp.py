@@ -1,0 +1,171 @@
+"""Training with DistributedDataParallel: right, repeatable to the bit, and cleanly failing."""
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from tests.host.ranks import run_ranks, values
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import afflux
+
+
+def network(seed=3):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(20, 300),
+        torch.nn.BatchNorm1d(300),
+        torch.nn.ReLU(),
+        torch.nn.Linear(300, 5),
+    )
+
+
+def weights(model):
+    return torch.cat([each.detach().flatten() for each in model.parameters()]).numpy()
+
+
+def steps(model, rank, count=6):
+    """Train on data that depends on the rank; returns the weights."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    generator = torch.Generator().manual_seed(rank)
+    for _ in range(count):
+        x = torch.randn(16, 20, generator=generator)
+        optimiser.zero_grad()
+        model(x).square().mean().backward()
+        optimiser.step()
+    return weights(model)
+
+
+def train(rank, _size):
+    # Small buckets: several operations in flight.
+    return steps(DistributedDataParallel(network(), bucket_cap_mb=0.01), rank)
+
+
+def train_with_gloo(rank, _size):
+    gloo = dist.new_group(backend="gloo")
+    return steps(DistributedDataParallel(network(), process_group=gloo, bucket_cap_mb=0.01), rank)
+
+
+def test_loss_changes_no_bit():
+    clean = values(run_ranks(train, 3))
+    lossy = values(run_ranks(train, 3, environment={"AFFLUX_TEST_LOSS": "0.03"}))
+    for each in [*clean[1:], *lossy]:
+        np.testing.assert_array_equal(each.view(np.uint32), clean[0].view(np.uint32))
+    gloo = values(run_ranks(train_with_gloo, 3))
+    np.testing.assert_allclose(clean[0], gloo[0], atol=1e-6)
+
+
+def train_with_our_hook(rank, _size):
+    gloo = dist.new_group(backend="gloo")
+    model = DistributedDataParallel(network(), process_group=gloo, bucket_cap_mb=0.01)
+    model.register_comm_hook(None, afflux.ddp_hook)
+    result = steps(model, rank)
+    return result, afflux.statistics()["operations_engine"]
+
+
+def test_our_hook_under_a_gloo_model():
+    direct = values(run_ranks(train_with_gloo, 2))
+    for result, operations in values(run_ranks(train_with_our_hook, 2)):
+        np.testing.assert_allclose(result, direct[0], atol=1e-6)
+        assert operations >= 6
+
+
+def train_with_torch_hooks(rank, _size):
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.01)
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    half = steps(model, rank)
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.01)
+    state = powerSGD_hook.PowerSGDState(
+        process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2
+    )
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return half, steps(model, rank)
+
+
+def test_hooks_of_torch():
+    got = values(run_ranks(train_with_torch_hooks, 2))
+    for one, other in zip(got[0], got[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert np.isfinite(one).all()
+
+
+def train_sparsely(rank, _size):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.EmbeddingBag(100, 8, sparse=True), torch.nn.Linear(8, 2))
+    ddp = DistributedDataParallel(model)
+    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(3):
+        optimiser.zero_grad()
+        ddp(torch.tensor([[rank, step, 50]])).sum().backward()
+        optimiser.step()
+    return weights(model), afflux.statistics()["gloo"]
+
+
+def test_sparse_embeddings():
+    got = values(run_ranks(train_sparsely, 2))
+    np.testing.assert_array_equal(got[0][0], got[1][0])
+    assert got[0][1]["all_reduce float32"] == 3
+
+
+def train_until_a_rank_leaves(rank, _size):
+    model = DistributedDataParallel(network())
+    steps(model, rank, 2)
+    if rank == 1:
+        # It goes its own way.
+        dist.barrier()
+        return "no error"
+    try:
+        steps(model, rank, 2)
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_backward_raises_when_ranks_disagree():
+    outcomes = run_ranks(train_until_a_rank_leaves, 2)
+    assert outcomes[0].kind == ""
+    assert "rank 1: barrier" in outcomes[0].value
+    assert outcomes[1].kind == "Disagreement"
+
+
+def fail_in_the_first_backward(rank, _size):
+    model = DistributedDataParallel(network())
+    if rank == 1:
+        dist.all_reduce(torch.ones(1))
+        return "no error"
+    try:
+        model(torch.randn(4, 20)).sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_the_first_backward_may_fail():
+    # Where an exception travels as a value, DDP's reducer crashes here.
+    outcomes = run_ranks(fail_in_the_first_backward, 2)
+    assert outcomes[0].kind == ""
+    assert "rank 1: " in outcomes[0].value
+
+
+def train_sharded(rank, size):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (size,))
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    fully_shard(model, mesh=mesh)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimiser.zero_grad()
+        model(torch.ones(2, 8) * (rank + 1)).sum().backward()
+        optimiser.step()
+    return float(model[0].weight.full_tensor().sum().detach())
+
+
+@pytest.mark.slow
+def test_fully_sharded():
+    got = values(run_ranks(train_sharded, 2))
+    assert got[0] == got[1]
+    assert np.isfinite(got[0])

@@ -1,0 +1,90 @@
+"""Ends of processes: nothing hangs, nothing crashes, nothing is left."""
+
+import time
+
+import pytest
+from tests.host.scripts import alive, run_script
+
+START = """
+import os, sys, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+import afflux
+from afflux import child
+dist.init_process_group("afflux", timeout=timedelta(seconds=20))
+rank, size = dist.get_rank(), dist.get_world_size()
+tensor = torch.ones(1000)
+dist.all_reduce(tensor)
+assert tensor[0] == size
+for each in child._children.values():
+    print("child", each.process.pid, flush=True)
+"""
+
+ENDS = {
+    "destroyed": "dist.destroy_process_group()",
+    "not destroyed": "",
+    "in flight": "works = [dist.all_reduce(torch.ones(300_000), async_op=True) for _ in range(4)]",
+    "in flight, unmatched": "work = dist.all_reduce(torch.ones(3 + rank), async_op=True)",
+    "in flight, alone": "work = dist.all_reduce(torch.ones(3), async_op=True) if rank else None",
+    "sys.exit": "sys.exit(0)",
+    "Gloo in flight": "work = dist.broadcast(torch.ones(300_000), 0, async_op=True)",
+}
+
+
+def child_of(output):
+    (line,) = [line for line in output.splitlines() if line.startswith("child ")]
+    return int(line.split()[1])
+
+
+def wait_until_gone(pid):
+    deadline = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive(pid)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ends_cleanly(end, tmp_path):
+    done = run_script(START + ENDS[end], tmp_path, ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Fatal" not in done.stderr
+    assert wait_until_gone(child_of(done.stdout))
+
+
+CRASHES = {
+    "exception": "raise ValueError('as planned') if rank == 0 else None\ntime.sleep(30)",
+    "killed": "os.kill(os.getpid(), 9) if rank == 0 else None\ntime.sleep(30)",
+    "os._exit": "os._exit(5) if rank == 0 else None\ntime.sleep(30)",
+}
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_crash_of_rank_0_leaves_no_aggregator(crash, tmp_path):
+    done = run_script(START + CRASHES[crash], tmp_path, ranks=2)
+    assert done.returncode == 1
+    assert wait_until_gone(child_of(done.stdout))
+
+
+def test_torchrun_shows_the_error_of_a_rank(tmp_path):
+    text = START + "dist.all_reduce(torch.ones(3 + rank))"
+    done = run_script(text, tmp_path, ranks=2)
+    assert done.returncode == 1
+    assert "rank 0: all_reduce sum float32 (3,)" in done.stderr
+    assert "rank 1: all_reduce sum float32 (4,)" in done.stderr
+
+
+def test_an_unknown_variable_is_reported_once(tmp_path):
+    done = run_script(START, tmp_path, ranks=1, environment={"AFFLUX_AGREGATOR": "soft://"})
+    assert done.returncode == 0
+    assert done.stderr.count("unknown environment variable AFFLUX_AGREGATOR") == 1
+
+
+def test_the_way_to_gloo_is_logged_once(tmp_path):
+    text = "import logging\nlogging.basicConfig(level=logging.INFO)\n" + START
+    text += "for _ in range(3): dist.all_reduce(torch.ones(3, dtype=torch.float64))"
+    done = run_script(text, tmp_path, ranks=1)
+    assert done.returncode == 0
+    line = "INFO:afflux:all_reduce float64 goes to Gloo"
+    assert done.stderr.count(line) == 1

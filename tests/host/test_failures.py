@@ -1,0 +1,255 @@
+"""Operations that cannot succeed: an error at every rank that says what happened, soon."""
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.host.ranks import run_ranks, values
+
+import afflux
+from afflux import child
+
+
+def caught(action):
+    """Message, kind and seconds of the error that `action` raises."""
+    started = time.monotonic()
+    try:
+        action()
+    except Exception as error:
+        return str(error), type(error).__name__, time.monotonic() - started
+    return "", "nothing raised", time.monotonic() - started
+
+
+# Disagreement.
+
+
+def sum_of(shape, dtype=torch.float32, op=dist.ReduceOp.SUM):
+    return lambda: dist.all_reduce(torch.ones(shape, dtype=dtype), op=op)
+
+
+DISAGREEMENTS = {
+    "shape": [sum_of((3, 4)), sum_of((3, 4)), sum_of((12,))],
+    "shape, many blocks": [sum_of((300, 400)), sum_of((300, 400)), sum_of((300, 401))],
+    "few against many": [sum_of((3,)), sum_of((300, 400)), sum_of((3,))],
+    "dtype": [sum_of((5,)), sum_of((5,), torch.float16), sum_of((5,))],
+    "op": [sum_of((5,)), sum_of((5,)), sum_of((5,), op=dist.ReduceOp.MAX)],
+    "sum and average": [sum_of((5000,)), sum_of((5000,)), sum_of((5000,), op=dist.ReduceOp.AVG)],
+    "engine and Gloo": [sum_of((5,)), lambda: dist.broadcast(torch.ones(5), 0), sum_of((5,))],
+    "dtype for Gloo": [sum_of((5,)), sum_of((5,), torch.float64), sum_of((5,))],
+    "order": [
+        lambda: (dist.barrier(), dist.all_reduce(torch.ones(1))),
+        lambda: (dist.all_reduce(torch.ones(1)), dist.barrier()),
+        lambda: (dist.barrier(), dist.all_reduce(torch.ones(1))),
+    ],
+    "root": [
+        lambda: dist.broadcast(torch.ones(5), 0),
+        lambda: dist.broadcast(torch.ones(5), 1),
+        lambda: dist.broadcast(torch.ones(5), 0),
+    ],
+    "size of a Gloo sum": [
+        sum_of((5,), torch.float64),
+        sum_of((6,), torch.float64),
+        sum_of((5,), torch.float64),
+    ],
+}
+
+
+def disagree(rank, _size, which):
+    dist.all_reduce(torch.ones(100))
+    first = caught(DISAGREEMENTS[which][rank])
+    later = caught(lambda: dist.all_reduce(torch.ones(3)))
+    return first, later
+
+
+@pytest.mark.parametrize("which", DISAGREEMENTS)
+def test_every_rank_learns_what_each_asked_for(which):
+    for (message, kind, seconds), later in values(run_ranks(disagree, 3, which)):
+        assert kind == "Disagreement", message
+        assert seconds < 5
+        for rank in range(3):
+            assert f"rank {rank}: " in message
+        assert later[2] < 0.5
+        assert "failed before" in later[0]
+        assert later[1] == "GroupFailed"
+
+
+def test_the_message_shows_both_shapes():
+    for (message, _, _), _ in values(run_ranks(disagree, 3, "shape")):
+        assert "rank 0: all_reduce sum float32 (3, 4) (operation 2)" in message
+        assert "rank 2: all_reduce sum float32 (12,) (operation 2)" in message
+
+
+# A rank that does not come.
+
+
+def stay_away(rank, _size):
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        time.sleep(4)
+    return caught(lambda: dist.all_reduce(torch.ones(3, 4)))
+
+
+def test_a_rank_that_never_comes_is_named_at_every_rank():
+    outcomes = values(run_ranks(stay_away, 3, timeout_s=2))
+    for rank, (message, kind, seconds) in enumerate(outcomes):
+        assert "all_reduce sum float32 (3, 4)" in message
+        assert "operation 2" in message
+        assert "2 s" in message
+        assert "rank(s) 1" in message
+        assert "rank 1: nothing since all_reduce sum float32 (1,) (operation 1)" in message
+        if rank == 1:
+            assert seconds < 0.5
+        else:
+            assert kind in ("RanksMissing", "GroupFailed")
+            assert 1.9 < seconds < 7
+
+
+def stay_away_from_gloo(rank, _size):
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        time.sleep(4)
+    return caught(lambda: dist.broadcast(torch.ones(3), 0))
+
+
+def test_a_rank_that_never_comes_to_gloo_is_named_too():
+    for message, _, seconds in values(run_ranks(stay_away_from_gloo, 3, timeout_s=2)):
+        assert "broadcast float32 (3,)" in message
+        assert "rank(s) 1" in message
+        assert seconds < 7
+
+
+def die(rank, _size):
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        os._exit(3)
+    return caught(lambda: dist.all_reduce(torch.ones(3)))
+
+
+def test_a_rank_that_died_is_named():
+    outcomes = run_ranks(die, 3, timeout_s=2)
+    assert outcomes[1].kind == "died"
+    for rank in (0, 2):
+        message, _, seconds = outcomes[rank].value
+        assert "rank(s) 1" in message
+        assert "rank 1: does not answer" in message
+        assert seconds < 7
+
+
+def wait_a_second(rank, _size):
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        time.sleep(4)
+        return caught(lambda: dist.all_reduce(torch.ones(2)))
+    work = dist.all_reduce(torch.ones(2), async_op=True)
+    return caught(lambda: work.wait(timedelta(seconds=1)))
+
+
+def test_the_timeout_of_wait():
+    for rank, (message, kind, seconds) in enumerate(values(run_ranks(wait_a_second, 2))):
+        assert "not over after 1 s of wait()" in message
+        assert "all_reduce sum float32 (2,)" in message
+        if rank == 0:
+            assert kind == "OperationTimeout"
+            assert 0.9 < seconds < 5
+
+
+# An aggregator that dies.
+
+
+def lose_the_aggregator(rank, _size):
+    dist.all_reduce(torch.ones(10))
+    # The others may still need their result sent again.
+    time.sleep(1)
+    if rank == 0:
+        (aggregator,) = child._children.values()
+        os.kill(aggregator.process.pid, signal.SIGKILL)
+    return caught(lambda: dist.all_reduce(torch.ones(50_000)))
+
+
+def test_an_aggregator_that_dies_is_named_at_every_rank():
+    outcomes = values(run_ranks(lose_the_aggregator, 3, environment={"AFFLUX_PEER_TIMEOUT": "1"}))
+    for message, kind, seconds in outcomes:
+        assert kind in ("AggregatorUnreachable", "GroupFailed")
+        assert "aggregator at 127.0.0.1:" in message
+        assert seconds < 7
+
+
+def lose_the_aggregator_and_wait(rank, _size):
+    dist.all_reduce(torch.ones(10))
+    works = [dist.all_reduce(torch.ones(400_000), async_op=True) for _ in range(5)]
+    if rank == 0:
+        (aggregator,) = child._children.values()
+        os.kill(aggregator.process.pid, signal.SIGKILL)
+    return [caught(work.wait) for work in works], [work.is_completed() for work in works]
+
+
+def test_every_queued_work_ends():
+    outcomes = values(
+        run_ranks(lose_the_aggregator_and_wait, 2, environment={"AFFLUX_PEER_TIMEOUT": "1"})
+    )
+    for errors, completed in outcomes:
+        assert all(completed)
+        assert errors[-1][1] != "nothing raised"
+
+
+# Wrong arguments: an error here, and the group goes on.
+
+
+def call_wrongly(_rank, _size):
+    errors = [
+        caught(lambda: dist.all_reduce(torch.ones(3, device="meta"))),
+        caught(lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), op=dist.ReduceOp.AVG)),
+        caught(lambda: dist.all_reduce(torch.ones(3, dtype=torch.int64), op=dist.ReduceOp.AVG)),
+        caught(lambda: dist.all_reduce(torch.ones(3), op=dist.ReduceOp.BAND)),
+    ]
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    return errors, tensor.tolist()
+
+
+def test_wrong_arguments_leave_the_group_usable():
+    for errors, tensor in values(run_ranks(call_wrongly, 2)):
+        assert tensor == [2, 2, 2]
+        assert "meta" in errors[0][0]
+        assert "CPU" in errors[0][0]
+        assert "integers have no average" in errors[1][0]
+        assert "int64" in errors[2][0]
+        assert errors[3][1] != "nothing raised"
+
+
+def fork_and_use(_rank, _size):
+    dist.all_reduce(torch.ones(3))
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            message, kind, _ = caught(lambda: dist.all_reduce(torch.ones(3)))
+            os.write(writing, f"{kind}: {message}".encode())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    said = os.read(reading, 4096).decode()
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    return said, tensor.tolist()
+
+
+def test_a_forked_process_cannot_use_the_group():
+    for said, tensor in values(run_ranks(fork_and_use, 2)):
+        assert said.startswith("GroupClosed: this group belongs to process")
+        assert tensor == [2, 2, 2]
+
+
+def statistics_of_others(_rank, _size):
+    gloo = dist.new_group(backend="gloo")
+    return caught(lambda: afflux.statistics(gloo))
+
+
+def test_statistics_of_a_foreign_group():
+    for message, kind, _ in values(run_ranks(statistics_of_others, 2)):
+        assert kind == "TypeError"
+        assert "afflux" in message

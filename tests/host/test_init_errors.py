@@ -1,0 +1,98 @@
+"""A group that cannot be made: the same clear error at every rank, soon."""
+
+import pytest
+from tests.host.aggregators import aggregator, answering, closed_port
+from tests.host.ranks import run_ranks
+
+
+def nothing(_rank, _size):
+    return "initialised"
+
+
+def errors_of(environment, size=3, **limits):
+    outcomes = run_ranks(nothing, size, environment=environment, limit_s=30, **limits)
+    for outcome in outcomes:
+        assert outcome.failed, f"rank {outcome.rank} was given a group"
+        assert outcome.kind not in ("killed", "died"), f"rank {outcome.rank}: {outcome.message}"
+        assert outcome.seconds < 10
+    return outcomes
+
+
+def test_unreachable_aggregator():
+    port = closed_port()
+    for outcome in errors_of({"AFFLUX_AGGREGATOR": f"udp://127.0.0.1:{port}"}):
+        assert f"127.0.0.1:{port}" in outcome.message
+        assert "refused" in outcome.message.lower()
+
+
+def test_silent_aggregator():
+    with answering(None) as url:
+        environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_CONNECT_TIMEOUT": "1"}
+        for outcome in errors_of(environment):
+            assert "no answer in 1 s" in outcome.message
+            assert url.removeprefix("udp://") in outcome.message
+
+
+def test_control_channel_answers_but_packets_do_not_arrive():
+    # What a firewall for UDP looks like.
+    answer = {
+        "ok": True, "job": 0, "key": "0123456789abcdef", "round": 7, "workers": 2, "lanes": 4,
+        "slots": 4, "credit": 4, "port": closed_port(), "engine": "soft",
+    }  # fmt: skip
+    with answering(answer) as url:
+        environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_CONNECT_TIMEOUT": "1"}
+        for outcome in errors_of(environment, size=2):
+            assert "join" in outcome.message
+            assert "rank 0" in outcome.message
+            assert "rank 1" in outcome.message
+
+
+def test_wrong_protocol_version():
+    answer = {"ok": False, "error": "protocol 1 is not spoken here, only 2"}
+    with answering(answer) as url:
+        for outcome in errors_of({"AFFLUX_AGGREGATOR": url}):
+            assert "protocol 1 is not spoken here, only 2" in outcome.message
+
+
+def test_something_else_listens_there():
+    with answering({"hello": "I am a web server"}) as url:
+        for outcome in errors_of({"AFFLUX_AGGREGATOR": url}):
+            assert url.removeprefix("udp://") in outcome.message
+
+
+def test_more_workers_than_the_engine_was_built_for():
+    with aggregator(workers=2) as url:
+        for outcome in errors_of({"AFFLUX_AGGREGATOR": url}):
+            assert "3 workers" in outcome.message
+            assert "2" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("tcp://10.0.0.1:4700", "unknown scheme"),
+        ("udp://", "a host"),
+        ("udp://host:99999", "Port out of range"),
+        ("soft://somewhere", "takes no host"),
+        ("rtl://?bus_bits=64", "bus_bits is 32 or 512"),
+        ("udp://no-such-host.invalid:4700", "no-such-host.invalid"),
+    ],
+)
+def test_wrong_url(url, says):
+    for outcome in errors_of({"AFFLUX_AGGREGATOR": url}, size=2):
+        assert "rank 0" in outcome.message
+        assert says in outcome.message
+
+
+def test_bad_setting():
+    for outcome in errors_of({"AFFLUX_LANES": "17"}, size=2):
+        assert "AFFLUX_LANES='17'" in outcome.message
+        assert "1 to 16" in outcome.message
+
+
+def test_engine_that_does_not_start():
+    # No address of this machine: the child cannot bind and says why.
+    environment = {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": "/nonexistent", "PYTHONHOME": "/none"}
+    for outcome in errors_of(environment, size=2):
+        assert "soft://" in outcome.message
+        assert "before it was ready" in outcome.message

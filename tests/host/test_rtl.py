@@ -1,0 +1,44 @@
+"""The whole way through the simulated engine: the bits of the software engine, counted alike."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.host.ranks import run_ranks, values
+
+import afflux
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def reduce_many(rank, size):
+    generator = torch.Generator().manual_seed(rank)
+    results = []
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32):
+        for shape in ((), (0,), (5,), (64 * 16 + 1,), (100, 333)):
+            for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
+                tensor = (100 * torch.randn(shape, generator=generator)).to(dtype)
+                if dtype != torch.int32 and tensor.numel() > 100:
+                    tensor.view(-1)[7] = float("nan") if rank == 0 else 1.0
+                    tensor.view(-1)[70 + rank] = float("inf")
+                    tensor.view(-1)[640:6400] = 0
+                dist.all_reduce(tensor, op=op)
+                # NaNs compare equal by their bits, and there is but one.
+                results.append(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    dist.barrier()
+    numbers = afflux.statistics()
+    counters = afflux.engine_counters() if rank == 0 else {}
+    cycles = afflux.engine_description().get("cycles") if rank == 0 else None
+    return results, numbers["blocks_sent"], counters, cycles, numbers["engine"]
+
+
+@pytest.mark.parametrize("url", ["rtl://", "rtl://?bus_bits=32"])
+@pytest.mark.parametrize("loss", ["0", "0.02"])
+def test_equal_bits(url, loss):
+    soft = values(run_ranks(reduce_many, 3))
+    environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_TEST_LOSS": loss}
+    rtl = values(run_ranks(reduce_many, 3, environment=environment, limit_s=800, timeout_s=60))
+    for each in [*soft, *rtl]:
+        assert each[0] == soft[0][0]
+    assert rtl[0][4] == "rtl"
+    assert rtl[0][3] > 0
+    assert rtl[0][2]["blocks_accepted"] == sum(each[1] for each in rtl)

@@ -1,0 +1,128 @@
+"""The command `afflux`: its one line, its counters, its end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.host.aggregators import closed_port
+from tests.host.ranks import run_ranks, values
+from tests.host.scripts import alive
+
+from afflux import serve
+
+READY = re.compile(r"afflux: soft engine on (udp://127\.0\.0\.1:(\d+))\n")
+
+
+def start(*options, stdin=subprocess.DEVNULL):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "afflux.cli", "serve", "--engine", "soft", *options],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process, process.stdout.readline()
+
+
+def finish(process):
+    try:
+        return process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return "killed"
+    finally:
+        process.stdout.close()
+        process.stderr.close()
+
+
+def reduce_once(rank, size):
+    import torch
+    import torch.distributed as dist
+
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    return tensor[0].item()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_serves_and_ends_cleanly(how):
+    port = closed_port()
+    process, line = start("--port", str(port))
+    try:
+        match = READY.fullmatch(line)
+        assert match, line
+        assert int(match[2]) == port
+        environment = {"AFFLUX_AGGREGATOR": match[1]}
+        assert values(run_ranks(reduce_once, 2, environment=environment)) == [2, 2]
+        counters = subprocess.run(
+            [sys.executable, "-m", "afflux.cli", "counters", match[1]],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert counters.returncode == 0
+        numbers = dict(row.split() for row in counters.stdout.splitlines())
+        assert int(numbers["joins"]) == 2
+        assert int(numbers["rounds"]) >= 1
+    finally:
+        process.send_signal(how)
+        status = finish(process)
+    assert status == 0
+
+
+def test_a_taken_port_is_a_clear_error():
+    first, line = start("--port", "0")
+    try:
+        port = READY.fullmatch(line)[2]
+        second, said = start("--port", port)
+        assert finish(second) == 1
+        assert said == f"afflux: cannot serve: 127.0.0.1:{port}: Address already in use\n"
+    finally:
+        first.terminate()
+        finish(first)
+
+
+def test_counters_of_nobody():
+    port = closed_port()
+    done = subprocess.run(
+        [sys.executable, "-m", "afflux.cli", "counters", f"udp://127.0.0.1:{port}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ends_when_its_owner_closes_the_pipe():
+    process, _ = start("--port", "0", "--owner", str(os.getpid()), stdin=subprocess.PIPE)
+    # Ctrl-C in a terminal reaches it too, and must not end it.
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert alive(process.pid)
+    process.stdin.close()
+    assert finish(process) == 0
+
+
+def test_does_not_start_for_another_owner():
+    process, line = start("--port", "0", "--owner", "1", stdin=subprocess.PIPE)
+    process.stdin.close()
+    assert finish(process) == 0
+    assert line == ""
+
+
+def test_missing_packages_are_named(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "afflux_sim.verilated", None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert serve.main(["--engine", "rtl", "--port", "0"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("afflux: cannot serve: ")
+    assert "pip install 'afflux[rtl]'" in said
