@@ -64,6 +64,7 @@ class SoftEngine:
         for what, (value, most) in limits.items():
             if not 1 <= value <= most:
                 raise ValueError(f"an engine has 1 to {most} {what}, not {value}")
+        self._lanes = lanes
         self._pool = [SoftSlot(lanes) for _ in range(slots)]
         self._jobs: list[_Job | None] = [None] * jobs
         self._counters = {counter.name: 0 for counter in registers.COUNTERS}
@@ -202,6 +203,7 @@ class SoftEngine:
             len(frame) != wire.ETHERNET_BYTES + total
             or total != wire.IPV4_BYTES + udp_length
             or udp_length != wire.UDP_BYTES + datagram_bytes(blocks)
+            or blocks > self._lanes
         ):
             counters["bad_length"] += 1
             return

@@ -254,10 +254,12 @@ class GoldenEngine:
             is_join = frame[HEADER_AT] & 15 == JOIN
             return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
+        blocks = parse_present(frame).bit_count()
         if (
             len(frame) != 14 + ip_length
             or ip_length != 20 + udp_length
-            or udp_length != 94 + 256 * parse_present(frame).bit_count()
+            or udp_length != 94 + 256 * blocks
+            or blocks > self.lanes
         ):
             return "bad_length", []
 
