@@ -46,6 +46,8 @@ class AggregatorServer:
         self._engine = engine
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._inbox: list[bytes] = []
+        self._inbox_changed = threading.Condition()
         self._udp, listener = _bind(host, port)
         self.address: tuple[str, int] = self._udp.getsockname()
         self._udp.setblocking(False)
@@ -77,12 +79,17 @@ class AggregatorServer:
             raise RuntimeError("a server serves once")
         self._serving = True
         control = threading.Thread(target=self._control.serve, name="afflux-control")
+        receiver = threading.Thread(target=self._receive_packets, name="afflux-receive")
         control.start()
+        receiver.start()
         try:
             self._serve_packets()
         finally:
+            # Also when the engine has failed: nobody is to wait for its answers.
+            self.stop()
             self._control.stop()
             control.join()
+            receiver.join()
             self._close()
 
     def stop(self) -> None:
@@ -94,6 +101,8 @@ class AggregatorServer:
         if self._serving:
             with contextlib.suppress(OSError):
                 self._wake_out.send(b"\0")
+            with self._inbox_changed:
+                self._inbox_changed.notify_all()
         else:
             self._serving = True
             self._control.close()
@@ -103,7 +112,8 @@ class AggregatorServer:
         for end in (self._udp, self._wake_in, self._wake_out):
             end.close()
 
-    def _serve_packets(self) -> None:
+    def _receive_packets(self) -> None:
+        """Fills the inbox, also while the engine works: full batches suit a simulated one."""
         poll = select.poll()
         poll.register(self._udp, select.POLLIN)
         poll.register(self._wake_in, select.POLLIN)
@@ -120,6 +130,23 @@ class AggregatorServer:
             if not frames:
                 poll.poll()
                 continue
+            with self._inbox_changed:
+                self._inbox += frames
+                self._inbox_changed.notify_all()
+                # What comes beyond it waits in the socket's buffer, by whose size credit is given.
+                self._inbox_changed.wait_for(
+                    lambda: len(self._inbox) < _BATCH or self._stopping.is_set()
+                )
+
+    def _serve_packets(self) -> None:
+        udp = self._udp
+        while True:
+            with self._inbox_changed:
+                self._inbox_changed.wait_for(lambda: self._inbox or self._stopping.is_set())
+                if self._stopping.is_set():
+                    return
+                frames, self._inbox = self._inbox, []
+                self._inbox_changed.notify_all()
             with self._lock:
                 answers = self._engine.play(frames)
             for answer in answers:

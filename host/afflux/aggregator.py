@@ -5,12 +5,13 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import Store
 
 from afflux import child
 from afflux.location import Location, lanes_to, local_address_towards
 from afflux.rendezvous import Introduction, Meeting, RendezvousError, host_identity
 from afflux.settings import Settings
+from afflux.stores import master_of
 from afflux_drivers.control import JobLease, create_job
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.loss import LossSwitch
@@ -84,8 +85,9 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
         everyone = meeting.introductions()
         location = Location.parse(settings.aggregator)
         if location.embedded:
+            master = master_of(store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
-            host = _LOOPBACK if one_host else local_address_towards(_master(store))
+            host = _LOOPBACK if one_host else local_address_towards(master)
             address = child.acquire(location, host, settings.start_timeout_s)
             started = (location, host)
         else:
@@ -143,12 +145,3 @@ def _introduction(settings: Settings) -> Introduction:
             text = f"{settings.aggregator}: {text}"
         return Introduction(settings.aggregator, host_identity(), 1, text)
     return Introduction(settings.aggregator, host_identity(), lanes)
-
-
-def _master(store: Store) -> str:
-    inner = store
-    while isinstance(inner, PrefixStore):
-        inner = inner.underlying_store
-    if isinstance(inner, TCPStore):
-        return inner.host
-    return os.environ.get("MASTER_ADDR", _LOOPBACK)

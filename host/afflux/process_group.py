@@ -19,7 +19,9 @@ from afflux.board import Board
 from afflux.calls import Call, canonical_name, describe, reduction_name, tensors_in
 from afflux.fallback import GlooFallback, make_gloo_group
 from afflux.progress import Progress
-from afflux.settings import Settings
+from afflux.rendezvous import Meeting
+from afflux.settings import Settings, SettingsError
+from afflux.stores import own_connection
 from afflux.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.work import AffluxWork
 from afflux_drivers.reduction import Reduction
@@ -60,9 +62,12 @@ class AffluxProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)  # type: ignore[call-arg]
         self._pid = os.getpid()
         self._timeout_s = timeout.total_seconds()
-        self._settings = Settings.from_environment()
-        # Each clone has a connection of its own: a blocking call on one holds up no other thread.
-        board_store = PrefixStore("afflux/", store.clone())  # type: ignore[attr-defined]
+        board_store = PrefixStore("afflux/", own_connection(store))
+        try:
+            self._settings = Settings.from_environment()
+        except SettingsError as error:
+            Meeting(board_store, rank, size, self._timeout_s).decline(str(error))
+            raise
         self.membership: Membership | None = enter(board_store, rank, size, self._settings, timeout)
         try:
             # Two, because C++ callers reach some methods without coming through this class: they

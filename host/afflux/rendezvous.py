@@ -78,6 +78,12 @@ class Meeting:
         """Every rank: step one."""
         self._store.set(f"rank/{self._rank}", json.dumps(asdict(introduction)))
 
+    def decline(self, reason: str) -> None:
+        """In place of all steps: tell the others why this rank does not take part."""
+        self.introduce(Introduction("", host_identity(), 1, reason))
+        if self._rank == 0:
+            self._store.set("ticket", json.dumps({"error": reason}))
+
     def introductions(self) -> list[Introduction]:
         """Rank 0: those of all ranks, in order of rank.
 
@@ -125,7 +131,7 @@ class Meeting:
         cause: Exception | None = None
         try:
             join()
-        except AffluxError as error:
+        except Exception as error:
             cause = error
         self._store.set(f"joined/{self._rank}", str(cause) if cause else "ok")
         texts = self._collect([f"joined/{rank}" for rank in range(self._size)], self._timeout_s)
@@ -144,7 +150,9 @@ class Meeting:
                     f"{_names(missing)}"
                 )
             try:
-                self._store.wait(missing, timedelta(seconds=min(left_s, _SLICE_S)))
+                # Less than a millisecond would become 0, which some stores take for "for ever".
+                slice_s = min(max(left_s, 0.01), _SLICE_S)
+                self._store.wait(missing, timedelta(seconds=slice_s))
             except RuntimeError as error:
                 # Each kind of store has a class and a spelling of its own for this.
                 if "timeout" not in str(error).lower():

@@ -98,6 +98,7 @@ public:
     }
 
     void run(uint64_t cycles) {
+        m_model.tx_ready = 1;
         for (uint64_t i = 0; i < cycles; ++i) tick();
     }
 
@@ -141,8 +142,8 @@ public:
         if (stimulus.drain) {
             do step();
             while (!m_model.idle);
+            m_model.tx_ready = 1;
         }
-        m_model.tx_ready = 1;
     }
 
     void clear_output() {

@@ -16,7 +16,8 @@ class Stimulus:
         max_cycles: Cycles after which an engine that is still not idle is taken to hang; ``None``:
             many more than it takes to send every frame to 64 workers.
         drain: Run on until the engine is idle. If not, the call ends with the last frame's last
-            beat, and what the engine sends later is returned by later calls.
+            beat. What the engine sends later is returned by later calls, and whether it may send
+            stays as it was in the last cycle, until the next ``play`` or ``run``.
 
     Raises:
         ValueError: If a share is out of its range.

@@ -6,6 +6,7 @@ the contract and the golden model shared would show here.
 
 import struct
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from scapy.fields import (
     BitEnumField,
@@ -42,7 +43,7 @@ class Afflux(Packet):
     """Header and look-ahead words; the blocks are the payload."""
 
     name = "Afflux"
-    fields_desc = [
+    fields_desc: ClassVar = [
         BitField("version", 1, 4),
         BitEnumField("type", 0, 4, TYPES),
         BitField("opcode", 0, 4),

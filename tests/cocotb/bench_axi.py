@@ -4,13 +4,12 @@ Run by test_engine.py; not collected by pytest itself.
 """
 
 import random
+from typing import ClassVar
 
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
-
-from afflux_hdl.registers import address_of
 from tests.cocotb.cases import Round
 from tests.cocotb.director import Action, Director, Play, ReadRegister
 from tests.cocotb.job_frames import Job
@@ -19,8 +18,8 @@ from tests.cocotb.job_frames import Job
 class PlainNames(AxiStreamBus):
     """AXI4-Stream whose signals' names lack the t."""
 
-    _signals = {"tdata": "data", "tvalid": "valid", "tready": "ready"}
-    _optional_signals = {"tkeep": "keep", "tlast": "last"}
+    _signals: ClassVar = {"tdata": "data", "tvalid": "valid", "tready": "ready"}
+    _optional_signals: ClassVar = {"tkeep": "keep", "tlast": "last"}
 
 
 class AxiBench:

@@ -6,8 +6,7 @@ Run by test_engine.py; not collected by pytest itself.
 import random
 
 import cocotb
-
-from tests.cocotb.cases import CASES
+from tests.cocotb.cases import CASES, Case
 from tests.cocotb.job_frames import Job
 from tests.cocotb.pins import run_on_pins
 
@@ -20,14 +19,14 @@ SHAPES = {
 
 
 @cocotb.test()
-@cocotb.parametrize(case=list(CASES), shape=range(4), ready_share=[1.0, 0.6])
-async def case(dut, case: str, shape: int, ready_share: float) -> None:
+@cocotb.parametrize(case=list(CASES.values()), shape=range(4), ready_share=[1.0, 0.6])
+async def case(dut, case: Case, shape: int, ready_share: float) -> None:
     workers, lanes, slots = SHAPES[len(dut.rx_data)][shape]
     job = Job(number=1, workers=workers, lanes=lanes, slots=slots, slot_base=3)
 
     def scenario(director):
         yield from director.create(job)
-        yield from CASES[case](director, job, random.Random(1))
+        yield from case(director, job, random.Random(1))
         yield from director.check_counters()
         assert director.left_out == 0
 

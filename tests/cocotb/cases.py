@@ -12,7 +12,6 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
-
 from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux, blocks_of
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
@@ -106,7 +105,7 @@ def slot_reuse(director: Director, job: Job, choose: random.Random) -> Actions[N
 
 
 def ignored_retransmissions(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """A contribution that comes again before the round is complete is neither added nor answered."""
+    """What comes again before the round is complete is neither added nor answered."""
     for step in range(2):
         current = Round(job, 0, step, choose)
         for frame in current.frames[:-1]:
@@ -146,9 +145,7 @@ def retransmit_from_previous_set(
     after.check((yield from director.each([after.frames[late]])), everyone(job))
 
 
-def slot_reuse_and_retransmit(
-    director: Director, job: Job, choose: random.Random
-) -> Actions[None]:
+def slot_reuse_and_retransmit(director: Director, job: Job, choose: random.Random) -> Actions[None]:
     """Rounds one after the other, each with contributions that come again at any time."""
     before: Round | None = None
     for step in range(5):
@@ -188,9 +185,7 @@ def non_switchml(director: Director, job: Job, choose: random.Random) -> Actions
         bytes(ether / IP(src=job.address(0), dst="10.0.0.10") / udp / body),
         bytes(ether / IP(src=job.address(0), dst=ENGINE_ADDRESS, flags="MF") / udp / body),
         bytes(ether / IP(src=job.address(0), dst=ENGINE_ADDRESS, frag=1) / udp / body),
-        bytes(
-            ether / IP(src=job.address(0), dst=ENGINE_ADDRESS, options=b"\x01" * 4) / udp / body
-        ),
+        bytes(ether / IP(src=job.address(0), dst=ENGINE_ADDRESS, options=b"\x01" * 4) / udp / body),
         elsewhere,
         bytes(Raw(b"\x00" * 60)),
         b"\xff",
@@ -208,9 +203,7 @@ def non_switchml(director: Director, job: Job, choose: random.Random) -> Actions
         current.check(got, everyone(job) if before == job.workers - 1 else [])
 
 
-def different_ports_reduction(
-    director: Director, job: Job, choose: random.Random
-) -> Actions[None]:
+def different_ports_reduction(director: Director, job: Job, choose: random.Random) -> Actions[None]:
     """All workers on one host, told apart by their ports alone; a stranger's port is refused."""
     other = Job(**(vars(job) | {"one_host": True}))
     yield from director.create(other)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from scapy.layers.l2 import Ether
+from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux
+from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 from afflux_hdl.registers import COUNTERS, Command, address_of, counter_address
 from afflux_sim.golden import GoldenEngine
-from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux
-from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 __all__ = ["Action", "Actions", "Director", "Play", "ReadRegister", "WriteRegister"]
 
@@ -48,6 +48,7 @@ T = TypeVar("T")
 Actions = Generator[Action, Any, T]
 
 SHORT_ANSWERS = (10, 11, 12)
+HEADERS_BYTES = 64
 
 
 class Director:
@@ -146,12 +147,28 @@ class Director:
                 may_drop = replayed or _read(answer).type in SHORT_ANSWERS
                 (droppable if may_drop else required)[answer] += 1
         # A frame names its destination, so equal frames have equal destinations.
-        extra = Counter(got) - required - droppable
-        lacking = required - Counter(got)
+        sent, required, droppable = map(self._as_comparable, (Counter(got), required, droppable))
+        extra = sent - required - droppable
+        lacking = required - sent
         assert not extra, f"sent without cause: {[_describe(frame) for frame in extra]}"
         assert not lacking, f"never sent: {[_describe(frame) for frame in lacking]}"
         self.left_out += required.total() + droppable.total() - len(got)
         return [_read(frame) for frame in got]
+
+    def _as_comparable(self, frames: Counter[bytes]) -> Counter[bytes]:
+        """Results of rounds that their slot has left behind by two, as their headers alone.
+
+        Only late duplicates ask for these, and nobody waits for them. Their version may be taken
+        by the next round but one while they are being sent.
+        """
+        comparable: Counter[bytes] = Counter()
+        for frame, count in frames.items():
+            packet = _read(frame)
+            overtaken = packet.type not in SHORT_ANSWERS and (
+                self.golden.slot(packet.job, packet.slot).round - packet.round
+            ) % 2**32 not in (0, 1)
+            comparable[frame[:HEADERS_BYTES] if overtaken else frame] += count
+        return comparable
 
     def check_counters(self) -> Actions[dict[str, int]]:
         """Compares all counters, allowing for the frames that were left out."""
@@ -195,7 +212,7 @@ def _read(frame: bytes) -> Afflux:
 
 
 def _describe(frame: bytes) -> str:
-    packet = _read(frame)
+    packet = Ether(frame)[Afflux]
     return (
         f"{packet.sprintf('%type%')} job {packet.job} worker {packet.worker} slot {packet.slot} "
         f"round {packet.round} present {packet.present:#x}"

@@ -4,7 +4,6 @@ import random
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies
-
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
 
@@ -85,9 +84,6 @@ def _frame(director: Director, job: Job, send: Send, choose: random.Random) -> b
     full = slot.seen == (1 << job.workers) - 1
     current = slot.round + 1 if full else slot.round
     step = (current - send.behind - job.first_round) % 2**32
-    if step == 2**32 - 1:
-        # The round before the first is complete without contributions: there is nothing to ask for.
-        step = 0
     if send.probe:
         return job.probe(send.worker, send.slot, step, opcode=send.opcode)
     blocks = {

@@ -55,7 +55,8 @@ def run_ranks(
         body: A function of a module; its value must be picklable.
         size: Ranks.
         arguments: For `body`.
-        environment: Variables that the ranks see in addition.
+        environment: Variables that the ranks see in addition; with BAD_RANK=r and BAD=name=value
+            rank r sees one more.
         timeout_s: Time-out of the default group.
         limit_s: A rank that takes longer is killed; its outcome has the kind "killed".
     """
@@ -127,6 +128,9 @@ def _run(
     arguments: tuple[Any, ...],
 ) -> None:
     os.environ.update(environment)
+    if environment.get("BAD_RANK") == str(rank):
+        name, _, value = environment["BAD"].partition("=")
+        os.environ[name] = value
     torch.set_num_threads(1)
     started = time.monotonic()
     try:

@@ -88,6 +88,8 @@ def send_and_receive(rank, size):
             assert got.item() == source
     else:
         dist.send(torch.tensor([float(rank)]), dst=0)
+    # A receive from any source would take the next case's message too.
+    dist.barrier()
 
 
 def batched_send_and_receive(rank, size):

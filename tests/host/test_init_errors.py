@@ -96,3 +96,10 @@ def test_engine_that_does_not_start():
     for outcome in errors_of(environment, size=2):
         assert "soft://" in outcome.message
         assert "before it was ready" in outcome.message
+
+
+@pytest.mark.parametrize("one", [0, 1])
+def test_a_setting_that_is_bad_at_one_rank_only(one):
+    # The ranks' own environments, as on several hosts.
+    for outcome in errors_of({"BAD_RANK": str(one), "BAD": "AFFLUX_SLOTS=0"}, size=2):
+        assert "AFFLUX_SLOTS='0'" in outcome.message

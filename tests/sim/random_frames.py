@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-
-from afflux_sim.golden import GoldenEngine
 from tests.cocotb.afflux_layer import ABSENT
 from tests.cocotb.job_frames import Job
+
+from afflux_sim.golden import GoldenEngine
 
 __all__ = ["RandomFrames"]
 
@@ -39,7 +39,8 @@ class RandomFrames:
         slot = choose.randrange(job.slots)
         step = self._step(job, slot)
         if choose.random() < 0.15:
-            return job.probe(worker, slot, step)
+            blocks = {0: [1] * 64} if choose.random() < 0.1 else {}
+            return job.data(worker, slot, step, blocks, type="PROBE")
         return job.data(worker, slot, step, self._blocks(job), self._words(job), **self._fields())
 
     def any(self) -> bytes:
@@ -65,13 +66,13 @@ class RandomFrames:
         full = state.seen == (1 << job.workers) - 1
         current = state.round + (1 if full else 0)
         offset = self._choose.choice([0] * 15 + [-1, -1, -2, -3, 1, 2, 2**31, 2**31 - 1])
-        step = (current + offset - job.first_round) % 2**32
-        # Nobody has contributed to the round before the first; nobody may ask for it.
-        return step if step != 2**32 - 1 else 0
+        return (current + offset - job.first_round) % 2**32
 
     def _blocks(self, job: Job) -> dict[int, list[int]]:
         choose = self._choose
-        lanes = [lane for lane in range(job.lanes) if choose.random() < 0.7]
+        # Now and then one that the job does not have.
+        count = job.lanes if choose.random() < 0.97 else 16
+        lanes = [lane for lane in range(count) if choose.random() < 0.7]
         draw = choose.choice([lambda: choose.getrandbits(32), lambda: choose.choice(CORNERS)])
         return {lane: [draw() for _ in range(64)] for lane in lanes}
 
@@ -82,9 +83,9 @@ class RandomFrames:
 
     def _fields(self) -> dict[str, int]:
         draw = self._choose.random()
-        if draw < 0.1:
+        if draw < 0.15:
             return {"opcode": self._choose.randrange(4), "dtype": self._choose.randrange(16)}
-        return {"operation": 7} if draw < 0.12 else {}
+        return {"operation": 7} if draw < 0.2 else {}
 
     def _with_wrong_field(self, frame: bytes) -> bytes:
         """A frame with one field changed and right checksums."""

@@ -4,13 +4,13 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-
-from afflux_sim.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import paces, perform
 from tests.cocotb.schedules import Schedule, play_schedule, schedules
 from tests.sim.random_frames import RandomFrames
+
+from afflux_sim.verilated import VerilatedEngine
 
 # By width of the bus. The narrow one is built for little, so that its maxima are met too.
 BUILDS = {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cocotb.triggers import FallingEdge
+from cocotb.triggers import FallingEdge, RisingEdge
 
 from afflux_sim.bench.pace import Pace
 
@@ -12,9 +12,11 @@ __all__ = ["StreamSampler"]
 class StreamSampler:
     """Takes a beat in each cycle that the pace allows, for as long as ``run`` runs.
 
+    The pace is asked only while there is a beat; ``tx_ready`` stays as it is in between.
+
     Args:
         dut: The engine.
-        pace: In which cycles ``tx_ready`` is high.
+        pace: In which cycles with a beat ``tx_ready`` is high.
 
     Attributes:
         frames: Whole frames so far; whoever reads them removes them.
@@ -38,18 +40,23 @@ class StreamSampler:
         """
         dut = self._dut
         waiting: tuple[int, int, bool] | None = None
+        was_ready = False
         while True:
-            ready = self._pace()
-            dut.tx_ready.value = ready
-            if dut.tx_valid.value:
-                data, keep = dut.tx_data.value.to_unsigned(), dut.tx_keep.value.to_unsigned()
-                beat = data, keep, bool(dut.tx_last.value)
-                assert waiting in (None, beat), "a beat changed while it waited for tx_ready"
-                waiting = None if ready else beat
-                if ready:
-                    self._take(*beat)
-            else:
+            if not dut.tx_valid.value:
                 assert waiting is None, "a beat was withdrawn while it waited for tx_ready"
+                # Nothing to look at before; the beat is there at the next falling edge.
+                await RisingEdge(dut.tx_valid)
+                await FallingEdge(dut.clk)
+                continue
+            ready = self._pace()
+            if ready != was_ready:
+                dut.tx_ready.value = was_ready = ready
+            data, keep = dut.tx_data.value.to_unsigned(), dut.tx_keep.value.to_unsigned()
+            beat = data, keep, bool(dut.tx_last.value)
+            assert waiting in (None, beat), "a beat changed while it waited for tx_ready"
+            waiting = None if ready else beat
+            if ready:
+                self._take(*beat)
             await FallingEdge(dut.clk)
 
     def _take(self, data: int, keep: int, last: bool) -> None:

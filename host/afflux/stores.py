@@ -1,0 +1,29 @@
+"""What torch's stores have underneath."""
+
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
+__all__ = ["master_of", "own_connection"]
+
+
+def _innermost(store: Store) -> Store:
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return store
+
+
+def own_connection(store: Store) -> Store:
+    """The same store for a thread of its own.
+
+    A call that blocks on a TCPStore holds up every other call on that connection, so this gives a
+    second one. The other kinds have no such connection, and a FileStore's clone would count as one
+    more of the users whose last deletes the file.
+    """
+    if isinstance(_innermost(store), TCPStore):
+        return store.clone()  # type: ignore[attr-defined, no-any-return]
+    return store
+
+
+def master_of(store: Store) -> str | None:
+    """Host name of the store's server, if it has one."""
+    innermost = _innermost(store)
+    return innermost.host if isinstance(innermost, TCPStore) else None

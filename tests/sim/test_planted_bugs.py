@@ -1,0 +1,138 @@
+"""The checks can fail: six bugs, each planted in a copy of the engine's sources, each caught.
+
+Every bug is one that the literature, the model checker or common sense says is easy to make. The
+same check passes on the engine as it is.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.cocotb.cases import CASES
+from tests.cocotb.director import Actions, Director
+from tests.cocotb.job_frames import Job
+from tests.cocotb.performer import perform
+from tests.cocotb.stream_worker import StreamWorker
+from tests.cocotb.streams import draw_tensor, reduce_in_order
+from tests.conftest import BUILD
+
+import afflux_hdl
+from afflux_sim.verilated import SimulationError, VerilatedEngine
+
+pytestmark = pytest.mark.slow
+
+SOURCES = Path(afflux_hdl.__file__).parent
+PARAMETERS = {"bus_bits": 32, "workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
+BUILT = {name: value for name, value in PARAMETERS.items() if name != "bus_bits"}
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A text in one of the engine's sources, which must occur there once, and its replacement."""
+
+    file: str
+    right: str
+    wrong: str
+
+
+BUGS = {
+    # The second lane's blocks never reach the slot's memory.
+    "lost lane": Bug(
+        "merge.py",
+        "self.write_block.eq(blocks3)",
+        "self.write_block.eq(blocks3 & (block_address3[p.beat_bits :][: p.lane_bits] != 1))",
+    ),
+    # A contribution that comes again while the round is open is added again.
+    "double count": Bug(
+        "admit.py",
+        "(opens & full) | (current & ~own_seen)",
+        "(opens & full) | (current & ~full)",
+    ),
+    # The version is that of the latest round, not of the frame's: wrong if the frame opens one.
+    "wrong version": Bug(
+        "admit.py",
+        "operation3.version.eq(version)",
+        "operation3.version.eq(state.round[0])",
+    ),
+    # Where the slot's own look-ahead word is the least, the next one comes out.
+    "off by one in look-ahead": Bug(
+        "merge.py",
+        "Mux(opening1 | (arriving < held), arriving, held)",
+        "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
+    ),
+    # Blocks are merged although the frame's end is bad; the worker is not marked as seen.
+    "merge before the last beat is checked": Bug(
+        "admit.py",
+        "with m.If(accept):\n            m.d.comb += kind.eq(OperationKind.MERGE)",
+        "with m.If(accept | (valid2 & ~frame2.good & checks2.slot & current)):\n"
+        "            m.d.comb += kind.eq(OperationKind.MERGE)",
+    ),
+    # A queued result takes the round that its slot has reached by the time it is sent.
+    "header read at transmit time": Bug(
+        "replicate.py",
+        "m.d.sync += order2.header.worker.eq(worker1)",
+        "m.d.sync += [order2.header.worker.eq(worker1), order2.header.round.eq(self.send_round)]",
+    ),
+}
+
+
+def generate(folder: Path, bug: Bug | None) -> str:
+    """The Verilog of the engine from a copy of its sources, with the bug in it if there is one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(SOURCES, folder / "afflux_hdl", ignore=shutil.ignore_patterns("__pycache__"))
+    if bug is not None:
+        path = folder / "afflux_hdl" / bug.file
+        text = path.read_text()
+        assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
+        path.write_text(text.replace(bug.right, bug.wrong))
+    command = [sys.executable, "-m", "afflux_hdl.verilog", "-o", str(folder)]
+    for name, value in PARAMETERS.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    # This copy of the package comes before the one that is installed.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return (folder / "afflux_engine.v").read_text()
+
+
+def check(engine: VerilatedEngine) -> None:
+    """The ten cases and some tensors; raises if anything differs from the golden model."""
+    director = Director(**BUILT)
+    job = Job(workers=3, lanes=2, slots=2)
+    choose = random.Random(1)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for case in CASES.values():
+            yield from director.create(job)
+            yield from case(director, job, choose)
+        yield from director.create(job)
+        workers = [StreamWorker(job, number) for number in range(job.workers)]
+        for size in (1, 63, 257, 1000):
+            tensors = [draw_tensor(size, choose) for _ in workers]
+            yield from reduce_in_order(director, workers, tensors)
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def open_engine(name: str, bug: Bug | None) -> VerilatedEngine:
+    verilog = generate(BUILD / "tests" / "planted" / name.replace(" ", "-"), bug)
+    return VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"])
+
+
+def test_the_engine_as_it_is_passes() -> None:
+    with open_engine("none", None) as engine:
+        check(engine)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_is_caught(name: str) -> None:
+    with open_engine(name, BUGS[name]) as engine:
+        with pytest.raises((AssertionError, SimulationError)) as caught:
+            check(engine)
+        print(f"{name}: {str(caught.value)[:300]}")
