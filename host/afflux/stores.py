@@ -19,7 +19,7 @@ def own_connection(store: Store) -> Store:
     more of the users whose last deletes the file.
     """
     if isinstance(_innermost(store), TCPStore):
-        return store.clone()  # type: ignore[attr-defined, no-any-return]
+        return store.clone()  # type: ignore[attr-defined]
     return store
 
 
