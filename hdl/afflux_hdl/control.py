@@ -25,11 +25,13 @@ def _reversed_octets(value: Value, octets: int) -> Value:
 class Control(wiring.Component):
     """Registers of ``registers.REGISTERS`` and the job table behind them.
 
-    A create disables the job, waits until no frame that saw it enabled is left in the admit stage,
-    forgets its workers, writes the initial state of its slots, advances its generation (so that
-    results still queued are discarded) and enables it. That takes 8 + 2·W + 2·S cycles and a few
-    more, W = workers of the build, S = slots of the job. Other jobs go on meanwhile. A create
-    whose workers, lanes or slots exceed what was built leaves the job disabled.
+    A create disables the job and advances its generation, so that results still queued are
+    discarded; waits until no frame that saw it enabled is left in the admit stage; sends a fence
+    through all queues behind, so that no result of the old job is still to be read from the slots;
+    forgets the workers, writes the initial state of the slots, and enables the job. That takes
+    2·W + 2·S cycles, W = workers of the build, S = slots of the job, and as long as the frames
+    before the fence take to leave. Other jobs go on meanwhile. A destroy ends after the fence. A
+    create whose workers, lanes or slots exceed what was built leaves the job disabled.
 
     Members:
         phase: Alternates from cycle to cycle; slot state and worker table are written when it is 1,
@@ -39,6 +41,8 @@ class Control(wiring.Component):
         counter_value: From the counters, one cycle after the address.
         local: The engine's addresses.
         jobs: The job table.
+        fence: Send a fence after the operations of the admit stage, in a cycle with phase 0.
+        fenced: The fence has gone through.
         clear, clear_job, clear_worker: Forget a worker.
         initialise, initialise_slot, initialise_state: Set a slot's state.
     """
@@ -56,6 +60,8 @@ class Control(wiring.Component):
                 "counter_value": In(32),
                 "local": Out(Local),
                 "jobs": Out(data.ArrayLayout(JobEntry(p), p.jobs)),
+                "fence": Out(1),
+                "fenced": In(1),
                 "clear": Out(1),
                 "clear_job": Out(p.job_bits),
                 "clear_worker": Out(p.worker_bits),
@@ -157,7 +163,14 @@ class Control(wiring.Component):
             with m.State("DRAIN"):
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == DRAIN_CYCLES):
-                    m.d.sync += step.eq(0)
+                    m.next = "FENCE"
+            with m.State("FENCE"):
+                with m.If(~self.phase):
+                    m.d.comb += self.fence.eq(1)
+                    m.next = "FENCED"
+            with m.State("FENCED"):
+                m.d.sync += step.eq(0)
+                with m.If(self.fenced):
                     with m.If(create & fits):
                         m.next = "FORGET"
                     with m.Else():

@@ -21,6 +21,9 @@ REPLAYS_PER_JOB = 8
 REPLIES = 16
 """Short answers that may be queued."""
 
+FENCES = 1
+"""Fences that may be queued: control waits for one before it sends another."""
+
 
 class DeliveryQueue(wiring.Component):
     """Queues deliveries in order.
@@ -61,7 +64,7 @@ class DeliveryQueue(wiring.Component):
         shape = Delivery(p)
         m.submodules.queue = queue = SyncFIFOBuffered(
             width=data.Layout.cast(shape).size,
-            depth=2 * p.slots + p.jobs * REPLAYS_PER_JOB + REPLIES,
+            depth=2 * p.slots + p.jobs * REPLAYS_PER_JOB + REPLIES + FENCES,
         )
         m.d.comb += [
             self.o.payload.as_value().eq(queue.r_data),

@@ -24,7 +24,7 @@ from afflux_hdl.admit import Admit
 from afflux_hdl.control import REGISTER_ADDRESS_BITS, Control
 from afflux_hdl.counters import Counters
 from afflux_hdl.delivery_queue import REPLIES, DeliveryQueue
-from afflux_hdl.layouts import PacketBeat, Reply, SlotOperation
+from afflux_hdl.layouts import OperationKind, PacketBeat, Reply, SlotOperation
 from afflux_hdl.merge import Merge
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.receive import Receive
@@ -113,9 +113,17 @@ class Engine(wiring.Component):
         m.submodules.operations = operations = SyncFIFOBuffered(
             width=operation_bits, depth=OPERATIONS
         )
+        # Admit writes this queue at phase 1, control at phase 0.
+        fence = Signal(SlotOperation(p))
         m.d.comb += [
-            operations.w_data.eq(admit.o.payload.as_value()),
-            operations.w_en.eq(admit.o.valid),
+            fence.kind.eq(OperationKind.REPLY),
+            fence.delivery.fence.eq(1),
+            fence.delivery.reply.eq(1),
+        ]
+        m.d.comb += [
+            operations.w_data.eq(Mux(control.fence, fence.as_value(), admit.o.payload.as_value())),
+            operations.w_en.eq(admit.o.valid | control.fence),
+            control.fenced.eq(transmit.fenced),
             admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN),
             merge.i.payload.as_value().eq(operations.r_data),
             merge.i.valid.eq(operations.r_rdy),

@@ -138,6 +138,7 @@ class Delivery(data.StructLayout):
     The slot may go on while this is queued; nothing of it is looked up again, except to discard it.
 
     Members:
+        fence: Nothing to be sent: when this has gone all the way, all before it has left.
         reply: Not a result but the next of the replies, which wait in a queue of their own.
         everyone: To all workers, else to ``worker`` only.
         worker: Receiver.
@@ -149,6 +150,7 @@ class Delivery(data.StructLayout):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(
             {
+                "fence": 1,
                 "reply": 1,
                 "everyone": 1,
                 "worker": parameters.worker_bits,

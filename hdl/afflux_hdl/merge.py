@@ -139,7 +139,7 @@ class Merge(wiring.Component):
             m.d.sync += [operation.eq(self.i.payload), place.eq(self.i.payload.start)]
         with m.Elif(with_words | with_blocks):
             m.d.sync += place.eq(place + 1)
-        with m.If(finishing):
+        with m.If(finishing & ~operation.delivery.fence):
             m.d.sync += self.release.eq(operation.end)
 
         # One cycle later the data are here. Words are merged at once.

@@ -19,6 +19,7 @@ class FrameOrder(data.StructLayout):
     """One frame to be sent.
 
     Members:
+        fence: Nothing to be sent.
         reply: The words are in ``words``, else in the slot memory.
         peer: Destination.
         ip_checksum: Header checksum as on the wire, the first octet in the low bits.
@@ -30,6 +31,7 @@ class FrameOrder(data.StructLayout):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(
             {
+                "fence": 1,
                 "reply": 1,
                 "peer": Peer,
                 "ip_checksum": 16,
@@ -114,7 +116,7 @@ class Replicate(wiring.Component):
             self.i.ready.eq(~busy | (issue & last)),
             self.done.eq(issue & last),
             self.done_delivery.eq(delivery),
-            self.replies.ready.eq(issue & delivery.reply),
+            self.replies.ready.eq(issue & delivery.reply & ~delivery.fence),
         ]
         with m.If(issue):
             m.d.sync += worker.eq(worker + 1)
@@ -155,6 +157,7 @@ class Replicate(wiring.Component):
         m.d.sync += [valid2.eq(valid1 & sendable), valid3.eq(valid2), valid4.eq(valid3)]
         with m.If(valid1):
             m.d.sync += [
+                order2.fence.eq(delivery1.fence),
                 order2.reply.eq(delivery1.reply),
                 order2.slot.eq(delivery1.slot),
                 order2.words.eq(reply1.words),

@@ -34,6 +34,7 @@ class Transmit(wiring.Component):
         send_words, send_words_data, send_block, send_block_data: Slot memory.
         o: Frames for the MAC, without frame check sequence; ``keep`` is all ones.
         departed: The last beat of a frame leaves in this cycle.
+        fenced: A fence arrives: of all orders before it, no memory is still to be read.
         idle: Nothing is under way.
     """
 
@@ -53,6 +54,7 @@ class Transmit(wiring.Component):
                 "send_block_data": In(p.bus_bits),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
                 "departed": Out(1),
+                "fenced": Out(1),
                 "idle": Out(1),
             }
         )
@@ -99,6 +101,7 @@ class Transmit(wiring.Component):
             # A new order is taken at phase 0, to start at phase 1.
             taking.eq(~self.phase & (~active | last_issue)),
             self.i.ready.eq(taking),
+            self.fenced.eq(taking & self.i.valid & self.i.payload.fence),
             walk.load.eq(taking & self.i.valid),
             walk.present.eq(self.i.payload.header.present),
         ]
@@ -109,7 +112,11 @@ class Transmit(wiring.Component):
         with m.If(last_issue):
             m.d.sync += active.eq(0)
         with m.If(taking & self.i.valid):
-            m.d.sync += [active.eq(1), order.eq(self.i.payload), section.eq(0)]
+            m.d.sync += [
+                active.eq(~self.i.payload.fence),
+                order.eq(self.i.payload),
+                section.eq(0),
+            ]
 
         version = order.header.round[0]
         if header_beats > 1:

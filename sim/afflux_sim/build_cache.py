@@ -29,7 +29,7 @@ def default_folder() -> Path:
     """
     chosen = os.environ.get("AFFLUX_CACHE")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).absolute()
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file() and (checkout / "hdl").is_dir():
         return checkout / "build" / "verilated"

@@ -82,19 +82,17 @@ def test_without_draining_the_output_comes_later(engine):
     assert got + engine.run(10) == frames
 
 
-@pytest.mark.parametrize("bus_bits", WIDTHS)
-def test_an_engine_that_hangs_is_an_error(bus_bits):
-    with VerilatedEngine.from_verilog(never_idle(bus_bits), bus_bits) as engine:
+def test_an_engine_that_hangs_is_an_error():
+    with VerilatedEngine.from_verilog(never_idle(512), 512) as engine:
         with pytest.raises(SimulationError, match="not idle after 1000 cycles"):
             engine.play([bytes(64)], Stimulus(max_cycles=1000))
         with pytest.raises(SimulationError, match="not idle after"):
             engine.play([bytes(64)])
 
 
-@pytest.mark.parametrize("bus_bits", WIDTHS)
-def test_a_keep_with_holes_is_an_error(bus_bits):
+def test_a_keep_with_holes_is_an_error():
     with (
-        VerilatedEngine.from_verilog(broken_keep(bus_bits), bus_bits) as engine,
+        VerilatedEngine.from_verilog(broken_keep(32), 32) as engine,
         pytest.raises(SimulationError, match="tx_keep is not contiguous"),
     ):
         engine.play([bytes(64)])
