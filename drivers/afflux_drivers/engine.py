@@ -18,6 +18,9 @@ class Engine(Protocol):
     def play(self, frames: Sequence[bytes]) -> list[bytes]:
         """Takes whole frames without check sequence, runs until idle, and gives all it sends."""
 
+    def feed(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Like `play`, but may keep the last answers back until the next `feed` or `play`."""
+
     def read(self, address: int) -> int:
         """Reads a 32-bit register; see `afflux_hdl.registers`."""
 

@@ -140,15 +140,19 @@ class AggregatorServer:
 
     def _serve_packets(self) -> None:
         udp = self._udp
+        answers_kept = False
         while True:
             with self._inbox_changed:
-                self._inbox_changed.wait_for(lambda: self._inbox or self._stopping.is_set())
+                if not answers_kept:
+                    self._inbox_changed.wait_for(lambda: self._inbox or self._stopping.is_set())
                 if self._stopping.is_set():
                     return
                 frames, self._inbox = self._inbox, []
                 self._inbox_changed.notify_all()
             with self._lock:
-                answers = self._engine.play(frames)
+                # The last answers come out while the next frames go in, if there are any.
+                answers = self._engine.feed(frames) if frames else self._engine.play([])
+            answers_kept = bool(frames)
             for answer in answers:
                 # Full buffers and vanished peers lose answers, as a network does.
                 with contextlib.suppress(OSError):

@@ -91,6 +91,10 @@ class SoftEngine:
         self._counters["frames_out"] += len(self._out)
         return self._out
 
+    def feed(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Same as `play`: nothing is kept back."""
+        return self.play(frames)
+
     def read(self, address: int) -> int:
         """Reads a register."""
         return self._registers.read(address)

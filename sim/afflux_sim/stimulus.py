@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["BACK_TO_BACK", "Stimulus"]
+__all__ = ["BACK_TO_BACK", "NOT_DRAINED", "Stimulus"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +38,6 @@ class Stimulus:
 
 BACK_TO_BACK = Stimulus()
 """A beat in every cycle, no back-pressure, until idle."""
+
+NOT_DRAINED = Stimulus(drain=False)
+"""A frame's beat in every cycle, and an end with the last frame's last beat."""

@@ -21,7 +21,7 @@ from afflux_hdl.parameters import Parameters
 from afflux_sim.build_cache import default_folder
 from afflux_sim.engine_verilog import engine_verilog
 from afflux_sim.shim_binding import ShimStatistics, ShimStimulus, load
-from afflux_sim.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
 from afflux_sim.toolchain import find_toolchain
 from afflux_sim.verilator_build import build_library
 
@@ -142,6 +142,14 @@ class VerilatedEngine:
             )
             self._check(status)
             return self._take_output()
+
+    def feed(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Drives ``frames`` in back to back and returns what the engine has sent meanwhile.
+
+        What it has still to send comes with the next call: answers leave while frames arrive, as
+        they do on a wire, and no cycles go to waiting for the last of them.
+        """
+        return self.play(frames, NOT_DRAINED)
 
     def run(self, cycles: int) -> list[bytes]:
         """Lets ``cycles`` clock cycles pass without input; returns the frames that came out."""
