@@ -9,8 +9,10 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.cocotb.cases import CASES
@@ -81,7 +83,9 @@ BUGS = {
 }
 
 
-def generate(folder: Path, bug: Bug | None) -> str:
+def generate(
+    folder: Path, bug: Bug | None, parameters: Mapping[str, int] = MappingProxyType(PARAMETERS)
+) -> str:
     """The Verilog of the engine from a copy of its sources, with the bug in it if there is one."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SOURCES, folder / "afflux_hdl", ignore=shutil.ignore_patterns("__pycache__"))
@@ -91,7 +95,7 @@ def generate(folder: Path, bug: Bug | None) -> str:
         assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
         path.write_text(text.replace(bug.right, bug.wrong))
     command = [sys.executable, "-m", "afflux_hdl.verilog", "-o", str(folder)]
-    for name, value in PARAMETERS.items():
+    for name, value in parameters.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     # This copy of the package comes before the one that is installed.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}

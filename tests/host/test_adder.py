@@ -1,0 +1,82 @@
+"""The sums are the engine's own: one adder bit flipped in the RTL, and other weights come out."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import BUILD
+from tests.drivers.ranks import Ranks
+from tests.sim.test_planted_bugs import Bug, generate
+
+from afflux.demo.digits import build_network, training
+from afflux_drivers.control import create_job
+from afflux_drivers.engine import Engine
+from afflux_drivers.reduction import Reduction
+from afflux_drivers.server import AggregatorServer
+from afflux_drivers.soft_engine import SoftEngine
+from afflux_hdl import wire
+from afflux_sim.verilated import VerilatedEngine
+
+pytestmark = pytest.mark.slow
+
+RANKS = 2
+STEPS = 3
+PARAMETERS = {"bus_bits": 512, "workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
+
+# Bit 20 of one operand of the sixth of sixteen adders. Not of the first two: those add the ranks'
+# fingerprints, and the ranks would notice.
+FLIPPED = Bug(
+    "merge.py",
+    "alu.arriving.eq(arriving2[32 * n : 32 * n + 32]),",
+    "alu.arriving.eq(\n"
+    "    arriving2[32 * n : 32 * n + 32] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)\n"
+    "),",
+)
+
+
+def train(engine: Engine) -> bytes:
+    """The weights after a few steps of two ranks whose gradients this engine averages."""
+    images, labels = training()
+    model = build_network(seed=1)
+    server = AggregatorServer(engine)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        lease = create_job(server.address, RANKS, 16, 4, 10.0)
+        with Ranks(lease.ticket) as ranks:
+            for step in range(STEPS):
+                gradients = []
+                for rank in range(RANKS):
+                    chosen = slice(64 * (RANKS * step + rank), 64 * (RANKS * step + rank + 1))
+                    model.zero_grad()
+                    outputs = model(images[chosen])
+                    torch.nn.functional.cross_entropy(outputs, labels[chosen]).backward()
+                    flat = [weight.grad.reshape(-1) for weight in model.parameters()]
+                    gradients.append(torch.cat(flat).numpy())
+                averages = ranks.all_reduce(gradients, wire.Dtype.FLOAT32, Reduction.AVG)
+                for average in averages:
+                    assert not isinstance(average, BaseException), average
+                    assert np.array_equal(average, averages[0])
+                with torch.no_grad():
+                    at = 0
+                    for weight in model.parameters():
+                        part = torch.from_numpy(averages[0][at : at + weight.numel()])
+                        weight.sub_(0.1 * part.reshape(weight.shape))
+                        at += weight.numel()
+        lease.close()
+    finally:
+        server.stop()
+        thread.join()
+    return b"".join(weight.detach().numpy().tobytes() for weight in model.parameters())
+
+
+def test_a_flipped_adder_bit_changes_the_weights() -> None:
+    torch.set_num_threads(1)
+    weights = {"soft": train(SoftEngine())}
+    for name, bug in (("whole", None), ("flipped", FLIPPED)):
+        verilog = generate(BUILD / "tests" / "adder" / name, bug, PARAMETERS)
+        with VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"]) as engine:
+            weights[name] = train(engine)
+    assert weights["whole"] == weights["soft"]
+    assert weights["flipped"] != weights["whole"]
