@@ -118,7 +118,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
     def terminate(*_: object) -> None:
         stop.set()
-        # Building a simulated engine takes minutes and has no other place to stop.
+        # Building a simulated engine takes half a minute and has no other place to stop.
         if not ready.is_set():
             raise SystemExit(0)
 
