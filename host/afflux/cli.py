@@ -4,10 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from afflux_drivers.control import read_counters
-
 from afflux import serve
 from afflux.location import Location
+from afflux_drivers.control import read_counters
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["main"]

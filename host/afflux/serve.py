@@ -13,9 +13,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from afflux_drivers.server import AggregatorServer
-
 from afflux_drivers.engine import Engine
+from afflux_drivers.server import AggregatorServer
 from afflux_hdl import wire
 
 __all__ = ["READY", "add_arguments", "main", "serve"]
