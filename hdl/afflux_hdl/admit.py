@@ -48,7 +48,7 @@ class Admit(wiring.Component):
         o_full: The queue behind ``o`` has no room for the frames that are under way.
         jobs: The job table.
         check_job, check_worker, checked: Worker table.
-        join, join_entry: Writes the worker table at check_job, check_worker of two cycles ago.
+        join, join_job, join_worker, join_entry: Writes the worker table.
         read_slot, state, write, write_slot, write_state: Slot state.
         replies, replies_full, refusals_full: Short answers; ``ready`` is taken for granted.
         judged, cause: A frame is counted in this cycle, and how.
