@@ -7,6 +7,12 @@ PYTHON ?= python3
 LOSS ?= 0
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SYNTH_ARGS ?=
+MUTATION_ARGS ?=
+FORMAL_ARGS ?=
+FRAMES ?= 1000000
+# Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
+BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
 
 PY := .venv/bin/python
 SETUP := .venv/afflux-setup.stamp
@@ -14,13 +20,14 @@ ROOTS := hdl drivers sim host
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 2" or "-k wire -x"'
-	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench'
+	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and bench-engine'
+	@echo '  FRAMES=$(FRAMES)          for fuzz'
 
 .PHONY: setup
 setup: $(SETUP) ## create .venv and install the project into it (the others do so first)
@@ -50,17 +57,45 @@ types: $(SETUP) ## type checks of the four packages
 	$(PY) -m mypy
 
 .PHONY: verilog
-verilog: $(SETUP) ## the engine's Verilog, into build/verilog
-	$(PY) -m afflux_hdl.verilog -o build/verilog
+verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
+	$(PY) -m afflux_hdl.verilog -o build/verilog --build-time "$(BUILD_TIME)"
+	$(PY) -m afflux_hdl.node_verilog -o build/verilog --build-time "$(BUILD_TIME)"
 
 .PHONY: bench
 bench: $(SETUP) ## speed of the simulated engine, into build/bench/engine.json
 	@mkdir -p build/bench
 	$(PY) -m afflux.bench.engine $(BENCH_ARGS)
 
+.PHONY: bench-engine
+bench-engine: $(SETUP) ## rates, stalls and latencies of the gateware, into build/bench/engine.json
+	@mkdir -p build/bench
+	$(PY) -m afflux.bench.gateware $(BENCH_ARGS)
+
+.PHONY: synth
+synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
+	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)
+
+.PHONY: formal
+formal: $(SETUP) ## all proofs about the gateware
+	$(PY) -m tests.formal $(FORMAL_ARGS)
+
+.PHONY: mutation
+mutation: $(SETUP) ## which of 500 mutants of the gateware the tests catch, into build/mutation.json
+	$(PY) -m tests.mutation $(MUTATION_ARGS)
+
+.PHONY: coverage
+coverage: $(SETUP) ## lines and toggles of the gateware that the tests reach, into build/coverage
+	$(PY) -m tests.coverage
+
+.PHONY: fuzz
+fuzz: $(SETUP) ## random and mutated frames through the gateware
+	$(PY) -m tests.fuzz --frames "$(FRAMES)"
+
 .PHONY: docs
 docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m afflux_hdl.reference docs
+	$(PY) -m afflux_sim.slot_life docs/plots/slot_life.svg
+	$(PY) -m afflux_sim.scaling_tables docs/scaling.md
 
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv

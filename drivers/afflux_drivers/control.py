@@ -6,12 +6,15 @@ import time
 from typing import Any
 
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
+from afflux_drivers.multicast import MulticastGroup
+from afflux_drivers.parent_job import ParentJob
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import wire
 
 __all__ = ["JobLease", "JobTicket", "create_job", "describe", "read_counters"]
 
 _ANSWER_BYTES = 1 << 16
+_JOIN_PARENT_EVERY_S = 0.05
 
 
 class _Channel:
@@ -74,6 +77,29 @@ class JobLease:
         self._timeout_s = timeout_s
         self.ticket = ticket
 
+    def join_parent(self, timeout_s: float) -> None:
+        """Makes the aggregator join its own parent, which the job was created with.
+
+        Raises:
+            AggregatorUnreachable: If the aggregator does not answer, or its parent does not answer
+                it, in time.
+            AggregatorRefused: If the aggregator says no.
+        """
+        channel, deadline = self._channel, time.monotonic() + timeout_s
+        if channel is None:
+            raise AggregatorRefused("the job is closed")
+        request = {
+            "request": "join_parent",
+            "job": self.ticket.job,
+            "key": f"{self.ticket.key:016x}",
+        }
+        while not channel.ask(request, self._timeout_s).get("joined"):
+            if time.monotonic() > deadline:
+                raise AggregatorUnreachable(
+                    f"the aggregator at {channel.peer} has not joined its parent in {timeout_s:g} s"
+                )
+            time.sleep(_JOIN_PARENT_EVERY_S)
+
     def close(self) -> None:
         """Ends the job. May be called more than once.
 
@@ -92,9 +118,18 @@ class JobLease:
 
 
 def create_job(
-    address: tuple[str, int], workers: int, lanes: int, slots: int, timeout_s: float
+    address: tuple[str, int],
+    workers: int,
+    lanes: int,
+    slots: int,
+    timeout_s: float,
+    parent: ParentJob | None = None,
+    to_each: bool = False,
 ) -> JobLease:
     """Creates a job; lanes and slots are wishes, of which the aggregator may grant less.
+
+    With a parent, the aggregator is to join that before any worker sends: `JobLease.join_parent`.
+    Results come to each worker by itself if that is asked for, or the aggregator has no group.
 
     Raises:
         AggregatorUnreachable: If the aggregator does not answer in time.
@@ -110,10 +145,15 @@ def create_job(
                 "workers": workers,
                 "lanes": lanes,
                 "slots": slots,
+                **({} if parent is None else {"parent": parent.to_request()}),
+                **({"group": False} if to_each else {}),
             },
             timeout_s,
         )
         try:
+            group = None
+            if "group" in answer:
+                group = MulticastGroup(str(answer["group"]), int(answer["group_port"]))
             ticket = JobTicket(
                 host=address[0],
                 port=int(answer["port"]),
@@ -125,17 +165,22 @@ def create_job(
                 slots=int(answer["slots"]),
                 credit=int(answer["credit"]),
                 engine=str(answer["engine"]),
+                group=group.address if group is not None else "",
+                group_port=group.port if group is not None else 0,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise AggregatorMisbehaved(
                 f"create on the aggregator at {channel.peer}: the answer lacks or garbles {error}"
             ) from None
         if ticket.workers != workers or not (
-            1 <= ticket.lanes <= lanes and 1 <= ticket.slots <= min(slots, ticket.credit)
+            1 <= ticket.lanes <= lanes
+            and 1 <= ticket.slots <= min(slots, ticket.credit)
+            and (parent is None or ticket.round == parent.round)
+            and not (to_each and ticket.group)
         ):
             raise AggregatorMisbehaved(
                 f"create on the aggregator at {channel.peer}: asked for {workers} workers, "
-                f"{lanes} lanes, {slots} slots, it gave {ticket}"
+                f"{lanes} lanes, {slots} slots, parent {parent}, it gave {ticket}"
             )
     except BaseException:
         channel.close()

@@ -9,7 +9,14 @@ import struct
 
 from afflux_hdl import wire
 
-__all__ = ["FRAME_HEADER", "FrameMaker", "destination_of", "frame_header", "mac_of"]
+__all__ = [
+    "FRAME_HEADER",
+    "FrameMaker",
+    "destination_of",
+    "frame_header",
+    "mac_of",
+    "source_port_of",
+]
 
 FRAME_HEADER = struct.Struct(">6s6sHBBHHHBBHIIHHHH")
 """Destination, source, type; IPv4 from version to destination; UDP ports, length, checksum."""
@@ -109,3 +116,8 @@ def destination_of(frame: bytes) -> tuple[str, int]:
     """IPv4 address, as four decimal octets, and UDP port that a frame goes to."""
     a, b, c, d, _, _, port = struct.unpack_from(">BBBBBBH", frame, 30)
     return f"{a}.{b}.{c}.{d}", port
+
+
+def source_port_of(frame: bytes) -> int:
+    """UDP port that a frame comes from."""
+    return int.from_bytes(frame[34:36], "big")

@@ -1,10 +1,15 @@
 """Job numbers, slot ranges and secrets: what an aggregator's operator gives out, and takes back."""
 
 import secrets
+import socket
 import time
 from dataclasses import dataclass
 
 from afflux_drivers.engine import Engine
+from afflux_drivers.frames import mac_of
+from afflux_drivers.multicast import MulticastGroup
+from afflux_drivers.parent_job import ParentJob
+from afflux_drivers.parent_ports import ParentPorts, lanes_towards
 from afflux_hdl import registers
 
 __all__ = ["Job", "JobTable", "NoRoom", "engine_limits", "read_counters"]
@@ -30,6 +35,8 @@ class Job:
         slot_base: First slot in the pool.
         slots: Number of slots.
         credit: Packets that a worker may have in flight.
+        parent: The aggregator above, or None.
+        group: Where results go, once for all workers; None if they go to each.
     """
 
     number: int
@@ -40,6 +47,8 @@ class Job:
     slot_base: int
     slots: int
     credit: int
+    parent: ParentJob | None
+    group: MulticastGroup | None
 
 
 def engine_limits(engine: Engine) -> dict[str, int]:
@@ -67,16 +76,41 @@ class JobTable:
     Args:
         engine: The engine; no one else creates jobs on it.
         capacity: Full packets that the way to the engine holds, for all jobs together.
+        group: Where the results of all jobs go, once for all their workers; None sends them to
+            each worker.
+        parent_ports: Opened for jobs that have a parent; None if there can be none.
     """
 
-    def __init__(self, engine: Engine, capacity: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        capacity: int,
+        group: MulticastGroup | None = None,
+        parent_ports: ParentPorts | None = None,
+    ) -> None:
+        self._parent_ports = parent_ports
+        self._group = group
         self._engine = engine
         self._capacity = capacity
         self._limits = engine_limits(engine)
         self._jobs: dict[int, Job] = {}
 
-    def create(self, workers: int, lanes: int, slots: int) -> Job:
+    def create(
+        self,
+        workers: int,
+        lanes: int,
+        slots: int,
+        parent: ParentJob | None = None,
+        to_each: bool = False,
+    ) -> Job:
         """Creates a job with at most so many lanes and slots.
+
+        Args:
+            workers: N.
+            lanes: F at most; no more than the way to the parent carries.
+            slots: Slots at most.
+            parent: The aggregator above, if there is one; `join_parent` is next then.
+            to_each: Send results to each worker, even if there is a group.
 
         Raises:
             NoRoom: If the engine can not hold it.
@@ -96,17 +130,22 @@ class JobTable:
         base, length = self._largest_gap()
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
+        if parent is not None:
+            lanes = min(lanes, self._open_parent_port(free[0], parent))
         granted = min(slots, share, length, _CREDIT_MAX)
         job = Job(
             number=free[0],
             key=secrets.randbits(64),
-            round=secrets.randbits(32),
+            round=secrets.randbits(32) if parent is None else parent.round,
             workers=workers,
             lanes=min(lanes, self._limits["lanes"]),
             slot_base=base,
             slots=granted,
             credit=granted,
+            parent=parent,
+            group=None if to_each else self._group,
         )
+        group_address, group_port = job.group.words if job.group is not None else (0, 0)
         for name, value in (
             ("job_key_low", job.key & 0xFFFF_FFFF),
             ("job_key_high", job.key >> 32),
@@ -116,11 +155,39 @@ class JobTable:
             ("job_slot_count", job.slots),
             ("job_round", job.round),
             ("job_credit", job.credit),
+            ("job_group_address", group_address),
+            ("job_group_port", group_port),
+            *_parent_registers(parent),
         ):
             self._engine.write(registers.address_of(name), value)
-        self._command(job.number, registers.Command.CREATE)
+        try:
+            self._command(job.number, registers.Command.CREATE)
+        except NoRoom:
+            self._close_parent_port(job.number)
+            raise
         self._jobs[job.number] = job
         return job
+
+    def join_parent(self, job: Job) -> bool:
+        """Whether a job has joined its parent; if not, makes the engine ask to."""
+        self._engine.write(registers.address_of("job_index"), job.number)
+        if self._engine.read(registers.address_of("job_parent_joined")):
+            return True
+        self._command(job.number, registers.Command.JOIN_PARENT)
+        return False
+
+    def _open_parent_port(self, number: int, parent: ParentJob) -> int:
+        """Gets job `number` a way to its parent; returns the most lanes that it carries."""
+        if self._parent_ports is None:
+            raise NoRoom("this aggregator can not have a parent")
+        try:
+            lanes = lanes_towards(parent.address, parent.port)
+            self._parent_ports.open(number)
+        except (OSError, ValueError) as error:
+            raise NoRoom(
+                f"no way to the parent at {parent.address}:{parent.port}: {error}"
+            ) from None
+        return lanes
 
     def find(self, number: int, key: int) -> Job | None:
         """The job of this number, if this is its key."""
@@ -133,6 +200,11 @@ class JobTable:
             return
         self._command(job.number, registers.Command.DESTROY)
         del self._jobs[job.number]
+        self._close_parent_port(job.number)
+
+    def _close_parent_port(self, number: int) -> None:
+        if self._parent_ports is not None:
+            self._parent_ports.close(number)
 
     def _command(self, number: int, command: registers.Command) -> None:
         engine = self._engine
@@ -156,3 +228,21 @@ class JobTable:
                 best = at, base - at
             at = base + slots
         return best
+
+
+def _parent_registers(parent: ParentJob | None) -> list[tuple[str, int]]:
+    if parent is None:
+        return [("job_parent_address", 0)]
+    address = int.from_bytes(socket.inet_aton(parent.address), "big")
+    # As frames between hosts' sockets have it; a network of frames would have to be asked.
+    mac = int.from_bytes(mac_of(address), "big")
+    return [
+        ("job_parent_mac_low", mac & 0xFFFF_FFFF),
+        ("job_parent_mac_high", mac >> 32),
+        ("job_parent_address", address),
+        ("job_parent_port", parent.port),
+        ("job_parent_job", parent.job),
+        ("job_parent_worker", parent.worker),
+        ("job_parent_key_low", parent.key & 0xFFFF_FFFF),
+        ("job_parent_key_high", parent.key >> 32),
+    ]

@@ -64,8 +64,10 @@ class Operation:
         ticket = session.ticket
         self._session = session
         self._statistics = session.statistics
-        self._job, self._rank, self._key = ticket.job, session.rank, ticket.key
-        self._workers, self._lanes = ticket.workers, ticket.lanes
+        self._job, self._worker, self._key = ticket.job, session.worker, ticket.key
+        self._to_everyone = wire.EVERYONE if ticket.group else session.worker
+        self._everyone = (1 << ticket.workers) - 1
+        self._rank, self._ranks, self._lanes = session.rank, ticket.size, ticket.lanes
         self._count = len(elements)
         self.description = Description(session.number, reduction, dtype, shape)
         self._number = session.number & 0xFFFF
@@ -75,11 +77,11 @@ class Operation:
         self._columns: Columns | None = None
         self._active: list[Slot]
         if is_direct(self._count, self._lanes, dtype, reduction):
-            self._direct = Direct(elements, dtype, reduction, self._workers)
+            self._direct = Direct(elements, dtype, reduction, self._ranks)
             self._active = session.slots[:1]
         else:
             grid = Grid(self._count, self._lanes, ticket.slots)
-            self._encoding = encoding_of(elements, grid, dtype, reduction, self._workers)
+            self._encoding = encoding_of(elements, grid, dtype, reduction, self._ranks)
             self._columns = Columns(grid, self._encoding)
             self._active = session.slots[: grid.slots]
         self._open_slots = len(self._active)
@@ -130,7 +132,7 @@ class Operation:
         if (
             key != self._key
             or job != self._job
-            or worker != self._rank
+            or (worker != self._worker and worker != self._to_everyone)
             or length != wire.UDP_PAYLOAD_MIN + blocks * wire.BLOCK_BYTES
         ):
             self._statistics.ignored += 1
@@ -147,7 +149,7 @@ class Operation:
             return self._result(slot, present, packet, packet.blocks[:blocks], now)
         if version_type == _CONFLICT:
             raise self._disagreement(None)
-        if version_type == _MISSING and blocks == 0:
+        if version_type == _MISSING and blocks == 0 and worker == self._worker:
             return self._missing(slot, packet.words, now)
         self._statistics.ignored += 1
         return None
@@ -188,7 +190,13 @@ class Operation:
         for slot in self._active:
             if slot.outstanding:
                 bits |= slot.missing
-        return tuple(rank for rank in range(self._workers) if bits >> rank & 1)
+        ticket = self._session.ticket
+        workers = (worker for worker in range(ticket.workers) if bits >> worker & 1)
+        return tuple(sorted(map(ticket.rank_of, workers)))
+
+    def waits_above(self) -> bool:
+        """Whether the aggregator last said, of some slot, that it waits for its parent."""
+        return any(slot.outstanding and slot.waits_above for slot in self._active)
 
     def _send(self, slot: Slot, present: int, opening: bool, now: float) -> memoryview:
         HEADER.pack_into(
@@ -197,7 +205,7 @@ class Operation:
             _DATA,
             self._opcode_dtype,
             self._job,
-            self._rank,
+            self._worker,
             slot.number,
             present,
             slot.round,
@@ -268,17 +276,22 @@ class Operation:
             self._session.trip.sample(slot.probed_at, now)
         seen = int(words[0]) | int(words[1]) << 32
         shortest_s = self._session.trip.timeout_s
-        if not seen >> self._rank & 1:
+        if not seen >> self._worker & 1:
             # The contribution was lost; who else is missing is not this rank's to judge yet.
             self._statistics.retransmissions += 1
             slot.answered(now, shortest_s)
             self.next_timer = min(self.next_timer, slot.deadline)
             return slot.again()
-        slot.missing = ~seen & ((1 << self._workers) - 1)
+        slot.missing = ~seen & self._everyone
+        slot.waits_above = not slot.missing
         # The aggregator is there, and others are late: ask ever more seldom, but not so seldom that
         # the loss of the result itself would cost much more than the wait had.
         slot.answered(now, min(max(shortest_s, (now - slot.sent_at) / 2), self._session.trip.cap_s))
         self.next_timer = min(self.next_timer, slot.deadline)
+        if slot.waits_above:
+            # A contribution that is there already makes the aggregator send its partial sum again.
+            self._statistics.retransmissions += 1
+            return slot.again()
         return None
 
     def _check_fingerprints(self, present: int, blocks: NDArray[np.int32]) -> None:
@@ -286,7 +299,7 @@ class Operation:
             raise AggregatorMisbehaved(
                 f"operation {self.description.text}: the opening result lacks the fingerprints"
             )
-        found = blocks[0].view(np.uint32)[: self._workers]
+        found = blocks[0].view(np.uint32)[: self._ranks]
         if (found != self._fingerprint).any():
             raise self._disagreement(tuple(found.tolist()))
         if self._direct is None and present != 1:

@@ -1,10 +1,13 @@
 """Requests of the control channel and their answers, JSON by the line (protocol, section 10)."""
 
+import ipaddress
 import json
+from collections.abc import Callable
 from typing import Any
 
 from afflux_drivers.engine import Engine
 from afflux_drivers.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
+from afflux_drivers.parent_job import ParentJob
 from afflux_hdl import wire
 
 __all__ = ["Operator"]
@@ -21,10 +24,13 @@ class Operator:
         engine: The engine.
         table: Its jobs.
         port: The aggregator's UDP port.
+        wake: Called when the engine has something to send that no frame has caused.
     """
 
-    def __init__(self, engine: Engine, table: JobTable, port: int) -> None:
-        self._engine, self._table, self._port = engine, table, port
+    def __init__(
+        self, engine: Engine, table: JobTable, port: int, wake: Callable[[], None]
+    ) -> None:
+        self._engine, self._table, self._port, self._wake = engine, table, port, wake
 
     def answer(self, line: bytes, owned: list[Job]) -> bytes:
         """Carries out one request and gives the line to answer.
@@ -44,12 +50,15 @@ class Operator:
         if kind == "create":
             return self._create(request, owned)
         if kind == "close":
-            number, key = _integer(request, "job", 0, 255), _key(request)
-            job = self._table.find(number, key)
-            if job is None:
-                raise _Bad(f"there is no job {number} with this key")
-            self._table.destroy(job)
+            self._table.destroy(self._job(request))
             return {"ok": True}
+        if kind == "join_parent":
+            job = self._job(request)
+            if job.parent is None:
+                raise _Bad(f"job {job.number} has no parent")
+            joined = self._table.join_parent(job)
+            self._wake()
+            return {"ok": True, "joined": joined}
         if kind == "counters":
             return {"ok": True, "counters": read_counters(self._engine)}
         if kind == "describe":
@@ -63,7 +72,14 @@ class Operator:
                 "port": self._port,
                 **({} if cycles is None else {"cycles": cycles}),
             }
-        raise _Bad(f"request {kind!r} is none of create, close, counters, describe")
+        raise _Bad(f"request {kind!r} is none of create, join_parent, close, counters, describe")
+
+    def _job(self, request: dict[str, Any]) -> Job:
+        number, key = _integer(request, "job", 0, 255), _key(request)
+        job = self._table.find(number, key)
+        if job is None:
+            raise _Bad(f"there is no job {number} with this key")
+        return job
 
     def _create(self, request: dict[str, Any], owned: list[Job]) -> dict[str, Any]:
         protocol = _integer(request, "protocol", 0, 1 << 32)
@@ -73,8 +89,12 @@ class Operator:
             _integer(request, "workers", 1, 1 << 32),
             _integer(request, "lanes", 1, 1 << 32),
             _integer(request, "slots", 1, 1 << 32),
+            _parent(request["parent"]) if "parent" in request else None,
+            # Children are no members of groups.
+            to_each=request.get("group") is False,
         )
         owned.append(job)
+        group = job.group
         return {
             "ok": True,
             "job": job.number,
@@ -86,6 +106,7 @@ class Operator:
             "credit": job.credit,
             "port": self._port,
             "engine": self._engine.name,
+            **({} if group is None else {"group": group.address, "group_port": group.port}),
         }
 
 
@@ -114,3 +135,20 @@ def _key(request: dict[str, Any]) -> int:
         return int.from_bytes(bytes.fromhex(text), "big")
     except ValueError:
         raise _Bad("key is 16 hexadecimal digits") from None
+
+
+def _parent(given: Any) -> ParentJob:
+    if not isinstance(given, dict):
+        raise _Bad("parent is an object")
+    try:
+        address = str(ipaddress.IPv4Address(str(given["address"])))
+    except (KeyError, ValueError):
+        raise _Bad("address of the parent is four decimal octets") from None
+    return ParentJob(
+        address,
+        _integer(given, "port", 1, 0xFFFF),
+        _integer(given, "job", 0, 255),
+        _key(given),
+        _integer(given, "worker", 0, wire.WORKERS_MAX - 1),
+        _integer(given, "round", 0, 0xFFFF_FFFF),
+    )

@@ -7,9 +7,11 @@ import threading
 
 from afflux_drivers.control_server import ControlServer
 from afflux_drivers.engine import Engine
-from afflux_drivers.frames import FrameMaker, destination_of, mac_of
+from afflux_drivers.frames import FrameMaker, destination_of, mac_of, source_port_of
 from afflux_drivers.jobs import JobTable, engine_limits
+from afflux_drivers.multicast import MulticastGroup, send_to_groups
 from afflux_drivers.packets import datagram_bytes
+from afflux_drivers.parent_ports import ParentPorts
 from afflux_drivers.requests import Operator
 from afflux_drivers.socket_buffers import datagrams_held, enlarge
 from afflux_hdl import registers, wire
@@ -34,15 +36,25 @@ class AggregatorServer:
         host: Name or IPv4 address to listen on. Answers leave with the address that routing picks,
             so on a host with several, name the one that workers use.
         port: Port; 0 takes a free one.
+        group: Where the results of all jobs go, once for all workers, by the interface of `host`;
+            None sends them to each worker.
+        group_ttl: Routers that they may pass, plus one.
 
     Attributes:
         address: Host and port that it listens on.
 
     Raises:
-        OSError: If the address can not be bound.
+        OSError: If the address can not be bound, or sends to no group.
     """
 
-    def __init__(self, engine: Engine, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        group: MulticastGroup | None = None,
+        group_ttl: int = 1,
+    ) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -51,6 +63,13 @@ class AggregatorServer:
         self._udp, listener = _bind(host, port)
         self.address: tuple[str, int] = self._udp.getsockname()
         self._udp.setblocking(False)
+        if group is not None:
+            try:
+                send_to_groups(self._udp, self.address[0], group_ttl)
+            except OSError:
+                self._udp.close()
+                listener.close()
+                raise
         buffer_bytes = enlarge(self._udp, _BUFFER_BYTES)
         self._wake_in, self._wake_out = socket.socketpair()
         own = int.from_bytes(socket.inet_aton(self.address[0]), "big")
@@ -63,9 +82,15 @@ class AggregatorServer:
         ):
             engine.write(registers.address_of(name), value)
         self._maker = FrameMaker(own, self.address[1])
+        self._epoll = select.epoll()
+        self._epoll.register(self._udp, select.EPOLLIN)
+        self._epoll.register(self._wake_in, select.EPOLLIN)
+        self._parent_ports = ParentPorts(self.address[0], self.address[1], self._epoll)
+        self._woken = False
         lanes = engine_limits(engine)["lanes"]
-        table = JobTable(engine, datagrams_held(buffer_bytes, datagram_bytes(lanes)))
-        operator = Operator(engine, table, self.address[1])
+        capacity = datagrams_held(buffer_bytes, datagram_bytes(lanes))
+        table = JobTable(engine, capacity, group, self._parent_ports)
+        operator = Operator(engine, table, self.address[1], self._wake)
         self._control = ControlServer(listener, table, operator, self._lock)
         self._serving = False
 
@@ -108,18 +133,23 @@ class AggregatorServer:
             self._control.close()
             self._close()
 
+    def _wake(self) -> None:
+        """Makes the engine run for what a command has caused, without a frame."""
+        with self._inbox_changed:
+            self._woken = True
+            self._inbox_changed.notify_all()
+
     def _close(self) -> None:
+        self._parent_ports.close_all()
+        self._epoll.close()
         for end in (self._udp, self._wake_in, self._wake_out):
             end.close()
 
     def _receive_packets(self) -> None:
         """Fills the inbox, also while the engine works: full batches suit a simulated one."""
-        poll = select.poll()
-        poll.register(self._udp, select.POLLIN)
-        poll.register(self._wake_in, select.POLLIN)
         udp, frame = self._udp, self._maker.frame
         while not self._stopping.is_set():
-            frames: list[bytes] = []
+            frames = self._parent_ports.receive(_BATCH)
             while len(frames) < _BATCH:
                 try:
                     payload, (host, port) = udp.recvfrom(_RECEIVE_BYTES)
@@ -128,7 +158,7 @@ class AggregatorServer:
                     break
                 frames.append(frame(payload, host, port))
             if not frames:
-                poll.poll()
+                self._epoll.poll()
                 continue
             with self._inbox_changed:
                 self._inbox += frames
@@ -139,14 +169,17 @@ class AggregatorServer:
                 )
 
     def _serve_packets(self) -> None:
-        udp = self._udp
+        udp, own_port = self._udp, self.address[1]
         answers_kept = False
         while True:
             with self._inbox_changed:
                 if not answers_kept:
-                    self._inbox_changed.wait_for(lambda: self._inbox or self._stopping.is_set())
+                    self._inbox_changed.wait_for(
+                        lambda: self._inbox or self._woken or self._stopping.is_set()
+                    )
                 if self._stopping.is_set():
                     return
+                self._woken = False
                 frames, self._inbox = self._inbox, []
                 self._inbox_changed.notify_all()
             with self._lock:
@@ -154,6 +187,9 @@ class AggregatorServer:
                 answers = self._engine.feed(frames) if frames else self._engine.play([])
             answers_kept = bool(frames)
             for answer in answers:
+                if source_port_of(answer) != own_port:
+                    self._parent_ports.send(answer)
+                    continue
                 # Full buffers and vanished peers lose answers, as a network does.
                 with contextlib.suppress(OSError):
                     udp.sendto(memoryview(answer)[wire.AFFLUX_OFFSET :], destination_of(answer))

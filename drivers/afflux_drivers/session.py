@@ -17,12 +17,13 @@ class Session:
 
     Args:
         ticket: The job run.
-        rank: This worker's number.
+        rank: Own rank, one of the ticket's.
         cap_s: Longest time-out between repeated packets.
 
     Attributes:
         ticket: The job run.
-        rank: This worker's number.
+        rank: Own rank.
+        worker: Own worker number at the aggregator.
         slots: The job's slots, with their rounds.
         trip: Estimator of the time-out.
         statistics: What has been done so far.
@@ -40,10 +41,11 @@ class Session:
             raise ValueError(f"a job has 1 to {wire.LANES_MAX} lanes, not {ticket.lanes}")
         if not 1 <= ticket.slots <= 1 << 16:
             raise ValueError(f"a job has 1 to 65536 slots, not {ticket.slots}")
-        if not 0 <= rank < ticket.workers:
-            raise ValueError(f"rank {rank} is not one of the job's {ticket.workers} workers")
+        if not ticket.size <= wire.WORKERS_MAX:
+            raise ValueError(f"sums are of 1 to {wire.WORKERS_MAX} ranks, not {ticket.size}")
         self.ticket = ticket
         self.rank = rank
+        self.worker = ticket.worker_of(rank)
         self.slots = [Slot(n, ticket.round, ticket.lanes) for n in range(ticket.slots)]
         self.trip = RoundTrip(cap_s)
         self.statistics = WorkerStatistics()
@@ -58,7 +60,17 @@ class Session:
         version_type = _VERSION | wire.Type.JOIN
         self._short.datagram[wire.HEADER_BYTES : self._short_bytes] = ALL_ABSENT
         HEADER.pack_into(
-            self._short.datagram, 0, version_type, 0, ticket.job, self.rank, 0, 0, 0, ticket.key, 0
+            self._short.datagram,
+            0,
+            version_type,
+            0,
+            ticket.job,
+            self.worker,
+            0,
+            0,
+            0,
+            ticket.key,
+            0,
         )
         return self._short.datagram[: self._short_bytes]
 
@@ -71,7 +83,7 @@ class Session:
             _VERSION | wire.Type.PROBE,
             opcode_dtype,
             ticket.job,
-            self.rank,
+            self.worker,
             slot.number,
             0,
             slot.round,

@@ -28,6 +28,7 @@ class Slot:
         probed_at: When the latest probe was sent.
         probes_open: Probes sent since the last answer.
         missing: Bitmap of the workers that the latest MISSING named; 0 if none did.
+        waits_above: Whether it named none, as the aggregator waits for its parent.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Slot:
         "sent_at",
         "tries",
         "wait_s",
+        "waits_above",
     )
 
     def __init__(self, number: int, first_round: int, lanes: int) -> None:
@@ -56,7 +58,7 @@ class Slot:
         self.opening = False
         self.sent_at = self.deadline = self.wait_s = self.probed_at = 0.0
         self.tries = self.probes_open = self.missing = 0
-        self.repeated = False
+        self.repeated = self.waits_above = False
 
     def sent(self, length: int, opening: bool, now: float, wait_s: float) -> memoryview:
         """Notes that the packet, filled for `round`, goes out now; returns its datagram."""
@@ -67,7 +69,7 @@ class Slot:
         self.wait_s = wait_s
         self.deadline = now + wait_s
         self.tries = self.probes_open = self.missing = 0
-        self.repeated = False
+        self.repeated = self.waits_above = False
         return self.packet.datagram[:length]
 
     def again(self) -> memoryview:

@@ -7,36 +7,21 @@ so nothing queues and no replay is ever dropped.
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from afflux_drivers.frames import FRAME_HEADER, frame_header
+from afflux_drivers.frames import FRAME_HEADER
 from afflux_drivers.packets import HEADER, datagram_bytes
+from afflux_drivers.soft_answers import short_answer
+from afflux_drivers.soft_debug import debug_registers
+from afflux_drivers.soft_job import Endpoint, SoftJob
 from afflux_drivers.soft_registers import RegisterFile
+from afflux_drivers.soft_rounds import SoftRounds
 from afflux_drivers.soft_slot import SoftSlot
 from afflux_hdl import registers, wire
 
 __all__ = ["SoftEngine"]
 
-_VERSION = wire.VERSION << 4
-_MASK = 0xFFFF_FFFF
 _FRAME_MIN = wire.LOOKAHEAD_OFFSET
-
-
-class _Job:
-    """An enabled job, with the addresses of its workers as their latest JOINs gave them."""
-
-    __slots__ = ("credit", "everyone", "headers", "key", "lanes", "peers", "slots", "workers")
-
-    def __init__(
-        self, key: int, workers: int, lanes: int, credit: int, slots: list[SoftSlot]
-    ) -> None:
-        self.key, self.workers, self.lanes, self.credit = key, workers, lanes, credit
-        self.slots = slots
-        self.everyone = (1 << workers) - 1
-        # MAC, IPv4 address and port of each worker that has joined.
-        self.peers: list[tuple[bytes, int, int] | None] = [None] * workers
-        # The 42 bytes before a result of k blocks, by worker and k.
-        self.headers: list[dict[int, bytes]] = [{} for _ in range(workers)]
+_FROM_WORKERS = {wire.Type.DATA, wire.Type.PROBE, wire.Type.JOIN, wire.Type.CONFLICT}
+_FROM_PARENT = {wire.Type.RESULT, wire.Type.CONFLICT, wire.Type.JOINED}
 
 
 class SoftEngine:
@@ -66,7 +51,7 @@ class SoftEngine:
                 raise ValueError(f"an engine has 1 to {most} {what}, not {value}")
         self._lanes = lanes
         self._pool = [SoftSlot(lanes) for _ in range(slots)]
-        self._jobs: list[_Job | None] = [None] * jobs
+        self._jobs: list[SoftJob | None] = [None] * jobs
         self._counters = {counter.name: 0 for counter in registers.COUNTERS}
         self._registers = RegisterFile(
             {
@@ -76,20 +61,26 @@ class SoftEngine:
                 "build_lanes": lanes,
                 "build_jobs": jobs,
                 "build_slots": slots,
+                "build_version": registers.RELEASE,
             },
+            debug_registers(self._pool, self._jobs),
             self._counters,
             self._command,
         )
-        self._mac, self._address, self._port = b"\0" * 6, 0, 0
-        self._out: list[bytes] = []
+        self._local: Endpoint = (b"\0" * 6, 0, 0)
+        self._rounds = SoftRounds(self._counters)
 
     def play(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Takes frames one after the other; returns all that was sent, in order."""
-        self._out = []
+        """Takes frames one after the other; returns all that was sent, in order.
+
+        What commands have caused to be sent comes first.
+        """
         for frame in frames:
             self._frame(frame)
-        self._counters["frames_out"] += len(self._out)
-        return self._out
+        out, self._rounds.out = self._rounds.out, []
+        self._counters["frames_out"] += len(out)
+        self._counters["bytes_out"] += sum(map(len, out))
+        return out
 
     def feed(self, frames: Sequence[bytes]) -> list[bytes]:
         """Same as `play`: nothing is kept back."""
@@ -109,26 +100,33 @@ class SoftEngine:
         values = self._registers
         mac = values["local_mac_high"] << 32 | values["local_mac_low"]
         local = mac.to_bytes(6, "big"), values["local_address"], values["local_port"]
-        if local != (self._mac, self._address, self._port):
-            self._mac, self._address, self._port = local
+        if local != self._local:
+            self._local = local
             for job in self._jobs:
                 if job is not None:
-                    for headers in job.headers:
-                        headers.clear()
+                    job.moved(local)
 
     def close(self) -> None:
         """Does nothing: the engine holds memory only."""
 
     def _command(self, command: int) -> None:
-        values = self._registers
-        index = values["job_index"]
+        index = self._registers["job_index"]
+        if command == registers.Command.JOIN_PARENT:
+            job = self._jobs[index] if index < len(self._jobs) else None
+            packet = job.join_parent() if job is not None else None
+            if packet is not None:
+                self._rounds.out.append(packet)
+            return
         if command not in (registers.Command.CREATE, registers.Command.DESTROY):
             return
         if index >= len(self._jobs):
             raise ValueError(f"the engine has jobs 0 to {len(self._jobs) - 1}, not {index}")
         self._jobs[index] = None
-        if command == registers.Command.DESTROY:
-            return
+        if command == registers.Command.CREATE:
+            self._jobs[index] = self._create(index)
+
+    def _create(self, index: int) -> SoftJob:
+        values = self._registers
         for name, least, most in (
             ("job_workers", 1, values["build_workers"]),
             ("job_lanes", 1, values["build_lanes"]),
@@ -137,20 +135,16 @@ class SoftEngine:
             if not least <= values[name] <= most:
                 raise ValueError(f"{name} of job {index} is {least} to {most}, not {values[name]}")
         base = values["job_slot_base"]
-        job = _Job(
-            values["job_key_high"] << 32 | values["job_key_low"],
-            values["job_workers"],
-            values["job_lanes"],
-            values["job_credit"],
-            self._pool[base : base + values["job_slot_count"]],
-        )
-        for slot in job.slots:
+        slots = self._pool[base : base + values["job_slot_count"]]
+        job = SoftJob(index, values, slots, self._local)
+        for slot in slots:
             slot.reset(values["job_round"], job.everyone)
-        self._jobs[index] = job
+        return job
 
     def _frame(self, frame: bytes) -> None:
         counters = self._counters
         counters["frames_in"] += 1
+        counters["bytes_in"] += len(frame)
         if len(frame) < _FRAME_MIN:
             counters["not_ours"] += 1
             return
@@ -173,12 +167,13 @@ class SoftEngine:
             udp_length,
             checksum,
         ) = FRAME_HEADER.unpack_from(frame)
+        local_mac, local_address, local_port = self._local
         if (
-            mac != self._mac
+            mac != local_mac
             or ethertype != 0x0800
             or version_and_length >> 4 != 4
             or protocol != 17
-            or destination != self._address
+            or destination != local_address
         ):
             counters["not_ours"] += 1
             return
@@ -190,11 +185,13 @@ class SoftEngine:
         ):
             counters["bad_ip"] += 1
             return
-        if port != self._port:
+        # The job that has this as its parent port, if there is one.
+        above = (port - local_port - 1) & 0xFFFF
+        if port != local_port and above >= len(self._jobs):
             counters["not_ours"] += 1
             return
         header = HEADER.unpack_from(frame, wire.AFFLUX_OFFSET)
-        version_type, opcode_dtype, index, worker, number, present, round_, key, operation = header
+        version_type, opcode_dtype, index, worker, number, present, _, key, _ = header
         type_ = version_type & 15
         peer = (source_mac, source, source_port)
         if version_type >> 4 != wire.VERSION:
@@ -217,7 +214,10 @@ class SoftEngine:
             if (pseudo + int.from_bytes(frame[34:], "big")) % 0xFFFF:
                 counters["bad_checksum"] += 1
                 return
-        if type_ > wire.Type.JOIN or opcode_dtype >> 4 > wire.Opcode.UMIN:
+        if port != local_port:
+            self._from_parent(self._jobs[above], header, frame, source, source_port)
+            return
+        if type_ not in _FROM_WORKERS or opcode_dtype >> 4 > wire.Opcode.UMIN:
             counters["bad_type"] += 1
             return
         joining = type_ == wire.Type.JOIN
@@ -242,10 +242,10 @@ class SoftEngine:
                 counters["bad_present"] += 1
                 return
             counters["joins"] += 1
-            job.peers[worker] = peer
-            job.headers[worker] = {}
-            self._reply(
-                header, peer, wire.Type.JOINED, job.workers, job.lanes, len(job.slots), job.credit
+            job.join(worker, peer)
+            words = job.workers, job.lanes, len(job.slots), job.credit, *job.group
+            self._rounds.out.append(
+                short_answer(header, self._local, peer, wire.Type.JOINED, *words)
             )
             return
         known = job.peers[worker]
@@ -258,128 +258,45 @@ class SoftEngine:
         if present >> job.lanes or (present and type_ == wire.Type.PROBE):
             counters["bad_present"] += 1
             return
-        slot = job.slots[number]
-        ahead = (round_ - slot.round) & _MASK
-        if (ahead == 0 or ahead == _MASK) and not slot.held[round_ & 1]:
-            # From before the job run's first round: nobody has a result to ask for.
-            counters["stale"] += 1
-            return
         if type_ == wire.Type.PROBE:
-            self._probe(job, slot, header, peer, ahead)
-            return
-        if ahead == 1:
-            if slot.seen != job.everyone:
-                counters["premature"] += 1
-                return
-            words = np.frombuffer(frame, "<u4", wire.LANES_MAX, wire.LOOKAHEAD_OFFSET)
-            slot.open(round_, operation, opcode_dtype, words)
-        elif ahead == 0:
-            if slot.seen >> worker & 1:
-                counters["duplicates"] += 1
-                if slot.seen == job.everyone:
-                    self._replay(job, slot, header, round_)
-                return
-            version = round_ & 1
-            if slot.operation[version] != operation or slot.opcode_dtype[version] != opcode_dtype:
-                slot.conflict[version] = True
-            slot.take_least(np.frombuffer(frame, "<u4", wire.LANES_MAX, wire.LOOKAHEAD_OFFSET))
+            self._rounds.probe(job, header, self._local, peer)
         else:
-            if ahead == _MASK:
-                counters["duplicates"] += 1
-                self._replay(job, slot, header, round_)
-            else:
-                counters["premature" if ahead < 1 << 31 else "stale"] += 1
-            return
-        counters["accepted"] += 1
-        slot.seen |= 1 << worker
-        if blocks:
-            counters["blocks_accepted"] += blocks
-            data = np.frombuffer(
-                frame, "<i4", blocks * wire.BLOCK_ELEMENTS, wire.PAYLOAD_OFFSET
-            ).reshape(blocks, wire.BLOCK_ELEMENTS)
-            counters["overflows"] += slot.add(present, data, opcode_dtype >> 4)
-        if slot.seen == job.everyone:
-            counters["rounds"] += 1
-            counters["conflicts"] += slot.conflict[round_ & 1]
-            self._results(job, slot, header, range(job.workers))
+            self._rounds.data(job, header, frame)
 
-    def _probe(
+    def _from_parent(
         self,
-        job: _Job,
-        slot: SoftSlot,
+        job: SoftJob | None,
         header: tuple[int, ...],
-        peer: tuple[bytes, int, int],
-        ahead: int,
+        frame: bytes,
+        source: int,
+        source_port: int,
     ) -> None:
+        """Judges a frame to the parent port of a job (section 5.6)."""
+        version_type, opcode_dtype, number_there, worker, number, present, _, key, _ = header
         counters = self._counters
-        full = slot.seen == job.everyone
-        round_ = header[6]
-        if ahead == _MASK or (ahead == 0 and full):
-            counters["probes"] += 1
-            self._replay(job, slot, header, round_)
-        elif ahead == 0 or (ahead == 1 and full):
-            counters["probes"] += 1
-            seen = slot.seen if ahead == 0 else 0
-            self._reply(header, peer, wire.Type.MISSING, seen & _MASK, seen >> 32, slot.round, 0)
+        type_ = version_type & 15
+        parent = job.parent if job is not None else None
+        if type_ not in _FROM_PARENT or opcode_dtype >> 4 > wire.Opcode.UMIN:
+            counters["bad_type"] += 1
+        elif job is None or parent is None or number_there != parent.job:
+            counters["bad_job"] += 1
+        elif key != parent.key:
+            counters["bad_key"] += 1
+        elif worker != parent.worker:
+            counters["bad_worker"] += 1
+        elif (source, source_port) != parent.endpoint[1:]:
+            counters["bad_address"] += 1
+        elif type_ == wire.Type.JOINED:
+            counters["bad_present" if present else "joins"] += 1
+            if not present:
+                job.parent_joined = True
+        elif number >= len(job.slots):
+            counters["bad_slot"] += 1
+        elif present >> job.lanes:
+            counters["bad_present"] += 1
         else:
-            counters["premature" if ahead < 1 << 31 else "stale"] += 1
+            self._rounds.parent_result(job, header, frame)
 
-    def _replay(self, job: _Job, slot: SoftSlot, header: tuple[int, ...], round_: int) -> None:
-        self._counters["replays"] += 1
-        worker = header[3]
-        self._results(job, slot, header, range(worker, worker + 1))
-
-    def _results(self, job: _Job, slot: SoftSlot, header: tuple[int, ...], workers: range) -> None:
-        """Sends the result of the round that `header` names to some of the workers."""
-        _, _, index, _, number, _, round_, key, _ = header
-        version = round_ & 1
-        present = slot.present[version]
-        blocks = present.bit_count()
-        type_ = wire.Type.CONFLICT if slot.conflict[version] else wire.Type.RESULT
-        body = slot.result(version)
-        for worker in workers:
-            front = job.headers[worker].get(blocks)
-            if front is None:
-                front = self._header(job.peers[worker], blocks)
-                job.headers[worker][blocks] = front
-            afflux = HEADER.pack(
-                _VERSION | type_,
-                slot.opcode_dtype[version],
-                index,
-                worker,
-                number,
-                present,
-                round_,
-                key,
-                slot.operation[version],
-            )
-            self._out.append(front + afflux + body)
-
-    def _refuse(
-        self, header: tuple[int, ...], peer: tuple[bytes, int, int], cause: wire.Refusal
-    ) -> None:
-        self._reply(header, peer, wire.Type.REFUSED, cause, wire.VERSION, 0, 0)
-
-    def _reply(
-        self,
-        header: tuple[int, ...],
-        peer: tuple[bytes, int, int],
-        type_: wire.Type,
-        *words: int,
-    ) -> None:
-        """Answers a packet with its own header and up to four words."""
-        _, opcode_dtype, index, worker, number, _, round_, key, operation = header
-        afflux = HEADER.pack(
-            _VERSION | type_, opcode_dtype, index, worker, number, 0, round_, key, operation
-        )
-        answer = np.zeros(wire.LANES_MAX, "<u4")
-        answer[: len(words)] = words
-        self._out.append(self._header(peer, 0) + afflux + answer.tobytes())
-
-    def _header(self, peer: tuple[bytes, int, int] | None, blocks: int) -> bytes:
-        if peer is None:
-            raise RuntimeError("a round is complete without all its workers having joined")
-        mac, address, port = peer
-        return frame_header(
-            (mac, self._mac), (self._address, address), (self._port, port), datagram_bytes(blocks)
-        )
+    def _refuse(self, header: tuple[int, ...], peer: Endpoint, cause: wire.Refusal) -> None:
+        words = cause, wire.VERSION
+        self._rounds.out.append(short_answer(header, self._local, peer, wire.Type.REFUSED, *words))

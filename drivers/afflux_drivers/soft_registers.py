@@ -1,6 +1,6 @@
 """The register file of the software engine: names, widths and access from the register map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from afflux_hdl import registers
 
@@ -18,14 +18,20 @@ class RegisterFile:
 
     Args:
         fixed: Values of read-only registers, by name.
+        live: Functions that give the values of other read-only registers, by name, from this file.
         counters: The counters, by name; read, never written, here.
         command: Called with the value when job_command is written.
     """
 
     def __init__(
-        self, fixed: dict[str, int], counters: dict[str, int], command: Callable[[int], None]
+        self,
+        fixed: dict[str, int],
+        live: Mapping[str, Callable[["RegisterFile"], int]],
+        counters: dict[str, int],
+        command: Callable[[int], None],
     ) -> None:
         self._values = {register.name: 0 for register in registers.REGISTERS} | fixed
+        self._live = live
         self._counters = counters
         self._command = command
         self._latched = 0
@@ -43,7 +49,10 @@ class RegisterFile:
                 return value & 0xFFFF_FFFF
             return self._latched if half == 4 else 0
         register = _BY_ADDRESS.get(address)
-        return self._values[register.name] if register is not None else 0
+        if register is None:
+            return 0
+        live = self._live.get(register.name)
+        return self._values[register.name] if live is None else live(self)
 
     def write(self, address: int, value: int) -> None:
         """Writes the word at a byte address."""

@@ -31,6 +31,8 @@ class SoftSlot:
     Attributes:
         round: R.
         seen: Bitmap of the workers that have contributed to R.
+        everyone: Bitmap of all workers of the job; 0 before the slot's first job.
+        waiting: Whether R's partial sum has gone to a parent, whose result is not in.
         held: Whether the version holds a round of this job run, by version.
         present: Bitmap of the lanes, by version.
         operation: Operation number, by version.
@@ -42,23 +44,26 @@ class SoftSlot:
         "_blocks",
         "_words",
         "conflict",
+        "everyone",
         "held",
         "opcode_dtype",
         "operation",
         "present",
         "round",
         "seen",
+        "waiting",
     )
 
     def __init__(self, lanes: int) -> None:
         self._blocks: NDArray[np.int32] = np.zeros((2, lanes, wire.BLOCK_ELEMENTS), np.int32)
         self._words: NDArray[np.uint32] = np.zeros((2, wire.LANES_MAX), np.uint32)
-        self.reset(0, 0)
+        self.reset(1, 0)
 
     def reset(self, first_round: int, everyone: int) -> None:
         """The initial state for a job whose rounds start at `first_round`."""
         self.round = (first_round - 1) & 0xFFFF_FFFF
-        self.seen = everyone
+        self.seen = self.everyone = everyone
+        self.waiting = False
         self.held = [False, False]
         self.present = [0, 0]
         self.operation = [0, 0]
@@ -118,6 +123,24 @@ class SoftSlot:
         overflows = _merge(merged, blocks[_places(present, later)], opcode)
         own[lanes] = merged
         return overflows
+
+    def take(
+        self, present: int, words: NDArray[np.uint32], blocks: NDArray[np.int32], conflict: bool
+    ) -> None:
+        """Puts the parent's result in the place of R's partial sum, and waits no more.
+
+        Args:
+            present: Bitmap of the lanes that have a block.
+            words: (16,) uint32.
+            blocks: (k, 64) int32, one for each set bit, lowest lane first.
+            conflict: Whether contributions disagreed somewhere in the tree.
+        """
+        version = self.round & 1
+        self.present[version] = present
+        self._words[version] = words
+        self._blocks[version][_lanes(present)] = blocks
+        self.conflict[version] = conflict
+        self.waiting = False
 
     def result(self, version: int) -> bytes:
         """Words and present blocks of a version, as they stand in a packet."""

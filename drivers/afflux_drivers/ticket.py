@@ -21,6 +21,13 @@ class JobTicket:
         slots: Slots of the job.
         credit: Packets that a worker may have in flight.
         engine: Name of the engine behind the aggregator.
+        group: Multicast address that results go to; empty if each worker gets its own.
+        group_port: UDP port of the group; 0 without one.
+        members: Rank of each worker, in a tree of aggregators; empty if worker w is rank w.
+        ranks: Ranks of the whole tree; 0 if the job has them all.
+
+    Raises:
+        ValueError: If `members` and `ranks` do not fit the number of workers, or one another.
     """
 
     host: str
@@ -33,6 +40,38 @@ class JobTicket:
     slots: int
     credit: int
     engine: str
+    group: str = ""
+    group_port: int = 0
+    members: tuple[int, ...] = ()
+    ranks: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.members and not self.ranks:
+            return
+        apart = len(set(self.members)) == len(self.members) == self.workers
+        if not apart or not all(0 <= rank < self.ranks for rank in self.members):
+            raise ValueError(
+                f"ranks {self.members} of {self.ranks} are not those of {self.workers} workers"
+            )
+
+    @property
+    def size(self) -> int:
+        """Ranks whose contributions are summed."""
+        return self.ranks or self.workers
+
+    def rank_of(self, worker: int) -> int:
+        """The rank that is this worker."""
+        return self.members[worker] if self.members else worker
+
+    def worker_of(self, rank: int) -> int:
+        """The worker that is this rank. Raises ``ValueError`` if none is."""
+        members = self.members or range(self.workers)
+        if rank not in members:
+            raise ValueError(
+                f"rank {rank} is not one of the job's {self.workers} workers"
+                + (f", ranks {members}" if self.members else "")
+            )
+        return members.index(rank)
 
     def to_json(self) -> str:
         """One line of JSON; the key is in hexadecimal, as JSON numbers may lose bits."""
@@ -45,4 +84,5 @@ class JobTicket:
         """The ticket that `to_json` wrote. Raises ``ValueError`` or ``TypeError`` if it is none."""
         fields = json.loads(text)
         fields["key"] = int(fields["key"], 16)
+        fields["members"] = tuple(fields.get("members", ()))
         return cls(**fields)

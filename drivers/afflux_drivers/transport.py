@@ -1,4 +1,4 @@
-"""The UDP socket of a worker: connected to its aggregator, never blocking."""
+"""The UDP sockets of a worker: connected to its aggregator, or its group; never blocking."""
 
 import errno
 import math
@@ -7,6 +7,7 @@ import socket
 
 from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
 from afflux_drivers.loss import LossSwitch
+from afflux_drivers.multicast import MulticastGroup, join_group
 from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.socket_buffers import enlarge
 from afflux_drivers.statistics import WorkerStatistics
@@ -30,17 +31,24 @@ class UdpTransport:
         port: UDP port.
         statistics: Counts packets and bytes.
         loss: Loses packets for tests, or None.
+        group: Where results come, too; None if only to this worker.
 
     Attributes:
         peer: IPv4 address and port, as text for messages.
         refused: Whether the host has said that nobody listens on the port.
 
     Raises:
-        AggregatorUnreachable: If the name has no IPv4 address, or the host no route to it.
+        AggregatorUnreachable: If the name has no IPv4 address, the host no route to it, or the
+            interface that leads there no multicast.
     """
 
     def __init__(
-        self, host: str, port: int, statistics: WorkerStatistics, loss: LossSwitch | None
+        self,
+        host: str,
+        port: int,
+        statistics: WorkerStatistics,
+        loss: LossSwitch | None,
+        group: MulticastGroup | None = None,
     ) -> None:
         self._statistics = statistics
         self._loss = loss
@@ -60,6 +68,20 @@ class UdpTransport:
             ) from error
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+        self._source: tuple[str, int] = self._socket.getpeername()
+        self._group: socket.socket | None = None
+        if group is not None:
+            own = self._socket.getsockname()[0]
+            try:
+                self._group = join_group(group, own)
+            except OSError as error:
+                self._socket.close()
+                raise AggregatorUnreachable(
+                    f"no way into the multicast group {group} of the aggregator at {self.peer}, "
+                    f"on the interface of {own}: {error}"
+                ) from error
+            enlarge(self._group, _BUFFER_BYTES)
+            self._poll.register(self._group, select.POLLIN)
 
     def send(self, datagram: memoryview) -> None:
         """Sends, or loses it as a network may: full buffers count as loss.
@@ -85,7 +107,14 @@ class UdpTransport:
         self._statistics.bytes_sent += len(datagram)
 
     def receive(self, packet: PacketBuffer) -> int:
-        """Takes the next datagram without waiting. Returns its bytes, or -1 if there is none."""
+        """Takes the next datagram without waiting. Returns its bytes, or -1 if there is none.
+
+        Anyone may send to a group: what does not come from the aggregator is 0 bytes long.
+        """
+        if self._group is not None:
+            length = self._receive_of_group(self._group, packet)
+            if length >= 0:
+                return length
         while True:
             try:
                 length = self._socket.recv_into(packet.datagram)
@@ -96,12 +125,28 @@ class UdpTransport:
                 continue
             except OSError:
                 return -1
-            if self._loss is not None and self._loss.loses_inward():
-                self._statistics.dropped_received += 1
-                continue
-            self._statistics.packets_received += 1
-            self._statistics.bytes_received += length
-            return length
+            if self._arrives(length):
+                return length
+
+    def _receive_of_group(self, group: socket.socket, packet: PacketBuffer) -> int:
+        while True:
+            try:
+                length, source = group.recvfrom_into(packet.datagram)
+            except OSError:
+                return -1
+            if source != self._source:
+                return 0
+            if self._arrives(length):
+                return length
+
+    def _arrives(self, length: int) -> bool:
+        """Whether a datagram that has come is not to be lost; counts it."""
+        if self._loss is not None and self._loss.loses_inward():
+            self._statistics.dropped_received += 1
+            return False
+        self._statistics.packets_received += 1
+        self._statistics.bytes_received += length
+        return True
 
     def wait(self, seconds: float) -> None:
         """Returns when a datagram has come, or after so many seconds."""
@@ -109,8 +154,10 @@ class UdpTransport:
             self._poll.poll(math.ceil(1000 * seconds))
 
     def close(self) -> None:
-        """Closes the socket. May be called more than once."""
+        """Closes the sockets. May be called more than once."""
         self._socket.close()
+        if self._group is not None:
+            self._group.close()
 
     def _too_long(self, length: int) -> PacketTooLong:
         mtu = self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU)

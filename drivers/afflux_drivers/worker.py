@@ -1,5 +1,6 @@
 """A rank's end of a job: joins, runs operations one after the other, and says what went wrong."""
 
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from afflux_drivers.errors import (
     WorkerFailed,
 )
 from afflux_drivers.loss import LossSwitch
+from afflux_drivers.multicast import MulticastGroup
 from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
 from afflux_drivers.reduction import Reduction
@@ -39,6 +41,10 @@ _REFUSALS = {
 }
 
 
+def _group_name(address: str, port: int) -> str:
+    return f"the group {address}:{port}" if address else "each worker"
+
+
 def _never() -> str | None:
     return None
 
@@ -51,13 +57,13 @@ class Worker:
 
     Args:
         ticket: The job run.
-        rank: This worker's number.
+        rank: Own rank, one of the ticket's.
         loss: Loses packets for tests; None takes the switch from the environment.
         peer_timeout_s: How long the aggregator may leave all packets unanswered.
 
     Raises:
         ValueError: If rank, ticket or the test switch are out of range.
-        AggregatorUnreachable: If there is no way to the aggregator's address.
+        AggregatorUnreachable: If there is no way to the aggregator's address, or to its group.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class Worker:
             ticket.port,
             self._session.statistics,
             LossSwitch.from_environment(rank) if loss is None else loss,
+            MulticastGroup(ticket.group, ticket.group_port) if ticket.group else None,
         )
         self._packet = PacketBuffer()
         self._failure: BaseException | None = None
@@ -200,7 +207,11 @@ class Worker:
             return False
         header = Header._make(HEADER.unpack_from(self._packet.datagram))
         ticket = self.ticket
-        ours = (header.job, header.worker, header.key) == (ticket.job, self.rank, ticket.key)
+        ours = (header.job, header.worker, header.key) == (
+            ticket.job,
+            self._session.worker,
+            ticket.key,
+        )
         if not ours or header.version != wire.VERSION or header.present:
             statistics.ignored += 1
             return False
@@ -219,6 +230,13 @@ class Worker:
             raise AggregatorRefused(
                 f"join: the aggregator at {self._transport.peer} says that job {ticket.job} has "
                 f"workers, lanes, slots, credit {words[:4]}; rank {self.rank} was told {told}"
+            )
+        address = socket.inet_ntoa(words[4].to_bytes(4, "big")) if words[4] else ""
+        if (address, words[5]) != (ticket.group, ticket.group_port):
+            raise AggregatorRefused(
+                f"join: the aggregator at {self._transport.peer} sends the results of job "
+                f"{ticket.job} to {_group_name(address, words[5])}; rank {self.rank} was told "
+                f"{_group_name(ticket.group, ticket.group_port)}"
             )
         return True
 
@@ -278,6 +296,14 @@ class Worker:
                 f"of rank(s) {names} (job {self.ticket.job} on the aggregator at "
                 f"{self._transport.peer})",
                 ranks,
+            )
+        if operation.waits_above():
+            elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
+            names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
+            return DeadlineExceeded(
+                f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
+                f"{self._transport.peer} has what its own ranks sent, and waits for its parent: "
+                f"for ranks of other aggregators{names}, or for the way between"
             )
         return DeadlineExceeded(
             f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "

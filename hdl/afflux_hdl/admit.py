@@ -2,11 +2,12 @@
 
 ::
 
-    i ─► job table ─► worker table ─► slot state ─► decision ─► o (SlotOperation)
-                                          ▲            │  └───► replies
-                                          └────────────┘
+    cycle   0             1              2             3                      4
+    i ─► job table   ─► comparisons ─► comparisons ─► Verdict ─► new state ─► o (SlotOperation)
+         worker table   slot address   of rounds         │           │        replies
+         route table         ▲                           │           │
+                             └──────── slot state ◄──────────────────┘
 
-The decision is that of ``docs/protocol.md`` sections 5.2 (the checks that need a table) and 5.3.
 The slot's state changes here, at once; words and blocks follow in the merge stage, in order.
 """
 
@@ -21,11 +22,14 @@ from afflux_hdl.layouts import (
     JobEntry,
     OperationKind,
     Reply,
+    Route,
     SlotOperation,
     WorkerEntry,
 )
+from afflux_hdl.octets import reversed_octets
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.slot_state import SlotState
+from afflux_hdl.verdict import Checks, Place, Verdict
 
 __all__ = ["Admit"]
 
@@ -33,22 +37,26 @@ __all__ = ["Admit"]
 class Admit(wiring.Component):
     """Decides about frames.
 
-    Latency: 4 cycles from a summary on ``i`` to its operation on ``o``. Throughput: one frame in
+    Latency: 5 cycles from a summary on ``i`` to its operation on ``o``. Throughput: one frame in
     two cycles, taken when ``phase`` is 0; a frame that holds room in the buffer takes at least two
     cycles to arrive. ``i`` waits while ``o_full``. A reply that finds ``replies_full`` (a refusal:
     ``refusals_full``) is dropped and counted; its worker asks again.
 
-    A slot's state is read one cycle after a frame is taken and written one cycle later, so the
-    next frame, at least two cycles behind, reads it as written: no bypass.
+    A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
+    the very cycle in which the next frame, two cycles behind, addresses it. Likewise a JOIN is
+    written when the next frame's worker is looked up. The memories read what is written.
 
     Members:
-        phase: Alternates from cycle to cycle.
+        phase: Alternates from cycle to cycle. The worker table is addressed and written when it is
+            0, slot state when it is 1.
         i: Frames.
         o: Operations for the merge stage, in order of arrival; ``ready`` is taken for granted.
         o_full: The queue behind ``o`` has no room for the frames that are under way.
         jobs: The job table.
         check_job, check_worker, checked: Worker table.
+        check_route: Route table; ``check_job`` is its address too.
         join, join_job, join_worker, join_entry: Writes the worker table.
+        parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
         read_slot, state, write, write_slot, write_state: Slot state.
         replies, replies_full, refusals_full: Short answers; ``ready`` is taken for granted.
         judged, cause: A frame is counted in this cycle, and how.
@@ -72,10 +80,13 @@ class Admit(wiring.Component):
                 "check_job": Out(p.job_bits),
                 "check_worker": Out(p.worker_bits),
                 "checked": In(WorkerEntry),
+                "check_route": In(Route),
                 "join": Out(1),
                 "join_job": Out(p.job_bits),
                 "join_worker": Out(p.worker_bits),
                 "join_entry": Out(WorkerEntry),
+                "parent_joined": Out(1),
+                "parent_joined_job": Out(p.job_bits),
                 "read_slot": Out(p.slot_bits),
                 "state": In(state),
                 "write": Out(1),
@@ -98,277 +109,284 @@ class Admit(wiring.Component):
         m = Module()
         p = self._parameters
 
-        # Stage 0: take a frame, look its job and worker up.
+        # Cycle 0: take a frame, look its job, worker and route up.
         take = Signal()
         frame = self.i.payload
         m.d.comb += [
             take.eq(self.i.valid & ~self.phase & ~self.o_full),
             self.i.ready.eq(~self.phase & ~self.o_full),
-            self.check_job.eq(frame.header.job),
+            self.check_job.eq(frame.job),
             self.check_worker.eq(frame.header.worker),
         ]
         valid1 = Signal()
         frame1 = Signal(FrameSummary(p))
         job1 = Signal(JobEntry(p))
-        job_known1 = Signal()
-        m.d.sync += [
-            valid1.eq(take),
-            frame1.eq(frame),
-            job1.eq(self.jobs[frame.header.job[: p.job_bits]]),
-            job_known1.eq(frame.header.job < p.jobs),
-        ]
+        m.d.sync += [valid1.eq(take), frame1.eq(frame), job1.eq(self.jobs[frame.job])]
 
-        # Stage 1: compare with the tables' answers, address the slot.
+        # Cycle 1: compare with the tables' answers, address the slot.
         slot1 = Signal(p.slot_bits)
-        m.d.comb += [
-            slot1.eq(job1.base + frame1.header.slot),
-            self.read_slot.eq(slot1),
-        ]
-        checks2 = Signal(
-            data.StructLayout(
-                {"job": 1, "key": 1, "worker": 1, "address": 1, "slot": 1, "lanes": 1, "empty": 1}
-            )
-        )
+        m.d.comb += [slot1.eq(job1.base + frame1.header.slot), self.read_slot.eq(slot1)]
+        header1, source1, route1 = frame1.header, frame1.source, self.check_route
+        from_parent1 = frame1.from_parent
+        checks2 = Signal(Checks)
         valid2 = Signal()
         frame2 = Signal.like(frame1)
         job2 = Signal.like(job1)
         slot2 = Signal.like(slot1)
+        group2 = Signal(route1.group.shape())
         m.d.sync += [
             valid2.eq(valid1),
             frame2.eq(frame1),
             job2.eq(job1),
             slot2.eq(slot1),
-            checks2.job.eq(job_known1 & job1.enabled),
-            checks2.key.eq(frame1.header.key == job1.key),
-            checks2.worker.eq(frame1.header.worker < job1.workers),
-            checks2.address.eq(
-                self.checked.joined
-                & (self.checked.peer.address == frame1.source.address)
-                & (self.checked.peer.port == frame1.source.port)
+            group2.eq(route1.group),
+            checks2.good.eq(frame1.good),
+            checks2.refused_version.eq(frame1.refused_version),
+            checks2.from_parent.eq(from_parent1),
+            checks2.job.eq(
+                frame1.job_built
+                & job1.enabled
+                & (~from_parent1 | (job1.parent & (header1.job == route1.parent_job)))
             ),
-            checks2.slot.eq(frame1.header.slot < job1.count),
-            checks2.lanes.eq((frame1.header.present & ~job1.lane_mask) == 0),
-            checks2.empty.eq(frame1.header.present == 0),
+            checks2.key.eq(header1.key == Mux(from_parent1, route1.parent_key, job1.key)),
+            checks2.worker.eq(
+                Mux(
+                    from_parent1,
+                    header1.worker == route1.parent_worker,
+                    header1.worker < job1.workers,
+                )
+            ),
+            checks2.address.eq(
+                (from_parent1 | self.checked.joined)
+                & (
+                    source1.address
+                    == Mux(from_parent1, route1.parent.address, self.checked.peer.address)
+                )
+                & (source1.port == Mux(from_parent1, route1.parent.port, self.checked.peer.port))
+            ),
+            checks2.slot.eq(header1.slot < job1.count),
+            checks2.lanes.eq((header1.present & ~job1.lane_mask) == 0),
+            checks2.empty.eq(header1.present == 0),
         ]
-        # Rounds next to the frame's, so that stage 2 only has to compare.
+        # Rounds next to the frame's, so that cycle 2 only has to compare.
         before2, after2 = Signal(32), Signal(32)
+        m.d.sync += [before2.eq(header1.round - 1), after2.eq(header1.round + 1)]
+
+        # Cycle 2: the slot's state is here; where in it does the frame's round lie?
+        header2 = frame2.header
+        distance2 = Signal(32)
+        same2 = Signal()
+        m.d.comb += [
+            distance2.eq(header2.round - self.state.round),
+            same2.eq(self.state.round == header2.round),
+        ]
+        # Who joins needs no state, and must be known when the next frame is looked up.
+        joins2 = Signal()
+        m.d.comb += [
+            joins2.eq(
+                (header2.type == wire.Type.JOIN)
+                & checks2.good
+                & checks2.job
+                & checks2.key
+                & checks2.worker
+                & checks2.empty
+            ),
+            self.join.eq(valid2 & joins2),
+            self.join_job.eq(frame2.job),
+            self.join_worker.eq(header2.worker),
+            self.join_entry.joined.eq(1),
+            self.join_entry.peer.eq(frame2.source),
+        ]
+        valid3 = Signal()
+        checks3 = Signal(Checks)
+        place3 = Signal(Place)
+        frame3 = Signal.like(frame1)
+        job3 = Signal.like(job1)
+        slot3 = Signal.like(slot1)
+        group3 = Signal.like(group2)
+        state3 = Signal.like(self.state)
+        own3 = Signal(p.workers)
+        one_worker3, one_left3 = Signal(), Signal()
         m.d.sync += [
-            before2.eq(frame1.header.round - 1),
-            after2.eq(frame1.header.round + 1),
+            valid3.eq(valid2),
+            checks3.eq(checks2),
+            frame3.eq(frame2),
+            job3.eq(job2),
+            slot3.eq(slot2),
+            group3.eq(group2),
+            state3.eq(self.state),
+            own3.eq(1 << header2.worker[: p.worker_bits]),
+            one_worker3.eq(job2.workers == 1),
+            one_left3.eq(self.state.left == 1),
+            place3.next.eq(self.state.round == before2),
+            place3.same.eq(same2),
+            place3.previous.eq(self.state.round == after2),
+            place3.early.eq(~distance2[31] & ~same2),
+            place3.held.eq(self.state.versions[header2.round[0]].held),
+            place3.full.eq(self.state.left == 0),
+            place3.waiting.eq(self.state.waiting),
+            place3.own_seen.eq(self.state.seen.bit_select(header2.worker[: p.worker_bits], 1)),
         ]
 
-        # Stage 2: the slot's state is here; decide and write it back.
-        header = frame2.header
-        state = self.state
-        opens, current, replayable, early = Signal(), Signal(), Signal(), Signal()
-        full, own_seen, same = Signal(), Signal(), Signal()
-        version = Signal()
-        distance = Signal(32)
-        this = state.versions[version]
+        # Cycle 3: decide, and write the state back.
+        m.submodules.verdict = verdict = Verdict()
+        header = frame3.header
+        version = header.round[0]
+        this = state3.versions[version]
         m.d.comb += [
-            opens.eq(state.round == before2),
-            same.eq(state.round == header.round),
-            current.eq(same & this.held),
-            replayable.eq((state.round == after2) & this.held),
-            distance.eq(header.round - state.round),
-            early.eq(~distance[31] & ~same),
-            full.eq(state.left == 0),
-            own_seen.eq(state.seen.bit_select(header.worker[: p.worker_bits], 1)),
-            version.eq(header.round[0]),
+            verdict.type.eq(header.type),
+            verdict.checks.eq(checks3),
+            verdict.place.eq(place3),
         ]
-        own = Signal(p.workers)
-        m.d.comb += own.eq(1 << header.worker[: p.worker_bits])
-
-        kind = Signal(OperationKind)
-        cause = Signal(Cause)
-        answer = Signal(wire.Type)
-        counted = Signal()
-        replay = Signal()
-        seen_words = Signal(64)
-        refusal = Signal(wire.Refusal)
-        accept, opening = Signal(), Signal()
-        is_join, is_probe = Signal(), Signal()
-        m.d.comb += [
-            is_join.eq(header.type == wire.Type.JOIN),
-            is_probe.eq(header.type == wire.Type.PROBE),
-            counted.eq(valid2 & frame2.good),
-        ]
-
-        with m.If(~frame2.good):
-            with m.If(frame2.refused_version):
-                m.d.comb += refusal.eq(wire.Refusal.VERSION)
-        with m.Elif(~checks2.job):
-            m.d.comb += [cause.eq(Cause.BAD_JOB), refusal.eq(Mux(is_join, wire.Refusal.JOB, 0))]
-        with m.Elif(~checks2.key):
-            m.d.comb += [cause.eq(Cause.BAD_KEY), refusal.eq(Mux(is_join, wire.Refusal.KEY, 0))]
-        with m.Elif(~checks2.worker):
-            m.d.comb += [
-                cause.eq(Cause.BAD_WORKER),
-                refusal.eq(Mux(is_join, wire.Refusal.WORKER, 0)),
-            ]
-        with m.Elif(is_join):
-            with m.If(~checks2.empty):
-                m.d.comb += cause.eq(Cause.BAD_PRESENT)
-            with m.Else():
-                m.d.comb += [
-                    cause.eq(Cause.JOINS),
-                    answer.eq(wire.Type.JOINED),
-                    self.join.eq(valid2),
-                ]
-        with m.Elif(~checks2.address):
-            m.d.comb += cause.eq(Cause.BAD_ADDRESS)
-        with m.Elif(~checks2.slot):
-            m.d.comb += cause.eq(Cause.BAD_SLOT)
-        with m.Elif(~checks2.lanes | (is_probe & ~checks2.empty)):
-            m.d.comb += cause.eq(Cause.BAD_PRESENT)
-        with m.Elif(is_probe):
-            m.d.comb += cause.eq(Cause.PROBES)
-            with m.If(replayable | (current & full)):
-                m.d.comb += replay.eq(1)
-            with m.Elif(current):
-                m.d.comb += [answer.eq(wire.Type.MISSING), seen_words.eq(state.seen)]
-            with m.Elif(opens & full):
-                m.d.comb += answer.eq(wire.Type.MISSING)
-            with m.Else():
-                m.d.comb += cause.eq(Mux(early, Cause.PREMATURE, Cause.STALE))
-        with m.Elif((opens & full) | (current & ~own_seen)):
-            m.d.comb += [cause.eq(Cause.ACCEPTED), accept.eq(1), opening.eq(opens)]
-        with m.Elif(current):
-            m.d.comb += [cause.eq(Cause.DUPLICATES), replay.eq(full)]
-        with m.Elif(replayable):
-            m.d.comb += [cause.eq(Cause.DUPLICATES), replay.eq(1)]
-        with m.Else():
-            m.d.comb += cause.eq(Mux(early, Cause.PREMATURE, Cause.STALE))
-
-        # The new state, if this is a contribution.
+        is_conflict, differs, filled, completed = Signal(), Signal(), Signal(), Signal()
         left = Signal(p.count_bits)
         after = Signal(SlotState(p))
         held = after.versions[version]
-        differs = Signal()
         m.d.comb += [
-            left.eq(Mux(opening, job2.workers, state.left) - 1),
+            is_conflict.eq(header.type == wire.Type.CONFLICT),
             differs.eq(
                 (this.operation != header.operation)
                 | (this.opcode != header.opcode)
                 | (this.dtype != header.dtype)
             ),
-            after.eq(state),
+            left.eq(Mux(verdict.opening, job3.workers, state3.left) - 1),
+            filled.eq(verdict.accept & Mux(verdict.opening, one_worker3, one_left3)),
+            completed.eq((filled & ~job3.parent) | verdict.take),
+            after.eq(state3),
             after.round.eq(header.round),
-            after.seen.eq(Mux(opening, 0, state.seen) | own),
-            after.left.eq(left),
+            after.waiting.eq(filled & job3.parent),
         ]
+        with m.If(verdict.accept):
+            m.d.comb += [
+                after.seen.eq(Mux(verdict.opening, 0, state3.seen) | own3),
+                after.left.eq(left),
+            ]
         for number in range(2):
             with m.If(version == number):
-                m.d.comb += after.versions[number].present.eq(
-                    Mux(opening, 0, state.versions[number].present) | header.present
-                )
-                with m.If(opening):
+                new, old = after.versions[number], state3.versions[number]
+                with m.If(verdict.take):
+                    m.d.comb += [new.present.eq(header.present), new.conflict.eq(is_conflict)]
+                with m.Elif(verdict.opening):
                     m.d.comb += [
-                        after.versions[number].held.eq(1),
-                        after.versions[number].operation.eq(header.operation),
-                        after.versions[number].opcode.eq(header.opcode),
-                        after.versions[number].dtype.eq(header.dtype),
-                        after.versions[number].conflict.eq(0),
+                        new.held.eq(1),
+                        new.present.eq(header.present),
+                        new.operation.eq(header.operation),
+                        new.opcode.eq(header.opcode),
+                        new.dtype.eq(header.dtype),
+                        new.conflict.eq(is_conflict),
                     ]
-                with m.Elif(differs):
-                    m.d.comb += after.versions[number].conflict.eq(1)
-        complete = Signal()
+                with m.Else():
+                    m.d.comb += [
+                        new.present.eq(old.present | header.present),
+                        new.conflict.eq(old.conflict | differs | is_conflict),
+                    ]
         m.d.comb += [
-            complete.eq(accept & (left == 0)),
-            self.write.eq(valid2 & accept),
-            self.write_slot.eq(slot2),
+            self.write.eq(valid3 & (verdict.accept | verdict.take)),
+            self.write_slot.eq(slot3),
             self.write_state.eq(after),
-            self.join_job.eq(header.job),
-            self.join_worker.eq(header.worker),
-            self.join_entry.joined.eq(1),
-            self.join_entry.peer.eq(frame2.source),
+            self.parent_joined.eq(valid3 & verdict.parent_joined),
+            self.parent_joined_job.eq(frame3.job),
         ]
 
-        # The reply, if any. Its words are those of section 5.4.
+        # Cycle 4: the reply, if any. Its words are those of section 5.4.
         wants_reply, fits = Signal(), Signal()
+        refused = verdict.refusal != 0
         m.d.comb += [
-            wants_reply.eq((answer != 0) | (refusal != 0)),
-            fits.eq(Mux(refusal != 0, ~self.refusals_full, ~self.replies_full)),
+            wants_reply.eq((verdict.answer != 0) | refused),
+            fits.eq(Mux(refused, ~self.refusals_full, ~self.replies_full)),
         ]
-        reply3 = Signal(Reply)
-        reply_valid3 = Signal()
+        reply4 = Signal(Reply)
+        reply_valid4 = Signal()
         m.d.sync += [
-            reply_valid3.eq(valid2 & wants_reply & fits),
-            self.reply_dropped.eq(valid2 & wants_reply & ~fits),
-            reply3.peer.eq(frame2.source),
-            reply3.header.eq(header),
-            reply3.header.version.eq(wire.VERSION),
-            reply3.header.type.eq(Mux(refusal != 0, wire.Type.REFUSED, answer)),
-            reply3.header.present.eq(0),
+            reply_valid4.eq(valid3 & wants_reply & fits),
+            self.reply_dropped.eq(valid3 & wants_reply & ~fits),
+            reply4.peer.eq(frame3.source),
+            reply4.header.eq(header),
+            reply4.header.version.eq(wire.VERSION),
+            reply4.header.type.eq(Mux(refused, wire.Type.REFUSED, verdict.answer)),
+            reply4.header.present.eq(0),
+            reply4.words.eq(0),
         ]
-        with m.If(refusal != 0):
+        with m.If(refused):
+            m.d.sync += [reply4.words[0].eq(verdict.refusal), reply4.words[1].eq(wire.VERSION)]
+        with m.Elif(verdict.join):
             m.d.sync += [
-                reply3.words[0].eq(refusal),
-                reply3.words[1].eq(wire.VERSION),
-                reply3.words[2].eq(0),
-                reply3.words[3].eq(0),
+                reply4.words[0].eq(job3.workers),
+                reply4.words[1].eq(job3.lanes),
+                reply4.words[2].eq(job3.count),
+                reply4.words[3].eq(job3.credit),
             ]
-        with m.Elif(is_join):
-            m.d.sync += [
-                reply3.words[0].eq(job2.workers),
-                reply3.words[1].eq(job2.lanes),
-                reply3.words[2].eq(job2.count),
-                reply3.words[3].eq(job2.credit),
-            ]
+            with m.If(job3.group):
+                m.d.sync += [
+                    reply4.words[4].eq(reversed_octets(group3.address)),
+                    reply4.words[5].eq(reversed_octets(group3.port)),
+                ]
         with m.Else():
-            m.d.sync += [
-                reply3.words[0].eq(seen_words[:32]),
-                reply3.words[1].eq(seen_words[32:]),
-                reply3.words[2].eq(state.round),
-                reply3.words[3].eq(0),
-            ]
-        m.d.comb += [self.replies.payload.eq(reply3), self.replies.valid.eq(reply_valid3)]
+            with m.If(verdict.missing_seen):
+                m.d.sync += [
+                    reply4.words[0].eq(state3.seen[:32]),
+                    reply4.words[1].eq(state3.seen[32:]),
+                ]
+            m.d.sync += reply4.words[2].eq(state3.round)
+        m.d.comb += [self.replies.payload.eq(reply4), self.replies.valid.eq(reply_valid4)]
 
-        # The operation.
-        with m.If(accept):
-            m.d.comb += kind.eq(OperationKind.MERGE)
-        with m.Elif(replay):
-            m.d.comb += kind.eq(OperationKind.REPLAY)
+        # Cycle 4: the operation.
+        changes, up = Signal(), Signal()
+        m.d.comb += [
+            changes.eq(verdict.accept | verdict.take),
+            up.eq(Mux(verdict.accept, job3.parent, verdict.replay & place3.same & place3.waiting)),
+        ]
+        valid4 = Signal()
+        operation4 = Signal(SlotOperation(p))
+        delivery = operation4.delivery
+        sent = data.View(held.shape(), Mux(changes, held.as_value(), this.as_value()))
+        with m.If(changes):
+            m.d.sync += operation4.kind.eq(OperationKind.MERGE)
+        with m.Elif(verdict.replay):
+            m.d.sync += operation4.kind.eq(OperationKind.REPLAY)
         with m.Elif(wants_reply & fits):
-            m.d.comb += kind.eq(OperationKind.REPLY)
-        valid3 = Signal()
-        operation3 = Signal(SlotOperation(p))
-        result = Mux(accept, held.as_value(), this.as_value())
-        sent = data.View(held.shape(), result)
-        delivery = operation3.delivery
+            m.d.sync += operation4.kind.eq(OperationKind.REPLY)
+        with m.Else():
+            m.d.sync += operation4.kind.eq(OperationKind.RELEASE)
+        overwrites = verdict.opening | verdict.take
         m.d.sync += [
-            valid3.eq(valid2),
-            operation3.kind.eq(kind),
-            operation3.start.eq(frame2.start),
-            operation3.end.eq(frame2.end),
-            operation3.present.eq(header.present),
-            operation3.fresh.eq(header.present & ~Mux(opening, 0, this.present)),
-            operation3.opening.eq(opening),
-            operation3.opcode.eq(header.opcode),
-            operation3.version.eq(version),
-            operation3.complete.eq(complete),
+            valid4.eq(valid3),
+            operation4.start.eq(frame3.start),
+            operation4.end.eq(frame3.end),
+            operation4.present.eq(header.present),
+            operation4.fresh.eq(header.present & ~Mux(overwrites, 0, this.present)),
+            operation4.opening.eq(overwrites),
+            operation4.opcode.eq(header.opcode),
+            operation4.version.eq(version),
+            operation4.complete.eq(filled | verdict.take),
             delivery.reply.eq(wants_reply),
-            delivery.everyone.eq(accept),
+            delivery.up.eq(up),
+            delivery.everyone.eq(changes),
             delivery.worker.eq(header.worker),
-            delivery.job.eq(header.job),
-            delivery.generation.eq(job2.generation),
-            delivery.slot.eq(slot2),
+            delivery.job.eq(frame3.job),
+            delivery.generation.eq(job3.generation),
+            delivery.slot.eq(slot3),
             delivery.header.eq(header),
             delivery.header.version.eq(wire.VERSION),
-            delivery.header.type.eq(Mux(sent.conflict, wire.Type.CONFLICT, wire.Type.RESULT)),
+            delivery.header.type.eq(
+                Mux(sent.conflict, wire.Type.CONFLICT, Mux(up, wire.Type.DATA, wire.Type.RESULT))
+            ),
+            # A parent's frame has its parent's job and key.
+            delivery.header.job.eq(frame3.job),
+            delivery.header.key.eq(job3.key),
             delivery.header.present.eq(sent.present),
             delivery.header.operation.eq(sent.operation),
             delivery.header.opcode.eq(sent.opcode),
             delivery.header.dtype.eq(sent.dtype),
         ]
-        m.d.comb += [self.o.payload.eq(operation3), self.o.valid.eq(valid3)]
+        m.d.comb += [self.o.payload.eq(operation4), self.o.valid.eq(valid4)]
 
         m.d.sync += [
-            self.judged.eq(counted),
-            self.cause.eq(cause),
-            self.accepted_blocks.eq(Mux(valid2 & accept, frame2.blocks, 0)),
-            self.completed.eq(valid2 & complete),
-            self.conflicted.eq(valid2 & complete & held.conflict),
+            self.judged.eq(valid3 & checks3.good),
+            self.cause.eq(verdict.cause),
+            self.accepted_blocks.eq(Mux(valid3 & verdict.accept, frame3.blocks, 0)),
+            self.completed.eq(valid3 & completed),
+            self.conflicted.eq(valid3 & completed & held.conflict),
         ]
-        m.d.comb += self.idle.eq(~(self.i.valid | valid1 | valid2 | valid3 | self.judged))
+        m.d.comb += self.idle.eq(~(self.i.valid | valid1 | valid2 | valid3 | valid4 | self.judged))
         return m

@@ -1,11 +1,12 @@
 """Control: registers, job table, and the creation of jobs."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl import registers, wire
-from afflux_hdl.layouts import JobEntry, Local
+from afflux_hdl.layouts import JobEntry, Local, Route, WorkerEntry
+from afflux_hdl.octets import reversed_octets
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.slot_state import SlotState
 
@@ -17,11 +18,6 @@ DRAIN_CYCLES = 8
 """Longer than a frame is in the admit stage: one that has seen the job enabled has left by then."""
 
 
-def _reversed_octets(value: Value, octets: int) -> Value:
-    """``value`` with its octets in the opposite order: a number as it is on the wire."""
-    return Cat(value[8 * n : 8 * n + 8] for n in reversed(range(octets)))
-
-
 class Control(wiring.Component):
     """Registers of ``registers.REGISTERS`` and the job table behind them.
 
@@ -31,20 +27,28 @@ class Control(wiring.Component):
     forgets the workers, writes the initial state of the slots, and enables the job. That takes
     2·W + 2·S cycles, W = workers of the build, S = slots of the job, and as long as the frames
     before the fence take to leave. Other jobs go on meanwhile. A destroy ends after the fence. A
-    create whose workers, lanes or slots exceed what was built leaves the job disabled.
+    create whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to
+    the parent is followed by a fence too, so that the queues need room for only one.
 
     Members:
-        phase: Alternates from cycle to cycle; slot state and worker table are written when it is 1,
-            since the admit stage writes them when it is 0.
+        phase: Alternates from cycle to cycle. The admit stage reads and writes the worker table
+            when it is 0 and the slot state when it is 1; control does so otherwise.
         address, write, write_data: Register access; bit 0 and 1 of the address are ignored.
         read_data: One cycle after the address.
         counter_value: From the counters, one cycle after the address.
         local: The engine's addresses.
         jobs: The job table.
-        fence: Send a fence after the operations of the admit stage, in a cycle with phase 0.
+        fence, join_parent: Send a fence, or a JOIN to the parent of ``join_job``, after the
+            operations of the admit stage, in a cycle with phase 1.
+        join_job: See above.
         fenced: The fence has gone through.
         clear, clear_job, clear_worker: Forget a worker.
+        write_route, route: Set the route of ``clear_job``.
         initialise, initialise_slot, initialise_state: Set a slot's state.
+        parent_joined, parent_joined_job: A job's parent has confirmed.
+        debug_job, debug_worker, debug_entry: Worker table, read when phase is 1.
+        debug_slot, debug_state: Slot state, read when phase is 0.
+        receive_level, delivery_level: What these registers show.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -61,74 +65,48 @@ class Control(wiring.Component):
                 "local": Out(Local),
                 "jobs": Out(data.ArrayLayout(JobEntry(p), p.jobs)),
                 "fence": Out(1),
+                "join_parent": Out(1),
+                "join_job": Out(p.job_bits),
                 "fenced": In(1),
                 "clear": Out(1),
                 "clear_job": Out(p.job_bits),
                 "clear_worker": Out(p.worker_bits),
+                "write_route": Out(1),
+                "route": Out(Route),
                 "initialise": Out(1),
                 "initialise_slot": Out(p.slot_bits),
                 "initialise_state": Out(SlotState(p)),
+                "parent_joined": In(1),
+                "parent_joined_job": In(p.job_bits),
+                "debug_job": Out(p.job_bits),
+                "debug_worker": Out(p.worker_bits),
+                "debug_entry": In(WorkerEntry),
+                "debug_slot": Out(p.slot_bits),
+                "debug_state": In(SlotState(p)),
+                "receive_level": In(16),
+                "delivery_level": In(17),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        busy = Signal()
-        constants = {
-            "identity": registers.IDENTITY,
-            "protocol": wire.VERSION,
-            "build_workers": p.workers,
-            "build_lanes": p.lanes,
-            "build_jobs": p.jobs,
-            "build_slots": p.slots,
-            "build_bus_bits": p.bus_bits,
-        }
-        fields: dict[str, Signal] = {}
-        word = self.address[2:]
-        from_counters = Signal()
-        answer = Signal(32)
-        with m.Switch(word):
-            for register in registers.REGISTERS:
-                with m.Case(register.address // 4):
-                    if register.name in constants:
-                        m.d.sync += answer.eq(constants[register.name])
-                    elif register.name == "job_busy":
-                        m.d.sync += answer.eq(busy)
-                    elif register.name == "job_command":
-                        m.d.sync += answer.eq(0)
-                    else:
-                        field = Signal(register.width, name=register.name)
-                        fields[register.name] = field
-                        m.d.sync += answer.eq(field)
-                        with m.If(self.write):
-                            m.d.sync += field.eq(self.write_data)
-            with m.Default():
-                m.d.sync += answer.eq(0)
-        counter_words = 2 * len(registers.COUNTERS)
-        first_counter = registers.COUNTER_BASE // 4
-        m.d.sync += from_counters.eq(
-            (word >= first_counter) & (word < first_counter + counter_words)
-        )
-        m.d.comb += [
-            self.read_data.eq(Mux(from_counters, self.counter_value, answer)),
-            self.local.mac.eq(
-                _reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]), 6)
-            ),
-            self.local.address.eq(_reversed_octets(fields["local_address"], 4)),
-            self.local.port.eq(_reversed_octets(fields["local_port"], 2)),
-        ]
-
-        commanded = Signal()
-        m.d.comb += commanded.eq(
-            self.write & (word == registers.address_of("job_command") // 4) & ~busy
-        )
+        busy, commanded = Signal(), Signal()
+        joined = Signal(p.jobs)
+        fields = self._registers(m, busy, joined)
         create = Signal()
         index = Signal(8)
+        m.d.comb += commanded.eq(
+            self.write
+            & (self.address[2:] == registers.address_of("job_command") // 4)
+            & (self.write_data[:2] != 0)
+            & (fields["job_index"] < p.jobs)
+            & ~busy
+        )
         job = self.jobs[index[: p.job_bits]]
         fits = Signal()
         end = fields["job_slot_base"] + fields["job_slot_count"]
-        m.d.comb += fits.eq(
+        m.d.sync += fits.eq(
             (fields["job_workers"] >= 1)
             & (fields["job_workers"] <= p.workers)
             & (fields["job_lanes"] >= 1)
@@ -137,35 +115,65 @@ class Control(wiring.Component):
             & (end <= p.slots)
         )
         step = Signal(max(8, p.slot_bits + 1, p.worker_bits + 1))
+        last_step = Signal.like(step)
+        m.d.sync += last_step.eq(fields["job_slot_count"] - 1)
         state = self.initialise_state
         m.d.comb += [
+            self.join_job.eq(index),
             self.clear_job.eq(index),
             self.clear_worker.eq(step),
             self.initialise_slot.eq(fields["job_slot_base"] + step),
             state.round.eq(fields["job_round"] - 1),
             # Full: nobody is missing. The versions are empty.
             state.left.eq(0),
+            self.route.group.address.eq(reversed_octets(fields["job_group_address"])),
+            self.route.group.port.eq(reversed_octets(fields["job_group_port"])),
+            self.route.parent.mac.eq(
+                reversed_octets(Cat(fields["job_parent_mac_low"], fields["job_parent_mac_high"]))
+            ),
+            self.route.parent.address.eq(reversed_octets(fields["job_parent_address"])),
+            self.route.parent.port.eq(reversed_octets(fields["job_parent_port"])),
+            self.route.parent_job.eq(fields["job_parent_job"]),
+            self.route.parent_worker.eq(fields["job_parent_worker"]),
+            self.route.parent_key.eq(
+                Cat(fields["job_parent_key_low"], fields["job_parent_key_high"])
+            ),
         ]
+        with m.If(self.parent_joined):
+            m.d.sync += joined.bit_select(self.parent_joined_job, 1).eq(1)
         with m.FSM() as fsm:
             m.d.comb += busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
-                known = fields["job_index"] < p.jobs
-                with m.If(commanded & known & (self.write_data[:2] != 0)):
+                command = self.write_data[:2]
+                with m.If(commanded):
                     m.d.sync += [
                         index.eq(fields["job_index"]),
-                        create.eq(self.write_data[:2] == registers.Command.CREATE),
+                        create.eq(command == registers.Command.CREATE),
                         step.eq(0),
                     ]
-                    m.next = "DISABLE"
+                    with m.If(command == registers.Command.JOIN_PARENT):
+                        m.next = "JOIN"
+                    with m.Else():
+                        m.next = "DISABLE"
+            with m.State("JOIN"):
+                with m.If(~(job.enabled & job.parent)):
+                    m.next = "IDLE"
+                with m.Elif(self.phase):
+                    m.d.comb += self.join_parent.eq(1)
+                    m.next = "FENCE"
             with m.State("DISABLE"):
-                m.d.sync += [job.enabled.eq(0), job.generation.eq(job.generation + 1)]
+                m.d.sync += [
+                    job.enabled.eq(0),
+                    job.generation.eq(job.generation + 1),
+                    joined.bit_select(index[: p.job_bits], 1).eq(0),
+                ]
                 m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == DRAIN_CYCLES):
                     m.next = "FENCE"
             with m.State("FENCE"):
-                with m.If(~self.phase):
+                with m.If(self.phase):
                     m.d.comb += self.fence.eq(1)
                     m.next = "FENCED"
             with m.State("FENCED"):
@@ -177,16 +185,16 @@ class Control(wiring.Component):
                         m.next = "IDLE"
             with m.State("FORGET"):
                 with m.If(self.phase):
-                    m.d.comb += self.clear.eq(1)
+                    m.d.comb += [self.clear.eq(1), self.write_route.eq(1)]
                     m.d.sync += step.eq(step + 1)
                     with m.If(step == p.workers - 1):
                         m.d.sync += step.eq(0)
                         m.next = "INITIALISE"
             with m.State("INITIALISE"):
-                with m.If(self.phase):
+                with m.If(~self.phase):
                     m.d.comb += self.initialise.eq(1)
                     m.d.sync += step.eq(step + 1)
-                    with m.If(step + 1 == fields["job_slot_count"]):
+                    with m.If(step == last_step):
                         m.next = "ENABLE"
             with m.State("ENABLE"):
                 m.d.sync += [
@@ -197,7 +205,114 @@ class Control(wiring.Component):
                     job.base.eq(fields["job_slot_base"]),
                     job.count.eq(fields["job_slot_count"]),
                     job.credit.eq(fields["job_credit"]),
+                    job.group.eq(fields["job_group_address"] != 0),
+                    job.parent.eq(fields["job_parent_address"] != 0),
                     job.enabled.eq(1),
                 ]
                 m.next = "IDLE"
         return m
+
+    def _registers(self, m: Module, busy: Signal, joined: Signal) -> dict[str, Signal]:
+        """Adds the registers to ``m``; returns those that can be written, by name."""
+        p = self._parameters
+        shown = {
+            "identity": registers.IDENTITY,
+            "protocol": wire.VERSION,
+            "build_workers": p.workers,
+            "build_lanes": p.lanes,
+            "build_jobs": p.jobs,
+            "build_slots": p.slots,
+            "build_bus_bits": p.bus_bits,
+            "build_version": registers.RELEASE,
+            "build_time": p.build_time,
+            "job_busy": busy,
+            # Commands are not stored.
+            "job_command": 0,
+        }
+        fields = {
+            register.name: Signal(register.width, name=register.name)
+            for register in registers.REGISTERS
+            if register.access == registers.Access.READ_WRITE and register.name not in shown
+        }
+        shown |= fields
+        shown |= self._levels(m)
+        shown |= self._debug(m, fields)
+        selected = Signal(p.job_bits)
+        m.d.comb += selected.eq(fields["job_index"])
+        built = fields["job_index"] < p.jobs
+        shown["job_enabled"] = built & self.jobs[selected].enabled
+        shown["job_parent_joined"] = built & joined.bit_select(selected, 1)
+
+        word = self.address[2:]
+        from_counters = Signal()
+        answer = Signal(32)
+        with m.Switch(word):
+            for register in registers.REGISTERS:
+                with m.Case(register.address // 4):
+                    m.d.sync += answer.eq(shown[register.name])
+                    if register.name in fields:
+                        with m.If(self.write):
+                            m.d.sync += fields[register.name].eq(self.write_data)
+            with m.Default():
+                m.d.sync += answer.eq(0)
+        counter_words = 2 * len(registers.COUNTERS)
+        first_counter = registers.COUNTER_BASE // 4
+        m.d.sync += from_counters.eq(
+            (word >= first_counter) & (word < first_counter + counter_words)
+        )
+        m.d.comb += [
+            self.read_data.eq(Mux(from_counters, self.counter_value, answer)),
+            self.local.mac.eq(
+                reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
+            ),
+            self.local.address.eq(reversed_octets(fields["local_address"])),
+            self.local.port.eq(reversed_octets(fields["local_port"])),
+        ]
+        return fields
+
+    def _levels(self, m: Module) -> dict[str, Signal]:
+        """Occupancies and their peaks."""
+        shown: dict[str, Signal] = {}
+        for name in ("receive", "delivery"):
+            level = getattr(self, f"{name}_level")
+            now = Signal.like(level, name=f"{name}_level_now")
+            peak = Signal.like(level, name=f"{name}_peak")
+            m.d.sync += now.eq(level)
+            with m.If(now > peak):
+                m.d.sync += peak.eq(now)
+            shown |= {f"{name}_level": now, f"{name}_peak": peak}
+        return shown
+
+    def _debug(self, m: Module, fields: dict[str, Signal]) -> dict[str, Signal]:
+        """State of one slot and address of one worker, looked at in every other cycle.
+
+        They follow ``debug_slot`` and ``debug_worker`` within 6 cycles.
+        """
+        p = self._parameters
+        state, entry = Signal(SlotState(p)), Signal(WorkerEntry)
+        peer = entry.peer
+        m.d.comb += [
+            self.debug_slot.eq(fields["debug_slot"]),
+            self.debug_job.eq(fields["debug_worker"][8:]),
+            self.debug_worker.eq(fields["debug_worker"][:8]),
+        ]
+        with m.If(self.phase):
+            m.d.sync += state.eq(self.debug_state)
+        with m.Else():
+            m.d.sync += entry.eq(self.debug_entry)
+        mac = reversed_octets(peer.mac)
+        versions = {
+            f"debug_version_{n}": Cat(version.present, version.conflict, version.held)
+            for n, version in enumerate(state.versions)
+        }
+        return {
+            "debug_round": state.round,
+            "debug_seen_low": state.seen[:32],
+            "debug_seen_high": state.seen[32:],
+            "debug_phase": Cat(state.left == 0, state.waiting),
+            "debug_peer_mac_low": mac[:32],
+            "debug_peer_mac_high": Cat(mac[32:], entry.joined),
+            "debug_peer_address": reversed_octets(peer.address),
+            "debug_peer_port": reversed_octets(peer.port),
+            **versions,
+        }

@@ -9,8 +9,8 @@ from afflux_hdl.layouts import Cause
 
 __all__ = ["Counters"]
 
-AMOUNT_BITS = 5
-"""Bits of the largest step: 16 blocks or elements in one cycle."""
+AMOUNT_BITS = 7
+"""Bits of the largest step: 64 bytes in one cycle."""
 
 
 class Counters(wiring.Component):

@@ -21,23 +21,25 @@ REPLAYS_PER_JOB = 8
 REPLIES = 16
 """Short answers that may be queued."""
 
-FENCES = 1
-"""Fences that may be queued: control waits for one before it sends another."""
+CONTROLS = 2
+"""What control may have queued: a JOIN and a fence. It waits for the fence before it sends more."""
 
 
 class DeliveryQueue(wiring.Component):
     """Queues deliveries in order.
 
-    Latency: 2 cycles. Throughput: one delivery in each cycle in, one out. ``i`` has no
+    Latency: 3 cycles. Throughput: one delivery in each cycle in, one out. ``i`` has no
     back-pressure: a replay is dropped if the same result is queued for all workers or its job has
-    ``REPLAYS_PER_JOB`` queued. A second result for a slot and version that is still queued, which
-    only a worker can cause that goes on without its result, is dropped too; probes recover it.
+    ``REPLAYS_PER_JOB`` queued. So is a partial sum that goes up again. A second result for a slot
+    and version that is still queued, which only a worker can cause that goes on without its result,
+    is dropped too; probes recover it.
 
     Members:
         i, i_replay: Deliveries from the merge stage.
         o: The next delivery.
         done: The delivery taken last from ``o`` has been carried out.
         done_delivery: That delivery.
+        level: Deliveries in the queue.
         replayed, replay_dropped: A replay is queued, or dropped, in this cycle.
         idle: Empty.
     """
@@ -52,6 +54,7 @@ class DeliveryQueue(wiring.Component):
                 "o": Out(stream.Signature(delivery)),
                 "done": In(1),
                 "done_delivery": In(delivery),
+                "level": Out(17),
                 "replayed": Out(1),
                 "replay_dropped": Out(1),
                 "idle": Out(1),
@@ -64,7 +67,7 @@ class DeliveryQueue(wiring.Component):
         shape = Delivery(p)
         m.submodules.queue = queue = SyncFIFOBuffered(
             width=data.Layout.cast(shape).size,
-            depth=2 * p.slots + p.jobs * REPLAYS_PER_JOB + REPLIES + FENCES,
+            depth=2 * p.slots + p.jobs * REPLAYS_PER_JOB + REPLIES + CONTROLS,
         )
         m.d.comb += [
             self.o.payload.as_value().eq(queue.r_data),
@@ -84,14 +87,24 @@ class DeliveryQueue(wiring.Component):
             for name in flags
             for side in ("in", "out")
         }
-        arriving, leaving = self.i.payload, self.done_delivery
+        # The bits are read in the cycle of arrival, and what follows from them is done in the next.
+        # Merge is done with one operation in two cycles: what it writes is there when it is read.
+        valid, replay, queued = Signal(), Signal(), Signal()
+        arriving, leaving = Signal(shape), self.done_delivery
+        address_read = Cat(self.i.payload.header.round[0], self.i.payload.slot)
         address_in = Cat(arriving.header.round[0], arriving.slot)
         address_out = Cat(leaving.header.round[0], leaving.slot)
-        queued = Signal()
-        m.d.comb += queued.eq(reads["entered", "in"].data ^ reads["left", "in"].data)
+        entered = Signal()
+        m.d.sync += [
+            valid.eq(self.i.valid),
+            replay.eq(self.i_replay),
+            arriving.eq(self.i.payload),
+            entered.eq(reads["entered", "in"].data),
+            queued.eq(reads["entered", "in"].data ^ reads["left", "in"].data),
+        ]
         for name in flags:
             m.d.comb += [
-                reads[name, "in"].addr.eq(address_in),
+                reads[name, "in"].addr.eq(address_read),
                 reads[name, "out"].addr.eq(address_out),
             ]
 
@@ -100,22 +113,21 @@ class DeliveryQueue(wiring.Component):
         m.d.comb += jobs_full.eq(Cat(count == REPLAYS_PER_JOB for count in waiting))
         is_result, replays, ends_replay = Signal(), Signal(), Signal()
         m.d.comb += [
-            is_result.eq(self.i.valid & ~arriving.reply & ~self.i_replay & ~queued),
-            replays.eq(
-                self.i.valid & self.i_replay & ~queued & ~jobs_full.bit_select(arriving.job, 1)
-            ),
+            is_result.eq(valid & ~arriving.reply & ~replay & ~queued),
+            replays.eq(valid & replay & ~queued & ~jobs_full.bit_select(arriving.job, 1)),
             ends_replay.eq(self.done & ~leaving.reply & ~leaving.everyone),
             queue.w_data.eq(arriving.as_value()),
-            queue.w_en.eq(is_result | replays | (self.i.valid & arriving.reply)),
+            queue.w_en.eq(is_result | replays | (valid & arriving.reply)),
             self.replayed.eq(replays),
-            self.replay_dropped.eq(self.i.valid & self.i_replay & ~replays),
+            self.replay_dropped.eq(valid & replay & ~replays),
             entered_write.addr.eq(address_in),
-            entered_write.data.eq(~reads["entered", "in"].data),
+            entered_write.data.eq(~entered),
             entered_write.en.eq(is_result),
             left_write.addr.eq(address_out),
             left_write.data.eq(reads["entered", "out"].data),
             left_write.en.eq(self.done & leaving.everyone),
-            self.idle.eq(queue.level == 0),
+            self.level.eq(queue.level),
+            self.idle.eq((queue.level == 0) & ~valid),
         ]
         for n, count in enumerate(waiting):
             more, fewer = Signal(name=f"more_{n}"), Signal(name=f"fewer_{n}")

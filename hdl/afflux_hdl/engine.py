@@ -2,8 +2,8 @@
 
 ::
 
-                     job table    worker table   slot state
-                         │             │             │
+                 job, worker and route table, slot state
+                         │                          │
     rx ─► Receive ───► Admit ───► Merge ─► DeliveryQueue ─► Replicate ─► Transmit ─► tx
              │           │          │                           ▲           ▲
              └─ receive ─┼─ buffer ─┤                           │           │
@@ -19,16 +19,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from afflux_hdl import registers
+from afflux_hdl import registers, wire
 from afflux_hdl.admit import Admit
 from afflux_hdl.control import REGISTER_ADDRESS_BITS, Control
 from afflux_hdl.counters import Counters
 from afflux_hdl.delivery_queue import REPLIES, DeliveryQueue
-from afflux_hdl.layouts import OperationKind, PacketBeat, Reply, SlotOperation
+from afflux_hdl.layouts import Local, OperationKind, PacketBeat, Reply, SlotOperation
 from afflux_hdl.merge import Merge
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.receive import Receive
 from afflux_hdl.replicate import Replicate
+from afflux_hdl.route_table import RouteTable
 from afflux_hdl.slot_memory import SlotMemory
 from afflux_hdl.slot_state import SlotStateMemory
 from afflux_hdl.transmit import Transmit
@@ -39,10 +40,10 @@ __all__ = ["Engine", "Parameters"]
 OPERATIONS = 64
 """Operations between admit and merge: two-beat frames that come while a largest one is merged."""
 
-OPERATIONS_MARGIN = 4
+OPERATIONS_MARGIN = 6
 """Operations that may be under way in the admit stage when it takes another frame."""
 
-REPLIES_MARGIN = 2
+REPLIES_MARGIN = 3
 """Short answers that may be under way to their queue."""
 
 
@@ -59,8 +60,14 @@ class Engine(wiring.Component):
         tx: Frames for the MAC, without frame check sequence.
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
+        local: The addresses that its registers hold.
         idle: Nothing of any frame is left inside.
+
+    Attributes:
+        stages: Once elaborated, the stages by name, for those who look inside in simulation.
     """
+
+    stages: dict[str, wiring.Component]
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -73,6 +80,7 @@ class Engine(wiring.Component):
                 "register_write": In(1),
                 "register_write_data": In(32),
                 "register_read_data": Out(32),
+                "local": Out(Local),
                 "idle": Out(1),
             }
         )
@@ -92,13 +100,23 @@ class Engine(wiring.Component):
         m.submodules.slot_state = slot_state = SlotStateMemory(p)
         m.submodules.slot_memory = slot_memory = SlotMemory(p)
         m.submodules.worker_table = worker_table = WorkerTable(p)
+        m.submodules.route_table = route_table = RouteTable(p)
+
+        self.stages = {
+            "receive": receive,
+            "admit": admit,
+            "merge": merge,
+            "delivery_queue": queue,
+            "replicate": replicate,
+            "transmit": transmit,
+        }
 
         phase = Signal()
         m.d.sync += phase.eq(~phase)
         m.d.comb += [
             part.phase.eq(phase) for part in (control, admit, merge, transmit, slot_memory)
         ]
-        m.d.comb += [part.local.eq(control.local) for part in (receive, replicate, transmit)]
+        m.d.comb += [part.local.eq(control.local) for part in (receive, replicate, transmit, self)]
         m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, replicate)]
 
         # Frames in.
@@ -113,18 +131,22 @@ class Engine(wiring.Component):
         m.submodules.operations = operations = SyncFIFOBuffered(
             width=operation_bits, depth=OPERATIONS
         )
-        # Admit writes this queue at phase 1, control at phase 0.
-        fence = Signal(SlotOperation(p))
+        # Admit writes this queue at phase 0, control at phase 1.
+        order = Signal(SlotOperation(p))
         m.d.comb += [
-            fence.kind.eq(OperationKind.REPLY),
-            fence.delivery.fence.eq(1),
-            fence.delivery.reply.eq(1),
+            order.kind.eq(OperationKind.REPLY),
+            order.delivery.reply.eq(1),
+            order.delivery.fence.eq(control.fence),
+            order.delivery.up.eq(control.join_parent),
+            order.delivery.job.eq(control.join_job),
+            order.delivery.header.version.eq(wire.VERSION),
+            order.delivery.header.type.eq(wire.Type.JOIN),
         ]
+        ordered = control.fence | control.join_parent
         m.d.comb += [
-            operations.w_data.eq(Mux(control.fence, fence.as_value(), admit.o.payload.as_value())),
-            operations.w_en.eq(admit.o.valid | control.fence),
+            operations.w_data.eq(Mux(ordered, order.as_value(), admit.o.payload.as_value())),
+            operations.w_en.eq(admit.o.valid | ordered),
             control.fenced.eq(transmit.fenced),
-            admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN),
             merge.i.payload.as_value().eq(operations.r_data),
             merge.i.valid.eq(operations.r_rdy),
             operations.r_en.eq(merge.i.ready),
@@ -133,19 +155,34 @@ class Engine(wiring.Component):
         m.d.comb += [
             replies.w_data.eq(admit.replies.payload.as_value()),
             replies.w_en.eq(admit.replies.valid),
-            # Refusals, which anybody can ask for, leave half the room to the jobs' own answers.
-            admit.replies_full.eq(replies.level > REPLIES - REPLIES_MARGIN),
-            admit.refusals_full.eq(replies.level > REPLIES // 2 - REPLIES_MARGIN),
             replicate.replies.payload.as_value().eq(replies.r_data),
             replicate.replies.valid.eq(replies.r_rdy),
             replies.r_en.eq(replicate.replies.ready),
         ]
 
-        # Tables. Admit writes at phase 0, control at phase 1.
+        m.d.sync += [
+            admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN),
+            # Refusals, which anybody can ask for, leave half the room to the jobs' own answers.
+            admit.replies_full.eq(replies.level > REPLIES - REPLIES_MARGIN),
+            admit.refusals_full.eq(replies.level > REPLIES // 2 - REPLIES_MARGIN),
+        ]
+
+        # Tables. Admit reads and writes the worker table at phase 0 and the slot state at phase 1;
+        # control takes the other phases.
         m.d.comb += [
-            worker_table.check_job.eq(admit.check_job),
-            worker_table.check_worker.eq(admit.check_worker),
+            worker_table.check_job.eq(Mux(phase, control.debug_job, admit.check_job)),
+            worker_table.check_worker.eq(Mux(phase, control.debug_worker, admit.check_worker)),
             admit.checked.eq(worker_table.checked),
+            control.debug_entry.eq(worker_table.checked),
+            route_table.check_job.eq(admit.check_job),
+            admit.check_route.eq(route_table.checked),
+            route_table.send_job.eq(replicate.send_job),
+            replicate.send_route.eq(route_table.sent),
+            route_table.write.eq(control.write_route),
+            route_table.write_job.eq(control.clear_job),
+            route_table.write_route.eq(control.route),
+            control.parent_joined.eq(admit.parent_joined),
+            control.parent_joined_job.eq(admit.parent_joined_job),
             worker_table.send_job.eq(replicate.send_job),
             worker_table.send_worker.eq(replicate.send_worker),
             replicate.sent.eq(worker_table.sent),
@@ -154,8 +191,9 @@ class Engine(wiring.Component):
             worker_table.write_worker.eq(
                 Mux(control.clear, control.clear_worker, admit.join_worker)
             ),
-            slot_state.read_slot.eq(admit.read_slot),
+            slot_state.read_slot.eq(Mux(phase, admit.read_slot, control.debug_slot)),
             admit.state.eq(slot_state.state),
+            control.debug_state.eq(slot_state.state),
             slot_state.send_slot.eq(replicate.send_slot),
             replicate.send_round.eq(slot_state.send_round),
             slot_state.write.eq(admit.write | control.initialise),
@@ -234,6 +272,10 @@ class Engine(wiring.Component):
             counters.replays_dropped.eq(queue.replay_dropped),
             counters.replies_dropped.eq(admit.reply_dropped),
             counters.frames_out.eq(transmit.departed),
+            counters.bytes_in.eq(receive.arrived_bytes),
+            counters.bytes_out.eq(transmit.departed_bytes),
+            control.receive_level.eq(receive.level),
+            control.delivery_level.eq(queue.level),
         ]
 
         m.d.comb += self.idle.eq(

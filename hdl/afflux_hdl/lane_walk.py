@@ -1,6 +1,8 @@
 """Lane walk: the blocks of a packet, beat by beat, from its present bitmap."""
 
-from amaranth.hdl import Module, Signal
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,10 +12,29 @@ from afflux_hdl.parameters import Parameters
 __all__ = ["LaneWalk"]
 
 
+def _lowest(bits: Sequence[Value]) -> tuple[ValueLike, Value]:
+    """Whether any bit is set, and the number of the lowest: a tree, so that the depth is small."""
+    if len(bits) == 1:
+        return bits[0], Const(0, 0)
+    half = len(bits) // 2
+    (low_any, low), (high_any, high) = _lowest(bits[:half]), _lowest(bits[half:])
+    return low_any | high_any, Cat(Mux(low_any, low, high), ~low_any)
+
+
+def _at_most_one(bits: Sequence[Value]) -> tuple[Value, Value]:
+    """Whether any bit is set, and whether no more than one is."""
+    if len(bits) == 1:
+        return bits[0], Const(1, 1)
+    half = len(bits) // 2
+    (low_any, low), (high_any, high) = _at_most_one(bits[:half]), _at_most_one(bits[half:])
+    return low_any | high_any, low & high & ~(low_any & high_any)
+
+
 class LaneWalk(wiring.Component):
     """Walks through the lanes whose present bit is set, lowest first, and the beats of each block.
 
-    Latency: ``load`` takes effect in the next cycle. Throughput: one beat in each cycle.
+    Latency: ``load`` takes effect in the next cycle. Throughput: one beat in each cycle. All that
+    the outputs need of the bitmap is found a block ahead and kept in registers.
 
     Members:
         load, present: Start with this bitmap.
@@ -42,22 +63,28 @@ class LaneWalk(wiring.Component):
         m = Module()
         remaining = Signal(wire.LANES_MAX)
         later = Signal(wire.LANES_MAX)
-        lowest = Signal(wire.LANES_MAX)
+        single = Signal(init=1)
         block_ends = Signal()
         m.d.comb += [
-            lowest.eq(remaining & -remaining),
-            later.eq(remaining & ~lowest),
-            self.any.eq(remaining != 0),
+            later.eq(remaining & ~(1 << self.lane)),
             block_ends.eq(self.beat.all()),
-            self.last.eq(block_ends & (later == 0)),
+            self.last.eq(block_ends & single),
         ]
-        for lane in range(self._parameters.lanes):
-            with m.If(lowest[lane]):
-                m.d.comb += self.lane.eq(lane)
+
+        def go_to(bitmap: Value) -> list[object]:
+            bits = list(bitmap)
+            any_set, lane = _lowest(bits)
+            return [
+                remaining.eq(bitmap),
+                self.any.eq(any_set),
+                self.lane.eq(lane),
+                single.eq(_at_most_one(bits)[1]),
+            ]
+
         with m.If(self.load):
-            m.d.sync += [remaining.eq(self.present), self.beat.eq(0)]
+            m.d.sync += [*go_to(self.present), self.beat.eq(0)]
         with m.Elif(self.step):
             m.d.sync += self.beat.eq(self.beat + 1)
             with m.If(block_ends):
-                m.d.sync += remaining.eq(later)
+                m.d.sync += go_to(later)
         return m

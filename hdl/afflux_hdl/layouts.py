@@ -19,6 +19,7 @@ __all__ = [
     "PacketBeat",
     "Peer",
     "Reply",
+    "Route",
     "SlotOperation",
     "WorkerEntry",
 ]
@@ -75,6 +76,9 @@ class FrameSummary(data.StructLayout):
     Members:
         refused_version: Only to be answered REFUSED (version).
         good: Passed all the checks of the receive stage.
+        from_parent: It came to a parent port.
+        job: Number of the job that it is for: of the port, if it came from a parent.
+        job_built: The engine was built with a job of this number.
         header: The Afflux header.
         source: Who sent it.
         start: Place of the look-ahead words in the receive buffer.
@@ -88,6 +92,9 @@ class FrameSummary(data.StructLayout):
             {
                 "good": 1,
                 "refused_version": 1,
+                "from_parent": 1,
+                "job": parameters.job_bits,
+                "job_built": 1,
                 "header": Header,
                 "source": Peer,
                 "start": place,
@@ -109,6 +116,8 @@ class JobEntry(data.StructLayout):
         base: First slot in the pool.
         count: Number of slots.
         credit: As told to workers that join.
+        group: Results go to a multicast group.
+        parent: The job has a parent.
         generation: Advances with each create and destroy.
     """
 
@@ -123,9 +132,26 @@ class JobEntry(data.StructLayout):
                 "base": parameters.slot_bits,
                 "count": parameters.slot_bits + 1,
                 "credit": 16,
+                "group": 1,
+                "parent": 1,
                 "generation": GENERATION_BITS,
             }
         )
+
+
+Route = data.StructLayout(
+    {
+        "group": data.StructLayout({"address": 32, "port": 16}),
+        "parent": Peer,
+        "parent_job": 8,
+        "parent_worker": 8,
+        "parent_key": 64,
+    }
+)
+"""One row of the route table: where a job's results and partial sums go, but to its workers.
+
+Addresses and ports as on the wire, the first octet in the low bits.
+"""
 
 
 WorkerEntry = data.StructLayout({"joined": 1, "peer": Peer})
@@ -139,8 +165,11 @@ class Delivery(data.StructLayout):
 
     Members:
         fence: Nothing to be sent: when this has gone all the way, all before it has left.
-        reply: Not a result but the next of the replies, which wait in a queue of their own.
-        everyone: To all workers, else to ``worker`` only.
+        reply: Not a result but the next of the replies, which wait in a queue of their own; or, if
+            ``up`` is set, a JOIN.
+        up: To the job's parent: a partial sum, or a JOIN.
+        everyone: To all workers, else to ``worker`` only. Also set for a partial sum that goes up
+            for the first time.
         worker: Receiver.
         job, generation: Discarded if the job has another generation by now.
         slot: Slot number in the pool.
@@ -152,6 +181,7 @@ class Delivery(data.StructLayout):
             {
                 "fence": 1,
                 "reply": 1,
+                "up": 1,
                 "everyone": 1,
                 "worker": parameters.worker_bits,
                 "job": parameters.job_bits,
@@ -208,5 +238,5 @@ class SlotOperation(data.StructLayout):
         )
 
 
-Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 4)})
+Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 6)})
 """A short answer: to whom, its Afflux header, and its first words (the others are 0)."""

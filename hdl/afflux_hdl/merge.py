@@ -22,20 +22,21 @@ from afflux_hdl.parameters import Parameters
 
 __all__ = ["Merge"]
 
-DELIVERY_DELAY = 4
-"""Cycles from an operation's last address to the moment at which all is written."""
+DELIVERY_DELAY = 3
+"""Cycles from an operation's last address to the one in which its last beat is written."""
 
 
 class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
-    Latency: 4 cycles from an operation's last beat to its delivery on ``o``. Throughput: at 512
+    Latency: 3 cycles from an operation's last beat to its delivery on ``o``. Throughput: at 512
     bits an operation takes 2 + 4k cycles, k = number of its blocks, as many as its frame took to
     arrive; at narrower buses fewer. No back-pressure: ``o`` is taken at once.
 
     Shortest distances: words of a slot are read again 2 cycles after their read at the earliest,
-    when they have been written (1 cycle); a block is read again after 6 cycles at the earliest (two
-    operations of one block each), when it has been written (3 cycles). Hence no bypass.
+    when they have been written (1 cycle; on narrower buses 4 and 2 cycles); a block is read again
+    after 6 cycles at the earliest (two operations of one block each), when it has been written (3
+    cycles). Hence no bypass.
 
     Members:
         phase: Alternates from cycle to cycle; operations start when it is 0.
@@ -139,20 +140,36 @@ class Merge(wiring.Component):
             m.d.sync += [operation.eq(self.i.payload), place.eq(self.i.payload.start)]
         with m.Elif(with_words | with_blocks):
             m.d.sync += place.eq(place + 1)
-        with m.If(finishing & ~operation.delivery.fence):
+        # Control's own operations hold no room.
+        from_control = operation.delivery.fence | (operation.delivery.reply & operation.delivery.up)
+        with m.If(finishing & ~from_control):
             m.d.sync += self.release.eq(operation.end)
 
-        # One cycle later the data are here. Words are merged at once.
+        # One cycle later the data are here. Words are merged at once; on narrow buses, where a word
+        # comes again after 4 cycles at the earliest, after a register behind the memories.
+        held_words, arriving_words = self.merge_words_data, self.receive_data
+        words_read, words_address, opening = with_words, self.merge_words, operation.opening
+        if p.header_beats > 1:
+            held_words, arriving_words = Signal(p.bus_bits), Signal(p.bus_bits)
+            words_read, opening = Signal(), Signal()
+            words_address = Signal.like(self.merge_words)
+            m.d.sync += [
+                held_words.eq(self.merge_words_data),
+                arriving_words.eq(self.receive_data),
+                words_read.eq(with_words),
+                words_address.eq(self.merge_words),
+                opening.eq(operation.opening),
+            ]
         words1, blocks1 = Signal(), Signal()
         words_address1 = Signal.like(self.merge_words)
         block_address1 = Signal.like(self.merge_block)
         opening1, fresh1, opcode1 = Signal(), Signal(), Signal(2)
         m.d.sync += [
-            words1.eq(with_words),
+            words1.eq(words_read),
             blocks1.eq(with_blocks),
-            words_address1.eq(self.merge_words),
+            words_address1.eq(words_address),
             block_address1.eq(self.merge_block),
-            opening1.eq(operation.opening),
+            opening1.eq(opening),
             fresh1.eq(operation.fresh.bit_select(walk.lane, 1)),
             opcode1.eq(operation.opcode),
         ]
@@ -161,8 +178,8 @@ class Merge(wiring.Component):
             self.write_words_address.eq(words_address1),
         ]
         for n in range(p.words_per_beat):
-            held = self.merge_words_data[32 * n : 32 * n + 32]
-            arriving = self.receive_data[32 * n : 32 * n + 32]
+            held = held_words[32 * n : 32 * n + 32]
+            arriving = arriving_words[32 * n : 32 * n + 32]
             m.d.comb += self.write_words_data[32 * n : 32 * n + 32].eq(
                 Mux(opening1 | (arriving < held), arriving, held)
             )

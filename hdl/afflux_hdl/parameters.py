@@ -8,6 +8,9 @@ from afflux_hdl import wire
 
 __all__ = ["Parameters"]
 
+PIPELINE_BEATS = 32
+"""More than the cycles from a frame's last beat to the start of its merge."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
@@ -19,6 +22,8 @@ class Parameters:
         lanes: Most lanes of a slot, 1 to 16.
         jobs: Most jobs at once, 1 to 256.
         slots: Slots of the pool, shared by all jobs, a power of two, 2 to 32768.
+        build_time: When the gateware was generated, seconds since 1970, for its register; 0 keeps
+            equal builds equal.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -29,8 +34,11 @@ class Parameters:
     lanes: int = wire.LANES_MAX
     jobs: int = 8
     slots: int = 512
+    build_time: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.build_time < 1 << 32:
+            raise ValueError(f"build_time is 0 to 2**32 - 1, not {self.build_time}")
         if self.bus_bits not in (32, 64, 128, 256, 512):
             raise ValueError(f"bus_bits is one of 32, 64, 128, 256, 512, not {self.bus_bits}")
         if not 1 <= self.workers <= wire.WORKERS_MAX:
@@ -71,9 +79,10 @@ class Parameters:
     def buffer_beats(self) -> int:
         """Beats of the receive buffer, a power of two.
 
-        Room for one largest frame that arrives, one that is merged, and what queues up between.
+        Room for one largest frame that arrives, one that is merged, what queues up between, and
+        what arrives while a frame goes through the stages before the merge.
         """
-        return 1 << ceil_log2(3 * self.payload_beats_max)
+        return 1 << ceil_log2(3 * self.payload_beats_max + PIPELINE_BEATS)
 
     @property
     def words_per_beat(self) -> int:

@@ -12,7 +12,7 @@ Store-and-forward: a frame is announced on ``o`` only when its last beat is in a
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, Signal, ValueLike
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -20,6 +20,7 @@ from amaranth.utils import bits_for
 
 from afflux_hdl import wire
 from afflux_hdl.layouts import Cause, FrameSummary, Header, Local, PacketBeat
+from afflux_hdl.octets import reversed_octets
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.ram import Ram
 
@@ -32,6 +33,14 @@ SUMMARY_MARGIN = 16
 """Frames that may be under way to that queue when a new one is let in."""
 
 
+WORKER_TYPES = (wire.Type.DATA, wire.Type.PROBE, wire.Type.JOIN, wire.Type.CONFLICT)
+PARENT_TYPES = (wire.Type.RESULT, wire.Type.CONFLICT, wire.Type.JOINED)
+
+
+def _is_one_of(value: Value, choices: Sequence[int]) -> Value:
+    return Cat(value == choice for choice in choices).any()
+
+
 def _tree_sum(values: Sequence[ValueLike]) -> ValueLike:
     """Sum by a balanced tree, so that the depth is logarithmic."""
     terms = list(values)
@@ -39,6 +48,16 @@ def _tree_sum(values: Sequence[ValueLike]) -> ValueLike:
         pairs = [terms[n] + terms[n + 1] for n in range(0, len(terms) - 1, 2)]
         terms = pairs + ([terms[-1]] if len(terms) % 2 else [])
     return terms[0]
+
+
+def _folds_to_ones(total: Value) -> Value:
+    """Whether the one's complement sum of the 16-bit parts of ``total`` is 0xFFFF.
+
+    ``total`` is less than 2**20: the upper part h is at most 15. The lower part l is then
+    0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has to be added.
+    """
+    upper = total[16:]
+    return total[len(upper) : 16].all() & (total[: len(upper)] == ~upper)
 
 
 class Receive(wiring.Component):
@@ -56,6 +75,8 @@ class Receive(wiring.Component):
         read_address, read_data: The receive buffer; data follow one cycle after the address.
         release: Place up to which the buffer's content is no longer needed.
         arrived: A frame ended in this cycle's beat.
+        arrived_bytes: Bytes of this cycle's beat.
+        level: Beats in the buffer.
         judged: A verdict other than "good" falls in this cycle ...
         cause: ... and this is the counter that it increments.
         idle: No frame is on its way.
@@ -74,6 +95,8 @@ class Receive(wiring.Component):
                 "read_data": Out(parameters.bus_bits),
                 "release": In(self._place),
                 "arrived": Out(1),
+                "arrived_bytes": Out(bits_for(parameters.bus_bytes)),
+                "level": Out(self._place),
                 "judged": Out(1),
                 "cause": Out(Cause),
                 "idle": Out(1),
@@ -136,7 +159,15 @@ class Receive(wiring.Component):
                 valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
             ),
         ]
-        header = Signal(512)
+        # What the checks of the whole header begin with is found as its last beat is taken in.
+        header, next_header = Signal(512), Signal(512)
+        afflux, next_afflux = (
+            data.View(Header, value[8 * wire.AFFLUX_OFFSET :][: 8 * wire.HEADER_BYTES])
+            for value in (header, next_header)
+        )
+        blocks = Signal(5)
+        ip_sums = [Signal(17, name=f"ip_sum_{n}") for n in range(wire.IPV4_BYTES // 4)]
+        m.d.comb += next_header.eq(Cat(header, beat1.data)[p.bus_bits :])
         with m.If(valid1):
             m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
             with m.If(first1):
@@ -144,7 +175,13 @@ class Receive(wiring.Component):
             with m.If(buffer.write):
                 m.d.sync += place.eq(place + 1)
             with m.If(index1 < header_beats):
-                m.d.sync += header.eq(Cat(header, beat1.data)[p.bus_bits :])
+                m.d.sync += [
+                    header.eq(next_header),
+                    blocks.eq(_tree_sum(list(next_afflux.present))),
+                ]
+                for n, ip_sum in enumerate(ip_sums):
+                    low = 8 * (wire.ETHERNET_BYTES + 4 * n)
+                    m.d.sync += ip_sum.eq(next_header[low:][:16] + next_header[low + 16 :][:16])
 
         # Stage 2: the frame is in; its header register holds until the next frame's first beat.
         ended2 = Signal()
@@ -163,15 +200,16 @@ class Receive(wiring.Component):
             start2.eq(Mux(first1, place, start)),
             end2.eq(place + buffer.write),
         ]
-        m.d.comb += self.arrived.eq(ended2)
+        m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
+
+        # Bytes, in two steps.
+        counts2 = [Signal(3, name=f"count2_{n}") for n in range(p.bus_bytes // 4)]
+        for n, count in enumerate(counts2):
+            m.d.sync += count.eq(Mux(valid1, _tree_sum(list(beat1.keep[4 * n : 4 * n + 4])), 0))
+        m.d.sync += self.arrived_bytes.eq(_tree_sum(counts2))
 
         def octets(first: int, count: int) -> ValueLike:
             return header[8 * first : 8 * (first + count)]
-
-        afflux = data.View(Header, octets(wire.AFFLUX_OFFSET, wire.HEADER_BYTES))
-        blocks = Signal(5)
-        ip_words = [octets(wire.ETHERNET_BYTES + 2 * n, 2) for n in range(wire.IPV4_BYTES // 2)]
-        m.d.comb += blocks.eq(_tree_sum(list(afflux.present)))
 
         # Stage 3: the outcome of each comparison.
         flags3 = Signal(
@@ -183,9 +221,12 @@ class Receive(wiring.Component):
                     "not_ours": 1,
                     "bad_ip": 1,
                     "other_port": 1,
+                    "from_parent": 1,
                     "bad_version": 1,
                     "bad_length": 1,
                     "bad_type": 1,
+                    "bad_worker_type": 1,
+                    "bad_parent_type": 1,
                     "no_checksum": 1,
                     "join": 1,
                     "holds_room": 1,
@@ -195,6 +236,14 @@ class Receive(wiring.Component):
         summary3 = Signal(self._summary)
         ip_sum3 = Signal(20)
         length3 = Signal(16)
+        # The parent port of job j is the engine's own, plus 1, plus j.
+        parent_port, to_parent_port = Signal(16), Signal()
+        parent_port3 = Signal(16)
+        own_port = reversed_octets(self.local.port)
+        m.d.comb += [
+            parent_port.eq(reversed_octets(octets(36, 2)) + ~own_port),
+            to_parent_port.eq(parent_port < p.jobs),
+        ]
         expected_beats = Signal(range(2 * header_beats + wire.LANES_MAX * p.block_beats + 1))
         m.d.comb += expected_beats.eq(2 * header_beats + blocks * p.block_beats)
         m.d.sync += [
@@ -212,7 +261,8 @@ class Receive(wiring.Component):
             ),
             # Flags and offset: only don't-fragment may be set.
             flags3.bad_ip.eq((header[8 * 14 : 8 * 14 + 4] != 5) | ((octets(20, 2) & 0xFFBF) != 0)),
-            flags3.other_port.eq(octets(36, 2) != self.local.port),
+            flags3.other_port.eq((octets(36, 2) != self.local.port) & ~to_parent_port),
+            flags3.from_parent.eq(octets(36, 2) != self.local.port),
             flags3.bad_version.eq(afflux.version != wire.VERSION),
             # 256 for each block leaves the lower byte of both lengths as it is in an empty packet.
             flags3.bad_length.eq(
@@ -223,13 +273,17 @@ class Receive(wiring.Component):
                 | (octets(38, 1) != blocks)
                 | (octets(39, 1) != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES)
             ),
-            flags3.bad_type.eq((afflux.type > wire.Type.JOIN) | (afflux.opcode > wire.Opcode.UMIN)),
+            flags3.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
+            flags3.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
+            flags3.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
             flags3.no_checksum.eq(octets(40, 2) == 0),
             flags3.join.eq(afflux.type == wire.Type.JOIN),
             flags3.holds_room.eq(beats2 > header_beats),
-            ip_sum3.eq(_tree_sum(ip_words)),
+            ip_sum3.eq(_tree_sum(ip_sums)),
             length3.eq(octets(38, 2)),
             summary3.header.eq(afflux),
+            summary3.from_parent.eq(octets(36, 2) != self.local.port),
+            parent_port3.eq(parent_port),
             summary3.source.mac.eq(octets(6, 6)),
             summary3.source.address.eq(octets(26, 4)),
             summary3.source.port.eq(octets(34, 2)),
@@ -270,12 +324,18 @@ class Receive(wiring.Component):
         summary4, summary5 = Signal.like(summary3), Signal.like(summary3)
         length4 = Signal(16)
         folded5 = Signal(18)
-        ip_folded = Signal(17)
-        m.d.comb += ip_folded.eq(ip_sum3[:16] + ip_sum3[16:])
         m.d.sync += [
             flags4.eq(flags3),
-            flags4.bad_ip.eq(flags3.bad_ip | ((ip_folded[:16] + ip_folded[16:])[:16] != 0xFFFF)),
+            flags4.bad_type.eq(
+                flags3.bad_type
+                | Mux(flags3.from_parent, flags3.bad_parent_type, flags3.bad_worker_type)
+            ),
+            flags4.bad_ip.eq(flags3.bad_ip | ~_folds_to_ones(ip_sum3)),
             summary4.eq(summary3),
+            summary4.job.eq(
+                Mux(summary3.from_parent, parent_port3, summary3.header.job)[: p.job_bits]
+            ),
+            summary4.job_built.eq(summary3.from_parent | (summary3.header.job < p.jobs)),
             length4.eq(length3),
             flags5.eq(flags4),
             summary5.eq(summary4),
@@ -283,13 +343,9 @@ class Receive(wiring.Component):
         ]
 
         # Stage 6: the verdict, in the order of the protocol document.
-        udp_sum = Signal(17)
         bad_checksum = Signal()
         pending = Signal()
-        m.d.comb += [
-            udp_sum.eq(folded5[:16] + folded5[16:]),
-            bad_checksum.eq(~flags5.no_checksum & ((udp_sum[:16] + udp_sum[16:])[:16] != 0xFFFF)),
-        ]
+        m.d.comb += bad_checksum.eq(~flags5.no_checksum & ~_folds_to_ones(folded5))
         good = Signal()
         refuse = Signal()
         push = Signal()

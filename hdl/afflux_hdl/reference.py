@@ -7,7 +7,7 @@ contract cannot drift apart.
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from afflux_hdl import registers, wire
@@ -25,16 +25,37 @@ def _header() -> str:
 
 
 def _counters() -> str:
+    marks = dict.fromkeys(registers.FRAME_COUNTERS, "yes")
+    return _counter_table(registers.COUNTERS, marks)
+
+
+def _node_counters() -> str:
+    marks = dict.fromkeys(registers.NODE_FRAME_COUNTERS, "from the network")
+    marks |= dict.fromkeys(registers.NODE_HOST_COUNTERS, "from the host")
+    return _counter_table(registers.NODE_COUNTERS, marks)
+
+
+def _counter_table(
+    counters: Iterable[registers.Counter], marks: Mapping[registers.Counter, str]
+) -> str:
     lines = ["| number | counter | one for each frame | meaning |", "|---|---|---|---|"]
-    for number, counter in enumerate(registers.COUNTERS):
-        mark = "yes" if counter in registers.FRAME_COUNTERS else ""
+    for number, counter in enumerate(counters):
+        mark = marks.get(counter, "")
         lines.append(f"| {number} | `{counter.name}` | {mark} | {counter.meaning} |")
     return "\n".join(lines)
 
 
 def _registers() -> str:
+    return _register_table(registers.REGISTERS)
+
+
+def _node_registers() -> str:
+    return _register_table(registers.NODE_REGISTERS)
+
+
+def _register_table(table: Iterable[registers.Register]) -> str:
     lines = ["| address | register | bits | access | meaning |", "|---|---|---|---|---|"]
-    for register in registers.REGISTERS:
+    for register in table:
         lines.append(
             f"| 0x{register.address:03X} | `{register.name}` | {register.width} "
             f"| {register.access.value} | {register.meaning} |"
@@ -46,6 +67,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "header": _header,
     "counters": _counters,
     "registers": _registers,
+    "node_counters": _node_counters,
+    "node_registers": _node_registers,
 }
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "FRAME_COUNTERS",
     "IDENTITY",
     "REGISTERS",
+    "RELEASE",
     "Access",
     "Command",
     "Counter",
@@ -23,6 +24,9 @@ __all__ = [
 
 IDENTITY = 0x4146_4C58
 """Value of the identity register: "AFLX"."""
+
+RELEASE = 0x000100
+"""Value of the build_version register, 0.1.0: major, minor and patch in one octet each."""
 
 
 class Access(Enum):
@@ -37,6 +41,7 @@ class Command(IntEnum):
 
     CREATE = 1
     DESTROY = 2
+    JOIN_PARENT = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ REGISTERS = (
     Register("build_jobs", 0x010, 9, RO, "most jobs at once"),
     Register("build_slots", 0x014, 17, RO, "slots of the pool, shared by all jobs"),
     Register("build_bus_bits", 0x018, 16, RO, "bits of the packet streams"),
+    Register("build_version", 0x01C, 24, RO, "release of the gateware: major, minor, patch octet"),
+    Register("build_time", 0x030, 32, RO, "when it was generated, seconds since 1970; 0: not said"),
     Register("local_mac_low", 0x020, 32, RW, "engine's MAC address, last four octets"),
     Register("local_mac_high", 0x024, 16, RW, "engine's MAC address, first two octets"),
     Register("local_address", 0x028, 32, RW, "engine's IPv4 address, first octet uppermost"),
@@ -81,8 +88,38 @@ REGISTERS = (
     Register("job_slot_count", 0x058, 17, RW, "number of slots of the job"),
     Register("job_round", 0x05C, 32, RW, "first round r0 of every slot of the job"),
     Register("job_credit", 0x060, 16, RW, "packets that a worker may have in flight"),
-    Register("job_command", 0x064, 2, RW, "write 1: create the job, 2: destroy it; reads 0"),
+    Register(
+        "job_command", 0x064, 2, RW, "write 1: create the job, 2: destroy it, 3: join its parent"
+    ),
     Register("job_busy", 0x068, 1, RO, "1 while a command is carried out"),
+    Register("job_group_address", 0x06C, 32, RW, "multicast group for results, 0: none"),
+    Register("job_group_port", 0x070, 16, RW, "UDP port of the group"),
+    Register("job_parent_mac_low", 0x074, 32, RW, "parent's MAC address, last four octets"),
+    Register("job_parent_mac_high", 0x078, 16, RW, "parent's MAC address, first two octets"),
+    Register("job_parent_address", 0x07C, 32, RW, "parent's IPv4 address, 0: no parent"),
+    Register("job_parent_port", 0x080, 16, RW, "parent's UDP port"),
+    Register("job_parent_job", 0x084, 8, RW, "job number at the parent"),
+    Register("job_parent_worker", 0x088, 8, RW, "own worker number at the parent"),
+    Register("job_parent_key_low", 0x08C, 32, RW, "key of the parent's job run, lower half"),
+    Register("job_parent_key_high", 0x090, 32, RW, "key of the parent's job run, upper half"),
+    Register("job_enabled", 0x094, 1, RO, "1 if the job that job_index selects exists"),
+    Register("job_parent_joined", 0x098, 1, RO, "1 if it has joined its parent"),
+    Register("receive_level", 0x0A0, 16, RO, "beats in the receive buffer"),
+    Register("receive_peak", 0x0A4, 16, RO, "most beats that were ever in it"),
+    Register("delivery_level", 0x0A8, 17, RO, "deliveries in the queue"),
+    Register("delivery_peak", 0x0AC, 17, RO, "most deliveries that were ever in it"),
+    Register("debug_slot", 0x0B0, 15, RW, "slot of the pool that the registers below look at"),
+    Register("debug_round", 0x0B4, 32, RO, "its latest open round R"),
+    Register("debug_seen_low", 0x0B8, 32, RO, "workers 0 to 31 whose contribution to R is in"),
+    Register("debug_seen_high", 0x0BC, 32, RO, "workers 32 to 63"),
+    Register("debug_phase", 0x0C0, 2, RO, "bit 0: all are in; bit 1: waiting for the parent"),
+    Register("debug_version_0", 0x0C4, 18, RO, "version 0: bit 17 held, bit 16 conflict, present"),
+    Register("debug_version_1", 0x0C8, 18, RO, "version 1, likewise"),
+    Register("debug_worker", 0x0D0, 16, RW, "job << 8 | worker that the registers below look at"),
+    Register("debug_peer_mac_low", 0x0D4, 32, RO, "MAC address that it joined from, last octets"),
+    Register("debug_peer_mac_high", 0x0D8, 17, RO, "first two octets; bit 16: has joined"),
+    Register("debug_peer_address", 0x0DC, 32, RO, "IPv4 address that it joined from"),
+    Register("debug_peer_port", 0x0E0, 16, RO, "UDP port that it joined from"),
 )
 
 
@@ -113,13 +150,14 @@ FRAME_COUNTERS = (
     Counter("bad_address", "worker has not joined, or source is not the one it joined from"),
     Counter("bad_slot", "slot number outside the job's range"),
     Counter("bad_present", "block for a lane not below F, or a block in a packet that has none"),
-    Counter("joins", "join accepted"),
+    Counter("joins", "join accepted, here or by the parent"),
     Counter("accepted", "contribution added to its round"),
     Counter("duplicates", "contribution that had been added before"),
     Counter("stale", "contribution or probe of a round that is long over"),
     Counter("premature", "contribution or probe of a round that cannot be open yet"),
     Counter("probes", "probe answered"),
     Counter("receive_overflow", "frame lost because a receive buffer was full"),
+    Counter("parent_results", "result of the parent taken"),
 )
 """Every frame that enters increments exactly one of these."""
 
@@ -130,10 +168,12 @@ COUNTERS = (
     Counter("rounds", "rounds completed"),
     Counter("conflicts", "rounds completed as a conflict"),
     Counter("overflows", "additions of elements that left the range of int32"),
-    Counter("replays", "results sent again to one worker"),
+    Counter("replays", "results sent again to one worker, partial sums sent up again"),
     Counter("replays_dropped", "results not sent again: already queued, or the queue was full"),
     Counter("replies_dropped", "missing, joined and refused packets not sent: the queue was full"),
     Counter("frames_out", "frames sent"),
+    Counter("bytes_in", "bytes of all frames received"),
+    Counter("bytes_out", "bytes of all frames sent"),
 )
 
 COUNTER_BASE = 0x100
@@ -154,3 +194,81 @@ def counter_address(name: str) -> int:
         if counter.name == name:
             return COUNTER_BASE + 8 * index
     raise KeyError(f"no counter is called {name!r}")
+
+
+# The node: what stands between a network port, a host and the engine. Its registers and counters
+# follow the engine's in one address space.
+
+__all__ += [
+    "NODE_BASE",
+    "NODE_COUNTERS",
+    "NODE_COUNTER_BASE",
+    "NODE_FRAME_COUNTERS",
+    "NODE_HOST_COUNTERS",
+    "NODE_IDENTITY",
+    "NODE_REGISTERS",
+    "node_address_of",
+    "node_counter_address",
+]
+
+NODE_BASE = 0x800
+"""First address of the node; all below are the engine's. A power of two."""
+
+NODE_IDENTITY = 0x4146_4C4E
+"""Value of the node_identity register: "AFLN"."""
+
+NODE_REGISTERS = (
+    Register("node_identity", NODE_BASE, 32, RO, 'constant 0x41464C4E, "AFLN"'),
+    Register("host_path", NODE_BASE + 0x4, 1, RW, "1, as after reset: frames pass to and from it"),
+    Register("build_host_buffer", NODE_BASE + 0x8, 32, RO, "bytes of the buffer in each direction"),
+    Register("build_echo_buffer", NODE_BASE + 0xC, 32, RO, "bytes of the buffer of echo requests"),
+)
+
+NODE_FRAME_COUNTERS = (
+    Counter("to_engine", "frame for the engine, which judges and counts it"),
+    Counter("to_host", "frame passed to the host"),
+    Counter("host_overflow", "frame for the host that did not fit into its buffer"),
+    Counter("host_off", "frame for the host while host_path was 0"),
+    Counter("arp_replies", "ARP request answered"),
+    Counter("echo_replies", "ICMP echo request answered"),
+    Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),
+    Counter("replies_dropped", "ARP or echo request not answered: too many were waiting"),
+    Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
+)
+"""Every frame from the network increments exactly one of these."""
+
+NODE_HOST_COUNTERS = (
+    Counter("from_host", "frame of the host taken, to be sent"),
+    Counter("from_host_oversize", "frame of the host that is larger than its buffer"),
+    Counter("from_host_bad", "frame that the host marked as bad"),
+    Counter("from_host_off", "frame of the host while host_path was 0"),
+)
+"""Every frame from the host increments exactly one of these."""
+
+NODE_COUNTERS = (
+    *NODE_FRAME_COUNTERS,
+    *NODE_HOST_COUNTERS,
+    Counter("network_frames_in", "frames received from the network"),
+    Counter("network_bytes_in", "bytes of these"),
+    Counter("network_frames_out", "frames sent to the network"),
+    Counter("network_bytes_out", "bytes of these"),
+)
+
+NODE_COUNTER_BASE = NODE_BASE + 0x100
+"""Address of the node's first counter. Each takes two words, as the engine's do."""
+
+
+def node_address_of(name: str) -> int:
+    """Byte address of the node's register ``name``. Raises ``KeyError`` if there is none."""
+    for register in NODE_REGISTERS:
+        if register.name == name:
+            return register.address
+    raise KeyError(f"no register of the node is called {name!r}")
+
+
+def node_counter_address(name: str) -> int:
+    """Byte address of the lower word of the node's counter ``name``, or ``KeyError``."""
+    for index, counter in enumerate(NODE_COUNTERS):
+        if counter.name == name:
+            return NODE_COUNTER_BASE + 8 * index
+    raise KeyError(f"no counter of the node is called {name!r}")

@@ -6,7 +6,17 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl import wire
-from afflux_hdl.layouts import Delivery, Header, JobEntry, Local, Peer, Reply, WorkerEntry
+from afflux_hdl.layouts import (
+    Delivery,
+    Header,
+    JobEntry,
+    Local,
+    Peer,
+    Reply,
+    Route,
+    WorkerEntry,
+)
+from afflux_hdl.octets import reversed_octets
 from afflux_hdl.parameters import Parameters
 
 __all__ = ["FrameOrder", "Replicate"]
@@ -22,6 +32,7 @@ class FrameOrder(data.StructLayout):
         fence: Nothing to be sent.
         reply: The words are in ``words``, else in the slot memory.
         peer: Destination.
+        source_port: Own UDP port, as on the wire.
         ip_checksum: Header checksum as on the wire, the first octet in the low bits.
         header: Afflux header.
         slot: Slot number in the pool.
@@ -34,22 +45,24 @@ class FrameOrder(data.StructLayout):
                 "fence": 1,
                 "reply": 1,
                 "peer": Peer,
+                "source_port": 16,
                 "ip_checksum": 16,
                 "blocks": 5,
                 "header": Header,
                 "slot": parameters.slot_bits,
-                "words": data.ArrayLayout(32, 4),
+                "words": data.ArrayLayout(32, 6),
             }
         )
 
 
-def _swap(word: Value) -> Value:
-    """The 16-bit word with its octets exchanged: wire order to number and back."""
-    return Cat(word[8:16], word[:8])
+def _group_mac(address: Value) -> Value:
+    """Ethernet address of an IPv4 group, RFC 1112, section 6.4. Both as on the wire."""
+    return Cat(Const(0x5E0001, 24), address[8:15], Const(0, 1), address[16:32])
 
 
 class Replicate(wiring.Component):
-    """Turns deliveries into frame orders: a result to each joined worker in turn, a replay to one.
+    """Turns deliveries into frame orders: a result to each joined worker in turn or once to the
+    job's group, a replay to one worker, a partial sum to the parent.
 
     Latency: 5 cycles. Throughput: one frame in each cycle, more than two-beat frames need. A result
     is discarded, worker by worker, if its job has another generation by then or its slot has gone
@@ -62,6 +75,7 @@ class Replicate(wiring.Component):
         replies: Short answers, taken one for each delivery marked so.
         jobs: The job table.
         send_job, send_worker, sent: Worker table.
+        send_route: Route table, for ``send_job``.
         send_slot, send_round: Slot state.
         o: Frames.
         idle: Nothing is under way.
@@ -81,6 +95,7 @@ class Replicate(wiring.Component):
                 "send_job": Out(p.job_bits),
                 "send_worker": Out(p.worker_bits),
                 "sent": In(WorkerEntry),
+                "send_route": In(Route),
                 "send_slot": Out(p.slot_bits),
                 "send_round": In(32),
                 "o": Out(stream.Signature(FrameOrder(p))),
@@ -105,36 +120,46 @@ class Replicate(wiring.Component):
         under_way = Signal(range(HEADERS + 1))
         worker = Signal(p.worker_bits)
         delivery = Signal(Delivery(p))
+        last_worker = Signal(p.worker_bits)
+        to_group = Signal()
         busy, issue, last, retire = Signal(), Signal(), Signal(), Signal()
         job = self.jobs[delivery.job]
         m.d.comb += [
             issue.eq(busy & (under_way != HEADERS)),
-            last.eq(~delivery.everyone | (worker == (job.workers - 1)[: p.worker_bits])),
+            last.eq(worker == last_worker),
             self.send_job.eq(delivery.job),
             self.send_worker.eq(worker),
             self.send_slot.eq(delivery.slot),
             self.i.ready.eq(~busy | (issue & last)),
             self.done.eq(issue & last),
             self.done_delivery.eq(delivery),
-            self.replies.ready.eq(issue & delivery.reply & ~delivery.fence),
+            self.replies.ready.eq(issue & delivery.reply & ~delivery.up & ~delivery.fence),
         ]
         with m.If(issue):
             m.d.sync += worker.eq(worker + 1)
+        # Who gets it is settled when it is taken: a job's table entry changes only behind a fence.
+        taken = self.i.payload
+        taken_job = self.jobs[taken.job]
+        first = Mux(taken.everyone, 0, taken.worker)
+        to_all = taken.everyone & ~taken.up & ~taken_job.group
         with m.If(self.i.ready):
             m.d.sync += [
                 busy.eq(self.i.valid),
-                delivery.eq(self.i.payload),
-                worker.eq(Mux(self.i.payload.everyone, 0, self.i.payload.worker)),
+                delivery.eq(taken),
+                worker.eq(first),
+                last_worker.eq(Mux(to_all, taken_job.workers - 1, first)),
+                to_group.eq(taken.everyone & ~taken.up & taken_job.group),
             ]
 
         # Stage 1: the tables have answered.
-        valid1, current1 = Signal(), Signal()
+        valid1, current1, to_group1 = Signal(), Signal(), Signal()
         delivery1, reply1 = Signal(Delivery(p)), Signal(Reply)
         worker1 = Signal(p.worker_bits)
         m.d.sync += valid1.eq(issue)
         with m.If(issue):
             m.d.sync += [
                 current1.eq(job.enabled & (job.generation == delivery.generation)),
+                to_group1.eq(to_group),
                 delivery1.eq(delivery),
                 reply1.eq(self.replies.payload),
                 worker1.eq(worker),
@@ -144,53 +169,81 @@ class Replicate(wiring.Component):
         order2 = Signal(order_shape)
         m.d.comb += [
             ahead.eq(self.send_round - delivery1.header.round),
-            sendable.eq(delivery1.reply | (current1 & self.sent.joined & (ahead[1:] == 0))),
+            sendable.eq(
+                delivery1.reply
+                | (current1 & (delivery1.up | to_group1 | self.sent.joined) & (ahead[1:] == 0))
+            ),
         ]
+        route1 = self.send_route
+        peer1, header1 = Signal(Peer), Signal(Header)
+        with m.If(delivery1.up):
+            m.d.comb += [
+                peer1.eq(route1.parent),
+                header1.eq(delivery1.header),
+                header1.job.eq(route1.parent_job),
+                header1.key.eq(route1.parent_key),
+                header1.worker.eq(route1.parent_worker),
+            ]
+        with m.Elif(delivery1.reply):
+            m.d.comb += [peer1.eq(reply1.peer), header1.eq(reply1.header)]
+        with m.Else():
+            m.d.comb += [
+                peer1.eq(self.sent.peer),
+                header1.eq(delivery1.header),
+                header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),
+            ]
+            with m.If(to_group1):
+                m.d.comb += [
+                    peer1.mac.eq(_group_mac(route1.group.address)),
+                    peer1.address.eq(route1.group.address),
+                    peer1.port.eq(route1.group.port),
+                ]
 
         # Stage 2: the IPv4 header checksum (RFC 791) over what changes and what does not.
         valid2, valid3, valid4 = Signal(), Signal(), Signal()
+        up2, job2 = Signal(), Signal(p.job_bits)
         blocks = Signal(5)
         sum3 = Signal(20)
         fixed = 0x4500 + 0x4000 + (64 << 8 | 17)
-        source = self.local.address
+        fixed += wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
+        local_sum = Signal(19)
+        source = reversed_octets(self.local.address)
+        target = reversed_octets(order2.peer.address)
         m.d.comb += blocks.eq(sum(order2.header.present))
+        m.d.sync += local_sum.eq(fixed + (source[:16] + source[16:]))
         m.d.sync += [valid2.eq(valid1 & sendable), valid3.eq(valid2), valid4.eq(valid3)]
         with m.If(valid1):
             m.d.sync += [
                 order2.fence.eq(delivery1.fence),
                 order2.reply.eq(delivery1.reply),
                 order2.slot.eq(delivery1.slot),
-                order2.words.eq(reply1.words),
-                order2.peer.eq(Mux(delivery1.reply, reply1.peer, self.sent.peer)),
-                order2.header.eq(Mux(delivery1.reply, reply1.header, delivery1.header)),
+                order2.words.eq(Mux(delivery1.up, 0, reply1.words.as_value())),
+                order2.peer.eq(peer1),
+                order2.header.eq(header1),
+                up2.eq(delivery1.up),
+                job2.eq(delivery1.job),
             ]
-            with m.If(~delivery1.reply):
-                m.d.sync += order2.header.worker.eq(worker1)
+        own_port = Signal(16)
         order3 = Signal(order_shape)
         order4 = Signal(order_shape)
         folded = Signal(17)
-        total_length = Signal(16)
         m.d.comb += [
-            # 256 for each block: the number of blocks is the upper byte.
-            total_length.eq(
-                Cat(Const(wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES, 8), blocks)
-            ),
-            folded.eq(sum3[:16] + sum3[16:]),
+            # The length has 256 for each block: their number is the upper byte.
+            folded.eq((sum3[:16] + sum3[16:]) + Cat(Const(0, 8), order3.blocks)),
+            # The parent port of job j is the engine's own, plus 1, plus j.
+            own_port.eq(reversed_octets(self.local.port) + Mux(up2, job2 + 1, 0)),
         ]
         with m.If(valid2):
             m.d.sync += [
                 order3.eq(order2),
                 order3.blocks.eq(blocks),
-                sum3.eq(
-                    (fixed + total_length)
-                    + (_swap(source[:16]) + _swap(source[16:]))
-                    + (_swap(order2.peer.address[:16]) + _swap(order2.peer.address[16:]))
-                ),
+                order3.source_port.eq(reversed_octets(own_port)),
+                sum3.eq(local_sum + (target[:16] + target[16:])),
             ]
         with m.If(valid3):
             m.d.sync += [
                 order4.eq(order3),
-                order4.ip_checksum.eq(_swap(~(folded[:16] + folded[16:])[:16])),
+                order4.ip_checksum.eq(reversed_octets(~(folded[:16] + folded[16:])[:16])),
             ]
         m.d.comb += [
             orders.w_data.eq(order4.as_value()),

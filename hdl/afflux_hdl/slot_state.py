@@ -33,6 +33,7 @@ class SlotState(data.StructLayout):
         round: R, the latest open round.
         seen: Workers whose contribution to R is in.
         left: Contributions that R still lacks; 0 means that ``seen`` is full.
+        waiting: The partial sum of R has gone to the parent, whose result is not in yet.
         versions: Header of the round that each version holds.
     """
 
@@ -42,6 +43,7 @@ class SlotState(data.StructLayout):
                 "round": 32,
                 "seen": parameters.workers,
                 "left": parameters.count_bits,
+                "waiting": 1,
                 "versions": data.ArrayLayout(VersionState, 2),
             }
         )
@@ -51,7 +53,7 @@ class SlotStateMemory(wiring.Component):
     """State of every slot of the pool.
 
     Latency: state follows one cycle after its address. Throughput: a read and a write in each
-    cycle. A state that is written in a cycle is seen by reads addressed in later cycles.
+    cycle. A state that is written in the cycle in which it is addressed is read as written.
 
     Members:
         read_slot, state: Reader of the admit stage.
@@ -78,7 +80,8 @@ class SlotStateMemory(wiring.Component):
         m = Module()
         m.submodules.states = states = memory.Memory(shape=self._state, depth=self._depth, init=[])
         m.submodules.rounds = rounds = memory.Memory(shape=32, depth=self._depth, init=[])
-        state_write, state_read = states.write_port(), states.read_port()
+        state_write = states.write_port()
+        state_read = states.read_port(transparent_for=(state_write,))
         round_write, round_read = rounds.write_port(), rounds.read_port()
         m.d.comb += [
             state_read.addr.eq(self.read_slot),

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from afflux_hdl import wire
 from afflux_hdl.lane_walk import LaneWalk
@@ -16,8 +17,8 @@ __all__ = ["Transmit"]
 OUTPUT_DEPTH = 16
 """Beats behind the memories: what is under way when the MAC stops, and a little more."""
 
-OUTPUT_MARGIN = 6
-"""Room that two more beats need, with those under way."""
+OUTPUT_MARGIN = 8
+"""Room that two more beats need, with those under way and those of the cycle before."""
 
 
 class Transmit(wiring.Component):
@@ -33,8 +34,8 @@ class Transmit(wiring.Component):
         i: Frames to be sent.
         send_words, send_words_data, send_block, send_block_data: Slot memory.
         o: Frames for the MAC, without frame check sequence; ``keep`` is all ones.
-        departed: The last beat of a frame leaves in this cycle.
-        fenced: A fence arrives: of all orders before it, no memory is still to be read.
+        departed, departed_bytes: A frame's last beat leaves in this cycle; bytes that do.
+        fenced: A fence has arrived: of all orders before it, no memory is still to be read.
         idle: Nothing is under way.
     """
 
@@ -54,6 +55,7 @@ class Transmit(wiring.Component):
                 "send_block_data": In(p.bus_bits),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
                 "departed": Out(1),
+                "departed_bytes": Out(bits_for(p.bus_bytes)),
                 "fenced": Out(1),
                 "idle": Out(1),
             }
@@ -73,15 +75,13 @@ class Transmit(wiring.Component):
             self.o.valid.eq(output.r_rdy),
             output.r_en.eq(self.o.ready),
             self.departed.eq(self.o.valid & self.o.ready & self.o.payload.last),
+            self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
         ]
 
-        # Beats go two by two: the decision at phase 1 holds for phase 0.
-        room, held = Signal(), Signal()
-        with m.If(self.phase):
-            m.d.comb += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
-            m.d.sync += held.eq(room)
-        with m.Else():
-            m.d.comb += room.eq(held)
+        # Beats go two by two: the decision at phase 0 is for the two cycles behind it.
+        room = Signal()
+        with m.If(~self.phase):
+            m.d.sync += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
 
         order = Signal(FrameOrder(p))
         m.submodules.walk = walk = LaneWalk(p)
@@ -101,10 +101,10 @@ class Transmit(wiring.Component):
             # A new order is taken at phase 0, to start at phase 1.
             taking.eq(~self.phase & (~active | last_issue)),
             self.i.ready.eq(taking),
-            self.fenced.eq(taking & self.i.valid & self.i.payload.fence),
             walk.load.eq(taking & self.i.valid),
             walk.present.eq(self.i.payload.header.present),
         ]
+        m.d.sync += self.fenced.eq(taking & self.i.valid & self.i.payload.fence)
         with m.If(in_header | in_words):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == header_beats - 1):
@@ -129,7 +129,7 @@ class Transmit(wiring.Component):
         header = self._compose(order)
         text = Signal(p.bus_bits)
         answer = Signal(p.bus_bits)
-        words = Cat(order.words.as_value(), Const(0, 512 - 128))
+        words = Cat(order.words.as_value(), Const(0, 512 - len(order.words.as_value())))
         with m.Switch(beat):
             for n in range(header_beats):
                 with m.Case(n):
@@ -183,7 +183,7 @@ class Transmit(wiring.Component):
             order.ip_checksum,
             self.local.address,
             order.peer.address,
-            self.local.port,
+            order.source_port,
             order.peer.port,
             Cat(blocks, Const(length_low, 8)),
             Const(0, 16),

@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     defaults = Parameters()
     parser = argparse.ArgumentParser(description="Write the engine out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
-    for name in ("bus_bits", "workers", "lanes", "jobs", "slots"):
+    for name in ("bus_bits", "workers", "lanes", "jobs", "slots", "build_time"):
         option = "--" + name.replace("_", "-")
         parser.add_argument(option, type=int, default=getattr(defaults, name))
     options = parser.parse_args(arguments)

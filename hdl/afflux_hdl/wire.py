@@ -19,6 +19,7 @@ __all__ = [
     "CLASS_NAN",
     "CLASS_NEGATIVE_INFINITY",
     "CLASS_POSITIVE_INFINITY",
+    "EVERYONE",
     "EXACT_LIMBS",
     "EXACT_LIMB_BITS",
     "EXACT_WORDS",
@@ -64,7 +65,10 @@ class Type(IntEnum):
     RESULT = 8
     """Aggregator to worker: the sums and look-ahead words of a complete round."""
     CONFLICT = 9
-    """A result whose contributions disagreed on operation, opcode or dtype. Not to be used."""
+    """A result whose contributions disagreed on operation, opcode or dtype. Not to be used.
+
+    From a child to its parent: a contribution of that kind.
+    """
     MISSING = 10
     """Aggregator to worker: the probed round is not complete; says who has contributed."""
     JOINED = 11
@@ -176,6 +180,9 @@ WORKERS_MAX = 64
 
 ABSENT = 0xFFFF_FFFF
 """Look-ahead word of a lane in which a worker has nothing more."""
+
+EVERYONE = 255
+"""Worker number in a result that goes to a multicast group."""
 
 ROWS_MAX = (1 << 24) - 1
 """Rows of a column. Row 2**24 - 1 itself is taken by ABSENT."""

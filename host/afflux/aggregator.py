@@ -1,5 +1,6 @@
 """A group's job: which aggregator, how its ranks get there, and how they leave again."""
 
+import json
 import logging
 import os
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from afflux_drivers.control import JobLease, create_job
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.loss import LossSwitch
 from afflux_drivers.ticket import JobTicket
+from afflux_drivers.tree import TreeLease, create_tree
 from afflux_drivers.worker import Worker
 from afflux_hdl import wire
 
@@ -39,7 +41,7 @@ class Membership:
     worker: Worker
     ticket: JobTicket
     url: str
-    _lease: JobLease | None = None
+    _lease: JobLease | TreeLease | None = None
     _child: tuple[Location, str] | None = None
 
     def leave(self) -> None:
@@ -50,7 +52,7 @@ class Membership:
         self._child = None
 
 
-def _give_back(lease: JobLease | None, started: tuple[Location, str] | None) -> None:
+def _give_back(lease: JobLease | TreeLease | None, started: tuple[Location, str] | None) -> None:
     if lease is not None:
         try:
             lease.close()
@@ -68,7 +70,7 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
         store: Of this group; used by no other thread meanwhile.
         rank: Own rank in the group.
         size: Ranks of the group.
-        settings: Own; the ranks' aggregators must be the same.
+        settings: Own; the ranks' aggregators must be the same, or their parents.
         timeout: Of the group, for ranks that do not come.
 
     Raises:
@@ -77,7 +79,7 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
     meeting = Meeting(store, rank, size, timeout.total_seconds())
     meeting.introduce(_introduction(settings))
     location: Location | None = None
-    lease: JobLease | None = None
+    lease: JobLease | TreeLease | None = None
     started: tuple[Location, str] | None = None
 
     def get_job() -> str:
@@ -92,9 +94,14 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
             started = (location, host)
         else:
             address = (location.host, location.port)
-        lanes = min(each.lanes for each in everyone)
-        lease = create_job(address, size, lanes, settings.slots, settings.connect_timeout_s)
-        return lease.ticket.to_json()
+        wish = min(each.lanes for each in everyone), settings.slots
+        if location.parent is not None:
+            places = [Location.parse(each.url) for each in everyone]
+            leaves = [(place.host, place.port) for place in places]
+            lease = create_tree(location.parent, leaves, *wish, settings.connect_timeout_s)
+            return json.dumps([ticket.to_json() for ticket in lease.tickets])
+        lease = create_job(address, size, *wish, settings.connect_timeout_s)
+        return json.dumps([lease.ticket.to_json()])
 
     worker: Worker | None = None
     try:
@@ -102,7 +109,7 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
             text = meeting.publish(get_job)
         else:
             text = meeting.ticket(settings.start_timeout_s + settings.connect_timeout_s)
-        ticket = JobTicket.from_json(text)
+        ticket = _own(text, rank)
 
         def join() -> None:
             nonlocal worker
@@ -120,6 +127,14 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
     if worker is None:
         raise RendezvousError(f"rank {rank} has no worker")
     return Membership(worker, ticket, settings.aggregator, lease, started)
+
+
+def _own(text: str, rank: int) -> JobTicket:
+    """The ticket of this rank's aggregator, among those that rank 0 has published."""
+    for each in map(JobTicket.from_json, json.loads(text)):
+        if rank in (each.members or range(each.workers)):
+            return each
+    raise RendezvousError(f"rank 0 has no ticket for rank {rank}")
 
 
 def _loss(settings: Settings, rank: int) -> LossSwitch | None:
@@ -144,4 +159,5 @@ def _introduction(settings: Settings) -> Introduction:
         if settings.aggregator not in text:
             text = f"{settings.aggregator}: {text}"
         return Introduction(settings.aggregator, host_identity(), 1, text)
-    return Introduction(settings.aggregator, host_identity(), lanes)
+    parent = "{}:{}".format(*location.parent) if location.parent is not None else ""
+    return Introduction(settings.aggregator, host_identity(), lanes, parent=parent)

@@ -82,6 +82,8 @@ def _start(location: Location, host: str, timeout_s: float) -> _Child:
     command = [sys.executable, "-P", str(_SCRIPT), "--engine", location.scheme]
     command += ["--host", host, "--port", "0", "--bus-bits", str(location.bus_bits)]
     command += ["--owner", str(os.getpid())]
+    if location.group:
+        command += ["--group", location.group]
     if threading.current_thread() is threading.main_thread():
         command.append("--owner-signal")
     process = subprocess.Popen(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from afflux.settings import SettingsError
+from afflux_drivers.multicast import MulticastGroup
 from afflux_hdl import wire
 
 __all__ = ["Location", "lanes_to", "local_address_towards"]
@@ -26,12 +27,17 @@ class Location:
         host: Name or address; empty unless scheme is "udp".
         port: UDP and TCP port; 0 unless scheme is "udp".
         bus_bits: Of the simulated engine.
+        group: Multicast group for the results of an engine that rank 0 starts, as address:port;
+            empty if they go to each rank.
+        parent: Host and port of the aggregator of which this one is a worker; None without.
     """
 
     scheme: str
     host: str = ""
     port: int = 0
     bus_bits: int = 512
+    group: str = ""
+    parent: tuple[str, int] | None = None
 
     @property
     def embedded(self) -> bool:
@@ -43,7 +49,8 @@ class Location:
         """Read a URL.
 
         Raises:
-            SettingsError: It is none of soft://, rtl://[?bus_bits=32|512], udp://host[:port].
+            SettingsError: It is none of soft://, rtl://, udp://host[:port]. Options: bus_bits=32
+                or 512 for rtl, group=address:port for soft and rtl, parent=host[:port] for udp.
         """
 
         def wrong(why: str) -> SettingsError:
@@ -59,21 +66,36 @@ class Location:
             raise wrong("nothing may follow the address")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         if parts.scheme == "udp":
+            above = options.pop("parent", None)
+            if options:
+                raise wrong(f"unknown option {', '.join(options)}")
             try:
-                port = wire.PORT if parts.port is None else parts.port
+                parent = _host_and_port(above) if above is not None else None
+                return cls("udp", *_host_and_port(parts.netloc), parent=parent)
             except ValueError as error:
                 raise wrong(str(error)) from None
-            if not parts.hostname or not 0 < port < 1 << 16 or options:
-                raise wrong("a host, at most a port, and no options")
-            return cls("udp", parts.hostname, port)
         if parts.netloc:
             raise wrong(f"{parts.scheme}:// starts its own engine and takes no host")
         bus_bits = options.pop("bus_bits", "512") if parts.scheme == "rtl" else "512"
+        group = options.pop("group", None)
         if options:
             raise wrong(f"unknown option {', '.join(options)}")
         if bus_bits not in ("32", "512"):
             raise wrong("bus_bits is 32 or 512")
-        return cls(parts.scheme, bus_bits=int(bus_bits))
+        try:
+            name = str(MulticastGroup.parse(group)) if group is not None else ""
+        except ValueError as error:
+            raise wrong(str(error)) from None
+        return cls(parts.scheme, bus_bits=int(bus_bits), group=name)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    """Host and port of a text such as host:4700 or host. Raises ``ValueError`` if it is none."""
+    parts = urlsplit(f"//{text}")
+    port = wire.PORT if parts.port is None else parts.port
+    if not parts.hostname or "@" in text or parts.netloc != text or not 0 < port < 1 << 16:
+        raise ValueError(f"{text!r} is not a host with at most a port")
+    return parts.hostname, port
 
 
 def _is_loopback(address: str) -> bool:

@@ -50,12 +50,15 @@ class Introduction:
         host: Its `host_identity`.
         lanes: Most lanes that its path to the aggregator carries.
         error: Why it cannot take part; empty if it can.
+        parent: Where the aggregator above its own is; empty without one. With one, ranks' URLs may
+            differ.
     """
 
     url: str
     host: str
     lanes: int
     error: str = ""
+    parent: str = ""
 
 
 class Meeting:
@@ -95,7 +98,8 @@ class Meeting:
         errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(all_) if each.error]
         if errors:
             raise RendezvousError("; ".join(errors))
-        if len({each.url for each in all_}) > 1:
+        tree = all(each.parent for each in all_)
+        if len({each.parent if tree else each.url for each in all_}) > 1:
             lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(all_))
             raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
         return all_

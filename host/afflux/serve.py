@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 
 from afflux_drivers.engine import Engine
+from afflux_drivers.multicast import MulticastGroup
 from afflux_drivers.server import AggregatorServer
 from afflux_hdl import wire
 
@@ -50,6 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bus-bits", type=int, choices=[32, 512], default=512, help="rtl only (%(default)s)"
     )
     parser.add_argument(
+        "--group",
+        type=_group,
+        metavar="ADDRESS:PORT",
+        help="multicast group to which results go, once for all ranks; default: to each rank",
+    )
+    parser.add_argument(
+        "--group-ttl", type=int, default=1, help="routers on the way, plus one (%(default)s)"
+    )
+    parser.add_argument(
         "--owner",
         type=int,
         metavar="PID",
@@ -60,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end also when the thread that started this process does (Linux)",
     )
+
+
+def _group(text: str) -> MulticastGroup:
+    try:
+        return MulticastGroup.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def make_engine(arguments: argparse.Namespace) -> Engine:
@@ -135,7 +152,9 @@ def serve(arguments: argparse.Namespace) -> int:
         return 1
     try:
         try:
-            server = AggregatorServer(engine, arguments.host, arguments.port)
+            server = AggregatorServer(
+                engine, arguments.host, arguments.port, arguments.group, arguments.group_ttl
+            )
         except OSError as error:
             where = f"{arguments.host}:{arguments.port}"
             print(FAILED.format(error=f"{where}: {error.strerror or error}"), flush=True)

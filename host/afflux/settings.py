@@ -2,7 +2,7 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | URL, soft:// | where sums are made: soft:// or rtl://[?bus_bits=512] start an engine beside rank 0, udp://host:port uses one that runs |
+| AFFLUX_AGGREGATOR | URL, soft:// | where sums are made: soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one) |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
@@ -13,7 +13,7 @@
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
 
-All ranks of a group must agree on AFFLUX_AGGREGATOR. An AFFLUX_ variable that is not in this table
+All ranks of a group must agree on AFFLUX_AGGREGATOR, or, where each has a parent, on the parent. An AFFLUX_ variable that is not in this table
 is reported with a warning: it is a spelling mistake or of another version.
 """  # noqa: E501 - a table row is one line
 

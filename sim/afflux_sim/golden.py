@@ -4,17 +4,17 @@ Written from that document alone, in its order and its words, to be obviously ri
 fast. It sends at once whatever it has to send, so nothing is ever queued, discarded or dropped.
 """
 
+import ipaddress
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from afflux_sim.golden_layout import (
     CONFLICT,
     COUNTERS,
     DATA,
-    ELEMENTS,
+    EVERYONE,
     HEADER_AT,
     JOIN,
     JOINED,
@@ -29,65 +29,21 @@ from afflux_sim.golden_layout import (
     VERSION,
     Block,
     Endpoint,
+    Group,
     Packet,
     build_frame,
     ones_complement_sum,
     parse_header,
     parse_packet,
     parse_present,
+    source_of,
 )
+from afflux_sim.golden_state import Job, Parent, Slot
 
-__all__ = ["GoldenEngine", "Job", "Slot", "SlotVersion", "combine"]
+__all__ = ["GoldenEngine", "combine"]
 
 # Causes in a REFUSED packet.
 REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER = 1, 2, 3, 4
-
-
-@dataclass
-class SlotVersion:
-    """One of the two versions of a slot: the sums of one round and what belongs to them.
-
-    `held` is whether it holds a round of this job run at all.
-    """
-
-    held: bool = False
-    present: int = 0
-    operation: int = 0
-    opcode: int = 0
-    dtype: int = 0
-    conflict: bool = False
-    words: tuple[int, ...] = (0,) * LANES
-    blocks: npt.NDArray[np.int32] = field(
-        default_factory=lambda: np.zeros((LANES, ELEMENTS), dtype=np.int32)
-    )
-
-
-@dataclass
-class Slot:
-    """State of one slot: `round` is R, the latest open round; `seen` its bitmap of workers."""
-
-    round: int
-    seen: int
-    versions: tuple[SlotVersion, SlotVersion] = field(
-        default_factory=lambda: (SlotVersion(), SlotVersion())
-    )
-
-
-@dataclass
-class Job:
-    """One job, with the slots of its range and the endpoints of the workers that have joined."""
-
-    key: int
-    workers: int
-    lanes: int
-    slot_base: int
-    credit: int
-    slots: list[Slot]
-    joined: dict[int, Endpoint] = field(default_factory=dict)
-
-    @property
-    def full(self) -> int:
-        return (1 << self.workers) - 1
 
 
 def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
@@ -150,6 +106,8 @@ class GoldenEngine:
         slot_count: int,
         round: int,
         credit: int,
+        group: Group | None = None,
+        parent: Parent | None = None,
     ) -> None:
         """Sets up job number `job` afresh; `round` is r₀, the first round of each of its slots.
 
@@ -176,27 +134,48 @@ class GoldenEngine:
                 and other.slot_base < slot_base + slot_count
             ):
                 raise ValueError(f"slots of job {job} overlap those of job {number}")
+        if group is not None and not ipaddress.IPv4Address(group.address).is_multicast:
+            raise ValueError(f"{group.address} is not a multicast address")
         full = (1 << workers) - 1
         before_first = (round - 1) % 2**32
         self.jobs[job] = Job(
+            number=job,
             key=key,
             workers=workers,
             lanes=lanes,
             slot_base=slot_base,
             credit=credit,
             slots=[Slot(round=before_first, seen=full) for _ in range(slot_count)],
+            group=group,
+            parent=parent,
         )
 
     def destroy_job(self, job: int) -> None:
         """Disables job number `job` and forgets all about it."""
         self.jobs[job] = None
 
+    def join_parent(self, job: int) -> bytes:
+        """The frame by which job number `job` joins its parent; to be sent until JOINED comes.
+
+        Raises
+        ------
+        ValueError
+            If there is no such job, or it has no parent.
+        """
+        found = self._existing(job)
+        if found.parent is None:
+            raise ValueError(f"job {job} has no parent")
+        frame = self._to_parent(found, found.parent, Packet(type=JOIN))
+        self._count_sent([frame])
+        return frame
+
+    def has_joined_parent(self, job: int) -> bool:
+        """Whether the parent of job number `job` has answered JOINED."""
+        return self._existing(job).parent_joined
+
     def slot(self, job: int, slot: int) -> Slot:
         """State of slot `slot` of job `job`, numbered within the job's range, for reading."""
-        found = self.jobs[job]
-        if found is None:
-            raise ValueError(f"job {job} does not exist")
-        return found.slots[slot]
+        return self._existing(job).slots[slot]
 
     def receive(self, frame: bytes, mac_error: bool = False) -> list[bytes]:
         """Takes one whole Ethernet frame, without frame check sequence.
@@ -214,13 +193,24 @@ class GoldenEngine:
             The frames that this one causes, in the order of sending.
         """
         self._count("frames_in")
+        self._count("bytes_in", len(frame))
         counter, sent = self._judge(frame, mac_error)
         self._count(counter)
-        self._count("frames_out", len(sent))
+        self._count_sent(sent)
         return sent
+
+    def _existing(self, job: int) -> Job:
+        found = self.jobs[job]
+        if found is None:
+            raise ValueError(f"job {job} does not exist")
+        return found
 
     def _count(self, counter: str, by: int = 1) -> None:
         self.counters[counter] = (self.counters[counter] + by) % 2**64
+
+    def _count_sent(self, frames: list[bytes]) -> None:
+        self._count("frames_out", len(frames))
+        self._count("bytes_out", sum(map(len, frames)))
 
     def _judge(self, frame: bytes, mac_error: bool) -> tuple[str, list[bytes]]:
         """Section 5.2: the counter that the frame belongs to, and what it causes to be sent."""
@@ -247,7 +237,8 @@ class GoldenEngine:
 
         (ip_length,) = struct.unpack_from(">H", frame, 16)
         _, udp_port, udp_length, udp_checksum = struct.unpack_from(">HHHH", frame, 34)
-        if udp_port != self.endpoint.port:
+        parent_ports = range(self._parent_port(0), self._parent_port(len(self.jobs)))
+        if udp_port != self.endpoint.port and udp_port not in parent_ports:
             return "not_ours", []
 
         if frame[HEADER_AT] >> 4 != VERSION:
@@ -268,8 +259,14 @@ class GoldenEngine:
             if ones_complement_sum(pseudo_header + frame[34:]) != 0xFFFF:
                 return "bad_checksum", []
 
+        if udp_port in parent_ports:
+            return self._judge_from_parent(parent_ports.index(udp_port), frame)
+        return self._judge_from_worker(frame)
+
+    def _judge_from_worker(self, frame: bytes) -> tuple[str, list[bytes]]:
+        """Section 5.2 from `bad_type` on: a frame to the engine's own port."""
         packet = parse_packet(frame)
-        if packet.type not in (DATA, PROBE, JOIN) or packet.opcode > 3:
+        if packet.type not in (DATA, PROBE, JOIN, CONFLICT) or packet.opcode > 3:
             return "bad_type", []
         is_join = packet.type == JOIN
 
@@ -281,54 +278,79 @@ class GoldenEngine:
         if packet.worker >= job.workers:
             return "bad_worker", self._refuse(frame, REFUSED_WORKER) if is_join else []
 
+        source = source_of(frame)
         if is_join:
             if packet.present:
                 return "bad_present", []
-            job.joined[packet.worker] = source_of(frame)
+            job.joined[packet.worker] = source
             words = (job.workers, job.lanes, len(job.slots), job.credit)
-            return "joins", self._answer(frame, JOINED, words)
+            return "joins", self._answer(
+                frame, JOINED, words + (job.group.words if job.group else ())
+            )
 
         joined = job.joined.get(packet.worker)
-        source = source_of(frame)
-        # Not the MAC address: a router in between has its own.
-        if joined is None or (joined.address, joined.port) != (source.address, source.port):
+        if joined is None or not same_address(source, joined):
             return "bad_address", []
         if packet.slot >= len(job.slots):
             return "bad_slot", []
         if packet.present >> job.lanes or (packet.type == PROBE and packet.present):
             return "bad_present", []
 
-        if packet.type == DATA:
-            return self._data(job, packet)
-        return self._probe(job, packet, frame)
+        if packet.type == PROBE:
+            return self._probe(job, packet, frame)
+        return self._data(job, packet)
+
+    def _judge_from_parent(self, number: int, frame: bytes) -> tuple[str, list[bytes]]:
+        """Section 5.6, "Down": a frame to the parent port of job `number`."""
+        packet = parse_packet(frame)
+        if packet.type not in (RESULT, CONFLICT, JOINED) or packet.opcode > 3:
+            return "bad_type", []
+        job = self.jobs[number]
+        if job is None or job.parent is None or packet.job != job.parent.job:
+            return "bad_job", []
+        if packet.key != job.parent.key:
+            return "bad_key", []
+        if packet.worker != job.parent.worker:
+            return "bad_worker", []
+        if not same_address(source_of(frame), job.parent.endpoint):
+            return "bad_address", []
+        if packet.type == JOINED:
+            if packet.present:
+                return "bad_present", []
+            job.parent_joined = True
+            return "joins", []
+        if packet.slot >= len(job.slots):
+            return "bad_slot", []
+        if packet.present >> job.lanes:
+            return "bad_present", []
+        return self._parent_result(job, packet)
 
     def _data(self, job: Job, packet: Packet) -> tuple[str, list[bytes]]:
-        """Section 5.3, a DATA packet that passed all checks."""
+        """Section 5.3, a DATA or CONFLICT packet that passed all checks."""
         slot = job.slots[packet.slot]
+        version = slot.versions[packet.round & 1]
         bit = 1 << packet.worker
         distance = (packet.round - slot.round) % 2**32
-        full = slot.seen == job.full
+        complete = job.is_complete(slot)
 
-        if distance in (0, 2**32 - 1) and not slot.versions[packet.round & 1].held:
+        if distance in (0, 2**32 - 1) and not version.held:
             return "stale", []
-        if distance == 1 and full:
+        if distance == 1 and complete:
             slot.round = packet.round
             slot.seen = bit
-            version = slot.versions[packet.round & 1]
             version.held = True
             version.present = 0
             version.operation = packet.operation
             version.opcode = packet.opcode
             version.dtype = packet.dtype
-            version.conflict = False
+            version.conflict = packet.type == CONFLICT
             version.words = packet.words
             return "accepted", self._add(job, packet)
         if distance == 1:
             return "premature", []
         if distance == 0 and not slot.seen & bit:
             slot.seen |= bit
-            version = slot.versions[packet.round & 1]
-            if (packet.operation, packet.opcode, packet.dtype) != (
+            if packet.type == CONFLICT or (packet.operation, packet.opcode, packet.dtype) != (
                 version.operation,
                 version.opcode,
                 version.dtype,
@@ -337,7 +359,12 @@ class GoldenEngine:
             version.words = tuple(map(min, version.words, packet.words))
             return "accepted", self._add(job, packet)
         if distance == 0:
-            return "duplicates", self._replay(job, packet) if full else []
+            if complete:
+                return "duplicates", self._replay(job, packet)
+            if slot.waiting:
+                self._count("replays")
+                return "duplicates", [self._partial_sum(job, packet.slot, packet.round)]
+            return "duplicates", []
         if distance == 2**32 - 1:
             return "duplicates", self._replay(job, packet)
         if distance < 2**31:
@@ -348,15 +375,15 @@ class GoldenEngine:
         """Section 5.3, a PROBE that passed all checks."""
         slot = job.slots[packet.slot]
         distance = (packet.round - slot.round) % 2**32
-        full = slot.seen == job.full
+        complete = job.is_complete(slot)
 
         if distance in (0, 2**32 - 1) and not slot.versions[packet.round & 1].held:
             return "stale", []
-        if distance == 0 and full:
+        if distance == 0 and complete:
             return "probes", self._replay(job, packet)
         if distance == 0:
             return "probes", self._missing(frame, slot.seen, slot.round)
-        if distance == 1 and full:
+        if distance == 1 and complete:
             return "probes", self._missing(frame, 0, slot.round)
         if distance == 2**32 - 1:
             return "probes", self._replay(job, packet)
@@ -364,8 +391,30 @@ class GoldenEngine:
             return "premature", []
         return "stale", []
 
+    def _parent_result(self, job: Job, packet: Packet) -> tuple[str, list[bytes]]:
+        """Section 5.6, a result of the parent that passed all checks."""
+        slot = job.slots[packet.slot]
+        version = slot.versions[packet.round & 1]
+        distance = (packet.round - slot.round) % 2**32
+
+        if distance in (0, 2**32 - 1) and not version.held:
+            return "stale", []
+        if distance == 0 and slot.waiting:
+            version.present = packet.present
+            version.words = packet.words
+            for lane, block in packet.blocks.items():
+                version.blocks[lane] = block
+            version.conflict = packet.type == CONFLICT
+            slot.waiting = False
+            return "parent_results", self._complete(job, packet.slot)
+        if (distance == 0 and job.is_complete(slot)) or distance == 2**32 - 1:
+            return "duplicates", []
+        if distance < 2**31:
+            return "premature", []
+        return "stale", []
+
     def _add(self, job: Job, packet: Packet) -> list[bytes]:
-        """Adds the blocks of an accepted packet; the round's results, if that completes it."""
+        """Adds the blocks of an accepted packet; what is sent if it was the round's last one."""
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
         for lane, block in packet.blocks.items():
@@ -380,10 +429,20 @@ class GoldenEngine:
 
         if slot.seen != job.full:
             return []
+        if job.parent is None:
+            return self._complete(job, packet.slot)
+        slot.waiting = True
+        return [self._partial_sum(job, packet.slot, packet.round)]
+
+    def _complete(self, job: Job, number: int) -> list[bytes]:
+        """Round R of slot `number` is complete: its results."""
+        slot = job.slots[number]
         self._count("rounds")
-        self._count("conflicts", int(version.conflict))
+        self._count("conflicts", int(slot.versions[slot.round & 1].conflict))
+        if job.group is not None:
+            return [self._result(job, number, slot.round, EVERYONE, job.group.endpoint)]
         return [
-            self._result(job, packet, worker)
+            self._result(job, number, slot.round, worker, job.joined[worker])
             for worker in range(job.workers)
             if worker in job.joined
         ]
@@ -391,27 +450,54 @@ class GoldenEngine:
     def _replay(self, job: Job, packet: Packet) -> list[bytes]:
         """The result of the packet's round once more, to its worker alone."""
         self._count("replays")
-        return [self._result(job, packet, packet.worker)]
+        there = job.joined[packet.worker]
+        return [self._result(job, packet.slot, packet.round, packet.worker, there)]
 
-    def _result(self, job: Job, cause: Packet, worker: int) -> bytes:
-        """RESULT or CONFLICT of the round, slot and job of the packet `cause`, for `worker`."""
-        version = job.slots[cause.slot].versions[cause.round & 1]
-        result = Packet(
+    def _result(
+        self, job: Job, slot: int, round_: int, worker: int, destination: Endpoint
+    ) -> bytes:
+        """RESULT or CONFLICT of a round, with `worker` in the worker byte."""
+        version = job.slots[slot].versions[round_ & 1]
+        result = replace(
+            self._sums(job, slot, round_),
             type=CONFLICT if version.conflict else RESULT,
+            job=job.number,
+            worker=worker,
+            key=job.key,
+        )
+        return build_frame(self.endpoint, destination, result)
+
+    def _partial_sum(self, job: Job, slot: int, round_: int) -> bytes:
+        """What the job contributes to a round of its parent: DATA, or CONFLICT."""
+        assert job.parent is not None
+        version = job.slots[slot].versions[round_ & 1]
+        sums = replace(self._sums(job, slot, round_), type=CONFLICT if version.conflict else DATA)
+        return self._to_parent(job, job.parent, sums)
+
+    def _sums(self, job: Job, slot: int, round_: int) -> Packet:
+        """What a version holds of a round, with neither type nor sender nor receiver."""
+        version = job.slots[slot].versions[round_ & 1]
+        return Packet(
+            type=RESULT,
             opcode=version.opcode,
             dtype=version.dtype,
-            job=cause.job,
-            worker=worker,
-            slot=cause.slot,
-            round=cause.round,
-            key=job.key,
+            slot=slot,
+            round=round_,
             operation=version.operation,
             words=version.words,
             blocks={
                 lane: version.blocks[lane] for lane in range(LANES) if version.present >> lane & 1
             },
         )
-        return build_frame(self.endpoint, job.joined[worker], result)
+
+    def _to_parent(self, job: Job, parent: Parent, packet: Packet) -> bytes:
+        """A frame from the job's parent port, as the worker that the job is at its parent."""
+        here = replace(self.endpoint, port=self._parent_port(job.number))
+        known_as = replace(packet, job=parent.job, worker=parent.worker, key=parent.key)
+        return build_frame(here, parent.endpoint, known_as)
+
+    def _parent_port(self, job: int) -> int:
+        return self.endpoint.port + 1 + job
 
     def _missing(self, frame: bytes, seen: int, round_: int) -> list[bytes]:
         return self._answer(frame, MISSING, (seen & 0xFFFFFFFF, seen >> 32, round_))
@@ -431,7 +517,9 @@ class GoldenEngine:
         return [build_frame(self.endpoint, source_of(frame), answer)]
 
 
-def source_of(frame: bytes) -> Endpoint:
-    """Source of a frame: MAC address, IPv4 address and UDP port."""
-    (port,) = struct.unpack_from(">H", frame, 34)
-    return Endpoint(frame[6:12], ".".join(map(str, frame[26:30])), port)
+def same_address(source: Endpoint, known: Endpoint) -> bool:
+    """Whether a frame comes from where it should.
+
+    Not the MAC address: a router in between has its own.
+    """
+    return (source.address, source.port) == (known.address, known.port)

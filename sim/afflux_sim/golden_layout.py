@@ -20,6 +20,7 @@ __all__ = [
     "DATA",
     "DTYPES",
     "ELEMENTS",
+    "EVERYONE",
     "HEADER",
     "HEADER_AT",
     "JOIN",
@@ -36,14 +37,17 @@ __all__ = [
     "VERSION",
     "Block",
     "Endpoint",
+    "Group",
     "Packet",
     "as_block",
     "build_frame",
+    "is_for",
     "look_ahead",
     "ones_complement_sum",
     "parse_header",
     "parse_packet",
     "parse_present",
+    "source_of",
     "split_look_ahead",
 ]
 
@@ -57,6 +61,9 @@ RESULT, CONFLICT, MISSING, JOINED, REFUSED = 8, 9, 10, 11, 12
 SUM, MAX, MIN, UMIN = 0, 1, 2, 3
 
 DTYPES = {"int32": 0, "float32": 1, "float16": 2, "bfloat16": 3}
+
+# In the worker byte of a result that goes to a group.
+EVERYONE = 255
 
 LANES = 16
 ELEMENTS = 64
@@ -94,6 +101,7 @@ COUNTERS = (
     "premature",
     "probes",
     "receive_overflow",
+    "parent_results",
     "blocks_accepted",
     "rounds",
     "conflicts",
@@ -102,6 +110,8 @@ COUNTERS = (
     "replays_dropped",
     "replies_dropped",
     "frames_out",
+    "bytes_in",
+    "bytes_out",
 )
 
 Block = npt.NDArray[np.int32]
@@ -136,6 +146,26 @@ class Endpoint:
     @property
     def packed_address(self) -> bytes:
         return ipaddress.IPv4Address(self.address).packed
+
+
+@dataclass(frozen=True)
+class Group:
+    """IPv4 multicast address and UDP port that a job's results go to."""
+
+    address: str
+    port: int
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where a frame to the group goes (RFC 1112, section 6.4)."""
+        low_23_bits = int(ipaddress.IPv4Address(self.address)) & 0x7FFFFF
+        mac = bytes.fromhex("01005e") + low_23_bits.to_bytes(3, "big")
+        return Endpoint(mac, self.address, self.port)
+
+    @property
+    def words(self) -> tuple[int, int]:
+        """Address and port as a JOINED packet tells them."""
+        return int(ipaddress.IPv4Address(self.address)), self.port
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,3 +262,18 @@ def build_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> byte
     ip[10:12] = struct.pack(">H", ones_complement_sum(bytes(ip)) ^ 0xFFFF)
     udp = struct.pack(">HHHH", source.port, destination.port, udp_length, 0)
     return destination.mac + source.mac + b"\x08\x00" + bytes(ip) + udp + payload
+
+
+def source_of(frame: bytes) -> Endpoint:
+    """Source of a frame: MAC address, IPv4 address and UDP port."""
+    (port,) = struct.unpack_from(">H", frame, 34)
+    return Endpoint(frame[6:12], ".".join(map(str, frame[26:30])), port)
+
+
+def is_for(endpoint: Endpoint, frame: bytes) -> bool:
+    """Whether a frame's destination is this endpoint."""
+    return (
+        frame[0:6] == endpoint.mac
+        and frame[30:34] == endpoint.packed_address
+        and frame[36:38] == struct.pack(">H", endpoint.port)
+    )

@@ -5,10 +5,9 @@ engine, the Verilated one and the software one run under the same schedules.
 """
 
 import random
-import struct
 from collections.abc import Callable, Sequence
 
-from afflux_sim.golden_layout import Endpoint
+from afflux_sim.golden_layout import Endpoint, Group, is_for
 from afflux_sim.golden_numbers import Tensor
 from afflux_sim.golden_worker import GoldenWorker
 
@@ -18,12 +17,29 @@ Receive = Callable[[bytes], Sequence[bytes]]
 
 
 def make_workers(
-    workers: int, *, engine: Endpoint, job: int, key: int, round: int, lanes: int, slots: int
+    workers: int,
+    *,
+    engine: Endpoint,
+    job: int,
+    key: int,
+    round: int,
+    lanes: int,
+    slots: int,
+    first_rank: int = 0,
+    ranks: int | None = None,
+    group: Group | None = None,
 ) -> list[GoldenWorker]:
-    """All workers of a job, each at an endpoint of its own."""
+    """All workers of a job, each at an endpoint of its own.
+
+    Under a leaf of a tree they are numbers `first_rank`, … of `ranks`.
+    """
     return [
         GoldenWorker(
-            endpoint=Endpoint(bytes([2, 0, 0, 0, job, w]), f"10.1.{job}.{1 + w}", 50000 + w),
+            endpoint=Endpoint(
+                bytes([2, 0, 0, 0, job, first_rank + w]),
+                f"10.1.{job}.{1 + first_rank + w}",
+                50000 + w,
+            ),
             engine=engine,
             job=job,
             key=key,
@@ -32,6 +48,9 @@ def make_workers(
             workers=workers,
             lanes=lanes,
             slots=slots,
+            rank=first_rank + w,
+            ranks=ranks,
+            group=group,
         )
         for w in range(workers)
     ]
@@ -42,26 +61,29 @@ def join_all(receive: Receive, workers: Sequence[GoldenWorker]) -> None:
     for worker in workers:
         deliver(receive(worker.join()), workers)
         expected = (worker.workers, worker.lanes, len(worker.rounds))
-        if worker.joined is None or worker.joined[:3] != expected:
-            raise AssertionError(f"worker {worker.worker} joined {worker.joined}, not {expected}")
+        group = worker.group.words if worker.group else (0, 0)
+        joined = worker.joined
+        if joined is None or joined[:3] != expected or joined[4:] != group:
+            raise AssertionError(f"worker {worker.worker} joined {joined}, not {expected}")
 
 
 def deliver(frames: Sequence[bytes], workers: Sequence[GoldenWorker]) -> None:
-    """Hands each frame to the worker at its destination."""
+    """Hands each frame to the worker, or to each worker of the group, at its destination."""
     for frame in frames:
-        receivers = [worker for worker in workers if is_for(worker.endpoint, frame)]
-        if len(receivers) != 1:
-            raise AssertionError(f"frame for nobody: {frame[:64].hex(' ')}")
-        receivers[0].receive(frame)
+        for worker in receivers(frame, workers):
+            worker.receive(frame)
 
 
-def is_for(endpoint: Endpoint, frame: bytes) -> bool:
-    """Whether a frame's destination is this endpoint."""
-    return (
-        frame[0:6] == endpoint.mac
-        and frame[30:34] == endpoint.packed_address
-        and frame[36:38] == struct.pack(">H", endpoint.port)
-    )
+def receivers(frame: bytes, workers: Sequence[GoldenWorker]) -> list[GoldenWorker]:
+    """Workers at the destination of a frame; there is always one."""
+    found = [
+        worker
+        for worker in workers
+        if any(is_for(endpoint, frame) for endpoint in worker.endpoints)
+    ]
+    if not found:
+        raise AssertionError(f"frame for nobody: {frame[:64].hex(' ')}")
+    return found
 
 
 def run_in_order(
@@ -113,28 +135,33 @@ def run_unkindly(
     """
     for worker, tensor in zip(workers, tensors, strict=True):
         worker.start(tensor, dtype, reduction)
-    # True for those on the way to the engine.
-    on_the_way: list[tuple[bool, bytes]] = []
+    # Each with its receiver: a worker, or the engine where there is none. Of a frame to a group
+    # every receiver's copy goes its own way.
+    on_the_way: list[tuple[GoldenWorker | None, bytes]] = []
     for _ in range(max_steps):
-        on_the_way += [(True, frame) for worker in workers for frame in worker.frames_to_send()]
+        on_the_way += [(None, frame) for worker in workers for frame in worker.frames_to_send()]
         waiting = [(worker, slot) for worker in workers for slot in worker.outstanding]
         if not waiting:
             # What is left arrives late, when it must change nothing.
-            for to_engine, frame in on_the_way:
-                deliver(receive(frame) if to_engine else [frame], workers)
+            for receiver, frame in on_the_way:
+                if receiver is None:
+                    deliver(receive(frame), workers)
+                else:
+                    receiver.receive(frame)
             return [worker.result() for worker in workers]
         if not on_the_way or choose.random() < 0.05:
             worker, slot = choose.choice(waiting)
-            on_the_way.append((True, worker.retransmit(slot, probe=choose.random() < 0.5)))
+            on_the_way.append((None, worker.retransmit(slot, probe=choose.random() < 0.5)))
             continue
         at = choose.randrange(len(on_the_way))
-        to_engine, frame = on_the_way[at]
+        receiver, frame = on_the_way[at]
         if choose.random() >= duplication:
             del on_the_way[at]
         if choose.random() < loss:
             continue
-        if to_engine:
-            on_the_way += [(False, answer) for answer in receive(frame)]
+        if receiver is None:
+            for answer in receive(frame):
+                on_the_way += [(worker, answer) for worker in receivers(answer, workers)]
         else:
-            deliver([frame], workers)
+            receiver.receive(frame)
     raise AssertionError(f"not over after {max_steps} steps")

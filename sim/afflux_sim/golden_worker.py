@@ -18,6 +18,7 @@ from afflux_sim.golden_layout import (
     DATA,
     DTYPES,
     ELEMENTS,
+    EVERYONE,
     HEADER_AT,
     JOIN,
     JOINED,
@@ -28,9 +29,11 @@ from afflux_sim.golden_layout import (
     RESULT,
     Block,
     Endpoint,
+    Group,
     Packet,
     as_block,
     build_frame,
+    is_for,
     look_ahead,
     parse_packet,
     parse_present,
@@ -42,12 +45,12 @@ __all__ = ["GoldenWorker", "Operation", "fingerprint"]
 
 
 def fingerprint(
-    number: int, reduction: str, dtype: str, shape: tuple[int, ...], *, worker: int
+    number: int, reduction: str, dtype: str, shape: tuple[int, ...], *, rank: int
 ) -> Block:
-    """The fingerprint block of section 9 that worker number `worker` sends."""
+    """The fingerprint block of section 9 that worker number `rank` among all of them sends."""
     text = f"{number}:{reduction}:{dtype}:{'x'.join(map(str, shape))}"
     elements = [IDENTITY[OPCODES[reduction]]] * ELEMENTS
-    elements[worker] = zlib.crc32(text.encode("ascii"))
+    elements[rank] = zlib.crc32(text.encode("ascii"))
     return as_block(elements)
 
 
@@ -87,16 +90,21 @@ class GoldenWorker:
     job, key, round
         As the aggregator gave them when the job was created; `round` is r₀.
     worker, workers
-        This worker's number and N.
+        This worker's number and N of its job.
     lanes, slots
         F and S_job.
+    rank, ranks
+        This worker's number among all whose contributions are summed, and how many these are
+        (section 8). By default those of the job; others in a tree of aggregators.
+    group
+        Where the job's results go, if it has a group.
 
     Attributes
     ----------
     rounds : list[int]
         For each slot the round of the outstanding packet, or of the next one.
-    joined : tuple[int, int, int, int] | None
-        N, F, slots and credit, once JOINED has come.
+    joined : tuple[int, ...] | None
+        N, F, slots, credit, address and port of the group or 0, once JOINED has come.
     missing : dict[int, list[int]]
         By slot, the workers that the latest MISSING for the outstanding round named.
     error : str | None
@@ -115,6 +123,9 @@ class GoldenWorker:
         workers: int,
         lanes: int,
         slots: int,
+        rank: int | None = None,
+        ranks: int | None = None,
+        group: Group | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.engine = engine
@@ -123,13 +134,21 @@ class GoldenWorker:
         self.worker = worker
         self.workers = workers
         self.lanes = lanes
+        self.rank = worker if rank is None else rank
+        self.ranks = workers if ranks is None else ranks
+        self.group = group
         self.rounds = [round] * slots
-        self.joined: tuple[int, int, int, int] | None = None
+        self.joined: tuple[int, ...] | None = None
         self.missing: dict[int, list[int]] = {}
         self.error: str | None = None
         self.operation: Operation | None = None
         self._next_number = 0
         self._to_send: list[bytes] = []
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where frames for this worker go: to itself, or to its group."""
+        return [self.endpoint] if self.group is None else [self.endpoint, self.group.endpoint]
 
     def join(self) -> bytes:
         """The frame that announces this worker to the aggregator."""
@@ -149,7 +168,7 @@ class GoldenWorker:
             tensor.reshape(-1),
             dtype=dtype,
             reduction=reduction,
-            workers=self.workers,
+            workers=self.ranks,
             lanes=self.lanes,
         )
         blocks = -(-tensor.size // ELEMENTS)
@@ -208,10 +227,13 @@ class GoldenWorker:
         if not self._is_ours(frame):
             return
         packet = parse_packet(frame)
-        if (packet.job, packet.worker, packet.key) != (self.job, self.worker, self.key):
+        if (packet.job, packet.key) != (self.job, self.key):
+            return
+        for_everyone = self.group is not None and packet.type in (RESULT, CONFLICT)
+        if packet.worker != self.worker and not (for_everyone and packet.worker == EVERYONE):
             return
         if packet.type == JOINED:
-            self.joined = (packet.words[0], packet.words[1], packet.words[2], packet.words[3])
+            self.joined = packet.words[:6]
         elif packet.type == REFUSED:
             self.error = f"join refused, cause {packet.words[0]}"
         elif self._answers_outstanding(packet):
@@ -223,17 +245,16 @@ class GoldenWorker:
                 self._receive_result(packet)
 
     def _is_ours(self, frame: bytes) -> bool:
-        """Whether a frame of the right length came from the aggregator to this worker."""
+        """Whether a frame of the right length came from the aggregator to this worker or group."""
         if (
             len(frame) < HEADER_AT + 22
             or len(frame) != 128 + 256 * parse_present(frame).bit_count()
         ):
             return False
-        ports = struct.pack(">HH", self.engine.port, self.endpoint.port)
         return (
-            frame[0:6] == self.endpoint.mac
-            and frame[26:34] == self.engine.packed_address + self.endpoint.packed_address
-            and frame[34:38] == ports
+            any(is_for(endpoint, frame) for endpoint in self.endpoints)
+            and frame[26:30] == self.engine.packed_address
+            and frame[34:36] == struct.pack(">H", self.engine.port)
             and frame[HEADER_AT] >> 4 == 1
         )
 
@@ -247,8 +268,10 @@ class GoldenWorker:
 
     def _receive_missing(self, packet: Packet) -> None:
         seen = packet.words[0] | packet.words[1] << 32
-        self.missing[packet.slot] = [w for w in range(self.workers) if not seen >> w & 1]
-        if self.worker in self.missing[packet.slot]:
+        missing = [w for w in range(self.workers) if not seen >> w & 1]
+        self.missing[packet.slot] = missing
+        # Nobody is missing where the aggregator waits for its parent.
+        if self.worker in missing or not missing:
             self._to_send.append(self.retransmit(packet.slot))
 
     def _receive_result(self, packet: Packet) -> None:
@@ -275,8 +298,8 @@ class GoldenWorker:
         assert self.operation is not None
         if packet.slot != 0:
             return
-        expected = self._fingerprint()[self.worker]
-        if 0 not in packet.blocks or (packet.blocks[0][: self.workers] != expected).any():
+        expected = self._fingerprint()[self.rank]
+        if 0 not in packet.blocks or (packet.blocks[0][: self.ranks] != expected).any():
             self.error = "the workers' fingerprints differ"
             return
         for lane, block in packet.blocks.items():
@@ -310,7 +333,7 @@ class GoldenWorker:
             operation.reduction,
             operation.dtype,
             operation.shape,
-            worker=self.worker,
+            rank=self.rank,
         )
 
     def _opening_blocks(self, slot: int) -> dict[int, Block]:

@@ -1,4 +1,4 @@
-"""Explores every state of the slot model: no wrong sum is ever taken, and none is a dead end.
+"""Explores every state of the models: no wrong sum is ever taken, and none is a dead end.
 
 Breadth first, so that a counterexample is as short as there is one. A dead end is a state from
 which completion cannot be reached, however kind the network becomes; that no state is one is shown
@@ -8,12 +8,26 @@ are, and for each guard that is taken out the shortest way to the fault.
 
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
-from afflux_sim.slot_model import Action, Guards, SlotModel, State, canonical
+from afflux_sim.slot_model import Action, Guards, SlotModel
+from afflux_sim.tree_model import TreeGuards, TreeModel
 
-__all__ = ["FAULTS", "SIZES", "Fault", "Outcome", "check", "report"]
+__all__ = [
+    "FAULTS",
+    "SIZES",
+    "TREE_FAULTS",
+    "TREE_SIZES",
+    "Fault",
+    "Outcome",
+    "TreeFault",
+    "check",
+    "report",
+]
+
+S = TypeVar("S", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -36,9 +50,21 @@ class Outcome:
     trace: tuple[Action, ...] = field(default=(), repr=False)
 
 
-def check(model: SlotModel) -> Outcome:
+class Model(Protocol[S]):
+    """A transition system: what the checker asks of a model."""
+
+    def first(self) -> S: ...
+
+    def is_over(self, state: S) -> bool: ...
+
+    def canonical(self, state: S) -> S: ...
+
+    def steps(self, state: S) -> Iterator[tuple[Action, S, bool]]: ...
+
+
+def check(model: Model[S]) -> Outcome:
     """Explores all states that the model can reach, or those before the first wrong sum."""
-    first = canonical(model.first())
+    first = model.canonical(model.first())
     numbers = {first: 0}
     states = [first]
     parents = array("l", [0])
@@ -49,11 +75,11 @@ def check(model: SlotModel) -> Outcome:
     while at < len(states):
         for _, after, wrong in model.steps(states[at]):
             if wrong:
-                way = [*path(states, parents, at), canonical(after)]
+                way = [*path(states, parents, at), model.canonical(after)]
                 return Outcome(
                     len(states), len(sources), "wrong sum", name_steps(model, way, ends_wrong=True)
                 )
-            state = canonical(after)
+            state = model.canonical(after)
             number = numbers.setdefault(state, len(states))
             if number == len(states):
                 states.append(state)
@@ -73,7 +99,7 @@ def check(model: SlotModel) -> Outcome:
     return Outcome(len(states), len(sources), "dead end", name_steps(model, way))
 
 
-def path(states: list[State], parents: "array[int]", to: int) -> list[State]:
+def path(states: list[S], parents: "array[int]", to: int) -> list[S]:
     """States from the first one to number `to`."""
     numbers = [to]
     while numbers[-1] != 0:
@@ -110,9 +136,7 @@ def walk_back(
     return reached
 
 
-def name_steps(
-    model: SlotModel, way: list[State], *, ends_wrong: bool = False
-) -> tuple[Action, ...]:
+def name_steps(model: Model[S], way: list[S], *, ends_wrong: bool = False) -> tuple[Action, ...]:
     """The steps along the way, each worker with the same number throughout.
 
     The states on the way have their workers sorted; here they are walked again unsorted.
@@ -121,7 +145,7 @@ def name_steps(
     actions = []
     for at, target in enumerate(way[1:], start=2):
         for action, after, wrong in model.steps(state):
-            if canonical(after) == target and wrong == (ends_wrong and at == len(way)):
+            if model.canonical(after) == target and wrong == (ends_wrong and at == len(way)):
                 actions.append(action)
                 state = after
                 break
@@ -175,8 +199,73 @@ FAULTS = (
     Fault("outdated results are sent", Guards(discard_outdated=False), None),
 )
 
+
+@dataclass(frozen=True)
+class TreeFault:
+    """The same for guards between the levels of a tree."""
+
+    name: str
+    guards: TreeGuards
+    expected: str | None
+    rounds: int = 4
+    atomic_transmit: bool = False
+
+    def model(self) -> TreeModel:
+        """Two leaves of one worker are enough to show every fault."""
+        return TreeModel(
+            (1, 1), self.rounds, guards=self.guards, atomic_transmit=self.atomic_transmit
+        )
+
+
+TREE_FAULTS = (
+    TreeFault("a waiting round is replayed", TreeGuards(waiting_is_incomplete=False), "wrong sum"),
+    TreeFault(
+        "a duplicate while waiting is not sent up", TreeGuards(sends_up_again=False), "dead end"
+    ),
+    TreeFault(
+        "nobody sends DATA again where nobody is missing",
+        TreeGuards(data_when_all_are_in=False),
+        "dead end",
+    ),
+    TreeFault("a leaf takes results of other rounds", TreeGuards(exact_round=False), "wrong sum"),
+    TreeFault(
+        "the header of a partial sum is made when it is sent",
+        TreeGuards(header_in_descriptor=False),
+        "wrong sum",
+    ),
+    TreeFault("a partial sum that is in is added again", TreeGuards(seen_check=False), "wrong sum"),
+    TreeFault("the parent does not replay R − 1", TreeGuards(replay_previous=False), "dead end"),
+    # As below one aggregator: only a worker that runs ahead meets the first of these.
+    TreeFault(
+        "workers run a round ahead, full rounds make room for the next",
+        TreeGuards(worker_waits=False, opens_when_complete=False),
+        "wrong sum",
+        rounds=2,
+        atomic_transmit=True,
+    ),
+    TreeFault("full rounds make room for the next", TreeGuards(opens_when_complete=False), None),
+    # A result that comes twice is the same one.
+    TreeFault(
+        "a result is taken that the slot does not wait for",
+        TreeGuards(only_while_waiting=False),
+        None,
+        rounds=2,
+    ),
+)
+
+# Workers of each leaf, and rounds.
+TREE_SIZES = (((1, 1), 5), ((2, 1), 2), ((2, 2), 2), ((1, 1, 1), 1))
+
 # Workers and rounds of the protocol as it is.
 SIZES = ((1, 12), (2, 12), (3, 8), (4, 5))
+
+
+def fault_lines(name: str, outcome: Outcome) -> Iterator[str]:
+    """What was found without some guards, and the way there."""
+    yield ""
+    yield f"{name}: {outcome.fault or 'no fault'} ({outcome.states} states)"
+    for number, action in enumerate(outcome.trace, start=1):
+        yield f"  {number:2}. {action}"
 
 
 def report() -> Iterator[str]:
@@ -188,12 +277,18 @@ def report() -> Iterator[str]:
             f"{workers} workers, {rounds} rounds: {outcome.states} states, {outcome.steps} steps, "
             f"{outcome.fault or 'no fault'} ({time.monotonic() - start:.1f} s)"
         )
+    for leaves, rounds in TREE_SIZES:
+        start = time.monotonic()
+        outcome = check(TreeModel(leaves, rounds))
+        yield (
+            f"leaves of {', '.join(map(str, leaves))} workers, {rounds} rounds: {outcome.states} "
+            f"states, {outcome.steps} steps, {outcome.fault or 'no fault'} "
+            f"({time.monotonic() - start:.1f} s)"
+        )
     for fault in FAULTS:
-        outcome = check(fault.model())
-        yield ""
-        yield f"{fault.name}: {outcome.fault or 'no fault'} ({outcome.states} states)"
-        for number, action in enumerate(outcome.trace, start=1):
-            yield f"  {number:2}. {action}"
+        yield from fault_lines(fault.name, check(fault.model()))
+    for tree_fault in TREE_FAULTS:
+        yield from fault_lines(tree_fault.name, check(tree_fault.model()))
 
 
 if __name__ == "__main__":

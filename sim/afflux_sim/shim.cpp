@@ -17,6 +17,9 @@
 #include <vector>
 
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 static_assert(sizeof(VAffluxEngine::rx_data) == BUS_BYTES, "the model has another bus width");
 static_assert(sizeof(VAffluxEngine::tx_data) == BUS_BYTES, "the model has another bus width");
@@ -75,12 +78,19 @@ public:
         m_model.rx_valid = 0;
         m_model.tx_ready = 1;
         m_model.reg_write = 0;
-        for (int i = 0; i < 4; ++i) tick();
-        m_model.rst = 0;
-        tick();
+        reset();
         m_statistics = Statistics{};
     }
     ~Engine() { m_model.final(); }
+
+    void reset() {
+        m_model.rst = 1;
+        for (int i = 0; i < 4; ++i) tick();
+        m_model.rst = 0;
+        tick();
+        // What has left of a frame that was cut off.
+        m_output.resize(m_output_whole);
+    }
 
     uint32_t read(uint32_t address) {
         m_model.reg_address = address;
@@ -156,6 +166,10 @@ public:
     const std::vector<uint32_t>& output_lengths() const { return m_output_lengths; }
     const uint8_t* output() const { return m_output.data(); }
     const Statistics& statistics() const { return m_statistics; }
+
+#if VM_COVERAGE
+    void write_coverage(const char* path) { m_context.coveragep()->write(path); }
+#endif
 
 private:
     static Keep keep_of(size_t bytes) {
@@ -244,6 +258,10 @@ int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
     return guarded(handle, [&](Engine& engine) { engine.write(address, value); });
 }
 
+int afflux_reset(Handle* handle) {
+    return guarded(handle, [](Engine& engine) { engine.reset(); });
+}
+
 int afflux_run(Handle* handle, uint64_t cycles) {
     return guarded(handle, [&](Engine& engine) { engine.run(cycles); });
 }
@@ -269,5 +287,12 @@ void afflux_clear_output(Handle* handle) { handle->engine->clear_output(); }
 void afflux_statistics(const Handle* handle, Statistics* statistics) {
     *statistics = handle->engine->statistics();
 }
+
+#if VM_COVERAGE
+// What this engine has met so far, as verilator_coverage reads it.
+int afflux_write_coverage(Handle* handle, const char* path) {
+    return guarded(handle, [&](Engine& engine) { engine.write_coverage(path); });
+}
+#endif
 
 }  // extern "C"

@@ -39,6 +39,7 @@ PROTOTYPES = {
     "afflux_error": (c_char_p, [c_void_p]),
     "afflux_read": (c_int, [c_void_p, c_uint32, POINTER(c_uint32)]),
     "afflux_write": (c_int, [c_void_p, c_uint32, c_uint32]),
+    "afflux_reset": (c_int, [c_void_p]),
     "afflux_run": (c_int, [c_void_p, c_uint64]),
     "afflux_play": (
         c_int,
@@ -51,13 +52,18 @@ PROTOTYPES = {
     "afflux_clear_output": (None, [c_void_p]),
     "afflux_statistics": (None, [c_void_p, POINTER(ShimStatistics)]),
 }
+# Only where the library was built to collect it.
+COVERAGE_PROTOTYPES = {"afflux_write_coverage": (c_int, [c_void_p, c_char_p])}
 
 
 @cache
 def load(path: Path) -> ctypes.CDLL:
     """The library at ``path``, with its functions' types declared."""
     library = ctypes.CDLL(str(path))
-    for name, (result, arguments) in PROTOTYPES.items():
+    prototypes = dict(PROTOTYPES)
+    if hasattr(library, "afflux_write_coverage"):
+        prototypes |= COVERAGE_PROTOTYPES
+    for name, (result, arguments) in prototypes.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments

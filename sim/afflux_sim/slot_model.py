@@ -141,6 +141,10 @@ class SlotModel:
         """Whether all workers have the results of all rounds."""
         return all(worker.round == self.rounds for worker in state.workers)
 
+    def canonical(self, state: State) -> State:
+        """The same for all states that differ only in the numbering of the workers."""
+        return State(state.open_round, tuple(sorted(state.workers)))
+
     def steps(self, state: State) -> Iterator[Step]:
         """Every step that may come next and changes something."""
         for w, worker in enumerate(state.workers):
@@ -323,11 +327,6 @@ class SlotModel:
         worker = state.workers[w]
         queue = insert(worker.queue, (r, NOT_BEGUN))
         return replace_worker(state, w, self._forget(worker._replace(queue=queue)))
-
-
-def canonical(state: State) -> State:
-    """The same for all states that differ only in the numbering of the workers."""
-    return State(state.open_round, tuple(sorted(state.workers)))
 
 
 def replace_worker(state: State, w: int, worker: Worker) -> State:

@@ -10,6 +10,7 @@ Built on first use, see :mod:`afflux_sim.verilator_build` and :mod:`afflux_sim.b
 """
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,17 +93,23 @@ class VerilatedEngine:
         folder = cache_folder or default_folder()
         # Before the Verilog, which takes longer to make than a missing compiler to be noticed.
         find_toolchain()
-        self._open(engine_verilog(folder, parameters), bus_bits, folder)
+        verilog = engine_verilog(folder, parameters)
+        self._open(build_library(find_toolchain(), folder, verilog, bus_bits))
 
     @classmethod
     def from_verilog(cls, verilog: str, bus_bits: int, *, cache_folder: Path | None = None) -> Self:
         """An engine from the text of its Verilog: of another origin, or changed on purpose."""
+        folder = cache_folder or default_folder()
+        return cls.from_library(build_library(find_toolchain(), folder, verilog, bus_bits))
+
+    @classmethod
+    def from_library(cls, path: Path) -> Self:
+        """An engine from what ``verilator_build.build_library`` has built."""
         self = cls.__new__(cls)
-        self._open(verilog, bus_bits, cache_folder or default_folder())
+        self._open(path)
         return self
 
-    def _open(self, verilog: str, bus_bits: int, folder: Path) -> None:
-        path = build_library(find_toolchain(), folder, verilog, bus_bits)
+    def _open(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._library = load(path)
         self._handle: int | None = self._library.afflux_open()
@@ -157,6 +164,14 @@ class VerilatedEngine:
             self._check(self._library.afflux_run(self._use(), cycles))
             return self._take_output()
 
+    def reset(self) -> None:
+        """Holds the reset pin for four cycles. What was under way in either direction is lost.
+
+        Statistics go on.
+        """
+        with self._lock:
+            self._check(self._library.afflux_reset(self._use()))
+
     def read(self, address: int) -> int:
         """Value of the register at byte ``address``. Takes one clock cycle."""
         value = ctypes.c_uint32()
@@ -180,6 +195,18 @@ class VerilatedEngine:
         with self._lock:
             self._library.afflux_statistics(self._use(), ctypes.byref(counts))
         return Statistics(**{name: getattr(counts, name) for name, _ in counts._fields_})
+
+    def write_coverage(self, path: Path) -> None:
+        """Writes what of the model has been met so far, as ``verilator_coverage`` reads it.
+
+        Raises:
+            ValueError: If the library was built without ``coverage``.
+        """
+        with self._lock:
+            handle = self._use()
+            if not hasattr(self._library, "afflux_write_coverage"):
+                raise ValueError("this library was built without coverage")
+            self._check(self._library.afflux_write_coverage(handle, os.fsencode(path)))
 
     def close(self) -> None:
         """Frees the model. Further calls but this one raise ``ValueError``."""

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,26 @@ COLD_FLAGS = ("-O1", "-w")
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 
 
-def build_library(toolchain: Toolchain, folder: Path, verilog: str, bus_bits: int) -> Path:
+@dataclass(frozen=True)
+class Extras:
+    """What a library that can do more than run is built with, beyond the flags above."""
+
+    verilator: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+    runtime: tuple[str, ...] = ()
+
+
+NO_EXTRAS = Extras()
+# Line and toggle coverage: the model is several times as large and as slow. What the compiler takes
+# for optimising it, it would have to run for many minutes to make up for.
+COVERAGE = Extras(
+    ("--coverage-line", "--coverage-toggle"), ("-DVM_COVERAGE=1", "-O0"), ("verilated_cov.cpp",)
+)
+
+
+def build_library(
+    toolchain: Toolchain, folder: Path, verilog: str, bus_bits: int, *, coverage: bool = False
+) -> Path:
     """The shared library for ``verilog``, taken from the cache in ``folder`` if it is there.
 
     Args:
@@ -51,20 +71,23 @@ def build_library(toolchain: Toolchain, folder: Path, verilog: str, bus_bits: in
         folder: The cache.
         verilog: Text that defines a module ``afflux_engine`` with the ports of the engine.
         bus_bits: Width of that module's packet streams.
+        coverage: The library collects line and toggle coverage, which the shim writes out.
 
     Raises:
         BuildError: If Verilator or the compiler fails; the log is kept and named.
     """
     verilog = loops_for_initial_values(verilog)
     shim = SHIM.read_text(encoding="utf-8")
-    name = _digest(toolchain, "library", verilog, str(bus_bits), shim)
+    extras = COVERAGE if coverage else NO_EXTRAS
+    name = _digest(toolchain, extras, "library", verilog, str(bus_bits), shim)
 
     def build(work: Path) -> None:
         (work / "engine.v").write_text(verilog, encoding="utf-8")
         model = work / "model"
-        _verilate(toolchain, work, model)
-        objects = _compile_model(toolchain, work / "build.log", model, bus_bits)
-        runtime = cached(folder, _digest(toolchain, "runtime"), partial(_build_runtime, toolchain))
+        _verilate(toolchain, extras, work, model)
+        objects = _compile_model(toolchain, extras, work / "build.log", model, bus_bits)
+        build_runtime = partial(_build_runtime, toolchain, extras)
+        runtime = cached(folder, _digest(toolchain, extras, "runtime"), build_runtime)
         objects += runtime.glob("*.o")
         command = [*toolchain.compiler, "-shared", "-pthread", "-o", str(work / "engine.so")]
         _run([*command, *map(str, objects)], work / "build.log", dict(os.environ))
@@ -74,23 +97,28 @@ def build_library(toolchain: Toolchain, folder: Path, verilog: str, bus_bits: in
     return cached(folder, name, build) / "engine.so"
 
 
-def _digest(toolchain: Toolchain, *parts: str) -> str:
+def _digest(toolchain: Toolchain, extras: Extras, *parts: str) -> str:
     return digest(
         *parts,
         toolchain.verilator_version,
         shlex.join(toolchain.compiler),
         toolchain.compiler_identity,
-        repr((VERILATOR_FLAGS, COMPILER_FLAGS, SHIM_FLAGS, MODEL_FLAGS, COLD_FLAGS, RUNTIME)),
+        repr(
+            (VERILATOR_FLAGS, COMPILER_FLAGS, SHIM_FLAGS, MODEL_FLAGS, COLD_FLAGS, RUNTIME, extras)
+        ),
     )
 
 
-def _verilate(toolchain: Toolchain, work: Path, model: Path) -> None:
-    command = [*toolchain.verilator_command, *VERILATOR_FLAGS, "--top-module", TOP]
+def _verilate(toolchain: Toolchain, extras: Extras, work: Path, model: Path) -> None:
+    command = [*toolchain.verilator_command, *VERILATOR_FLAGS, *extras.verilator]
+    command += ["--top-module", TOP]
     command += ["--prefix", PREFIX, "--Mdir", str(model), str(work / "engine.v")]
     _run(command, work / "build.log", toolchain.environment())
 
 
-def _compile_model(toolchain: Toolchain, log: Path, model: Path, bus_bits: int) -> list[Path]:
+def _compile_model(
+    toolchain: Toolchain, extras: Extras, log: Path, model: Path, bus_bits: int
+) -> list[Path]:
     written = sorted(model.glob("*.cpp"))
     # One unit of all that is cold: most of these files hold little but the same headers.
     cold = model / "cold.cpp"
@@ -105,18 +133,19 @@ def _compile_model(toolchain: Toolchain, log: Path, model: Path, bus_bits: int) 
         target = model / f"{source.stem}.o"
         # As system headers, so that warnings about them do not hide those about the shim.
         where = [f"-isystem{model}", f"-DBUS_BYTES={bus_bits // 8}"]
-        _compile(toolchain, log, source, target, [*flags, *where])
+        _compile(toolchain, log, source, target, [*flags, *extras.compiler, *where])
         return target
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(compile_one, units))
 
 
-def _build_runtime(toolchain: Toolchain, work: Path) -> None:
+def _build_runtime(toolchain: Toolchain, extras: Extras, work: Path) -> None:
     """Compiles Verilator's own part, which is the same for every model."""
-    for name in RUNTIME:
+    for name in (*RUNTIME, *extras.runtime):
         source = toolchain.verilator_root / "include" / name
-        _compile(toolchain, work / "build.log", source, work / f"{source.stem}.o", [*COLD_FLAGS])
+        target = work / f"{source.stem}.o"
+        _compile(toolchain, work / "build.log", source, target, [*COLD_FLAGS, *extras.compiler])
 
 
 def _compile(

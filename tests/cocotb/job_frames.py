@@ -7,10 +7,30 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, Afflux, block_bytes
 
-__all__ = ["ENGINE_ADDRESS", "ENGINE_MAC", "Job"]
+__all__ = ["ENGINE_ADDRESS", "ENGINE_MAC", "Group", "Job", "ParentJob"]
 
 ENGINE_MAC = "02:af:fa:00:00:01"
 ENGINE_ADDRESS = "10.0.0.9"
+
+
+@dataclass(frozen=True)
+class Group:
+    """IPv4 multicast address and UDP port for results."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParentJob:
+    """The aggregator above a job, and what the job is there: worker `worker` of job `number`."""
+
+    mac: str = "02:af:fa:00:00:fe"
+    address: str = "10.0.9.9"
+    port: int = 4799
+    number: int = 5
+    worker: int = 6
+    key: int = 0x0123456789ABCDEF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +49,8 @@ class Job:
         one_host: All workers share one MAC and IPv4 address and differ in their port; else each
             has its own address and all have the same port.
         first_port: UDP port of worker 0.
+        group: Where results go, if all workers share one.
+        parent: The aggregator above, if there is one.
     """
 
     number: int = 0
@@ -41,6 +63,13 @@ class Job:
     credit: int = 32
     one_host: bool = False
     first_port: int = 50000
+    group: Group | None = None
+    parent: ParentJob | None = None
+
+    @property
+    def parent_port(self) -> int:
+        """UDP port of the job's side towards its parent."""
+        return ENGINE_PORT + 1 + self.number
 
     def mac(self, worker: int) -> str:
         return f"02:00:0a:{self.number:02x}:00:{0 if self.one_host else worker:02x}"
@@ -76,18 +105,51 @@ class Job:
         **changes: object,
     ) -> bytes:
         """A contribution to round r₀ + ``step``. Words that are not given are absent."""
-        blocks = blocks or {}
-        fields = {
-            "type": "DATA",
-            "job": self.number,
-            "worker": worker,
-            "slot": slot,
-            "present": sum(1 << lane for lane in blocks),
-            "round": (self.first_round + step) % 2**32,
-            "key": self.key,
-            "words": list(words) + [ABSENT] * (16 - len(words)),
-        }
-        return self.wrap(worker, Afflux(**(fields | changes)), block_bytes(blocks))
+        fields = {"type": "DATA", "job": self.number, "worker": worker, "key": self.key}
+        fields |= self._round_fields(slot, step, blocks or {}, words)
+        return self.wrap(worker, Afflux(**(fields | changes)), block_bytes(blocks or {}))
 
     def probe(self, worker: int, slot: int, step: int, **changes: object) -> bytes:
         return self.data(worker, slot, step, words=[0] * 16, **({"type": "PROBE"} | changes))
+
+    def down(
+        self,
+        slot: int,
+        step: int,
+        /,
+        blocks: Mapping[int, Iterable[int]] | None = None,
+        words: Sequence[int] = (),
+        *,
+        source: Mapping[str, object] | None = None,
+        **changes: object,
+    ) -> bytes:
+        """The parent's result of round r₀ + ``step``. ``source`` changes where it comes from."""
+        parent = self._parent()
+        fields = {"type": "RESULT", "job": parent.number, "worker": parent.worker}
+        fields |= {"key": parent.key} | self._round_fields(slot, step, blocks or {}, words)
+        origin = {"mac": parent.mac, "address": parent.address, "port": parent.port}
+        origin |= source or {}
+        headers = Ether(src=origin["mac"], dst=ENGINE_MAC)
+        headers /= IP(src=origin["address"], dst=ENGINE_ADDRESS, flags="DF")
+        headers /= UDP(sport=origin["port"], dport=self.parent_port)
+        return bytes(headers / Afflux(**(fields | changes)) / block_bytes(blocks or {}))
+
+    def joined_above(self, **changes: object) -> bytes:
+        """The parent's JOINED."""
+        words = [7, self.lanes, self.slots, self.credit] + [0] * 12
+        return self.down(0, 0, words=words, **({"type": "JOINED"} | changes))
+
+    def _parent(self) -> ParentJob:
+        if self.parent is None:
+            raise ValueError(f"job {self.number} has no parent")
+        return self.parent
+
+    def _round_fields(
+        self, slot: int, step: int, blocks: Mapping[int, Iterable[int]], words: Sequence[int]
+    ) -> dict[str, object]:
+        return {
+            "slot": slot,
+            "present": sum(1 << lane for lane in blocks),
+            "round": (self.first_round + step) % 2**32,
+            "words": list(words) + [ABSENT] * (16 - len(words)),
+        }

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from afflux_drivers.multicast import MulticastGroup
 from afflux_drivers.server import AggregatorServer
 from afflux_drivers.soft_engine import SoftEngine
 
@@ -12,8 +13,8 @@ from afflux_drivers.soft_engine import SoftEngine
 class Served:
     """A server that runs in a thread of the test's process."""
 
-    def __init__(self, engine: SoftEngine) -> None:
-        self.server = AggregatorServer(engine)
+    def __init__(self, engine: SoftEngine, group: MulticastGroup | None = None) -> None:
+        self.server = AggregatorServer(engine, group=group)
         self.address = self.server.address
         self._thread = threading.Thread(target=self.server.serve_forever)
         self._thread.start()

@@ -3,13 +3,14 @@
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from tests.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC
 
 from afflux_drivers.frames import frame_header, mac_of
 from afflux_drivers.packets import HEADER
+from afflux_drivers.soft_job import Parent
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import wire
 
@@ -48,12 +49,14 @@ class FrameSource:
     Attributes:
         generator: Draws everything.
         tickets: The jobs.
-        state: R and the seen bitmap of a job's slot.
+        state: R, the seen bitmap and whether it waits for its parent, of a job's slot.
+        parents: The parents of those jobs that have one, by job number.
     """
 
     generator: random.Random
     tickets: list[JobTicket]
-    state: Callable[[JobTicket, int], tuple[int, int]]
+    state: Callable[[JobTicket, int], tuple[int, int, bool]]
+    parents: dict[int, Parent] = field(default_factory=dict)
 
     def frame(self) -> bytes:
         """The next frame."""
@@ -86,7 +89,10 @@ class FrameSource:
         generator = self.generator
         ticket = generator.choice(self.tickets)
         slot = generator.randrange(ticket.slots)
-        round_, seen = self.state(ticket, slot)
+        round_, seen, waiting = self.state(ticket, slot)
+        parent = self.parents.get(ticket.job)
+        if parent is not None and generator.random() < (0.5 if waiting else 0.05):
+            return self._from_above(ticket, parent, slot, round_)
         awaited = [worker for worker in range(ticket.workers) if not seen >> worker & 1]
         if not awaited:
             round_, awaited = round_ + 1, list(range(ticket.workers))
@@ -96,23 +102,21 @@ class FrameSource:
             round_ += generator.choice([0] * 8 + [-1, -1, -1, -2, 1, 2, 1 << 31, -(1 << 30)])
         if generator.random() < 0.02:
             slot = ticket.slots
-        type_ = generator.choice([wire.Type.DATA] * 12 + [wire.Type.PROBE] * 3 + [wire.Type.JOIN])
+        type_ = generator.choice(
+            [wire.Type.DATA] * 24
+            + [wire.Type.PROBE] * 6
+            + [wire.Type.JOIN] * 2
+            + [wire.Type.CONFLICT]
+        )
         everything = (1 << ticket.lanes) - 1
         present = generator.choice([0, 1, everything, everything, generator.getrandbits(16)])
         if generator.random() < 0.98:
             present &= everything
-        if type_ is not wire.Type.DATA and generator.random() < 0.98:
+        if type_ in (wire.Type.PROBE, wire.Type.JOIN) and generator.random() < 0.98:
             present = 0
         opcode = generator.choice([0] * 30 + [1, 2, 3, 4, 15])
         if generator.random() < 0.02:
             type_ = generator.randrange(16)
-        numbers = np.random.default_rng(generator.getrandbits(32))
-        count = present.bit_count()
-        blocks = numbers.integers(-(2**31), 2**31, (count, 64)).astype(np.int32)
-        if generator.random() < 0.5:
-            blocks = numbers.choice(_INTERESTING, (count, 64))
-        words = numbers.integers(0, 2**32, 16).astype(np.uint32)
-        words[numbers.random(16) < 0.3] = wire.ABSENT
         afflux = HEADER.pack(
             (wire.VERSION + (generator.random() < 0.02)) << 4 | type_,
             opcode << 4 | generator.choice([1] * 20 + [0, 9]),
@@ -124,12 +128,53 @@ class FrameSource:
             ticket.key ^ (generator.random() < 0.01),
             generator.choice([7] * 30 + [8]),
         )
-        payload = afflux + words.tobytes() + blocks.tobytes()
-        return self._framed(payload, self._peer(ticket, worker))
+        return self._framed(afflux + self._body(present), self._peer(ticket, worker))
 
-    def _framed(self, payload: bytes, peer: Peer) -> bytes:
+    def _from_above(self, ticket: JobTicket, parent: Parent, slot: int, round_: int) -> bytes:
+        """What a parent sends to the parent port of a job, or something much like it."""
+        generator = self.generator
+
+        def wrong(right: int, other: int) -> int:
+            return other if generator.random() < 0.02 else right
+
+        type_ = generator.choice(
+            [wire.Type.RESULT] * 16 + [wire.Type.CONFLICT, wire.Type.JOINED, wire.Type.MISSING]
+        )
+        everything = (1 << ticket.lanes) - 1
+        present = generator.choice([0, everything, generator.getrandbits(16) & everything])
+        if type_ is wire.Type.JOINED:
+            present = wrong(0, 1)
+        round_ += generator.choice([0] * 12 + [-1, -2, 1, 1 << 31])
+        afflux = HEADER.pack(
+            wrong(wire.VERSION, 2) << 4 | wrong(type_, wire.Type.DATA),
+            wrong(wire.Opcode.SUM, 7) << 4 | wire.Dtype.FLOAT32,
+            wrong(parent.job, ticket.job),
+            wrong(parent.worker, wire.EVERYONE),
+            wrong(slot, ticket.slots),
+            wrong(present, generator.getrandbits(16)),
+            round_ & 0xFFFF_FFFF,
+            wrong(0, 1) ^ parent.key,
+            7,
+        )
+        mac, address, port = parent.endpoint
+        above = wire.PORT + 1 + wrong(ticket.job, generator.randrange(12))
+        peer = Peer(mac, wrong(address, address + 1), wrong(port, port + 1))
+        return self._framed(afflux + self._body(HEADER.unpack(afflux)[5]), peer, above)
+
+    def _body(self, present: int) -> bytes:
+        """Words, and blocks for the lanes in present."""
+        numbers = np.random.default_rng(self.generator.getrandbits(32))
+        count = present.bit_count()
+        blocks = numbers.integers(-(2**31), 2**31, (count, 64)).astype(np.int32)
+        if self.generator.random() < 0.5:
+            blocks = numbers.choice(_INTERESTING, (count, 64))
+        words = numbers.integers(0, 2**32, 16).astype(np.uint32)
+        words[numbers.random(16) < 0.3] = wire.ABSENT
+        return words.tobytes() + blocks.tobytes()
+
+    def _framed(self, payload: bytes, peer: Peer, port: int = wire.PORT) -> bytes:
         macs, addresses = (ENGINE_MAC, peer.mac), (peer.address, ENGINE_ADDRESS)
-        return frame_header(macs, addresses, (peer.port, wire.PORT), len(payload)) + payload
+        return frame_header(macs, addresses, (peer.port, port), len(payload)) + payload
 
     def _mutated(self, frame: bytes) -> bytes:
         generator = self.generator

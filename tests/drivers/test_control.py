@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.drivers.ranks import Ranks
@@ -24,6 +25,19 @@ def test_ticket_survives_json():
     assert json.loads(ticket.to_json())["key"] == "fffffffffffffffe"
     with pytest.raises((ValueError, TypeError)):
         JobTicket.from_json('{"key": "0"}')
+
+
+def test_ticket_of_a_tree():
+    ticket = JobTicket("h", 4700, 2, 1, 0, 3, 16, 32, 32, "soft", members=(4, 0, 5), ranks=6)
+    assert JobTicket.from_json(ticket.to_json()) == ticket
+    assert ticket.size == 6
+    assert [ticket.rank_of(worker) for worker in range(3)] == [4, 0, 5]
+    assert [ticket.worker_of(rank) for rank in (4, 0, 5)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="rank 1 is not one of"):
+        ticket.worker_of(1)
+    for members, ranks in (((0, 1), 6), ((0, 1, 1), 6), ((0, 1, 6), 6), ((-1, 0, 1), 6), ((), 6)):
+        with pytest.raises(ValueError, match="not those of 3 workers"):
+            replace(ticket, members=members, ranks=ranks)
 
 
 def test_wishes_are_granted_as_far_as_possible(served):
@@ -134,6 +148,14 @@ def test_the_documents_own_example():
     assert ticket.port == 4700
 
 
+def test_an_answer_with_a_group():
+    answer = {**GOOD, "group": "239.1.2.3", "group_port": 4701}
+    with answering(json.dumps(answer).encode() + b"\n") as address:
+        ticket = create_job(address, 4, 16, 64, 5.0).ticket
+    assert (ticket.group, ticket.group_port) == ("239.1.2.3", 4701)
+    assert JobTicket.from_json(ticket.to_json()) == ticket
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -151,6 +173,9 @@ def test_the_documents_own_example():
                 {"slots": 33},
                 {"slots": 0},
                 {"lanes": 17},
+                {"group": "239.1.2.3"},
+                {"group": "239.1.2.3", "group_port": 0},
+                {"group": "10.1.2.3", "group_port": 4701},
                 {"ok": False, "error": "no"},
             )
         ),

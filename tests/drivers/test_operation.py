@@ -1,5 +1,7 @@
 """What a worker accepts, repeats and refuses, packet by packet, with the clock in our hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.drivers.virtual_job import ticket_of
@@ -18,8 +20,9 @@ LANES = 2
 class Rank:
     """Rank 1 of 3 in an operation, with a test for aggregator."""
 
-    def __init__(self, count: int = 1000, slots: int = 1) -> None:
-        self.session = Session(ticket_of(3, LANES, slots), 1)
+    def __init__(self, count: int = 1000, slots: int = 1, group: str = "") -> None:
+        ticket = replace(ticket_of(3, LANES, slots), group=group)
+        self.session = Session(ticket, 1)
         elements = np.arange(1, count + 1, dtype=np.float32)
         self.operation = Operation(self.session, elements, F32, Reduction.SUM, (count,))
         self.opening = [bytes(datagram) for datagram in self.operation.open(0.0)]
@@ -128,6 +131,32 @@ def test_accepts_nothing_but_its_own_round_of_its_own_operation(change):
     assert rank.receive(good) is not None
 
 
+def to_everyone(datagram: bytes) -> bytes:
+    header = header_of(datagram)._replace(worker=wire.EVERYONE)
+    return HEADER.pack(*header) + datagram[wire.HEADER_BYTES :]
+
+
+def test_results_for_everyone_count_in_a_group_only():
+    alone = Rank()
+    result = to_everyone(result_of_opening(alone.opening[0]))
+    assert alone.receive(result) is None
+    assert alone.ignored() == 1
+    rank = Rank(group="239.1.2.3")
+    assert rank.receive(result) is not None
+    assert rank.ignored() == 0
+    # Replays come to the worker itself, and another worker's are not for it.
+    rank = Rank(group="239.1.2.3")
+    assert rank.receive(result_of_opening(rank.opening[0])) is not None
+    for worker in (0, 2, 254):
+        rank = Rank(group="239.1.2.3")
+        header = header_of(result)._replace(worker=worker)
+        assert rank.receive(HEADER.pack(*header) + result[wire.HEADER_BYTES :]) is None
+    rank = Rank(group="239.1.2.3")
+    missing = answer_to(rank.opening[0], wire.Type.MISSING, [0b101, 0, 0, *[0] * 13])
+    assert rank.receive(to_everyone(missing)) is None
+    assert rank.ignored() == 1
+
+
 def test_ignores_lengths_that_do_not_fit():
     rank = Rank()
     good = result_of_opening(rank.opening[0])
@@ -194,6 +223,53 @@ def test_missing_with_own_bit_names_the_others():
     missing = answer_to(probe, wire.Type.MISSING, [0b110, 0, 0, *[0] * 13])
     assert rank.receive(missing, 1.1) is None
     assert rank.operation.missing_ranks() == (0,)
+
+
+def test_missing_of_nobody_repeats_the_contribution_and_leaves_the_timer():
+    """The aggregator waits for its parent, and its partial sum may be lost."""
+    rank = Rank()
+    probe = probed(rank)
+    some = answer_to(probe, wire.Type.MISSING, [0b011, 0, 0, *[0] * 13])
+    assert rank.receive(some, 1.0) is None
+    assert not rank.operation.waits_above()
+    ordinary = rank.operation.next_timer - 1.0
+    rank = Rank()
+    probe = probed(rank)
+    nobody = answer_to(probe, wire.Type.MISSING, [0b111, 0, 0, *[0] * 13])
+    before = rank.session.statistics.retransmissions
+    for number in range(1, 4):
+        # Once for each answer, and no sooner again than after any other answer.
+        assert rank.receive(nobody, 1.0) == rank.opening[0]
+        assert rank.session.statistics.retransmissions == before + number
+        assert rank.operation.next_timer - 1.0 == pytest.approx(ordinary)
+    assert rank.operation.missing_ranks() == ()
+    assert rank.operation.waits_above()
+    assert rank.receive(some, 1.0) is None
+    assert not rank.operation.waits_above()
+
+
+def test_ranks_of_a_tree_have_numbers_of_their_own():
+    """Rank 7 of 9 is worker 1 of this aggregator: headers have the worker, all else the rank."""
+    ticket = replace(ticket_of(3, LANES, 1), members=(4, 7, 1), ranks=9)
+    session = Session(ticket, 7)
+    operation = Operation(session, np.ones(1000, np.float32), F32, Reduction.SUM, (1000,))
+    (opening,) = (bytes(datagram) for datagram in operation.open(0.0))
+    assert header_of(opening).worker == 1
+    assert header_of(bytes(session.join_packet())).worker == 1
+    block = np.frombuffer(opening, "<u4", 64, datagram_bytes(0))
+    assert np.flatnonzero(block).tolist() == [7]
+    packet = PacketBuffer()
+    missing = answer_to(opening, wire.Type.MISSING, [0b010, 0, 0, *[0] * 13])
+    packet.datagram[: len(missing)] = missing
+    assert operation.receive(packet, len(missing), 0.1) is None
+    assert operation.missing_ranks() == (1, 4)
+    block = np.full(64, operation.description.fingerprint, np.uint32)
+    block[8] ^= 1
+    words = np.frombuffer(opening, "<u4", 16, wire.HEADER_BYTES).tolist()
+    odd = answer_to(opening, wire.Type.RESULT, words, block.tobytes())
+    packet.datagram[: len(odd)] = odd
+    with pytest.raises(Disagreement, match=r"rank 7 called .*ranks \[8\]"):
+        operation.receive(packet, len(odd), 0.1)
 
 
 def test_missing_of_another_round_is_ignored():

@@ -54,7 +54,9 @@ def test_garbage_changes_no_sum(served):
     """Foreign, truncated, too long and corrupted datagrams, among them some with the job's key."""
     lease = create_job(served.address, 3, 8, 4, 5.0)
     generator = np.random.default_rng(1)
-    source = FrameSource(random.Random(1), [lease.ticket], lambda ticket, slot: (ticket.round, 0))
+    source = FrameSource(
+        random.Random(1), [lease.ticket], lambda ticket, slot: (ticket.round, 0, False)
+    )
     stop = threading.Event()
     sprayed = 0
 

@@ -1,6 +1,7 @@
 """The software engine against the golden model: the same frames out, the same counters."""
 
 import random
+from collections.abc import Collection
 
 import pytest
 from tests.drivers.random_frames import FrameSource
@@ -12,10 +13,14 @@ from tests.drivers.virtual_job import (
     write_registers,
 )
 
+from afflux_drivers.frames import mac_of
 from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.soft_job import Parent
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import registers, wire
 from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden_layout import Endpoint, Group
+from afflux_sim.golden_state import Parent as GoldenParent
 
 # (N, F, slots, key, r0): small enough that rounds complete, the last of them close to the wrap.
 _JOBS = {
@@ -26,20 +31,88 @@ _JOBS = {
 }
 
 
-def tickets_of(jobs: list[tuple[int, int, int, int, int]]) -> list[JobTicket]:
+# A software engine has no clock and no queues.
+_NEVER = ("build_time", "receive_level", "receive_peak", "delivery_level", "delivery_peak")
+
+# In "three jobs", the second has a group, the third a parent; in "pair", the job has both.
+_GROUPS = {"three jobs": {1}, "pair": {0}}
+_PARENTS = {"three jobs": {2}, "pair": {0}}
+_PARENT_ADDRESS = 0x0A00_0009
+
+
+def tickets_of(
+    jobs: list[tuple[int, int, int, int, int]], groups: Collection[int] = ()
+) -> list[JobTicket]:
     return [
-        JobTicket("x", wire.PORT, job, key, first, workers, lanes, slots, 11 + job, "soft")
+        JobTicket(
+            *("x", wire.PORT, job, key, first, workers, lanes, slots, 11 + job, "soft"),
+            *(("239.255.128.7", 4900 + job) if job in groups else ("", 0)),
+        )
         for job, (workers, lanes, slots, key, first) in enumerate(jobs)
     ]
 
 
-def compare_engines(engine: SoftEngine, tickets: list[JobTicket], seed: int, frames: int) -> None:
+def parents_of(tickets: list[JobTicket], children: Collection[int]) -> dict[int, Parent]:
+    """Parents for some of the jobs."""
+    endpoint = mac_of(_PARENT_ADDRESS), _PARENT_ADDRESS, 4800
+    return {
+        ticket.job: Parent(endpoint, 200 + ticket.job, 3, ticket.key << 40 | 77)
+        for ticket in tickets
+        if ticket.job in children
+    }
+
+
+def read(engine: SoftEngine, name: str) -> int:
+    return engine.read(registers.address_of(name))
+
+
+def compare_debug_registers(engine: SoftEngine, golden: GoldenEngine, ticket: JobTicket) -> None:
+    """What a person sees of a job's slots and workers is what the golden model holds."""
+    job = golden.jobs[ticket.job]
+    assert job is not None
+    for number, slot in enumerate(job.slots):
+        write_registers(engine, {"debug_slot": job.slot_base + number})
+        assert read(engine, "debug_round") == slot.round
+        seen = read(engine, "debug_seen_high") << 32 | read(engine, "debug_seen_low")
+        assert seen == slot.seen
+        assert read(engine, "debug_phase") == (slot.seen == job.full) | slot.waiting << 1
+        for version, held in enumerate(slot.versions):
+            want = held.held << 17 | held.conflict << 16 | held.present
+            assert read(engine, f"debug_version_{version}") == want
+    for worker in range(64):
+        write_registers(engine, {"debug_worker": ticket.job << 8 | worker})
+        high = read(engine, "debug_peer_mac_high")
+        peer = job.joined.get(worker)
+        assert high >> 16 == (peer is not None)
+        if peer is None:
+            continue
+        mac = (high & 0xFFFF) << 32 | read(engine, "debug_peer_mac_low")
+        assert mac.to_bytes(6, "big") == peer.mac
+        assert read(engine, "debug_peer_address").to_bytes(4, "big") == peer.packed_address
+        assert read(engine, "debug_peer_port") == peer.port
+
+
+def golden_parent(parent: Parent) -> GoldenParent:
+    mac, address, port = parent.endpoint
+    host = ".".join(map(str, address.to_bytes(4, "big")))
+    return GoldenParent(Endpoint(mac, host, port), parent.job, parent.worker, parent.key)
+
+
+def compare_engines(
+    engine: SoftEngine,
+    tickets: list[JobTicket],
+    seed: int,
+    frames: int,
+    parents: dict[int, Parent] | None = None,
+) -> None:
     """Plays random frames to both. Raises AssertionError at the first difference."""
+    above = parents or {}
     golden = GoldenEngine(slots=64, mac=ENGINE_MAC, address="10.0.0.1", port=wire.PORT)
     configure(engine)
 
     def create(ticket: JobTicket) -> None:
-        create_job(engine, ticket, slot_base=10 * ticket.job)
+        parent = above.get(ticket.job)
+        create_job(engine, ticket, slot_base=10 * ticket.job, parent=parent)
         golden.create_job(
             ticket.job,
             key=ticket.key,
@@ -49,17 +122,25 @@ def compare_engines(engine: SoftEngine, tickets: list[JobTicket], seed: int, fra
             slot_count=ticket.slots,
             round=ticket.round,
             credit=ticket.credit,
+            group=Group(ticket.group, ticket.group_port) if ticket.group else None,
+            parent=golden_parent(parent) if parent is not None else None,
         )
+        if parent is not None:
+            write_registers(
+                engine,
+                {"job_index": ticket.job, "job_command": registers.Command.JOIN_PARENT},
+            )
+            assert engine.play([]) == [golden.join_parent(ticket.job)]
 
     for ticket in tickets:
         create(ticket)
     generator = random.Random(seed)
 
-    def state(ticket: JobTicket, number: int) -> tuple[int, int]:
+    def state(ticket: JobTicket, number: int) -> tuple[int, int, bool]:
         slot = golden.slot(ticket.job, number)
-        return slot.round, slot.seen
+        return slot.round, slot.seen, slot.waiting
 
-    source = FrameSource(generator, tickets, state)
+    source = FrameSource(generator, tickets, state, above)
     joins = [source.join(ticket, worker) for ticket in tickets for worker in range(ticket.workers)]
     recent = []
     for number in range(frames):
@@ -80,6 +161,11 @@ def compare_engines(engine: SoftEngine, tickets: list[JobTicket], seed: int, fra
                 assert engine.play([frame]) == golden.receive(frame)
     counters = counters_of(engine)
     assert counters == dict(golden.counters)
+    for ticket in tickets:
+        write_registers(engine, {"job_index": ticket.job})
+        assert read(engine, "job_enabled") == 1
+        assert read(engine, "job_parent_joined") == golden.has_joined_parent(ticket.job)
+        compare_debug_registers(engine, golden, ticket)
     # Or else nothing much was compared.
     workers = max(ticket.workers for ticket in tickets)
     assert counters["rounds"] > frames / (10 * workers)
@@ -88,13 +174,15 @@ def compare_engines(engine: SoftEngine, tickets: list[JobTicket], seed: int, fra
 @pytest.mark.parametrize("name", _JOBS)
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_golden_on_random_frames(name, seed):
-    engine = SoftEngine(slots=64)
-    compare_engines(engine, tickets_of(_JOBS[name]), seed, 1500)
+    tickets = tickets_of(_JOBS[name], _GROUPS.get(name, ()))
+    parents = parents_of(tickets, _PARENTS.get(name, ()))
+    compare_engines(SoftEngine(slots=64), tickets, seed, 1500, parents)
 
 
 def test_random_frames_reach_every_counter():
     engine = SoftEngine(slots=64)
-    compare_engines(engine, tickets_of(_JOBS["three jobs"]), 77, 4000)
+    tickets = tickets_of(_JOBS["three jobs"], _GROUPS["three jobs"])
+    compare_engines(engine, tickets, 77, 4000, parents_of(tickets, _PARENTS["three jobs"]))
     never = {name for name, value in counters_of(engine).items() if value == 0}
     # A software engine has no MAC and no queue that could overflow.
     assert never == {"mac_error", "receive_overflow", "replays_dropped", "replies_dropped"}
@@ -110,6 +198,8 @@ def test_registers_follow_the_map():
         ("build_jobs", 2),
         ("build_slots", 16),
         ("job_busy", 0),
+        ("build_version", registers.RELEASE),
+        *((name, 0) for name in _NEVER),
     ):
         assert engine.read(registers.address_of(name)) == value
     for register in registers.REGISTERS:
@@ -122,6 +212,34 @@ def test_registers_follow_the_map():
         else:
             full = (1 << register.width) - 1
             assert engine.read(register.address) == (full if writable else before), register.name
+
+
+def test_nothing_is_seen_of_what_does_not_exist():
+    engine = SoftEngine(jobs=2, slots=16)
+    names = [r.name for r in registers.REGISTERS if r.name.startswith("debug_")]
+    looked_at = {"debug_slot", "debug_worker"}
+    for slot, worker in ((0, 0), (15, 0x13F), (16, 0x200), (0x7FFF, 0xFFFF)):
+        write_registers(engine, {"debug_slot": slot, "debug_worker": worker})
+        for name in set(names) - looked_at:
+            assert read(engine, name) == 0, name
+    for index in (0, 1, 2, 255):
+        write_registers(engine, {"job_index": index})
+        assert read(engine, "job_enabled") == read(engine, "job_parent_joined") == 0
+        # Without a parent there is nobody to join.
+        write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
+        assert engine.play([]) == []
+
+
+def test_a_parent_port_beyond_the_last_comes_after_0():
+    engine = SoftEngine()
+    configure(engine, port=0xFFFF)
+    tickets = tickets_of([(1, 1, 1, 5, 0), (1, 1, 1, 6, 0)])
+    parents = parents_of(tickets, {0, 1})
+    for ticket in tickets:
+        create_job(engine, ticket, slot_base=ticket.job, parent=parents[ticket.job])
+        write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
+    ports = [int.from_bytes(frame[34:36], "big") for frame in engine.play([])]
+    assert ports == [0, 1]
 
 
 def test_reading_a_counter_latches_its_upper_word():

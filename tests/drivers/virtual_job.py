@@ -6,7 +6,9 @@ duplication, delay and reordering are the same in every run.
 
 import heapq
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
@@ -18,6 +20,7 @@ from afflux_drivers.packets import HEADER, PacketBuffer
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.soft_job import Parent
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import registers, wire
 
@@ -56,19 +59,38 @@ def counters_of(engine: Engine) -> dict[str, int]:
     return values
 
 
-def configure(engine: Engine, port: int = wire.PORT) -> None:
+def configure(engine: Engine, port: int = wire.PORT, address: int = ENGINE_ADDRESS) -> None:
+    mac = mac_of(address)
     write_registers(
         engine,
         {
-            "local_mac_low": int.from_bytes(ENGINE_MAC[2:], "big"),
-            "local_mac_high": int.from_bytes(ENGINE_MAC[:2], "big"),
-            "local_address": ENGINE_ADDRESS,
+            "local_mac_low": int.from_bytes(mac[2:], "big"),
+            "local_mac_high": int.from_bytes(mac[:2], "big"),
+            "local_address": address,
             "local_port": port,
         },
     )
 
 
-def create_job(engine: Engine, ticket: JobTicket, slot_base: int = 0) -> None:
+def create_job(
+    engine: Engine, ticket: JobTicket, slot_base: int = 0, parent: Parent | None = None
+) -> None:
+    mac = int.from_bytes(parent.endpoint[0], "big") if parent is not None else 0
+    write_registers(
+        engine,
+        {
+            "job_group_address": int.from_bytes(socket.inet_aton(ticket.group or "0.0.0.0"), "big"),
+            "job_group_port": ticket.group_port,
+            "job_parent_mac_low": mac & 0xFFFF_FFFF,
+            "job_parent_mac_high": mac >> 32,
+            "job_parent_address": parent.endpoint[1] if parent is not None else 0,
+            "job_parent_port": parent.endpoint[2] if parent is not None else 0,
+            "job_parent_job": parent.job if parent is not None else 0,
+            "job_parent_worker": parent.worker if parent is not None else 0,
+            "job_parent_key_low": parent.key & 0xFFFF_FFFF if parent is not None else 0,
+            "job_parent_key_high": parent.key >> 32 if parent is not None else 0,
+        },
+    )
     write_registers(
         engine,
         {
@@ -120,44 +142,72 @@ def at_random(seed: int, lose: float, double: float, delay: float) -> Iterator[F
             yield Fate.DELIVER
 
 
-class VirtualJob:
-    """N ranks of one job on one engine, from a common start through any number of operations.
+class VirtualNetwork:
+    """Ranks and engines, and the packets that fly between them.
 
     Args:
-        workers: N.
-        lanes: F.
-        slots: Slots of the job.
-        engine: The aggregator; a fresh SoftEngine if None.
+        sessions: Each rank's part in a job run, in order of rank.
+        engines: By IPv4 address.
+        homes: Address of each rank's aggregator.
         flight_s: How long a packet flies, in virtual seconds.
+
+    Attributes:
+        sessions: The same.
+        now: Virtual seconds.
     """
 
     def __init__(
         self,
-        workers: int,
-        lanes: int,
-        slots: int,
-        engine: Engine | None = None,
-        flight_s: float = 1e-4,
+        sessions: Sequence[Session],
+        engines: Mapping[str, Engine],
+        homes: Sequence[str],
+        flight_s: float,
     ) -> None:
         self._flight_s = flight_s
-        self.ticket = ticket_of(workers, lanes, slots)
-        self.engine = SoftEngine() if engine is None else engine
-        configure(self.engine)
-        create_job(self.engine, self.ticket)
-        self.sessions = [Session(self.ticket, rank) for rank in range(workers)]
+        self.sessions = sessions
+        self._engines = engines
+        self._homes = homes
         self.now = 0.0
-        self._maker = FrameMaker(ENGINE_ADDRESS, wire.PORT)
+        makers = {
+            host: FrameMaker(int.from_bytes(socket.inet_aton(host), "big"), wire.PORT)
+            for host in engines
+        }
+        self._makers = [makers[home] for home in homes]
         self._buffer = PacketBuffer()
         self._sequence = 0
-        self._flying: list[tuple[float, int, int | None, bytes]] = []
+        # Time, sequence, the rank or the engine's address that it goes to, datagram or frame.
+        self._flying: list[tuple[float, int, int | str, bytes]] = []
         for rank, session in enumerate(self.sessions):
-            answers = self.engine.play([self._frame(rank, bytes(session.join_packet()))])
+            packet = self._frame(rank, bytes(session.join_packet()))
+            answers = self._engines[self._homes[rank]].play([packet])
             assert len(answers) == 1
             header = HEADER.unpack_from(answers[0], wire.AFFLUX_OFFSET)
             assert header[0] == wire.VERSION << 4 | wire.Type.JOINED
 
     def _frame(self, rank: int, datagram: bytes) -> bytes:
-        return self._maker.frame(datagram, f"10.0.1.{rank}", 5000 + rank)
+        return self._makers[rank].frame(datagram, f"10.0.1.{rank}", 5000 + rank)
+
+    def _send(self, rank: int, datagram: memoryview, fates: Iterator[Fate]) -> None:
+        self._launch(self._homes[rank], self._frame(rank, bytes(datagram)), fates)
+
+    def _route(self, frame: bytes, fates: Iterator[Fate]) -> None:
+        """Sends an engine's frame to where it is addressed."""
+        host, port = destination_of(frame)
+        datagram = frame[wire.AFFLUX_OFFSET :]
+        if host in self._engines:
+            self._launch(host, frame, fates)
+        elif host.startswith("10.0.1."):
+            assert host == f"10.0.1.{port - 5000}"
+            self._launch(port - 5000, datagram, fates)
+        else:
+            receivers = [
+                rank
+                for rank, session in enumerate(self.sessions)
+                if (session.ticket.group, session.ticket.group_port) == (host, port)
+            ]
+            assert receivers, "nobody is in the group"
+            for rank in receivers:
+                self._launch(rank, datagram, fates)
 
     def all_reduce(
         self,
@@ -182,21 +232,19 @@ class VirtualJob:
         give_up = self.now + patience_s
         for rank, operation in enumerate(operations):
             for datagram in operation.open(self.now):
-                self._launch(None, self._frame(rank, bytes(datagram)), fate)
+                self._send(rank, datagram, fate)
         while not all(operation.done for operation in operations):
             timer = min(operation.next_timer for operation in operations)
             if self._flying and self._flying[0][0] <= timer:
-                self.now, _, rank, packet = heapq.heappop(self._flying)
-                if rank is None:
-                    for frame in self.engine.play([packet]):
-                        host, port = destination_of(frame)
-                        assert host == f"10.0.1.{port - 5000}"
-                        self._launch(port - 5000, frame[wire.AFFLUX_OFFSET :], fate)
+                self.now, _, target, packet = heapq.heappop(self._flying)
+                if isinstance(target, str):
+                    for frame in self._engines[target].play([packet]):
+                        self._route(frame, fate)
                 else:
                     self._buffer.datagram[: len(packet)] = packet
-                    answer = receive(operations[rank], self._buffer, len(packet), self.now)
+                    answer = receive(operations[target], self._buffer, len(packet), self.now)
                     if answer is not None:
-                        self._launch(None, self._frame(rank, bytes(answer)), fate)
+                        self._send(target, answer, fate)
             else:
                 self.now = timer
                 if self.now > give_up:
@@ -204,11 +252,11 @@ class VirtualJob:
                 for rank, operation in enumerate(operations):
                     if operation.next_timer <= self.now:
                         for datagram in operation.expire(self.now):
-                            self._launch(None, self._frame(rank, bytes(datagram)), fate)
+                            self._send(rank, datagram, fate)
         # What still flies goes on into the next operation, as it would in a network.
         return [operation.result() for operation in operations]
 
-    def _launch(self, rank: int | None, packet: bytes, fates: Iterator[Fate]) -> None:
+    def _launch(self, target: int | str, packet: bytes, fates: Iterator[Fate]) -> None:
         fate = next(fates, Fate.DELIVER)
         flights = {
             Fate.LOSE: (),
@@ -220,4 +268,36 @@ class VirtualJob:
         }[fate]
         for seconds in flights:
             self._sequence += 1
-            heapq.heappush(self._flying, (self.now + seconds, self._sequence, rank, packet))
+            heapq.heappush(self._flying, (self.now + seconds, self._sequence, target, packet))
+
+
+class VirtualJob(VirtualNetwork):
+    """N ranks of one job on one engine, from a common start through any number of operations.
+
+    Args:
+        workers: N.
+        lanes: F.
+        slots: Slots of the job.
+        engine: The aggregator; a fresh SoftEngine if None.
+        flight_s: How long a packet flies, in virtual seconds.
+        group: Whether results go to a multicast group.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        lanes: int,
+        slots: int,
+        engine: Engine | None = None,
+        flight_s: float = 1e-4,
+        group: bool = False,
+    ) -> None:
+        self.ticket = ticket_of(workers, lanes, slots)
+        if group:
+            self.ticket = replace(self.ticket, group="239.1.2.3", group_port=4701)
+        self.engine = SoftEngine() if engine is None else engine
+        configure(self.engine)
+        create_job(self.engine, self.ticket)
+        sessions = [Session(self.ticket, rank) for rank in range(workers)]
+        home = "10.0.0.1"
+        super().__init__(sessions, {home: self.engine}, [home] * workers, flight_s)

@@ -1,5 +1,8 @@
 """Latencies and throughput that the docstrings of the stages state, measured cycle by cycle."""
 
+import re
+from pathlib import Path
+
 import pytest
 from amaranth.sim import Simulator
 
@@ -12,6 +15,7 @@ from afflux_sim.golden_worker import GoldenWorker
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 KEY = 0x0123_4567_89AB_CDEF
 FIRST_ROUND = 5
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def new_worker(lanes: int) -> GoldenWorker:
@@ -50,8 +54,12 @@ class Bench:
         self.engine = Engine(parameters)
         self.cycle = 0
         self.left: list[tuple[int, bool]] = []
+        self.reached: dict[str, int] = {}
 
     async def tick(self, ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+        for name, stage in self.engine.stages.items():
+            if ctx.get(stage.o.valid):
+                self.reached.setdefault(name, self.cycle)
         if ctx.get(self.engine.tx.valid):
             self.left.append((self.cycle, bool(ctx.get(self.engine.tx.payload.last))))
         await ctx.tick()
@@ -109,8 +117,8 @@ class Bench:
         raise AssertionError("not idle after 4000 cycles")
 
 
-def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[int, bool]]]:
-    """Cycles from the last beat in to the first beat out, and the beats that left."""
+def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[int, bool]], Bench]:
+    """Cycles from the last beat in to the first beat out, the beats that left, and the bench."""
     parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
     bench = Bench(parameters)
     latency = 0
@@ -123,6 +131,7 @@ def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[in
         await bench.send(ctx, worker.join())
         await bench.settle(ctx)
         bench.left.clear()
+        bench.reached.clear()
         for _ in range(offset):
             await bench.tick(ctx)
         last_in = await bench.send(ctx, contribution(worker, blocks, 0))
@@ -133,7 +142,7 @@ def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[in
     simulator.add_clock(1e-8)
     simulator.add_testbench(run)
     simulator.run()
-    return latency, bench.left
+    return latency, bench.left, bench
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,24 @@ def test_latency_of_a_result(bus_bits: int, blocks: int, expected: int) -> None:
 
 @pytest.mark.parametrize("bus_bits", [512])
 def test_a_result_leaves_without_gaps(bus_bits: int) -> None:
-    _, left = measure(bus_bits, 2, 0)
+    _, left, _ = measure(bus_bits, 2, 0)
     assert len(left) == 2 + 2 * 4
     assert [cycle - left[0][0] for cycle, _ in left] == list(range(len(left)))
     assert [last for _, last in left] == [False] * 9 + [True]
+
+
+def test_stages_take_as_long_as_the_hardware_guide_says() -> None:
+    """The table there gives, for each stage, the cycles from the stage before."""
+    guide = (DOCS / "hardware.md").read_text()
+    stated = dict(re.findall(r"^\| `(\w+)` \| (\d+)", guide, flags=re.MULTILINE))
+    takes: dict[str, set[int]] = {}
+    for offset in range(4):
+        _, left, bench = measure(512, 0, offset)
+        # One beat of headers, one of words.
+        before = left[0][0] - measure(512, 0, offset)[0]
+        for name, cycle in bench.reached.items():
+            takes.setdefault(name, set()).add(cycle - before)
+            before = cycle
+    assert {name: min(cycles) for name, cycles in takes.items()} == {
+        name: int(cycles) for name, cycles in stated.items() if name in takes
+    }

@@ -1,6 +1,7 @@
 """The contract is consistent in itself, and the documents repeat it faithfully."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,12 @@ def test_registers_do_not_overlap() -> None:
     assert max(addresses) < registers.COUNTER_BASE
     names = [r.name for r in registers.REGISTERS] + [c.name for c in registers.COUNTERS]
     assert len(set(names)) == len(names)
+
+
+def test_release_is_the_package_version() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
+    major, minor, patch = map(int, project["version"].split("."))
+    assert major << 16 | minor << 8 | patch == registers.RELEASE
 
 
 def test_unknown_names_are_refused() -> None:

@@ -62,7 +62,14 @@ def test_every_variable_is_in_the_table_with_its_default():
         ("soft://", Location("soft")),
         ("rtl://", Location("rtl")),
         ("rtl://?bus_bits=32", Location("rtl", bus_bits=32)),
+        ("soft://?group=239.1.2.3:4701", Location("soft", group="239.1.2.3:4701")),
+        (
+            "rtl://?group=239.1.2.3:4701&bus_bits=32",
+            Location("rtl", bus_bits=32, group="239.1.2.3:4701"),
+        ),
         ("udp://10.0.0.9", Location("udp", "10.0.0.9", 4700)),
+        ("udp://h:9?parent=up", Location("udp", "h", 9, parent=("up", 4700))),
+        ("udp://h?parent=10.0.0.1:8", Location("udp", "h", 4700, parent=("10.0.0.1", 8))),
         ("udp://host:99", Location("udp", "host", 99)),
     ],
 )
@@ -71,7 +78,13 @@ def test_urls(url, want):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "soft", "http://x", "udp://", "udp://h:0", "udp://h/x", "soft://h", "rtl://?x=1"]
+    "url",
+    [
+        *("", "soft", "http://x", "udp://", "udp://h:0", "udp://h/x", "soft://h", "rtl://?x=1"),
+        *("soft://?group=", "soft://?group=10.0.0.1:4701", "udp://h?group=239.1.2.3:4701"),
+        *("udp://h?parent=", "udp://h?parent=x:0", "udp://h?parent=x:y", "udp://h?parent=x/y"),
+        *("soft://?parent=h", "udp://u@h", "udp://h:99999", "udp://h?parent=u@h"),
+    ],
 )
 def test_wrong_urls(url):
     with pytest.raises(SettingsError, match="AFFLUX_AGGREGATOR"):

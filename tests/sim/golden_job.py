@@ -1,7 +1,7 @@
 """A golden engine with one job whose golden workers have all joined."""
 
 from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import Endpoint
+from afflux_sim.golden_layout import Endpoint, Group
 from afflux_sim.golden_network import join_all, make_workers
 from afflux_sim.golden_worker import GoldenWorker
 
@@ -23,6 +23,7 @@ def new_job(
     slots: int = 1,
     first_round: int = FIRST_ROUND,
     engine_class: type[GoldenEngine] = GoldenEngine,
+    group: Group | None = None,
 ) -> tuple[GoldenEngine, list[GoldenWorker]]:
     engine = new_engine(engine_class)
     engine.create_job(
@@ -34,6 +35,7 @@ def new_job(
         slot_count=slots,
         round=first_round,
         credit=slots + 1,
+        group=group,
     )
     members = make_workers(
         workers,
@@ -43,6 +45,7 @@ def new_job(
         round=first_round,
         lanes=lanes,
         slots=slots,
+        group=group,
     )
     join_all(engine.receive, members)
     return engine, members

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from tests.cocotb.afflux_layer import ABSENT
+from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, Afflux
 from tests.cocotb.job_frames import Job
 
 from afflux_sim.golden import GoldenEngine
@@ -16,7 +16,7 @@ CORNERS = [0, 1, 2**32 - 1, 2**31 - 1, 2**31, 2**30]
 
 
 class RandomFrames:
-    """Draws frames of the workers of some jobs, close to what the golden model expects next.
+    """Draws frames of the workers and parents of some jobs, close to what is expected next.
 
     Args:
         choose: Draws everything.
@@ -37,11 +37,17 @@ class RandomFrames:
         if choose.random() < 0.03:
             return job.join(worker)
         slot = choose.randrange(job.slots)
+        # A slot that waits for its parent waits for nothing else.
+        if job.parent and choose.random() < (0.5 if self._is_waiting(job, slot) else 0.1):
+            return self._from_parent(job, slot)
         step = self._step(job, slot)
         if choose.random() < 0.15:
             blocks = {0: [1] * 64} if choose.random() < 0.1 else {}
             return job.data(worker, slot, step, blocks, type="PROBE")
-        return job.data(worker, slot, step, self._blocks(job), self._words(job), **self._fields())
+        fields = self._fields()
+        if choose.random() < 0.04:
+            fields |= {"type": "CONFLICT"}
+        return job.data(worker, slot, step, self._blocks(job), self._words(job), **fields)
 
     def any(self) -> bytes:
         """A frame that may be anything."""
@@ -59,12 +65,26 @@ class RandomFrames:
             return self._with_wrong_field(frame)
         return self._with_flipped_bits(frame)
 
+    def _from_parent(self, job: Job, slot: int) -> bytes:
+        """A frame of the job's parent."""
+        choose = self._choose
+        if choose.random() < 0.05:
+            return job.joined_above()
+        fields = self._fields() | ({"type": "CONFLICT"} if choose.random() < 0.2 else {})
+        step = self._step(job, slot)
+        return job.down(slot, step, self._blocks(job), self._words(job), **fields)
+
+    def _is_waiting(self, job: Job, slot: int) -> bool:
+        exists = self._golden.jobs[job.number] is not None
+        return exists and self._golden.slot(job.number, slot).waiting
+
     def _step(self, job: Job, slot: int) -> int:
-        if self._golden.jobs[job.number] is None:
+        """A step near that of the round that is open, or of the next if it is complete."""
+        golden = self._golden.jobs[job.number]
+        if golden is None:
             return 0
-        state = self._golden.slot(job.number, slot)
-        full = state.seen == (1 << job.workers) - 1
-        current = state.round + (1 if full else 0)
+        state = golden.slots[slot]
+        current = state.round + (1 if golden.is_complete(state) else 0)
         offset = self._choose.choice([0] * 15 + [-1, -1, -2, -3, 1, 2, 2**31, 2**31 - 1])
         return (current + offset - job.first_round) % 2**32
 
@@ -91,7 +111,8 @@ class RandomFrames:
         """A frame with one field changed and right checksums."""
         choose = self._choose
         packet = Ether(frame)
-        afflux = packet.lastlayer() if packet.lastlayer().name == "Afflux" else packet["Afflux"]
+        packet[UDP].decode_payload_as(Afflux)
+        afflux = packet[Afflux]
         field, bits = choose.choice(
             [
                 (("afflux", "version"), 4),
@@ -99,8 +120,10 @@ class RandomFrames:
                 (("afflux", "opcode"), 4),
                 (("afflux", "job"), 8),
                 (("afflux", "worker"), 8),
+                (("afflux", "worker"), 8),
                 (("afflux", "slot"), 16),
                 (("afflux", "present"), 16),
+                (("afflux", "key"), 64),
                 (("afflux", "key"), 64),
                 (("udp", "dport"), 16),
                 (("udp", "sport"), 16),
@@ -112,7 +135,8 @@ class RandomFrames:
             ]
         )
         layer = {"afflux": afflux, "udp": packet[UDP], "ip": packet[IP]}[field[0]]
-        value = choose.choice([choose.getrandbits(bits), choose.randrange(3)])
+        near = choose.randrange(ENGINE_PORT - 1, ENGINE_PORT + 10) if bits == 16 else 255
+        value = choose.choice([choose.getrandbits(bits), choose.randrange(3), near])
         setattr(layer, field[1], value % 2**bits)
         for checked in (packet[IP], packet[UDP]):
             del checked.chksum

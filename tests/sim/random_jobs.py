@@ -3,7 +3,7 @@
 import random
 
 from tests.cocotb.director import Actions, Director
-from tests.cocotb.job_frames import Job
+from tests.cocotb.job_frames import Group, Job, ParentJob
 
 __all__ = ["draw_job", "renew_jobs"]
 
@@ -22,13 +22,31 @@ def draw_job(number: int, build: dict[str, int], choose: random.Random) -> Job:
         key=choose.getrandbits(64),
         credit=choose.getrandbits(16),
         one_host=choose.random() < 0.3,
+        group=draw_group(choose) if choose.random() < 0.3 else None,
+        parent=draw_parent(choose) if choose.random() < 0.5 else None,
+    )
+
+
+def draw_group(choose: random.Random) -> Group:
+    octets = [choose.randint(224, 239), *choose.randbytes(3)]
+    return Group(".".join(map(str, octets)), choose.getrandbits(16))
+
+
+def draw_parent(choose: random.Random) -> ParentJob:
+    return ParentJob(
+        mac=(b"\x02" + choose.randbytes(5)).hex(":"),
+        address=f"10.0.{choose.randrange(256)}.{choose.randrange(1, 255)}",
+        port=choose.getrandbits(16),
+        number=choose.getrandbits(8),
+        worker=choose.getrandbits(6),
+        key=choose.getrandbits(64),
     )
 
 
 def renew_jobs(
     director: Director, build: dict[str, int], choose: random.Random
 ) -> Actions[list[Job]]:
-    """Creates every job anew, but for one that stays destroyed."""
+    """Creates every job anew, but for one that stays destroyed; all ask to join their parents."""
     jobs = [draw_job(number, build, choose) for number in range(build["jobs"])]
     for job in jobs:
         yield from director.destroy(job)
@@ -36,4 +54,6 @@ def renew_jobs(
     for job in jobs:
         if job is not gone:
             yield from director.create(job)
+            if job.parent:
+                yield from director.join_parent(job)
     return jobs

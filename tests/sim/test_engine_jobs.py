@@ -1,23 +1,17 @@
 """Jobs that follow one another in the same slots: nothing of one is ever seen by the next."""
 
 import random
-from collections import Counter
 
 import pytest
-from tests.cocotb.director import Action, Actions, Director, Play, WriteRegister
+from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
+from tests.sim.control_checks import check_behind_a_join, check_stuck_results
 
-from afflux_hdl.registers import address_of
-from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 
 BUILT = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
-
-STUCK = Stimulus(ready_share=0.0, drain=False)
-# Reads, of a cycle each, that find the engine busy with a command that waits for nothing.
-LONGER_THAN_A_CREATE = 1000
 
 
 def draw_blocks(job: Job, choose: random.Random) -> dict[int, list[int]]:
@@ -61,73 +55,13 @@ def test_rounds_before_the_first_are_not_answered(bus_bits: int, workers: int) -
     assert counters["stale"] == 10 * workers
 
 
-class SlowNetwork:
-    """Performs actions on an engine that may not send, but when a job command waits for it.
-
-    Attributes:
-        sent: What the engine has sent.
-    """
-
-    def __init__(self, engine: VerilatedEngine) -> None:
-        self._engine = engine
-        self._busy_reads = 0
-        self.sent: list[bytes] = []
-
-    def perform(self, actions: Actions[None]) -> None:
-        answer: object = None
-        try:
-            while True:
-                answer = self._perform_one(actions.send(answer))
-        except StopIteration:
-            return
-
-    def _perform_one(self, action: Action) -> object:
-        engine = self._engine
-        if isinstance(action, Play):
-            self.sent += engine.play(action.frames, STUCK)
-            return None
-        if isinstance(action, WriteRegister):
-            return engine.write(action.address, action.value)
-        value = engine.read(action.address)
-        if action.address == address_of("job_busy"):
-            self._busy_reads += value
-            if self._busy_reads > LONGER_THAN_A_CREATE:
-                self.sent += engine.run(10)
-        return value
+@WIDTHS
+def test_create_while_old_results_are_stuck(bus_bits: int) -> None:
+    with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
+        check_stuck_results(engine, BUILT)
 
 
 @WIDTHS
-def test_create_while_old_results_are_stuck(bus_bits: int) -> None:
-    """Results of a job wait for the network while its slots are given to another job."""
-    choose = random.Random(9)
-    old = Job(number=0, workers=4, lanes=3, slots=4, first_round=0)
-    new = Job(number=1, workers=2, lanes=3, slots=4, first_round=0, key=7)
-    director = Director(**BUILT)
-    golden = director.golden
-
-    def rounds(job: Job) -> list[bytes]:
-        return [
-            job.data(worker, slot, 0, draw_blocks(job, choose), [worker + 1] * job.lanes)
-            for slot in range(job.slots)
-            for worker in range(job.workers)
-        ]
-
+def test_a_frame_directly_behind_a_join_is_judged_by_the_new_address(bus_bits: int) -> None:
     with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        perform(engine, director.configure())
-        perform(engine, director.create(old))
-        frames = rounds(old)
-        of_old = [answer for frame in frames for answer in golden.receive(frame)]
-        network = SlowNetwork(engine)
-        network.sent += engine.play(frames, STUCK)
-        network.perform(director.destroy(old))
-        network.perform(director.create(new, join=False))
-        frames = new.joins() + rounds(new)
-        of_new = [answer for frame in frames for answer in golden.receive(frame)]
-        network.sent += engine.play(frames, STUCK)
-        network.sent += engine.play([])
-    sent = Counter(network.sent)
-    # Results of the job that has gone may be sent or not, but nothing of the other job in them.
-    strange = sent - Counter(of_old) - Counter(of_new)
-    assert not strange, [frame[:64].hex(" ") for frame in strange]
-    lost = Counter(of_new) - sent
-    assert not lost, [frame[:64].hex(" ") for frame in lost]
+        check_behind_a_join(engine, BUILT)

@@ -1,54 +1,33 @@
 """Volume: thousands of frames of every kind through the RTL and the golden model, bit for bit."""
 
-import random
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.performer import paces, perform
 from tests.cocotb.schedules import Schedule, play_schedule, schedules
-from tests.sim.random_frames import RandomFrames
-from tests.sim.random_jobs import renew_jobs
+from tests.sim.engine_checks import BUILDS, check_any_frame, check_checksums, open_engine
 
 from afflux_sim.verilated import VerilatedEngine
 
-# By width of the bus. The narrow one is built for little, so that its maxima are met too.
-BUILDS = {
-    512: {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16},
-    32: {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8},
-}
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
-
-
-def open_engine(bus_bits: int) -> VerilatedEngine:
-    return VerilatedEngine(bus_bits=bus_bits, **BUILDS[bus_bits])
 
 
 @WIDTHS
 @pytest.mark.parametrize("seed", range(3))
 def test_any_frame(bus_bits: int, seed: int) -> None:
     """Frame by frame, several jobs at once: the same frames in the same order, and all counters."""
-    choose = random.Random(seed)
-    build = BUILDS[bus_bits]
-    director = Director(**build)
-
-    def scenario() -> Actions[dict[str, int]]:
-        yield from director.configure()
-        for _ in range(4):
-            jobs = yield from renew_jobs(director, build, choose)
-            frames = RandomFrames(choose, director.golden, jobs)
-            for _ in range(250):
-                yield from director.each([frames.any()], mac_error=choose.random() < 0.02)
-            yield from director.check_counters()
-        return (yield from director.check_counters())
-
     with open_engine(bus_bits) as engine:
-        counters = perform(engine, scenario(), paces(0.8, 0.1, seed))
-        assert engine.statistics().receive_stalls == 0
-    assert director.left_out == 0
+        counters = check_any_frame(engine, BUILDS[bus_bits], seed)
     # The frames were of every kind: each cause was met.
     never = {name for name, count in counters.items() if count == 0}
     assert never <= {"receive_overflow", "replays_dropped", "replies_dropped"}
+
+
+@WIDTHS
+def test_checksums(bus_bits: int) -> None:
+    """Of all values of the IPv4 and of the UDP checksum one is right, and 0 says none for UDP."""
+    with open_engine(bus_bits) as engine:
+        check_checksums(engine, BUILDS[bus_bits], step=1 if bus_bits == 512 else 61)
 
 
 @WIDTHS

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.sim.golden_job import JOB, new_job
 from tests.sim.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
-from afflux_sim.golden import GoldenEngine, Job
-from afflux_sim.golden_layout import ABSENT, DATA, PROBE, Packet, parse_packet
+from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden_layout import ABSENT, DATA, PROBE, Endpoint, Packet, parse_packet
 from afflux_sim.golden_network import deliver, run_in_order, run_unkindly
 from afflux_sim.golden_numbers import Tensor, all_reduce
+from afflux_sim.golden_state import Job
 from afflux_sim.golden_worker import GoldenWorker
 
 OPERATIONS = [(dtype, reduction) for dtype in DTYPES for reduction in reductions(dtype)]
@@ -303,9 +304,10 @@ class KeepsOldSums(GoldenEngine):
 class OneVersion(GoldenEngine):
     """Keeps only the open round."""
 
-    def _result(self, job: Job, cause: Packet, worker: int) -> bytes:
-        slot = job.slots[cause.slot]
-        return super()._result(job, replace(cause, round=slot.round), worker)
+    def _result(
+        self, job: Job, slot: int, round_: int, worker: int, destination: Endpoint
+    ) -> bytes:
+        return super()._result(job, slot, job.slots[slot].round, worker, destination)
 
 
 class MergesBadFrames(GoldenEngine):
@@ -335,7 +337,10 @@ class SignedWords(GoldenEngine):
             pairs = zip(before, packet.words, strict=True)
             version.words = tuple(ABSENT if ABSENT in pair else min(pair) for pair in pairs)
             if sent:
-                sent = [self._result(job, packet, worker) for worker in range(job.workers)]
+                sent = [
+                    self._result(job, packet.slot, packet.round, worker, job.joined[worker])
+                    for worker in range(job.workers)
+                ]
         return counter, sent
 
 

@@ -70,7 +70,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
             {"ip_checksum_off": 1},
         ],
     ),
-    ("not_ours", [{"dport": 4701}]),
+    ("not_ours", [{"dport": ENGINE.port - 1}, {"dport": ENGINE.port + 9}, {"dport": 0}]),
     ("bad_version", [{"version": 0}, {"version": 2}, {"version": 15}]),
     (
         "bad_length",
@@ -171,7 +171,7 @@ def engine_with_a_job():
 
 
 def counted(engine, frame: bytes, mac_error: bool = False) -> tuple[dict[str, int], list[bytes]]:
-    """What a frame adds to the counters, and what it causes to be sent."""
+    """What a frame adds to the counters, but for bytes, and what it causes to be sent."""
     before = dict(engine.counters)
     sent = engine.receive(frame, mac_error)
     grown = {
@@ -179,6 +179,8 @@ def counted(engine, frame: bytes, mac_error: bool = False) -> tuple[dict[str, in
         for name in COUNTERS
         if engine.counters[name] != before[name]
     }
+    assert grown.pop("bytes_in", 0) == len(frame)
+    assert grown.pop("bytes_out", 0) == sum(map(len, sent))
     return grown, sent
 
 

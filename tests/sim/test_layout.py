@@ -77,6 +77,7 @@ def test_other_constants():
     assert golden_layout.LANES == wire.LANES_MAX
     assert golden_layout.ELEMENTS == wire.BLOCK_ELEMENTS
     assert golden_layout.ABSENT == wire.ABSENT
+    assert golden_layout.EVERYONE == wire.EVERYONE
     assert golden_numbers.NON_FINITE == wire.NON_FINITE
     assert golden_numbers.NAN == wire.CLASS_NAN
     assert golden_numbers.PLUS_INFINITY == wire.CLASS_POSITIVE_INFINITY

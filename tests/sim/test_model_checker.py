@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from afflux_sim.model_checker import FAULTS, SIZES, check, report
+from afflux_sim.model_checker import FAULTS, SIZES, TREE_SIZES, check, report
 from afflux_sim.slot_model import Guards, SlotModel
 
 # Steps of the shortest counterexample; None where there must be none.
@@ -101,5 +101,5 @@ def test_three_workers_show_the_same_faults(fault):
 def test_report():
     lines = list(report())
     assert lines[1].startswith("2 workers, 12 rounds: ")
-    assert all("no fault" in line for line in lines[: len(SIZES)])
-    assert sum(line.strip().startswith("1. ") for line in lines) == 9
+    assert all("no fault" in line for line in lines[: len(SIZES) + len(TREE_SIZES)])
+    assert sum(line.strip().startswith("1. ") for line in lines) == 9 + 8

@@ -22,6 +22,7 @@ from tests.cocotb.performer import perform
 from tests.cocotb.stream_worker import StreamWorker
 from tests.cocotb.streams import draw_tensor, reduce_in_order
 from tests.conftest import BUILD
+from tests.sim.control_checks import check_behind_a_join
 
 import afflux_hdl
 from afflux_sim.verilated import SimulationError, VerilatedEngine
@@ -51,15 +52,15 @@ BUGS = {
     ),
     # A contribution that comes again while the round is open is added again.
     "double count": Bug(
-        "admit.py",
-        "(opens & full) | (current & ~own_seen)",
-        "(opens & full) | (current & ~full)",
+        "verdict.py",
+        "m.Elif(current & ~place.own_seen)",
+        "m.Elif(current & ~place.full)",
     ),
     # The version is that of the latest round, not of the frame's: wrong if the frame opens one.
     "wrong version": Bug(
         "admit.py",
-        "operation3.version.eq(version)",
-        "operation3.version.eq(state.round[0])",
+        "operation4.version.eq(version)",
+        "operation4.version.eq(state3.round[0])",
     ),
     # Where the slot's own look-ahead word is the least, the next one comes out.
     "off by one in look-ahead": Bug(
@@ -70,15 +71,16 @@ BUGS = {
     # Blocks are merged although the frame's end is bad; the worker is not marked as seen.
     "merge before the last beat is checked": Bug(
         "admit.py",
-        "with m.If(accept):\n            m.d.comb += kind.eq(OperationKind.MERGE)",
-        "with m.If(accept | (valid2 & ~frame2.good & checks2.slot & current)):\n"
-        "            m.d.comb += kind.eq(OperationKind.MERGE)",
+        "with m.If(changes):\n            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
+        "with m.If(changes | (~frame3.good & checks3.slot & place3.same & place3.held)):\n"
+        "            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
     ),
     # A queued result takes the round that its slot has reached by the time it is sent.
     "header read at transmit time": Bug(
         "replicate.py",
-        "m.d.sync += order2.header.worker.eq(worker1)",
-        "m.d.sync += [order2.header.worker.eq(worker1), order2.header.round.eq(self.send_round)]",
+        "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),",
+        "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),\n"
+        "                header1.round.eq(self.send_round),",
     ),
 }
 
@@ -140,3 +142,17 @@ def test_bug_is_caught(name: str) -> None:
         with pytest.raises((AssertionError, SimulationError)) as caught:
             check(engine)
         print(f"{name}: {str(caught.value)[:300]}")
+
+
+def test_a_late_join_is_caught() -> None:
+    """The worker table, without passing on what is written while it is read.
+
+    At 512 bits, where two frames can be two cycles apart.
+    """
+    right = "check = entries.read_port(transparent_for=(write,))"
+    bug = Bug("worker_table.py", right, "check = entries.read_port()")
+    verilog = generate(
+        BUILD / "tests" / "planted" / "late-join", bug, PARAMETERS | {"bus_bits": 512}
+    )
+    with VerilatedEngine.from_verilog(verilog, 512) as engine, pytest.raises(AssertionError):
+        check_behind_a_join(engine, BUILT)

@@ -1,14 +1,13 @@
 """`python -m afflux.bench.engine`: speed, accuracy and bytes of the engine, as tables and JSON."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from afflux.bench import accuracy, loop, wire_bytes
-from afflux.bench.machine import describe_machine
-from afflux.bench.registry import SCHEMA, Bench, Row
+from afflux.bench.figures import merge_rows
+from afflux.bench.registry import Bench
 from afflux.torchrun import RanksFailed
 
 __all__ = ["BENCHES", "main"]
@@ -25,21 +24,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=[bench.name for bench in BENCHES], nargs="+")
     parser.add_argument("--short", action="store_true", help="only show that it works")
     arguments = parser.parse_args(argv)
-    rows: list[Row] = []
     try:
         for bench in BENCHES:
             if arguments.only is None or bench.name in arguments.only:
                 found = bench.run(arguments.short)
                 print(f"{bench.show(found)}\n", flush=True)
-                rows += found
+                merge_rows(arguments.output, [bench.name], found)
     except RanksFailed as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    result = {"schema": SCHEMA, "machine": describe_machine(), "rows": rows}
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {arguments.output}")
     return 0
 

@@ -1,0 +1,94 @@
+"""Multicast groups for results (protocol, section 5.5), and the sockets at both ends of one."""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+__all__ = ["MulticastGroup", "join_group", "send_to_groups"]
+
+_ANY = "0.0.0.0"
+
+
+@dataclass(frozen=True)
+class MulticastGroup:
+    """Where the results of a job go, once for all its workers.
+
+    Attributes:
+        address: IPv4 multicast address.
+        port: UDP port.
+
+    Raises:
+        ValueError: If they can not be that.
+    """
+
+    address: str
+    port: int
+
+    def __post_init__(self) -> None:
+        try:
+            multicast = ipaddress.IPv4Address(self.address).is_multicast
+        except ValueError:
+            multicast = False
+        if not multicast:
+            raise ValueError(f"{self.address!r} is no IPv4 multicast address, such as 239.1.2.3")
+        if not 0 < self.port < 1 << 16:
+            raise ValueError(f"the port of a multicast group is 1 to 65535, not {self.port}")
+
+    @classmethod
+    def parse(cls, text: str) -> "MulticastGroup":
+        """The group of a text such as 239.1.2.3:4701. Raises ``ValueError`` if it names none."""
+        address, colon, port = text.rpartition(":")
+        if not colon or not (port.isascii() and port.isdigit()):
+            raise ValueError(f"{text!r} is no address:port of a multicast group")
+        return cls(address, int(port))
+
+    @property
+    def words(self) -> tuple[int, int]:
+        """Address, first octet uppermost, and port, as registers and JOINED have them."""
+        return int(ipaddress.IPv4Address(self.address)), self.port
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+
+def join_group(group: MulticastGroup, interface: str) -> socket.socket:
+    """A socket that receives what is sent to the group, as do others of this host.
+
+    Args:
+        group: The group.
+        interface: Own address on the network on which to join it.
+
+    Raises:
+        OSError: If the interface does not exist, or takes no more groups.
+    """
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        # Each rank of the host has such a socket, and each gets every datagram.
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        udp.setblocking(False)
+        # Not bound to any address: unicast datagrams to the port are not for the group.
+        udp.bind((group.address, group.port))
+        membership = socket.inet_aton(group.address) + socket.inet_aton(interface)
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+    except BaseException:
+        udp.close()
+        raise
+    return udp
+
+
+def send_to_groups(udp: socket.socket, interface: str, ttl: int) -> None:
+    """Sets how multicast datagrams leave a socket.
+
+    Args:
+        udp: The socket.
+        interface: Own address on the network that they go to; 0.0.0.0 leaves it to the routes.
+        ttl: Routers that one may pass, plus one.
+
+    Raises:
+        OSError: If there is no such interface, or ttl is not 0 to 255.
+    """
+    if interface != _ANY:
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+    # Ranks of this host are among the receivers.
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)

@@ -1,0 +1,108 @@
+"""The UDP sockets of an aggregator's jobs that have a parent (protocol, section 5.6)."""
+
+import select
+import socket
+import threading
+
+from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
+from afflux_drivers.packets import datagram_bytes
+from afflux_drivers.socket_buffers import enlarge
+from afflux_hdl import wire
+
+__all__ = ["ParentPorts", "lanes_towards"]
+
+# Linux's number, which the socket module lacks before Python 3.14.
+_IP_MTU = 14
+
+_BUFFER_BYTES = 4 << 20
+_RECEIVE_BYTES = datagram_bytes(wire.LANES_MAX) + 1
+
+
+def lanes_towards(address: str, port: int) -> int:
+    """Most lanes whose packets the route to a parent carries unfragmented.
+
+    Raises:
+        OSError: If there is no route.
+        ValueError: If not even a packet of one block fits.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Sends nothing: the kernel only chooses the route.
+        probe.connect((address, port))
+        return wire.lanes_for_mtu(probe.getsockopt(socket.IPPROTO_IP, _IP_MTU))
+
+
+class ParentPorts:
+    """One socket for each job with a parent, on the port that the protocol gives it. Thread-safe.
+
+    Args:
+        address: The aggregator's IPv4 address.
+        port: Its UDP port.
+        watch: Told of every socket, so that who waits there wakes for it.
+    """
+
+    def __init__(self, address: str, port: int, watch: select.epoll) -> None:
+        self._address, self._port, self._watch = address, port, watch
+        self._number = int.from_bytes(socket.inet_aton(address), "big")
+        # Held while sockets are used, as a closed one's file number may be another's at once.
+        self._lock = threading.Lock()
+        self._sockets: dict[int, tuple[socket.socket, FrameMaker]] = {}
+
+    def open(self, job: int) -> None:
+        """Opens the parent port of a job.
+
+        Raises:
+            OSError: If the port is not free; says which.
+        """
+        port = (self._port + 1 + job) & 0xFFFF
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            enlarge(udp, _BUFFER_BYTES)
+            udp.setblocking(False)
+            udp.bind((self._address, port))
+            with self._lock:
+                self._watch.register(udp, select.EPOLLIN)
+                self._sockets[port] = udp, FrameMaker(self._number, port)
+        except OSError as error:
+            udp.close()
+            raise OSError(
+                f"port {port}, on which the parent is to answer: {error.strerror}"
+            ) from None
+
+    def close(self, job: int) -> None:
+        """Closes the parent port of a job, if it is open."""
+        with self._lock:
+            found = self._sockets.pop((self._port + 1 + job) & 0xFFFF, None)
+            if found is not None:
+                found[0].close()
+
+    def close_all(self) -> None:
+        """Closes all of them."""
+        with self._lock:
+            for udp, _ in self._sockets.values():
+                udp.close()
+            self._sockets.clear()
+
+    def receive(self, most: int) -> list[bytes]:
+        """The frames that have come, up to so many from each port, without waiting."""
+        frames: list[bytes] = []
+        if not self._sockets:
+            return frames
+        with self._lock:
+            for udp, maker in self._sockets.values():
+                for _ in range(most):
+                    try:
+                        payload, (host, port) = udp.recvfrom(_RECEIVE_BYTES)
+                    except OSError:
+                        break
+                    frames.append(maker.frame(payload, host, port))
+        return frames
+
+    def send(self, frame: bytes) -> None:
+        """Sends an engine's frame from the port that it names; loses it, as a network does."""
+        with self._lock:
+            found = self._sockets.get(source_port_of(frame))
+            if found is not None:
+                try:
+                    found[0].sendto(memoryview(frame)[wire.AFFLUX_OFFSET :], destination_of(frame))
+                except OSError:
+                    return

@@ -1,0 +1,132 @@
+"""Several aggregators as one: a job at the parent, and a job at each leaf that is its worker.
+
+One process, rank 0's, creates all of them over their control channels; so the aggregators need no
+settings of their own, and all jobs end with that process (protocol, sections 5.6 and 10).
+"""
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+
+from afflux_drivers.control import JobLease, create_job
+from afflux_drivers.errors import AffluxError, AggregatorRefused, AggregatorUnreachable
+from afflux_drivers.parent_job import ParentJob
+from afflux_drivers.ticket import JobTicket
+from afflux_hdl import wire
+
+__all__ = ["TreeLease", "create_tree"]
+
+_TRIES = 4
+
+
+class TreeLease:
+    """The jobs of a tree, for as long as they are not closed.
+
+    Attributes:
+        tickets: One for each leaf; each lists the ranks that it is for.
+    """
+
+    def __init__(self, leases: Sequence[JobLease], tickets: Sequence[JobTicket]) -> None:
+        self._leases = leases
+        self.tickets = tickets
+
+    def close(self) -> None:
+        """Ends all jobs. May be called more than once.
+
+        Raises:
+            AffluxError: What the first of them raises that can not be ended properly.
+        """
+        failure: AffluxError | None = None
+        for lease in self._leases:
+            try:
+                lease.close()
+            except AffluxError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def create_tree(
+    parent: tuple[str, int],
+    leaves: Sequence[tuple[str, int]],
+    lanes: int,
+    slots: int,
+    timeout_s: float,
+) -> TreeLease:
+    """Creates the jobs of a tree of two levels.
+
+    Args:
+        parent: Host and port of the aggregator above.
+        leaves: Host and port of each rank's aggregator, by rank.
+        lanes: Most lanes.
+        slots: Most slots.
+        timeout_s: For each answer, and for each leaf to join its parent.
+
+    Raises:
+        ValueError: If there are no ranks or too many, or the parent is one of the leaves.
+        AggregatorUnreachable: If one does not answer in time, or not its child.
+        AggregatorRefused: If one says no, or they can not agree on lanes and slots.
+        AggregatorMisbehaved: If an answer makes no sense.
+    """
+    if not 1 <= len(leaves) <= wire.WORKERS_MAX:
+        raise ValueError(f"a tree has 1 to {wire.WORKERS_MAX} ranks, not {len(leaves)}")
+    if parent in leaves:
+        raise ValueError(f"the aggregator at {parent[0]}:{parent[1]} can not be its own parent")
+    members: dict[tuple[str, int], list[int]] = {}
+    for rank, leaf in enumerate(leaves):
+        members.setdefault(leaf, []).append(rank)
+    wish = lanes, slots
+    for _ in range(_TRIES):
+        leases: list[JobLease] = []
+        try:
+            granted = _create_all(parent, members, wish, timeout_s, leases)
+            if granted == wish:
+                for lease in leases[:-1]:
+                    lease.join_parent(timeout_s)
+                tickets = [
+                    replace(lease.ticket, members=tuple(ranks), ranks=len(leaves))
+                    for lease, ranks in zip(leases[:-1], members.values(), strict=True)
+                ]
+                return TreeLease(leases, tickets)
+        except BaseException:
+            _close(leases)
+            raise
+        # Slots, lanes and rounds are the same in the whole tree: again, with what all can give.
+        _close(leases)
+        wish = granted
+    raise AggregatorRefused(
+        f"the aggregators of a tree under {parent[0]}:{parent[1]} grant ever less: now {wish[0]} "
+        f"lanes and {wish[1]} slots"
+    )
+
+
+def _create_all(
+    parent: tuple[str, int],
+    members: dict[tuple[str, int], list[int]],
+    wish: tuple[int, int],
+    timeout_s: float,
+    leases: list[JobLease],
+) -> tuple[int, int]:
+    """Creates the jobs, leaves first in `leases`; returns the lanes and slots that all have."""
+    top = create_job(parent, len(members), *wish, timeout_s, to_each=True)
+    leases.append(top)
+    above = top.ticket
+    granted = above.lanes, above.slots
+    try:
+        address = socket.gethostbyname(parent[0])
+    except OSError as error:
+        raise AggregatorUnreachable(f"{parent[0]} has no IPv4 address: {error}") from error
+    for number, (leaf, ranks) in enumerate(members.items()):
+        place = ParentJob(address, above.port, above.job, above.key, number, above.round)
+        lease = create_job(leaf, len(ranks), above.lanes, above.slots, timeout_s, place)
+        leases.insert(number, lease)
+        granted = min(granted[0], lease.ticket.lanes), min(granted[1], lease.ticket.slots)
+    return granted
+
+
+def _close(leases: Sequence[JobLease]) -> None:
+    for lease in leases:
+        # It ends with the connection in any case.
+        with contextlib.suppress(AffluxError):
+            lease.close()

@@ -1,0 +1,162 @@
+"""``python -m afflux_hdl.synthesis``: what the engine costs, into ``build/synth.json``.
+
+UltraScale+ at 512 bits, then ECP5 at 32 bits. With ``--compare OTHER.json`` the differences from an
+earlier result are printed, without a new run if ``--only none`` is given too. OTHER.json may also
+be a commit: its ``docs/cost.json`` is meant.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from afflux_hdl.parameters import Parameters
+from afflux_hdl.synthesis import comparison, ecp5, ultrascale
+from afflux_hdl.synthesis.tools import ToolError, versions
+
+__all__ = ["TARGETS", "main", "table", "targets"]
+
+TOP_KEYS = ("lut", "lut_share_u50", "ff", "bram", "uram", "dsp", "logic_levels")
+"""Figures of the UltraScale+ netlist that stand at the top of the result."""
+
+LUT_SHARE_MAX = 0.10
+LEVELS_MAX = 8
+
+TARGETS = {
+    "lut_share_u50": f"< {LUT_SHARE_MAX}",
+    "logic_levels": f"<= {LEVELS_MAX}",
+    "memories_misplaced": "none",
+    "fmax_mhz": f">= {ecp5.TARGET_MHZ}",
+}
+"""What is wanted, as text."""
+
+
+def targets(result: dict[str, Any]) -> dict[str, bool]:
+    """For each target whether ``result`` meets it; those that were not measured are left out."""
+    met: dict[str, bool] = {}
+    if "ultrascale" in result:
+        met["lut_share_u50"] = result["lut_share_u50"] < LUT_SHARE_MAX
+        met["logic_levels"] = result["logic_levels"] <= LEVELS_MAX
+        met["memories_misplaced"] = not result["ultrascale"]["memories_misplaced"]
+    if "ecp5" in result:
+        met["fmax_mhz"] = result["fmax_mhz"] >= ecp5.TARGET_MHZ
+    return met
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures for people to read."""
+    lines = []
+    if "ultrascale" in result:
+        detail = result["ultrascale"]
+        lines += [
+            "UltraScale+ (xcup), share of an Alveo U50",
+            *(
+                f"  {name.upper():5} {detail[name]:>9,}  {detail[f'{name}_share_u50']:7.2%}"
+                for name in ("lut", "ff", "bram", "uram", "dsp")
+            ),
+            f"  of the LUTs {detail['lut_memory']:,} are memory, {detail['lut_shift']:,} shift",
+            f"  {detail['logic_levels']} levels, longest path into each stage:",
+            *(
+                f"  {path['levels']:5}  {stage:16} {path['start']} -> {path['end']}"
+                for stage, path in sorted(
+                    detail["levels_by_stage"].items(), key=lambda item: -item[1]["levels"]
+                )
+            ),
+        ]
+    if "ecp5" in result:
+        detail = result["ecp5"]
+        seeds = ", ".join(f"{mhz}" for mhz in detail["fmax_mhz_by_seed"].values())
+        lines += [
+            f"ECP5 ({ecp5.DEVICE})",
+            f"  {detail['lut4']:,} LUT4, {detail['ff']:,} FF, {detail['ebr']} EBR",
+            f"  {result['fmax_mhz']} MHz, the lowest of {seeds}",
+        ]
+    for name, met in targets(result).items():
+        lines.append(f"{'met ' if met else 'MISSED'}  {name} {TARGETS[name]}")
+    return "\n".join(lines) + "\n"
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Runs what the command line asks for."""
+    folder: Path = arguments.work
+    folder.mkdir(parents=True, exist_ok=True)
+    result: dict[str, Any] = {"versions": versions()}
+
+    def progress(text: str) -> None:
+        print(f"  {text}", flush=True)
+
+    if arguments.only in (None, "ultrascale"):
+        parameters = Parameters()
+        print(f"UltraScale+: {parameters}", flush=True)
+        netlist = ultrascale.synthesise(parameters, folder, progress)
+        detail = ultrascale.report(netlist)
+        result["ultrascale"] = {"parameters": asdict(parameters), **detail}
+        result |= {key: detail[key] for key in TOP_KEYS}
+        longest = detail["longest_path"]
+        result["longest_path_stage"] = longest["stage"] if longest else None
+    if arguments.only in (None, "ecp5"):
+        print(f"ECP5: {ecp5.PARAMETERS}", flush=True)
+        ecp5.synthesise(ecp5.PARAMETERS, folder, progress)
+        routed = {}
+        for seed in range(1, arguments.seeds + 1):
+            routed[seed] = ecp5.place_and_route(seed, folder, progress)
+            progress(f"seed {seed}: {routed[seed]['fmax_mhz']} MHz")
+        slowest = min(routed.values(), key=lambda one: one["fmax_mhz"])
+        result["ecp5"] = {
+            "device": ecp5.DEVICE,
+            "parameters": asdict(ecp5.PARAMETERS),
+            "fmax_mhz_by_seed": {str(seed): one["fmax_mhz"] for seed, one in routed.items()},
+            **slowest,
+        }
+        result["fmax_mhz"] = slowest["fmax_mhz"]
+    result["targets"] = targets(result)
+    return result
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry; returns the exit status: 1 if a tool fails or ``--check`` finds a target missed."""
+    parser = argparse.ArgumentParser(prog="python -m afflux_hdl.synthesis", description=__doc__)
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/synth.json"), help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/synth"), help="folder of the tools' files"
+    )
+    parser.add_argument("--only", choices=["ultrascale", "ecp5", "none"], help="only this part")
+    parser.add_argument("--seeds", type=int, default=1, help="placements for ECP5 (%(default)s)")
+    parser.add_argument("--check", action="store_true", help="fail if a target is missed")
+    parser.add_argument(
+        "--compare", metavar="OTHER.json", help="print what differs from this file or commit"
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.seeds < 1:
+        parser.error("--seeds is at least 1")
+    # Read first: it may be the file that is written.
+    try:
+        before = comparison.read(arguments.compare) if arguments.compare else None
+    except ValueError as error:
+        parser.error(str(error))
+    started = time.monotonic()
+    if arguments.only == "none":
+        result = json.loads(arguments.output.read_text())
+    else:
+        try:
+            result = measure(arguments)
+        except ToolError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+        print(f"{time.monotonic() - started:.0f} s, written to {arguments.output}")
+    print(table(result), end="")
+    if before is not None:
+        print(comparison.compare(before, result), end="")
+    return 1 if arguments.check and not all(targets(result).values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

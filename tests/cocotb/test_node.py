@@ -1,0 +1,22 @@
+"""Runs the benches of the node, on a 512-bit and on a 32-bit one."""
+
+import pytest
+from tests.cocotb.node_simulator import build_node, run_bench
+from tests.conftest import BUILD
+
+from afflux_hdl.node_parameters import NodeParameters
+from afflux_hdl.parameters import Parameters
+
+FOLDER = BUILD / "cocotb"
+MODULES = ["bench_node", "bench_axi_lite"]
+
+
+def built(bus_bits: int) -> NodeParameters:
+    return NodeParameters(engine=Parameters(bus_bits=bus_bits, workers=4, lanes=2, jobs=2, slots=4))
+
+
+@pytest.mark.parametrize("bus_bits", [512, 32])
+@pytest.mark.parametrize("module", MODULES)
+def test_node(module: str, bus_bits: int) -> None:
+    build = build_node(FOLDER, built(bus_bits))
+    run_bench(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.cocotb.{module}")

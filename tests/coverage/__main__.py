@@ -1,0 +1,68 @@
+"""``python -m tests.coverage``: what of the engine's Verilog the checks run and toggle.
+
+Writes a folder for each width of the bus under ``build/coverage`` and prints tables. The checks are
+those that mutants are judged by.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.conftest import BUILD as BUILD_FOLDER
+from tests.coverage.points import read_points
+from tests.coverage.report import Report
+from tests.mutation.battery import full_battery, parameters, short_battery
+
+from afflux_sim.build_cache import default_folder
+from afflux_sim.engine_verilog import engine_verilog
+from afflux_sim.initial_values import loops_for_initial_values
+from afflux_sim.toolchain import find_toolchain
+from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.verilator_build import build_library
+
+WANTED = 0.95
+
+
+def measure(bus_bits: int, short: bool) -> Report:
+    """Runs all checks, with a reset before each."""
+    folder = default_folder()
+    verilog = engine_verilog(folder, parameters(bus_bits))
+    begun = time.monotonic()
+    library = build_library(find_toolchain(), folder, verilog, bus_bits, coverage=True)
+    print(f"{bus_bits} bits, built in {time.monotonic() - begun:.0f} s", flush=True)
+    battery = short_battery(bus_bits) if short else full_battery(bus_bits)
+    # One engine for all, since opening and reading hundreds of thousands of points takes longest.
+    with VerilatedEngine.from_library(library) as engine, tempfile.TemporaryDirectory() as place:
+        for trial in battery:
+            begun = time.monotonic()
+            engine.reset()
+            trial.check(engine)
+            print(f"  {trial.name}, {time.monotonic() - begun:.0f} s", flush=True)
+        path = Path(place) / "coverage.dat"
+        engine.write_coverage(path)
+        counts = read_points(path)
+    # The lines are those of the text that Verilator was given.
+    return Report(loops_for_initial_values(verilog), counts)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; the exit status says whether the share of lines is as wanted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
+    parser.add_argument("--bus-bits", type=int, nargs="+", default=[512, 32])
+    parser.add_argument("--short", action="store_true", help="only the checks of a small sample")
+    parser.add_argument("-o", "--output", type=Path, default=BUILD_FOLDER / "coverage")
+    options = parser.parse_args(arguments)
+    enough = True
+    for bus_bits in options.bus_bits:
+        report = measure(bus_bits, options.short)
+        report.write(options.output / str(bus_bits))
+        lines = report.total("lines")
+        enough = enough and lines.met >= WANTED * lines.all
+        print(f"\n{report.table()}\n\n{options.output / str(bus_bits)}\n", flush=True)
+    return 0 if enough else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""Multicast groups for tests, on the loopback interface."""
+
+import socket
+
+from afflux_drivers.multicast import MulticastGroup, join_group, send_to_groups
+
+LOOPBACK = "127.0.0.1"
+ADDRESS = "239.255.71.3"
+
+
+def free_group() -> MulticastGroup:
+    """A group on a port that nobody uses now, so that runs beside this one stay apart."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((LOOPBACK, 0))
+        return MulticastGroup(ADDRESS, probe.getsockname()[1])
+
+
+def why_no_group(group: MulticastGroup) -> str:
+    """Why the loopback interface carries nothing to this group; empty if it does."""
+    try:
+        receiver = join_group(group, LOOPBACK)
+    except OSError as error:
+        return f"the loopback interface joins no multicast group here: {error}"
+    with receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        try:
+            sender.bind((LOOPBACK, 0))
+            send_to_groups(sender, LOOPBACK, 1)
+            sender.sendto(b"x", (group.address, group.port))
+            receiver.settimeout(1)
+            receiver.recv(1)
+        except OSError as error:
+            return f"the loopback interface carries no multicast here: {error}"
+    return ""

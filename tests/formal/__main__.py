@@ -1,0 +1,69 @@
+"""``python -m tests.formal``: all proofs, their cover statements, and the bugs that they find.
+
+Writes ``build/formal/results.json`` and one folder for each run; ends with 1 if anything is not as
+it should be: a proof that does not pass, a cover statement that is not reached, a bug that is not
+found.
+"""
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.formal import results
+from tests.formal.catalogue import PROOFS
+from tests.formal.sby import Bug, Outcome, Proof, check
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of a proof's runs: the proof itself, its cover statements, or one of its bugs."""
+
+    proof: Proof
+    bug: Bug | None = None
+    cover: bool = False
+
+    def __str__(self) -> str:
+        what = f"finds: {self.bug.name}" if self.bug else "is not vacuous" if self.cover else ""
+        return f"{self.proof.name}{': ' if what else ''}{what}"
+
+    def carry_out(self) -> tuple[bool, Outcome]:
+        """Whether it came out as it should, and how."""
+        outcome = check(self.proof, self.bug, cover=self.cover)
+        return outcome.status == ("FAIL" if self.bug else "PASS"), outcome
+
+
+def runs_of(proof: Proof) -> list[Run]:
+    """All runs of a proof, the proof first."""
+    covers = [Run(proof, cover=True)] if proof.cover else []
+    return [Run(proof), *covers, *(Run(proof, bug) for bug in proof.bugs)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.formal",
+        description="Runs all proofs, their cover statements, and the bugs that they must find.",
+    )
+    parser.add_argument("-j", type=int, default=2, help="runs at a time (2)")
+    parser.add_argument("-k", default="", help="only proofs whose name has this in it")
+    parser.add_argument("--quick", action="store_true", help="only those of make test")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write the table in FILE again")
+    arguments = parser.parse_args()
+    if arguments.table:
+        results.write_table(arguments.table, PROOFS)
+        return 0
+    chosen = [p for p in PROOFS if arguments.k in p.name and (p.quick or not arguments.quick)]
+    runs = [run for proof in chosen for run in runs_of(proof)]
+    wrong = 0
+    with ThreadPoolExecutor(arguments.j) as pool:
+        for run, (right, outcome) in zip(runs, pool.map(Run.carry_out, runs), strict=True):
+            wrong += not right
+            print(f"{'ok   ' if right else 'WRONG'} {run}: {outcome}", flush=True)
+            results.keep(run.proof, run.bug, run.cover, right, outcome)
+    print(f"{len(runs)} runs, {wrong} not as they should be", file=sys.stderr)
+    return 1 if wrong or not runs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

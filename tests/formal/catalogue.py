@@ -1,0 +1,401 @@
+"""All proofs. ``docs/formal.md`` says what they mean together."""
+
+from tests.formal.sby import Bug, Proof
+
+__all__ = ["PROOFS"]
+
+NARROW = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
+
+LANE_ALU = Proof(
+    name="lane alu",
+    harness="lane_alu:LaneAluHarness",
+    depth=2,
+    cover=3,
+    quick=True,
+    bugs=(
+        Bug(
+            "unlike signs forgotten",
+            2,
+            "lane_alu.py",
+            "signed_less.eq(unsigned_less ^ differs)",
+            "signed_less.eq(unsigned_less)",
+        ),
+    ),
+)
+
+MERGE = (
+    Proof(
+        name="merge, 512 bits, narrow",
+        harness="merge_memory:MergeMemoryHarness",
+        depth=5,
+        arguments=NARROW,
+        cover=16,
+        quick=True,
+        bugs=(
+            Bug(
+                "fresh for all lanes at once",
+                12,
+                "merge.py",
+                "fresh1.eq(operation.fresh.bit_select(walk.lane, 1))",
+                "fresh1.eq(operation.fresh.any())",
+            ),
+            Bug(
+                "off by one in look-ahead",
+                12,
+                "merge.py",
+                "Mux(opening1 | (arriving < held), arriving, held)",
+                "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
+            ),
+            Bug(
+                "delivered before it is written",
+                12,
+                "merge.py",
+                "DELIVERY_DELAY = 3",
+                "DELIVERY_DELAY = 2",
+            ),
+            Bug(
+                "starts at any phase",
+                12,
+                "merge.py",
+                "taking.eq(self.i.valid & ~self.phase)",
+                "taking.eq(self.i.valid)",
+            ),
+            Bug(
+                "written a cycle late: read before it is written",
+                12,
+                "merge.py",
+                "m.d.comb += [\n            self.write_words.eq(words1),",
+                "m.d.sync += [\n            self.write_words.eq(words1),",
+            ),
+        ),
+    ),
+    Proof(
+        name="merge, 512 bits, as built",
+        harness="merge_memory:MergeMemoryHarness",
+        depth=5,
+    ),
+    Proof(
+        name="merge, 512 bits, last word of the beat",
+        harness="merge_memory:MergeMemoryHarness",
+        depth=5,
+        arguments={"element": 15, **NARROW},
+    ),
+    Proof(
+        name="merge, 32 bits, as built",
+        harness="merge_memory:MergeMemoryHarness",
+        depth=5,
+        arguments={"bus_bits": 32},
+    ),
+)
+
+ADMISSION = (
+    Proof(
+        name="admission, 2 workers",
+        harness="admission:AdmissionHarness",
+        depth=6,
+        arguments={"workers": 2, "jobs": 2},
+        cover=16,
+        bugs=(
+            Bug(
+                "double count",
+                14,
+                "verdict.py",
+                "with m.Elif(current & ~place.own_seen):",
+                "with m.Elif(current & ~place.full):",
+            ),
+            Bug(
+                "state read before it is written",
+                14,
+                "slot_state.py",
+                "states.read_port(transparent_for=(state_write,))",
+                "states.read_port()",
+            ),
+            Bug(
+                "the last contribution does not complete",
+                14,
+                "admit.py",
+                "one_left3.eq(self.state.left == 1)",
+                "one_left3.eq(self.state.left == 2)",
+            ),
+            Bug(
+                "one slot too many for a job",
+                14,
+                "admit.py",
+                "checks2.slot.eq(header1.slot < job1.count)",
+                "checks2.slot.eq(header1.slot <= job1.count)",
+            ),
+            Bug(
+                "added to the round before last",
+                20,
+                "admit.py",
+                "~Mux(overwrites, 0, this.present)",
+                "~this.present",
+            ),
+            Bug(
+                "parent's result taken twice",
+                14,
+                "verdict.py",
+                "with m.If(current & place.waiting):",
+                "with m.If(current & place.full):",
+            ),
+        ),
+    ),
+)
+
+SENDING = (
+    Proof(
+        name="sending, 512 bits, narrow",
+        harness="sending:SendingHarness",
+        depth=7,
+        arguments=NARROW,
+        cover=20,
+        bugs=(
+            Bug(
+                "the other version",
+                12,
+                "transmit.py",
+                "version = order.header.round[0]",
+                "version = ~order.header.round[0]",
+            ),
+            Bug(
+                "starts at any phase",
+                12,
+                "transmit.py",
+                "taking.eq(~self.phase & (~active | last_issue))",
+                "taking.eq(~active | last_issue)",
+            ),
+            Bug(
+                "banks exchanged",
+                12,
+                "slot_memory.py",
+                "Mux(self.phase == parity, read_merge[1:], read_send[1:])",
+                "Mux(self.phase != parity, read_merge[1:], read_send[1:])",
+            ),
+            Bug(
+                "too little room behind the memories",
+                14,
+                "transmit.py",
+                "width=width, depth=OUTPUT_DEPTH",
+                "width=width, depth=OUTPUT_DEPTH // 4",
+            ),
+        ),
+    ),
+    Proof(name="sending, 512 bits, as built", harness="sending:SendingHarness", depth=7),
+    Proof(
+        name="sending, 32 bits, as built",
+        harness="sending:SendingHarness",
+        depth=7,
+        arguments={"bus_bits": 32},
+    ),
+)
+
+STREAMS = (
+    Proof(
+        name="stream of receive",
+        harness="stage_streams:ReceiveHarness",
+        depth=2,
+        cover=14,
+        quick=True,
+        bugs=(
+            Bug(
+                "valid falls when another frame comes",
+                16,
+                "receive.py",
+                "self.o.valid.eq(summaries.r_rdy)",
+                "self.o.valid.eq(summaries.r_rdy & ~summaries.w_en)",
+            ),
+        ),
+    ),
+    Proof(
+        name="stream of the delivery queue",
+        harness="stage_streams:DeliveryQueueHarness",
+        depth=3,
+        cover=10,
+        bugs=(
+            Bug(
+                "valid falls when another delivery comes",
+                12,
+                "delivery_queue.py",
+                "self.o.valid.eq(queue.r_rdy)",
+                "self.o.valid.eq(queue.r_rdy & ~queue.w_en)",
+            ),
+        ),
+    ),
+    Proof(
+        name="stream of replicate",
+        harness="stage_streams:ReplicateHarness",
+        depth=2,
+        cover=12,
+        bugs=(
+            Bug(
+                "discarded orders are not given back",
+                8,
+                "replicate.py",
+                "under_way + issue - retire - discarded",
+                "under_way + issue - retire",
+            ),
+        ),
+    ),
+)
+
+REGISTER_PORT = Proof(
+    name="register port",
+    harness="register_port:RegisterPortHarness",
+    depth=13,
+    cover=20,
+    quick=True,
+    bugs=(
+        Bug(
+            "a refused write shows its address",
+            12,
+            "axi_lite.py",
+            "with m.If(acts):\n"
+            "                    m.d.comb += [self.address.eq(aw_address), self.write.eq(1)]",
+            "m.d.comb += [self.address.eq(aw_address), self.write.eq(acts)]",
+        ),
+        Bug(
+            "an answer does not wait",
+            14,
+            "axi_lite.py",
+            "with m.If(channel.ready):",
+            "with m.If(channel.ready | channel.valid):",
+        ),
+        Bug(
+            "a write before its data",
+            12,
+            "axi_lite.py",
+            "writes.eq(aw_held & w_held & ~self.b.valid)",
+            "writes.eq(aw_held & ~self.b.valid)",
+        ),
+    ),
+)
+
+ROUNDS = (
+    Proof(
+        name="rounds, 2 workers",
+        harness="rounds:RoundsHarness",
+        depth=2,
+        arguments={"workers": 2},
+        cover=10,
+        quick=True,
+        bugs=(
+            Bug("one version", 12, arguments={"without": "versions"}),
+            Bug("any round of the same version", 12, arguments={"without": "exact round"}),
+            Bug("header made when sent", 12, arguments={"without": "own header"}),
+        ),
+    ),
+    Proof(
+        name="rounds, 3 workers",
+        harness="rounds:RoundsHarness",
+        depth=2,
+        arguments={"workers": 3},
+    ),
+    # The guard that is there for depth only: workers that keep the rules never meet it.
+    Proof(
+        name="rounds, without the guard against premature rounds",
+        harness="rounds:RoundsHarness",
+        depth=2,
+        arguments={"workers": 2, "without": "full before next"},
+    ),
+)
+
+NODE = (
+    Proof(
+        name="stream of ARP answers",
+        harness="node_streams:ArpHarness",
+        depth=3,
+        cover=20,
+        bugs=(
+            Bug(
+                "the next answer begins early",
+                24,
+                "arp.py",
+                "waiting.r_en.eq(self.o.ready & last)",
+                "waiting.r_en.eq(self.o.ready)",
+            ),
+        ),
+    ),
+    Proof(
+        name="stream of echo replies",
+        harness="node_streams:EchoHarness",
+        depth=3,
+        cover=24,
+        bugs=(
+            Bug(
+                "beats are lost while the network waits",
+                24,
+                "echo.py",
+                "buffer.o.ready.eq(verdicts.r_rdy & (self.o.ready | ~head.good))",
+                "buffer.o.ready.eq(verdicts.r_rdy)",
+            ),
+        ),
+    ),
+    Proof(
+        name="stream to the network",
+        harness="node_streams:EgressHarness",
+        depth=3,
+        cover=8,
+        bugs=(
+            Bug(
+                "frames cut each other off",
+                8,
+                "egress.py",
+                "selected.eq(Mux(in_frame, latest, chosen))",
+                "selected.eq(chosen)",
+            ),
+        ),
+    ),
+    Proof(
+        name="stream to the host",
+        harness="node_streams:PacketFifoHarness",
+        depth=3,
+        arguments={"lossy": True},
+        cover=10,
+        bugs=(
+            Bug(
+                "frames come out before they are kept",
+                10,
+                "packet_fifo.py",
+                "self.o.valid.eq(next_head != start)",
+                "self.o.valid.eq(next_head != place)",
+            ),
+            Bug(
+                "a full FIFO is written over",
+                16,
+                "packet_fifo.py",
+                "gives_up.eq(full)",
+                "gives_up.eq(0)",
+            ),
+        ),
+    ),
+    Proof(
+        name="stream from the host",
+        harness="node_streams:PacketFifoHarness",
+        depth=3,
+        arguments={"lossy": False},
+        cover=10,
+    ),
+)
+
+MEMORIES = tuple(
+    Proof(
+        name=f"watched memory, {'' if transparent else 'not '}transparent",
+        harness="memory_model:MemoryModelHarness",
+        depth=2,
+        arguments={"transparent": transparent},
+        cover=4,
+    )
+    for transparent in (False, True)
+)
+
+PROOFS = (
+    LANE_ALU,
+    *MERGE,
+    *ADMISSION,
+    *SENDING,
+    *STREAMS,
+    *NODE,
+    REGISTER_PORT,
+    *ROUNDS,
+    *MEMORIES,
+)

@@ -1,0 +1,368 @@
+"""Proof: the slot memory holds what the operations say, one after the other, without a hazard.
+
+The merge stage and the slot memory as they are, any sequence of operations at any times. Watched
+are one element of a block and one look-ahead word, at any address. A ghost of each takes an
+operation's effect at once when the operation starts; the memory has to hold the same when the
+operation's delivery comes out, whatever came before and comes next.
+"""
+
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.lib import data
+from tests.formal.inside import Inside
+from tests.formal.lane_alu import merged
+from tests.formal.walks import rank, tie_walk
+from tests.formal.watched import watching
+
+from afflux_hdl.layouts import OperationKind, SlotOperation
+from afflux_hdl.merge import DELIVERY_DELAY, Merge
+from afflux_hdl.parameters import Parameters
+from afflux_hdl.slot_memory import SlotMemory
+
+__all__ = ["MergeMemoryHarness"]
+
+
+class Ghost:
+    """What one watched element or word must be.
+
+    Attributes:
+        waiting: An operation has started that is still to read it ...
+        arriving, fresh, opcode: ... and will merge this.
+        place: Where in the receive buffer that is.
+        flying: It has been read and is not written yet ...
+        since: ... and was read this many cycles ago, less one.
+        now: After all operations that have read it.
+        before: Before the last of them.
+        was_arriving, was_fresh, was_opcode: What that one merges.
+    """
+
+    def __init__(self, name: str, place_bits: int) -> None:
+        self.waiting = Signal(name=f"{name}_waiting")
+        self.arriving = Signal(32, name=f"{name}_arriving")
+        self.fresh = Signal(name=f"{name}_fresh")
+        self.opcode = Signal(2, name=f"{name}_opcode")
+        self.place = Signal(place_bits, name=f"{name}_place")
+        self.flying = Signal(name=f"{name}_flying")
+        self.since = Signal(2, name=f"{name}_since")
+        self.now = Signal(32, name=f"{name}_now")
+        self.before = Signal(32, name=f"{name}_before")
+        self.was_arriving = Signal(32, name=f"{name}_was_arriving")
+        self.was_fresh = Signal(name=f"{name}_was_fresh")
+        self.was_opcode = Signal(2, name=f"{name}_was_opcode")
+        self.next = Signal(32, name=f"{name}_next")
+
+
+class MergeMemoryHarness(Elaboratable):
+    """See above.
+
+    Args:
+        element: Which of a beat's 32-bit words is watched.
+        sizes: Parameters of the engine that are not the default.
+    """
+
+    def __init__(self, element: int = 0, **sizes: int) -> None:
+        self._parameters = Parameters(**sizes)
+        self._element = element
+
+    def _word(self, beat: Value) -> Value:
+        return beat[32 * self._element : 32 * self._element + 32]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        with watching("afflux_hdl.ram") as rams:
+            memory = SlotMemory(p)
+            m.submodules.memory = Inside(memory, platform).fragment
+        merge = Merge(p)
+        parts = Inside(merge, platform)
+        m.submodules.merge = parts.fragment
+
+        phase = Signal()
+        m.d.sync += phase.eq(~phase)
+        m.d.comb += [merge.phase.eq(phase), memory.phase.eq(phase)]
+        for name in ("merge_block", "merge_words"):
+            m.d.comb += getattr(memory, name).eq(getattr(merge, name))
+            m.d.comb += getattr(merge, f"{name}_data").eq(getattr(memory, f"{name}_data"))
+        for name in ("write_block", "write_words"):
+            for suffix in ("", "_address", "_data"):
+                m.d.comb += getattr(memory, name + suffix).eq(getattr(merge, name + suffix))
+        # The transmit side reads what it likes.
+        m.d.comb += [
+            memory.send_block.eq(AnySeq(len(memory.send_block))),
+            memory.send_words.eq(AnySeq(len(memory.send_words))),
+        ]
+
+        # Operations: any. Admit has let only lanes below F through.
+        operation = data.View(SlotOperation(p), AnySeq(data.Layout.cast(SlotOperation(p)).size))
+        incoming = Signal(SlotOperation(p))
+        m.d.comb += [
+            incoming.eq(operation),
+            merge.i.payload.eq(incoming),
+            merge.i.valid.eq(AnySeq(1)),
+            Assume((incoming.present >> p.lanes) == 0),
+        ]
+        starts = merge.i.valid & merge.i.ready
+        merges = incoming.kind == OperationKind.MERGE
+
+        # What is watched: slot, version, lane, beat of a block; beat of the words.
+        slot, version = AnyConst(p.slot_bits), AnyConst(1)
+        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        word_beat_bits = p.header_beats.bit_length() - 1
+        word_beat: Value = AnyConst(max(1, word_beat_bits))[:word_beat_bits]
+        m.d.comb += Assume(lane < p.lanes)
+        block_at = Signal(len(merge.merge_block))
+        words_at = Signal(len(merge.merge_words))
+        m.d.comb += [
+            block_at.eq(Cat(beat, lane, version, slot)),
+            words_at.eq(Cat(word_beat, version, slot)),
+        ]
+        block_rams, words_rams = rams[:2], rams[2:]
+        for ram in block_rams:
+            m.d.comb += ram.watched.eq(block_at[1:])
+        block_content = Mux(beat[0], block_rams[1].content, block_rams[0].content)
+        if len(words_rams) == 2:
+            for ram in words_rams:
+                m.d.comb += ram.watched.eq(words_at[1:])
+            words_content = Mux(words_at[0], words_rams[1].content, words_rams[0].content)
+        else:
+            m.d.comb += words_rams[0].watched.eq(words_at)
+            words_content = words_rams[0].content
+
+        here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
+        place_bits = len(merge.receive_address)
+        block, words = Ghost("block", place_bits), Ghost("words", place_bits)
+        for ghost, hit, fresh, opcode, place, reads, address, at, write, write_at, content in (
+            (
+                block,
+                here & incoming.present.bit_select(lane, 1),
+                incoming.fresh.bit_select(lane, 1),
+                incoming.opcode,
+                incoming.start
+                + p.header_beats
+                + rank(incoming.present, lane) * p.block_beats
+                + beat,
+                parts["with_blocks"],
+                merge.merge_block,
+                block_at,
+                merge.write_block,
+                merge.write_block_address,
+                block_content,
+            ),
+            (
+                words,
+                here,
+                incoming.opening,
+                3,
+                incoming.start + word_beat,
+                parts["with_words"],
+                merge.merge_words,
+                words_at,
+                merge.write_words,
+                merge.write_words_address,
+                words_content,
+            ),
+        ):
+            writes = write & (write_at == at)
+            reading = reads & (address == at)
+            effect = Mux(
+                ghost.fresh, ghost.arriving, merged(ghost.opcode, ghost.now, ghost.arriving)
+            )
+            m.d.comb += ghost.next.eq(Mux(reading, effect, ghost.now))
+            m.d.sync += [ghost.since.eq(ghost.since + 1), ghost.now.eq(ghost.next)]
+            with m.If(writes):
+                m.d.sync += ghost.flying.eq(0)
+            with m.If(reading):
+                m.d.sync += [
+                    ghost.waiting.eq(0),
+                    ghost.flying.eq(1),
+                    ghost.since.eq(0),
+                    ghost.before.eq(ghost.now),
+                    ghost.was_arriving.eq(ghost.arriving),
+                    ghost.was_fresh.eq(ghost.fresh),
+                    ghost.was_opcode.eq(ghost.opcode),
+                ]
+            with m.If(starts & hit):
+                m.d.sync += [
+                    ghost.waiting.eq(1),
+                    ghost.arriving.eq(AnySeq(32)),
+                    ghost.fresh.eq(fresh),
+                    ghost.opcode.eq(opcode),
+                    ghost.place.eq(place),
+                ]
+            held = Signal(32, name=f"held_{ghost.now.name}")
+            spec = merged(ghost.was_opcode, ghost.before, ghost.was_arriving)
+            m.d.comb += [
+                held.eq(self._word(content)),
+                Assert(~reading | (ghost.waiting & ~ghost.flying), "read after it is written"),
+                Assert(~writes | ghost.flying, "written after it is read"),
+                Assert(~ghost.flying | (ghost.since <= 2), "written soon after it is read"),
+                Assert(held == Mux(ghost.flying, ghost.before, ghost.now), "content"),
+                Assert(
+                    ~ghost.flying | (ghost.now == Mux(ghost.was_fresh, ghost.was_arriving, spec)),
+                    "ghost",
+                ),
+            ]
+
+        # The receive buffer has the operation's words and blocks at their places.
+        block_here, words_here = Signal(), Signal()
+        m.d.sync += [
+            block_here.eq(parts["with_blocks"] & (merge.receive_address == block.place)),
+            words_here.eq(parts["with_words"] & (merge.receive_address == words.place)),
+        ]
+        arrives = Signal(p.bus_bits)
+        m.d.comb += [
+            arrives.eq(AnySeq(p.bus_bits)),
+            merge.receive_data.eq(arrives),
+        ]
+        with m.If(block_here):
+            m.d.comb += self._word(merge.receive_data).eq(block.was_arriving)
+        with m.Elif(words_here):
+            m.d.comb += self._word(merge.receive_data).eq(words.was_arriving)
+
+        self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase)
+        self._deliveries(m, parts, merge, block, words, block_content, words_content, starts & here)
+        return m
+
+    def _tie(
+        self,
+        m: Module,
+        parts: Inside,
+        block: Ghost,
+        words: Ghost,
+        slot: Value,
+        version: Value,
+        lane: Value,
+        beat: Value,
+        word_beat: Value,
+        phase: Value,
+    ) -> None:
+        """Say what the stage's registers are while an operation waits for its turn."""
+        p = self._parameters
+        state = parts.state
+        operation = data.View(SlotOperation(p), parts["operation"])
+        remaining = parts["walk.remaining"]
+        walk_beat, walk_lane = parts["walk"].beat, parts["walk"].lane
+        place = parts["place"]
+        beat_of_words = parts["word_beat"]
+        lowest = Signal(len(remaining))
+        tie_walk(m, parts, "walk")
+        before_blocks = Signal()
+        done = Signal(5)
+        m.d.comb += [
+            lowest.eq(remaining & -remaining),
+            before_blocks.eq(state("WORDS") | (state("ALIGN") if p.header_beats > 1 else 0)),
+            done.eq(sum(operation.present ^ remaining)),
+            Assert(parts.in_a_state),
+            Assert((remaining >> p.lanes) == 0),
+        ]
+        with m.If(before_blocks):
+            m.d.comb += [
+                Assert(remaining == operation.present),
+                Assert(walk_beat == 0),
+                Assert(place == (operation.start + beat_of_words)[: len(place)]),
+                Assert(operation.kind == OperationKind.MERGE),
+            ]
+        if p.header_beats > 1:
+            with m.If(~state("WORDS")):
+                m.d.comb += Assert(beat_of_words == 0)
+        else:
+            m.d.comb += Assert(beat_of_words == 0)
+        # The banks' phases.
+        of_words = phase == beat_of_words[0] if p.header_beats > 1 else phase
+        with m.If(state("WORDS")):
+            m.d.comb += Assert(of_words, "words at their phase")
+        if p.header_beats > 1:
+            with m.If(state("ALIGN")):
+                m.d.comb += Assert(phase)
+        with m.If(state("BLOCKS")):
+            m.d.comb += [
+                Assert(phase == walk_beat[0], "blocks at their phase"),
+                Assert(remaining != 0),
+                # Those that are done are the lowest.
+                Assert((operation.present ^ remaining) < lowest),
+                Assert((operation.present & remaining) == remaining),
+                Assert(
+                    place
+                    == (operation.start + p.header_beats + done * p.block_beats + walk_beat)[
+                        : len(place)
+                    ]
+                ),
+                Assert(operation.kind == OperationKind.MERGE),
+            ]
+        here = (operation.delivery.slot == slot) & (operation.version == version)
+        expected = (
+            operation.start + p.header_beats + rank(operation.present, lane) * p.block_beats + beat
+        )[: len(place)]
+        to_come = (
+            here
+            & remaining.bit_select(lane, 1)
+            & (before_blocks | (state("BLOCKS") & ((walk_lane != lane) | (walk_beat <= beat))))
+        )
+        m.d.comb += Assert(block.waiting == to_come, "the block is to come")
+        with m.If(to_come):
+            m.d.comb += [
+                Assert(block.place == expected),
+                Assert(block.fresh == operation.fresh.bit_select(lane, 1)),
+                Assert(block.opcode == operation.opcode),
+            ]
+        words_to_come = here & before_blocks & (beat_of_words <= word_beat)
+        m.d.comb += Assert(words.waiting == words_to_come, "words are to come")
+        with m.If(words_to_come):
+            m.d.comb += [
+                Assert(words.place == (operation.start + word_beat)[: len(place)]),
+                Assert(words.fresh == operation.opening),
+                Assert(words.opcode == 3),
+            ]
+
+    def _deliveries(
+        self,
+        m: Module,
+        parts: Inside,
+        merge: Merge,
+        block: Ghost,
+        words: Ghost,
+        block_content: Value,
+        words_content: Value,
+        touched: Value,
+    ) -> None:
+        """A delivery finds in the memory what its operation, and all before, have made."""
+        due, due_block, due_words = parts["deliver"], block.next, words.next
+        # Another operation that starts meanwhile may have written its words by then. One on the
+        # same version of the same slot does not: ``admission.py``.
+        another = Const(0)
+        for n in range(DELIVERY_DELAY):
+            next_due = Signal(name=f"due_{n}")
+            next_block, next_words = (
+                Signal(32, name=f"due_block_{n}"),
+                Signal(32, name=f"due_w_{n}"),
+            )
+            next_another = Signal(name=f"another_{n}")
+            m.d.sync += [
+                next_due.eq(due),
+                next_block.eq(due_block),
+                next_words.eq(due_words),
+                next_another.eq(another | touched),
+            ]
+            due, due_block, due_words = next_due, next_block, next_words
+            another = next_another
+        m.d.comb += Assert(merge.o.valid == due, "deliveries come when they are due")
+        # The last beat is written in this very cycle.
+        written, written_block, written_words = Signal(), Signal(32), Signal(32)
+        m.d.sync += [
+            written.eq(merge.o.valid & ~another & ~touched),
+            written_block.eq(due_block),
+            written_words.eq(due_words),
+        ]
+        with m.If(written):
+            m.d.comb += [
+                Assert(self._word(block_content) == written_block, "a delivered block is whole"),
+                Assert(self._word(words_content) == written_words, "delivered words are whole"),
+            ]
+        added = Signal()
+        adds = block.flying & (block.since == 2) & ~block.was_fresh & (block.was_arriving != 0)
+        with m.If(adds):
+            m.d.sync += added.eq(1)
+        m.d.comb += [
+            Cover(added & adds & (block.now != 0), "a block is added to twice"),
+            Cover(written & (block.now != 0), "a result is delivered"),
+        ]

@@ -1,0 +1,160 @@
+"""Proofs: the streams of the node, to the network and to the host, keep the stream rule.
+
+Each part as it is, with anything at its other ports, at any time; where another part stands before
+it, that one's stream keeps the rule. The node's ``tx`` is ``Egress.o``, its ``host_rx`` a
+``PacketFifo.o``; the sources of ``Egress`` are ``Transmit.o`` (``sending.py``), a ``PacketFifo.o``,
+``Arp.o`` and ``Echo.o``.
+"""
+
+from amaranth.asserts import AnyConst
+from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Signal, Value
+from amaranth.lib.wiring import Component
+from tests.formal.inside import Inside
+from tests.formal.stage_streams import drive
+from tests.formal.streams import holds
+from tests.formal.watched import WatchedMemory, watching
+
+from afflux_hdl.arp import Arp
+from afflux_hdl.echo import Echo
+from afflux_hdl.egress import Egress
+from afflux_hdl.packet_fifo import PacketFifo
+
+__all__ = ["ArpHarness", "EchoHarness", "EgressHarness", "PacketFifoHarness"]
+
+BUS_BITS = 64
+"""Nothing here depends on the width but the number of beats of a header."""
+
+FIFO_BYTES = 64
+
+
+class ArpHarness(Elaboratable):
+    """Answers to ARP requests; the local address stays."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        arp = Arp(bus_bits=BUS_BITS)
+        with watching("amaranth.lib.fifo"):
+            inside = Inside(arp, platform)
+            m.submodules.arp = inside.fragment
+        drive(m, arp, constant=("local",))
+        _expect(m, arp, Value.cast(1))
+        # From the second beat on there is an answer.
+        m.d.comb += [
+            Assert((inside["beat"] == 0) | arp.o.valid),
+            Assert(inside["beat"] < inside["beats"]),
+        ]
+        ended = arp.o.valid & arp.o.ready & arp.o.payload.last
+        m.d.comb += Assert(~ended | (inside["beat"] == inside["beats"] - 1), "60 bytes")
+        return m
+
+
+class EgressHarness(Elaboratable):
+    """Frames of four sources, one after the other.
+
+    Also shown: a frame's beats come out together, and a source with a frame is not passed over by
+    more than one frame of each other.
+    """
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sources = 4
+        egress = Egress(bus_bits=BUS_BITS, sources=sources)
+        inside = Inside(egress, platform)
+        m.submodules.egress = inside.fragment
+        drive(m, egress)
+        for i in egress.i:
+            holds(m, i, Assume)
+        _expect(m, egress, Value.cast(1))
+        in_frame, whose = Signal(), Signal(range(sources))
+        watched = AnyConst(2)
+        passed = Signal(range(sources + 1))
+        for n, i in enumerate(egress.i):
+            taken = i.valid & i.ready
+            with m.If(taken):
+                m.d.comb += Assert(~in_frame | (whose == n), "a frame's beats stay together")
+                m.d.sync += [in_frame.eq(~i.payload.last), whose.eq(n)]
+            with m.If(watched == n):
+                with m.If(~i.valid | taken):
+                    m.d.sync += passed.eq(0)
+                for other, j in enumerate(egress.i):
+                    starts = j.valid & j.ready & ~in_frame
+                    if other != n:
+                        with m.If(i.valid & starts):
+                            m.d.sync += passed.eq(passed + 1)
+        latest = inside["latest"]
+        m.d.comb += [
+            Assert(passed < sources, "each source has its turn"),
+            # The turns that are left before the watched one's.
+            Assert(passed <= (latest - watched)[:2]),
+            Assert(in_frame == inside["in_frame"]),
+            Assert(~in_frame | (whose == latest)),
+        ]
+        return m
+
+
+class PacketFifoHarness(Elaboratable):
+    """Whole frames, to the host or from it.
+
+    Args:
+        lossy: As of the FIFO.
+    """
+
+    def __init__(self, *, lossy: bool) -> None:
+        self._lossy = lossy
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        fifo = PacketFifo(bus_bits=BUS_BITS, depth_bytes=FIFO_BYTES, lossy=self._lossy)
+        with watching("afflux_hdl.ram") as rams:
+            inside = Inside(fifo, platform)
+            m.submodules.fifo = inside.fragment
+        drive(m, fifo)
+        here = tie_packet_fifo(m, inside, rams[0], FIFO_BYTES * 8 // BUS_BITS)
+        _expect(m, fifo, here)
+        if self._lossy:
+            m.d.comb += Assert(fifo.i.ready, "never stalls")
+        return m
+
+
+class EchoHarness(Elaboratable):
+    """Replies to echo requests; the local address stays."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        echo = Echo(bus_bits=BUS_BITS, buffer_bytes=FIFO_BYTES)
+        with watching("amaranth.lib.fifo", "afflux_hdl.ram") as made:
+            inside = Inside(echo, platform)
+            m.submodules.echo = inside.fragment
+        drive(m, echo, constant=("local",))
+        depth = FIFO_BYTES * 8 // BUS_BITS
+        words = BUS_BITS + BUS_BITS // 8
+        (ram,) = (each for each in made if each.depth == depth and len(each.content) == words)
+        here = tie_packet_fifo(m, inside.part("buffer"), ram, depth)
+        _expect(m, echo, here)
+        return m
+
+
+def _expect(m: Module, part: Component, here: Value) -> None:
+    """The rule of ``o``; its payload where ``here``, which is any place."""
+    holds(m, part.o, Assert, payload_if=here)
+    waited = Signal()
+    m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
+    m.d.comb += Cover(waited & part.o.ready & part.o.payload.last)
+
+
+def tie_packet_fifo(m: Module, inside: Inside, ram: WatchedMemory, depth: int) -> Value:
+    """Say what a packet FIFO's registers are.
+
+    Returns:
+        Whether the beat at its head is the watched one.
+    """
+    place, start, head = inside["place"], inside["start"], inside["head"]
+    watched = AnyConst(len(ram.watched))
+    bits = len(place)
+    m.d.comb += [
+        ram.watched.eq(watched),
+        Assert((place - head)[:bits] <= depth, "no beat is written over"),
+        Assert((start - head)[:bits] <= (place - head)[:bits]),
+    ]
+    m.d.comb += Assert(~inside["self"].o.valid | (head != start))
+    return head[: bits - 1] == watched

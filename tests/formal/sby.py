@@ -1,0 +1,207 @@
+"""Runs one proof: harness to RTLIL, RTLIL through SymbiYosys with z3, outcome with its trace.
+
+A harness is an Amaranth elaboratable that holds the parts of the engine under proof, what drives
+them (``AnySeq``, ``AnyConst``), what may be assumed and what is asserted. Everything is written
+under ``build/formal/<name>``; a counterexample's waveform is ``trace*.vcd`` there.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.conftest import BUILD
+
+import afflux_hdl
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = BUILD / "formal"
+SOURCES = Path(afflux_hdl.__file__).parent
+TOOLS = Path(sys.executable).parent
+"""pip puts the commands of its packages beside the interpreter."""
+
+ENGINE = "smtbmc z3 -- --noincr --unroll"
+"""One query after the other from nothing, in plain bit vectors: ten times faster than z3's
+incremental mode on these designs."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """Something that a proof must find.
+
+    Attributes:
+        name: What is wrong.
+        depth: Cycles from reset within which it is to be found.
+        file, right, wrong: A source in ``afflux_hdl``, a text that must occur there once, and its
+            replacement. Or, if the harness itself can leave something out:
+        arguments: Of the harness, in addition.
+    """
+
+    name: str
+    depth: int
+    file: str = ""
+    right: str = ""
+    wrong: str = ""
+    arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is proved, of what, and how.
+
+    Attributes:
+        name: Also the folder's, with hyphens for what is no letter.
+        harness: ``module:class`` below ``tests.formal``.
+        depth: k of the k-induction, whose base case goes as deep.
+        arguments: Keyword arguments of the harness, plain values.
+        cover: Cycles within which every cover statement is reached; 0 if this is left to another
+            configuration of the same harness.
+        bugs: Each makes the proof fail.
+        quick: Part of the tests that run every time; else only of the full set.
+        limit_s: What one run may take.
+    """
+
+    name: str
+    harness: str
+    depth: int
+    arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    cover: int = 0
+    bugs: tuple[Bug, ...] = ()
+    quick: bool = False
+    limit_s: int = 600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What SymbiYosys found.
+
+    Attributes:
+        status: ``PASS``, ``FAIL``, ``UNKNOWN`` (the induction step fails), ``ERROR`` or
+            ``TIMEOUT``.
+        step: Cycle of the first violation from reset, if there is one.
+        properties: Failed assertions or unreached covers, in the tool's words.
+        trace: Waveform of the counterexample.
+        seconds: Wall time.
+        log: All that the tool said.
+    """
+
+    status: str
+    step: int | None
+    properties: tuple[str, ...]
+    trace: Path | None
+    seconds: float
+    log: str
+
+    def __str__(self) -> str:
+        text = f"{self.status} in {self.seconds:.1f} s"
+        if self.step is not None:
+            text += f", at step {self.step}"
+        for line in self.properties:
+            text += f"\n    {line}"
+        if self.trace is not None:
+            text += f"\n    trace: {self.trace}"
+        return text
+
+
+def plant(folder: Path, bug: Bug) -> None:
+    """Copy the engine's sources into the folder, with the bug in them."""
+    shutil.copytree(SOURCES, folder / "afflux_hdl", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "afflux_hdl" / bug.file
+    text = path.read_text()
+    assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
+    path.write_text(text.replace(bug.right, bug.wrong))
+
+
+def check(proof: Proof, bug: Bug | None = None, *, cover: bool = False) -> Outcome:
+    """Run a proof, or its cover statements, or look for a bug that is planted.
+
+    A harness that cannot be converted is an ``ERROR``.
+    """
+    what = f"-bug-{bug.name}" if bug is not None else "-cover" if cover else ""
+    folder = FOLDER / re.sub(r"\W+", "-", proof.name + what)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    paths = list(sys.path)
+    arguments = dict(proof.arguments)
+    if bug is not None:
+        arguments |= bug.arguments
+        if bug.file:
+            plant(folder, bug)
+            # This copy of the package comes before the one that is installed.
+            paths.insert(0, str(folder))
+    design = folder / "design.il"
+    command = [sys.executable, "-m", "tests.formal.convert", proof.harness]
+    conversion = subprocess.run(
+        [*command, json.dumps(arguments), str(design)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if conversion.returncode:
+        reason = conversion.stderr.strip().splitlines()[-1:]
+        return Outcome("ERROR", None, tuple(reason), None, 0.0, conversion.stderr)
+    mode, depth = "prove", proof.depth
+    if bug is not None:
+        # From reset: its induction would say nothing more.
+        mode, depth = "bmc", bug.depth
+    elif cover:
+        mode, depth = "cover", proof.cover
+    (folder / "run.sby").write_text(
+        f"[options]\nmode {mode}\ndepth {depth}\ntimeout {proof.limit_s}\n"
+        f"[engines]\n{ENGINE}\n"
+        "[script]\nread_rtlil design.il\nprep -flatten -top top\nopt_clean -purge\n"
+        "[files]\ndesign.il\n"
+    )
+    return run(folder)
+
+
+def run(folder: Path) -> Outcome:
+    """Run ``run.sby`` in the folder. Base case and induction run one after the other."""
+    command = [str(TOOLS / "yowasp-sby"), "-f", "-j", "1"]
+    for tool in ("yosys", "yosys-smtbmc", "yosys-witness"):
+        option = "--" + (tool.removeprefix("yosys-"))
+        command += [option, str(TOOLS / f"yowasp-{tool}")]
+    command += ["-d", "sby", "run.sby"]
+    environment = os.environ | {"PATH": os.pathsep.join([str(TOOLS), os.environ["PATH"]])}
+    start = time.monotonic()
+    log = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    ).stdout
+    seconds = time.monotonic() - start
+    (folder / "log.txt").write_text(log)
+    found = re.search(r"DONE \((\w+), rc=", log)
+    status = found[1] if found else "ERROR"
+    failed = re.findall(
+        r"(?:Assert failed in|Unreached cover statement at) \S+ ?(\S*)|ERROR: (.*)", log
+    )
+    properties = tuple(dict.fromkeys(_named("".join(each)) for each in failed))
+    steps = re.findall(r"(?:basecase|engine_0): ##.*Checking assertions in step (\d+)", log)
+    step = int(steps[-1]) if status == "FAIL" and steps else None
+    traces = sorted(folder.glob("sby/engine_0/trace*.vcd"))
+    trace = traces[0] if traces and status != "PASS" else None
+    return Outcome(status, step, properties, trace, seconds, log)
+
+
+def _named(place: str) -> str:
+    """The line of a harness, with its text, from the ``file:line`` that the tool gives."""
+    found = re.fullmatch(r"(.*\.py):(\d+).*", place)
+    if found is None or not Path(found[1]).is_file():
+        return place
+    path, number = Path(found[1]), int(found[2])
+    text = path.read_text().splitlines()[number - 1].strip()
+    return f"{path.name}:{number}: {text}"

@@ -1,0 +1,213 @@
+"""Proof: the transmit stage sends whole frames of what its addresses hold, by the stream rule.
+
+The transmit stage and the slot memory as they are, any orders at any times, a MAC that stops and
+goes as it likes, and a merge stage that reads and writes anything at any time. Shown are: the rule
+of the stream to the MAC; that the queue before it never overflows; that a frame has as many beats
+as its length field says, with ``last`` on the last and all bytes kept; that each beat is read in
+its bank's phase, so that what goes out is what its address held when it was read; and where in the
+frame a beat stands.
+"""
+
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.lib import data
+from tests.formal.inside import Inside
+from tests.formal.streams import holds
+from tests.formal.walks import rank, tie_walk
+from tests.formal.watched import WatchedMemory, watching
+
+from afflux_hdl.parameters import Parameters
+from afflux_hdl.replicate import FrameOrder
+from afflux_hdl.slot_memory import SlotMemory
+from afflux_hdl.transmit import Transmit
+
+__all__ = ["SendingHarness"]
+
+
+class SendingHarness(Elaboratable):
+    """See above.
+
+    Args:
+        element: Which of a beat's 32-bit words is watched.
+        sizes: Parameters of the engine that are not the default.
+    """
+
+    def __init__(self, element: int = 0, **sizes: int) -> None:
+        self._parameters = Parameters(**sizes)
+        self._element = element
+
+    def _word(self, beat: Value) -> Value:
+        return beat[32 * self._element : 32 * self._element + 32]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        memory, transmit = SlotMemory(p), Transmit(p)
+        with watching("afflux_hdl.ram") as rams:
+            m.submodules.memory = Inside(memory, platform).fragment
+        # The queue's own words are Amaranth's to prove: its reads may give anything here.
+        with watching("amaranth.lib.fifo"):
+            inside = Inside(transmit, platform)
+            m.submodules.transmit = inside.fragment
+
+        phase = Signal()
+        m.d.sync += phase.eq(~phase)
+        m.d.comb += [transmit.phase.eq(phase), memory.phase.eq(phase)]
+        for name in ("send_block", "send_words"):
+            m.d.comb += getattr(memory, name).eq(getattr(transmit, name))
+            m.d.comb += getattr(transmit, f"{name}_data").eq(getattr(memory, f"{name}_data"))
+        for name in ("merge_block", "merge_words", "write_block", "write_words"):
+            m.d.comb += getattr(memory, name).eq(AnySeq(len(getattr(memory, name))))
+        for name in ("write_block", "write_words"):
+            for suffix in ("_address", "_data"):
+                port = getattr(memory, name + suffix)
+                m.d.comb += port.eq(AnySeq(len(port)))
+
+        order = Signal(FrameOrder(p))
+        m.d.comb += [
+            order.eq(AnySeq(data.Layout.cast(FrameOrder(p)).size)),
+            transmit.local.as_value().eq(AnyConst(len(transmit.local.as_value()))),
+            transmit.i.payload.eq(order),
+            transmit.i.valid.eq(AnySeq(1)),
+            transmit.o.ready.eq(AnySeq(1)),
+            # Replicate counts the blocks; Admit has let only lanes below F through.
+            Assume(order.blocks == sum(order.header.present)),
+            Assume((order.header.present >> p.lanes) == 0),
+        ]
+        holds(m, transmit.o, Assert)
+        output = inside["output"]
+        m.d.comb += [
+            Assert(transmit.o.payload.keep.all(), "whole beats"),
+            Assert(~output.w_en | output.w_rdy, "the queue does not overflow"),
+        ]
+        issued = self._frames(m, inside, phase)
+        self._contents(m, inside, memory, rams, phase, issued)
+        return m
+
+    def _frames(self, m: Module, inside: Inside, phase: Signal) -> Signal:
+        """Frames have the length that they say.
+
+        Returns:
+            Beats that have been issued of the current frame.
+        """
+        p = self._parameters
+        order, active, section = inside["order"], inside["active"], inside["section"]
+        beat, walk, remaining = inside["beat"], inside["walk"], inside["walk.remaining"]
+        issues = inside["in_header"] | inside["in_words"] | inside["in_blocks"]
+        tie_walk(m, inside, "walk")
+        present = order.header.present
+        length = Signal(range(p.frame_beats_max + 1))
+        issued = Signal(range(p.frame_beats_max + 1))
+        at, done = Signal(range(p.frame_beats_max + 1)), Signal(5)
+        m.d.comb += [
+            length.eq(2 * p.header_beats + order.blocks * p.block_beats),
+            done.eq(sum(present ^ remaining)),
+            at.eq(
+                Mux(
+                    section == 2,
+                    2 * p.header_beats + done * p.block_beats + walk.beat,
+                    beat + Mux(section == 1, p.header_beats, 0),
+                )
+            ),
+        ]
+        with m.If(issues):
+            m.d.sync += issued.eq(issued + 1)
+        takes = inside["taking"]
+        with m.If(takes):
+            m.d.sync += issued.eq(0)
+        with m.If(active):
+            m.d.comb += [
+                Assert(issued == at, "in its place"),
+                # Two by two: both cycles of a pair have room, or neither.
+                Assert(issued[0] == (~phase & inside["room"]), "in step with the banks"),
+                Assert(section != 3),
+                Assert(order.blocks == sum(present)),
+                Assert((present >> p.lanes) == 0),
+                Assert(beat < p.header_beats),
+            ]
+            with m.If(section == 2):
+                m.d.comb += [
+                    Assert(beat == 0),
+                    Assert(remaining != 0),
+                    Assert((present ^ remaining) < (remaining & -remaining)),
+                    Assert((present & remaining) == remaining),
+                ]
+            with m.Else():
+                m.d.comb += [Assert(remaining == present), Assert(walk.beat == 0)]
+        with m.Else():
+            m.d.comb += Assert(beat == 0)
+        ends = inside["last_issue"]
+        m.d.comb += [
+            Assert(~ends | issues),
+            Assert(~issues | (ends == (issued == length - 1)), "ends at its length"),
+            Assert(~takes | ~active | ends, "frames do not cut each other off"),
+        ]
+        # Two cycles later it goes into the queue.
+        issued1, issued2, ends1, ends2 = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [issued1.eq(issues), issued2.eq(issued1), ends1.eq(ends), ends2.eq(ends1)]
+        m.d.comb += Assert(inside["output"].w_en == issued2)
+        with m.If(issued2):
+            m.d.comb += Assert(inside["output"].w_data[-1] == ends2)
+        m.d.comb += [
+            Cover(ends & (order.blocks == p.lanes)),
+            Cover(ends & (order.blocks == 0) & order.reply),
+        ]
+        return issued
+
+    def _contents(
+        self,
+        m: Module,
+        inside: Inside,
+        memory: SlotMemory,
+        rams: list[WatchedMemory],
+        phase: Signal,
+        issued: Signal,
+    ) -> None:
+        """A beat that goes out is what its address held when it was read."""
+        p = self._parameters
+        order = inside["order"]
+        slot, version = AnyConst(p.slot_bits), AnyConst(1)
+        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        word_beat_bits = p.header_beats.bit_length() - 1
+        word_beat: Value = AnyConst(max(1, word_beat_bits))[:word_beat_bits]
+        m.d.comb += Assume(lane < p.lanes)
+        block_at, words_at = Signal(len(memory.send_block)), Signal(len(memory.send_words))
+        m.d.comb += [
+            block_at.eq(Cat(beat, lane, version, slot)),
+            words_at.eq(Cat(word_beat, version, slot)),
+        ]
+        banks, words_banks = rams[:2], rams[2:]
+        m.d.comb += [ram.watched.eq(block_at[1:]) for ram in banks]
+        block_content = Mux(beat[0], banks[1].content, banks[0].content)
+        if len(words_banks) == 2:
+            m.d.comb += [ram.watched.eq(words_at[1:]) for ram in words_banks]
+            words_content = Mux(words_at[0], words_banks[1].content, words_banks[0].content)
+        else:
+            m.d.comb += words_banks[0].watched.eq(words_at)
+            words_content = words_banks[0].content
+        of_slot = (order.slot == slot) & (order.header.round[0] == version) & ~order.reply
+        # By the beat's place in the frame, not by the address that the stage gives.
+        block_due = (
+            inside["in_blocks"]
+            & of_slot
+            & order.header.present.bit_select(lane, 1)
+            & (
+                issued
+                == 2 * p.header_beats + rank(order.header.present, lane) * p.block_beats + beat
+            )
+        )
+        words_due = inside["in_words"] & of_slot & (issued == p.header_beats + word_beat)
+        for name, due, content in (
+            ("block", block_due, block_content),
+            ("words", words_due, words_content),
+        ):
+            # Two cycles later it goes into the queue.
+            due1, due2 = Signal(name=f"{name}_due_1"), Signal(name=f"{name}_due_2")
+            held1 = Signal(32, name=f"{name}_held_1")
+            held = Signal(32, name=f"{name}_held")
+            m.d.sync += [due1.eq(due), due2.eq(due1), held1.eq(self._word(content)), held.eq(held1)]
+            with m.If(due2):
+                m.d.comb += [
+                    Assert(self._word(inside["output"].w_data) == held, "what its address held"),
+                    Cover(held == 0x600DF00D),
+                ]

@@ -1,0 +1,34 @@
+"""The quick proofs, each with its first planted bug. ``python -m tests.formal`` runs them all."""
+
+import pytest
+from tests.formal.catalogue import PROOFS
+from tests.formal.sby import Proof, check
+
+QUICK = [proof for proof in PROOFS if proof.quick]
+
+
+def named(proof: Proof) -> str:
+    return proof.name
+
+
+@pytest.mark.parametrize("proof", QUICK, ids=named)
+def test_it_is_proved(proof: Proof) -> None:
+    outcome = check(proof)
+    assert outcome.status == "PASS", outcome
+
+
+@pytest.mark.parametrize("proof", QUICK, ids=named)
+def test_a_planted_bug_is_found(proof: Proof) -> None:
+    outcome = check(proof, proof.bugs[0])
+    assert outcome.status == "FAIL", outcome
+    assert outcome.step is not None
+    assert outcome.trace is not None and outcome.trace.is_file()
+
+
+def test_every_proof_can_fail_and_is_not_vacuous() -> None:
+    """Of each harness, one configuration has planted bugs and one has cover statements."""
+    harnesses = {proof.harness for proof in PROOFS}
+    assert harnesses == {proof.harness for proof in PROOFS if proof.cover}
+    models = {"memory_model:MemoryModelHarness"}
+    assert harnesses - models == {proof.harness for proof in PROOFS if proof.bugs}
+    assert len({proof.name for proof in PROOFS}) == len(PROOFS)

@@ -1,0 +1,105 @@
+"""Memories of which one word is real: what makes proofs at the engine's true sizes possible.
+
+A property of one word that may be any word, chosen once and for all, is a property of each. So a
+memory is replaced by the one word that is watched; reads of all others give anything. That allows
+more than the real memory does: what is proved holds for the real one. ``memory_model.py`` proves
+that the replacement allows all that the real one does.
+"""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Elaboratable, Module, Mux, Shape, Signal
+from amaranth.lib import data
+
+__all__ = ["WatchedMemory", "watching"]
+
+
+class WatchedMemory(Elaboratable):
+    """Stands for ``amaranth.lib.memory.Memory``.
+
+    Members:
+        watched: Address of the real word; what drives it must never change.
+        content: That word.
+    """
+
+    def __init__(self, *, shape: object, depth: int, init: object = ()) -> None:
+        del init
+        self.depth = depth
+        self._shape = shape
+        self.watched = Signal(range(depth), name="watched")
+        self.content = Signal(shape, name="content")
+        self._writes: list[SimpleNamespace] = []
+        self._reads: list[tuple[SimpleNamespace, str, Sequence[SimpleNamespace]]] = []
+
+    def _word(self, name: str) -> Signal:
+        return Signal(self._shape, name=name)
+
+    def write_port(self) -> SimpleNamespace:
+        """A write port with ``addr``, ``data`` and ``en``."""
+        port = SimpleNamespace(
+            addr=Signal(range(self.depth)), data=self._word("write_data"), en=Signal()
+        )
+        self._writes.append(port)
+        return port
+
+    def read_port(
+        self, *, domain: str = "sync", transparent_for: Sequence[SimpleNamespace] = ()
+    ) -> SimpleNamespace:
+        """A read port with ``addr``, ``data`` and, if it has a clock, ``en``."""
+        port = SimpleNamespace(
+            addr=Signal(range(self.depth)), data=self._word("read_data"), en=Signal(init=1)
+        )
+        self._reads.append((port, domain, transparent_for))
+        return port
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for port in self._writes:
+            with m.If(port.en & (port.addr == self.watched)):
+                m.d.sync += self.content.eq(port.data)
+        bits = Shape.cast(self._shape).width
+        for port, domain, transparent_for in self._reads:
+            hit = port.addr == self.watched
+            if domain == "comb":
+                m.d.comb += _raw(port.data).eq(Mux(hit, _raw(self.content), AnySeq(bits)))
+                continue
+            with m.If(port.en):
+                m.d.sync += _raw(port.data).eq(Mux(hit, _raw(self.content), AnySeq(bits)))
+                for write in transparent_for:
+                    with m.If(write.en & (write.addr == port.addr)):
+                        m.d.sync += _raw(port.data).eq(_raw(write.data))
+        return m
+
+
+def _raw(word: object) -> Signal:
+    return word.as_value() if isinstance(word, data.View) else word
+
+
+@contextmanager
+def watching(*modules: str) -> Iterator[list[WatchedMemory]]:
+    """While this is open, parts of the named modules that are elaborated get watched memories.
+
+    Yields:
+        They, in the order in which they were made.
+    """
+    made: list[WatchedMemory] = []
+
+    def make(**arguments: Any) -> WatchedMemory:
+        made.append(WatchedMemory(**arguments))
+        return made[-1]
+
+    with ExitStack() as stack:
+        for name in modules:
+            module = importlib.import_module(name)
+            # Modules name either the class or the module that has it.
+            if hasattr(module, "memory"):
+                stack.enter_context(patch.object(module, "memory", SimpleNamespace(Memory=make)))
+            else:
+                stack.enter_context(patch.object(module, "Memory", make))
+        yield made

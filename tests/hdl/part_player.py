@@ -1,0 +1,145 @@
+"""Plays whole frames through one part of the node in Amaranth's simulator."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from amaranth.sim import Simulator
+
+__all__ = ["Played", "at_once", "planted", "play"]
+
+
+@dataclass
+class Played:
+    """What came of it.
+
+    Attributes:
+        frames: Whole frames that came out, with the name of the output's mark, if there is one.
+        marks: How often each of the marks was set.
+        cycles: Cycle of each beat that came out.
+        arrived: Cycle of the last beat that went in.
+    """
+
+    frames: list[tuple[bytes, int]] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+    cycles: list[int] = field(default_factory=list)
+    arrived: int = 0
+
+    @property
+    def plain(self) -> list[bytes]:
+        """The frames alone."""
+        return [frame for frame, _ in self.frames]
+
+
+def planted(module: ModuleType, right: str, wrong: str) -> dict[str, Any]:
+    """The names of ``module`` with a bug in it: ``right``, which it must have once, replaced."""
+    path = Path(str(module.__file__))
+    text = path.read_text()
+    assert text.count(right) == 1, f"{path.name} does not have {right!r} once"
+    names = {"__name__": module.__name__}
+    exec(compile(text.replace(right, wrong), str(path), "exec"), names)
+    return names
+
+
+def at_once(_: int) -> bool:
+    """A pace: in every cycle."""
+    return True
+
+
+def pace(share: float, seed: int) -> Callable[[int], bool]:
+    choose = random.Random(seed)
+    return lambda _: choose.random() < share
+
+
+def play(
+    part: Any,
+    *sources: Sequence[tuple[bytes, bool]],
+    inputs: Mapping[str, int] | None = None,
+    marks: Sequence[str] = (),
+    mark_of: str = "",
+    offers: Callable[[int], bool] = at_once,
+    takes: Callable[[int], bool] = at_once,
+    cycles_after: int = 200,
+) -> Played:
+    """Drives each source's frames, with their error marks, into ``part.i`` or ``part.i[n]``.
+
+    Args:
+        part: The component; its output is ``part.o``.
+        sources: Frames and error marks.
+        inputs: Other inputs, set once; names may have dots.
+        marks: Outputs to be counted.
+        mark_of: Output that is looked at with each frame's first beat.
+        offers, takes: In which cycles a beat is offered, and taken.
+        cycles_after: For how long to go on after the last beat.
+    """
+    ins = [part.i] if len(sources) == 1 else list(part.i)
+    size = len(ins[0].payload.keep)
+    played = Played(marks=dict.fromkeys(marks, 0))
+    beats = [[beat for frame in source for beat in as_beats(size, *frame)] for source in sources]
+
+    async def run(ctx: Any) -> None:
+        for name, value in (inputs or {}).items():
+            target = part
+            for step in name.split("."):
+                target = getattr(target, step)
+            ctx.set(target, value)
+        partial, mark, cycle, left = b"", 0, 0, cycles_after
+        waiting = [False] * len(ins)
+        while left:
+            for n, i in enumerate(ins):
+                waiting[n] = bool(beats[n]) and (waiting[n] or offers(cycle))
+                ctx.set(i.valid, waiting[n])
+                if waiting[n]:
+                    data, keep, last, error = beats[n][0]
+                    for name, value in (("data", data), ("keep", keep), ("last", last)):
+                        ctx.set(getattr(i.payload, name), value)
+                    ctx.set(i.payload.error, error)
+            ready = takes(cycle)
+            if part.o.signature.always_ready:
+                ready = True
+            else:
+                ctx.set(part.o.ready, ready)
+            for name in marks:
+                played.marks[name] += ctx.get(getattr(part, name))
+            for n, i in enumerate(ins):
+                if waiting[n] and (i.signature.always_ready or ctx.get(i.ready)):
+                    beats[n].pop(0)
+                    waiting[n] = False
+                    played.arrived = cycle
+            if ready and ctx.get(part.o.valid):
+                played.cycles.append(cycle)
+                if not partial and mark_of:
+                    mark = ctx.get(getattr(part, mark_of)).value
+                count = ctx.get(part.o.payload.keep).bit_count()
+                partial += ctx.get(part.o.payload.data).to_bytes(size, "little")[:count]
+                if ctx.get(part.o.payload.last):
+                    played.frames.append((partial, mark))
+                    partial = b""
+            await ctx.tick()
+            cycle += 1
+            if not any(beats):
+                left -= 1
+        assert not partial, "stopped within a frame"
+
+    simulator = Simulator(part)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(run)
+    simulator.run()
+    return played
+
+
+def as_beats(size: int, frame: bytes, error: bool) -> list[tuple[int, int, bool, bool]]:
+    """Data, keep, last and error of each beat."""
+    pieces = [frame[at : at + size] for at in range(0, len(frame), size)]
+    return [
+        (
+            int.from_bytes(piece, "little"),
+            (1 << len(piece)) - 1,
+            n == len(pieces) - 1,
+            error and n == len(pieces) - 1,
+        )
+        for n, piece in enumerate(pieces)
+    ]

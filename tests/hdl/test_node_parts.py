@@ -1,0 +1,278 @@
+"""Each part of the node alone, beside a plain statement of what it must do; and with bugs in it.
+
+The checks are functions of the part, so that the same check passes on the part as it is and fails
+on one with a bug.
+"""
+
+import gc
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
+from tests.cocotb.node_frames import arp_reply, arp_request, echo_reply, echo_request
+from tests.hdl.part_player import pace, planted, play
+
+from afflux_hdl import arp, classify, echo, echo_check, egress, packet_fifo
+from afflux_hdl.classify import Destination
+from afflux_hdl.node_parameters import NodeParameters
+from afflux_hdl.parameters import Parameters
+
+PORT = 4700
+LOCAL = {
+    "local.mac": int.from_bytes(bytes.fromhex(ENGINE_MAC.replace(":", "")), "little"),
+    "local.address": int.from_bytes(bytes(map(int, ENGINE_ADDRESS.split("."))), "little"),
+}
+LOCAL_PORT = {"local.port": int.from_bytes(PORT.to_bytes(2, "big"), "little")}
+FATES = ("committed", "overflowed", "refused")
+
+
+def draw_frames(choose: random.Random, number: int, largest: int) -> list[tuple[bytes, bool]]:
+    return [
+        (choose.randbytes(choose.randrange(1, largest)), choose.random() < 0.2)
+        for _ in range(number)
+    ]
+
+
+def check_fifo(part: type) -> None:
+    """Good frames come out whole and in order, bad ones never, and what is lost is counted."""
+    choose = random.Random(1)
+    for bus_bits in (32, 128):
+        frames = draw_frames(choose, 40, 120)
+        good = [frame for frame, error in frames if not error]
+        fifo = part(bus_bits=bus_bits, depth_bytes=4096, lossy=True)
+        played = play(fifo, frames, marks=FATES, takes=pace(0.8, 2))
+        assert played.plain == good
+        assert list(played.marks.values()) == [len(good), 0, len(frames) - len(good)]
+        # Nobody takes anything: the first ones that fit stay, the others go whole.
+        size = bus_bits // 8
+        fifo = part(bus_bits=bus_bits, depth_bytes=512, lossy=True)
+        last_in = sum(-(-len(frame) // size) for frame, _ in frames)
+        played = play(fifo, frames, marks=FATES, takes=lambda now, end=last_in: now > end)
+        room, kept = 512 // size, []
+        for frame, error in frames:
+            need = -(-len(frame) // size)
+            if need <= room and not error:
+                kept.append(frame)
+                room -= need
+        assert played.plain == kept
+        lost = len(good) - len(kept)
+        assert list(played.marks.values()) == [len(kept), lost, len(frames) - len(good)]
+        # The one that stalls loses only what could never fit.
+        large = choose.randbytes(513)
+        exact = choose.randbytes(512)
+        mixed = [*frames[:5], (large, False), (exact, False), (large * 3, False), *frames[5:10]]
+        fifo = part(bus_bits=bus_bits, depth_bytes=512, lossy=False)
+        played = play(fifo, mixed, marks=FATES, takes=pace(0.5, 3), cycles_after=600)
+        assert played.plain == [f for f, error in mixed if not error and len(f) <= 512]
+        assert played.marks["overflowed"] == 2
+
+
+def check_egress(part: type) -> None:
+    """Whole frames, each source's in order, in turn, without an empty cycle."""
+    choose = random.Random(4)
+    sources = [
+        [(bytes([n]) + choose.randbytes(choose.randrange(3, 60)), False) for _ in range(12)]
+        for n in range(3)
+    ]
+    for share in (1.0, 0.6):
+        played = play(part(bus_bits=32, sources=3), *sources, takes=pace(share, 5))
+        for n, source in enumerate(sources):
+            assert [f for f in played.plain if f[0] == n] == [frame for frame, _ in source]
+        # Each always has a frame waiting, so they take strict turns.
+        owners = [frame[0] for frame in played.plain]
+        assert all(len(set(owners[at : at + 3])) == 3 for at in range(0, 36, 3)), owners
+        if share == 1.0:
+            assert played.cycles == list(range(1, 1 + len(played.cycles)))
+    # A source that comes late gets the next turn.
+    late = play(part(bus_bits=32, sources=3), sources[0], [], [], cycles_after=5)
+    assert late.plain == [frame for frame, _ in sources[0]]
+
+
+def cases() -> list[tuple[bytes, Destination]]:
+    ours = Ether(src="02:00:0b:00:00:07", dst=ENGINE_MAC)
+    ip = IP(src="10.0.0.77", dst=ENGINE_ADDRESS)
+    body = Raw(bytes(64))
+
+    def port(number: int) -> bytes:
+        return bytes(ours / ip / UDP(sport=9, dport=number) / body)
+
+    engine, host = Destination.ENGINE, Destination.HOST
+    return [
+        *((port(PORT + n), engine) for n in range(3)),
+        (port(PORT - 1), host),
+        (port(PORT + 3), host),
+        (port(PORT)[:42], engine),
+        (port(PORT)[:41], host),
+        (bytes(ours / IP(dst=ENGINE_ADDRESS, flags="MF") / UDP(dport=PORT) / body), engine),
+        (bytes(ours / IP(dst=ENGINE_ADDRESS, frag=1) / UDP(dport=PORT) / body), host),
+        (bytes(ours / Dot1Q(vlan=1) / ip / UDP(dport=PORT) / body), host),
+        (bytes(Ether(dst="02:af:fa:00:00:02") / ip / UDP(dport=PORT) / body), host),
+        (bytes(ours / IP(dst="10.0.0.8") / UDP(dport=PORT) / body), host),
+        (arp_request(), Destination.ARP),
+        (arp_request(pdst="10.0.0.8"), host),
+        (arp_request(psrc=ENGINE_ADDRESS), host),
+        (echo_request(b""), Destination.ECHO),
+        (echo_request(bytes(1476)), Destination.ECHO),
+        (echo_request(bytes(1477)), host),
+        (echo_request(b"", len=27), host),
+        (bytes(ours / IP(dst=ENGINE_ADDRESS, flags="DF") / ICMP() / body), Destination.ECHO),
+        (bytes(ours / IP(dst=ENGINE_ADDRESS, flags="evil") / ICMP() / body), host),
+        (bytes(ours / ip / ICMP(type=0) / body), host),
+        (b"\x01", host),
+    ]
+
+
+def check_classify(part: type) -> None:
+    """Every frame keeps its bytes and its place, and goes where the rules say."""
+    for bus_bits, share in ((32, 0.8), (64, 1.0), (128, 1.0), (256, 0.9), (512, 1.0)):
+        built = part(Parameters(bus_bits=bus_bits, workers=2, lanes=1, jobs=2, slots=2))
+        wanted = cases()
+        random.Random(bus_bits).shuffle(wanted)
+        played = play(
+            built,
+            [(frame, False) for frame, _ in wanted],
+            inputs=LOCAL | LOCAL_PORT | {"host_path": 1},
+            mark_of="o_to",
+            offers=pace(share, 6),
+        )
+        assert played.frames == [(frame, to.value) for frame, to in wanted]
+
+
+def check_echo(part: type) -> None:
+    """Right requests come back right, wrong ones never."""
+    choose = random.Random(7)
+    for bus_bits in (32, 64, 128, 256, 512):
+        requests, good = [], []
+        for size in (0, 1, 2, 17, 18, 19, 50, 63, 64, 200):
+            request = echo_request(choose.randbytes(size), tos=choose.randrange(256))
+            good.append(request)
+            requests.append((request, False))
+            for place in (24 + choose.randrange(2), 36 + choose.randrange(6 + size)):
+                wrong = bytearray(request)
+                wrong[place] ^= 1 << choose.randrange(8)
+                requests.append((bytes(wrong), False))
+            requests.append((request, True))
+        cut = echo_request(bytes(range(100)))
+        requests += [(cut[:-1], False), (echo_request(bytes(4)), False)]
+        good.append(echo_request(bytes(4)))
+        played = play(
+            part(bus_bits=bus_bits, buffer_bytes=4096),
+            requests,
+            inputs=LOCAL,
+            marks=("replied", "bad", "dropped"),
+            offers=pace(0.4, 8),
+        )
+        assert played.plain == [echo_reply(request) for request in good]
+        bad = len(requests) - len(good) - 10
+        assert played.marks == {"replied": len(good), "bad": bad, "dropped": 0}
+
+
+def check_arp(part: type) -> None:
+    """Requests are answered as RFC 826 says; more than can wait are counted."""
+    for bus_bits in (32, 64, 128, 256, 512):
+        requests = [arp_request(f"02:00:00:00:00:{n:02x}", f"10.0.0.{n}") for n in range(24)]
+        # Nothing is taken while they arrive.
+        end = 24 * -(-60 * 8 // bus_bits)
+        played = play(
+            part(bus_bits=bus_bits),
+            [(request, n == 3) for n, request in enumerate(requests)],
+            inputs=LOCAL,
+            marks=("replied", "dropped"),
+            takes=lambda now, end=end: now > end,
+            cycles_after=400,
+        )
+        waiting = [request for n, request in enumerate(requests) if n != 3]
+        number = len(played.frames)
+        assert number >= arp.ARP_WAITING
+        assert played.plain == [arp_reply(request) for request in waiting[:number]]
+        assert played.marks == {"replied": number, "dropped": 23 - number}
+
+
+CHECKS: dict[str, tuple[Any, str, Callable[[type], None]]] = {
+    "fifo": (packet_fifo, "PacketFifo", check_fifo),
+    "egress": (egress, "Egress", check_egress),
+    "classify": (classify, "Classify", check_classify),
+    "echo": (echo, "Echo", check_echo),
+    "arp": (arp, "Arp", check_arp),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_part_as_it_is_passes(name: str) -> None:
+    module, part, check = CHECKS[name]
+    check(getattr(module, part))
+
+
+BUGS = {
+    "a bad frame is committed": (
+        *("fifo", packet_fifo),
+        "ends & ~lost & ~self.i.payload.error)",
+        "ends & ~lost)",
+    ),
+    "nothing is rolled back": ("fifo", packet_fifo, "place.eq(start)", "place.eq(place)"),
+    "a beat is lost when full": (
+        *("fifo", packet_fifo),
+        "self.i.ready.eq(~full | lost)",
+        "self.i.ready.eq(1)",
+    ),
+    "the arbiter switches within a frame": (
+        *("egress", egress),
+        "Mux(in_frame, latest, chosen)",
+        "Mux(in_frame & (latest != 1), latest, chosen)",
+    ),
+    "one source goes first": ("egress", egress, "(n + distance)", "distance"),
+    "one port too few": (
+        "classify",
+        classify,
+        "<= self._parameters.jobs",
+        "< self._parameters.jobs",
+    ),
+    "gratuitous requests are answered": (
+        *("classify", classify),
+        "(field(28, 4) != self.local.address)",
+        "(field(28, 4) != 0)",
+    ),
+    "a checksum is off by one": ("echo", echo_check, "Const(0x0008, 16)", "Const(0x0009, 16)"),
+    "a checksum is not verified": (
+        *("echo", echo_check),
+        "icmp_good5 & ip_good5",
+        "icmp_good5",
+    ),
+    "the last byte is not summed": ("echo", echo_check, "left1 > n", "left1 > n + 1"),
+    "sender and target are mixed up": (
+        *("arp", arp),
+        "octets(header.header, 22,",
+        "octets(header.header, 32,",
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, module, right, wrong = BUGS[bug]
+    own_module, part, check = CHECKS[name]
+    names = planted(module, right, wrong)
+    if module is own_module:
+        built = names[part]
+    else:
+        monkeypatch.setattr(own_module, "EchoCheck", names["EchoCheck"])
+        built = getattr(own_module, part)
+    with pytest.raises(AssertionError):
+        check(built)
+
+
+def test_sizes_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What could not be made is never used, which Amaranth would warn of.
+    monkeypatch.setattr(packet_fifo.PacketFifo, "_MustUse__silence", True)
+    for depth in (4, 12, 1000):
+        with pytest.raises(ValueError, match=f"not {depth}"):
+            packet_fifo.PacketFifo(bus_bits=64, depth_bytes=depth, lossy=True)
+    for size in (1024, 3000):
+        with pytest.raises(ValueError, match=f"host_buffer_bytes .* not {size}"):
+            NodeParameters(host_buffer_bytes=size)
+    gc.collect()

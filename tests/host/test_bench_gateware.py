@@ -1,0 +1,117 @@
+"""`make bench-engine`: its rows, its promises, and that it leaves others' rows alone."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from afflux.bench import gateware, gateware_plots, gateware_tables
+from afflux.bench.figures import merge_rows, read_rows
+from afflux_hdl.engine import Engine
+
+# "33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32".
+STATED = re.findall(r"(\d+) cycles and (\d+) for\s+each .*?at (\d+)", Engine.__doc__ or "", re.S)
+PROMISED_LATENCY = {int(bits): (int(fixed), int(each)) for fixed, each, bits in STATED}
+FLAT = (str, int, float, bool)
+
+
+def check_promises(rows):
+    """What the engine promises, row by row."""
+    for row in rows:
+        assert all(isinstance(value, FLAT) for value in row.values()), row
+        if row["bench"] == "line_rate":
+            assert row["receive_stalls"] == 0, row
+            if row["traffic"] == "port":
+                goal = {"16": 0.96, "5": 0.89}[row["blocks"]]
+                assert row["payload_share_in"] > goal, row
+                assert row["payload_share_out"] > goal, row
+            else:
+                assert row["beats_per_cycle"] == 1, row
+            if row["traffic"] == "full":
+                assert row["dropped"] == 0, row
+                if row["results"] == "unicast":
+                    assert row["beats_out_per_cycle"] > 0.95, row
+                    if row["order"] == "back to back" and row["blocks"] != "mix":
+                        assert row["beats_out_per_cycle"] > 0.995, row
+        elif row["bench"] == "latency":
+            fixed, each = PROMISED_LATENCY[row["bus_bits"]]
+            assert row["latency_cycles"] == fixed + each * row["blocks"], row
+            assert row["latency_cycles_max"] <= row["latency_cycles"] + 1, row
+        else:
+            assert row["receive_stalls"] == 0, row
+            assert 1 <= row["cycles_of_ideal"] < 1.5, row
+
+
+@pytest.mark.slow
+def test_a_quick_run(tmp_path, capfd):
+    output = tmp_path / "engine.json"
+    foreign = {"bench": "loop", "bytes": 1}
+    merge_rows(output, ["loop"], [foreign])
+    assert gateware.main(["--quick", "--output", str(output)]) == 0
+    rows = read_rows(output)
+    assert rows[0] == foreign
+    ours = rows[1:]
+    assert {row["bench"] for row in ours} == {bench.name for bench in gateware.BENCHES}
+    assert {row["bus_bits"] for row in ours} == {512, 32}
+    check_promises(ours)
+    assert "payload in (Gbit/s)" in capfd.readouterr().out
+    # A second run replaces its rows.
+    merge_rows(output, ["line_rate"], [])
+    assert not any(row["bench"] == "line_rate" for row in read_rows(output))
+    # Figures and tables are made of such rows.
+    merge_rows(output, ["line_rate"], [row for row in ours if row["bench"] == "line_rate"])
+    assert gateware_plots.main([str(output), str(tmp_path / "plots")]) == 0
+    names = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert names == {"frame_size.svg", "latency.svg", "zero_skip.svg"}
+    text = gateware_tables.render("<!-- figures: latency -->\n<!-- end figures -->", ours)
+    assert "| 512 |" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("line_rate", {"receive_stalls": 1}),
+        ("line_rate", {"beats_per_cycle": 0.999}),
+        ("line_rate", {"beats_out_per_cycle": 0.99}),
+        ("line_rate", {"dropped": 1}),
+        ("latency", {"latency_cycles": 38}),
+        ("zero_skip", {"cycles_of_ideal": 1.6}),
+    ],
+)
+def test_the_promises_can_be_broken(name, change):
+    rows = {
+        "line_rate": {
+            "bench": "line_rate",
+            "traffic": "full",
+            "results": "unicast",
+            "order": "back to back",
+            "blocks": "5",
+            "receive_stalls": 0,
+            "beats_per_cycle": 1.0,
+            "beats_out_per_cycle": 1.0,
+            "dropped": 0,
+        },
+        "latency": {
+            "bench": "latency",
+            "bus_bits": 512,
+            "blocks": 1,
+            "latency_cycles": 37,
+            "latency_cycles_max": 38,
+        },
+        "zero_skip": {"bench": "zero_skip", "receive_stalls": 0, "cycles_of_ideal": 1.05},
+    }
+    check_promises(rows.values())
+    with pytest.raises(AssertionError):
+        check_promises([rows[name] | change])
+
+
+def test_the_engine_states_its_latency():
+    assert set(PROMISED_LATENCY) == {512, 32}
+
+
+def test_a_file_of_another_schema_is_not_kept(tmp_path: Path):
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps({"schema": 0, "rows": [{"bench": "old"}]}))
+    assert read_rows(path) == []
+    assert read_rows(tmp_path / "none.json") == []

@@ -1,0 +1,80 @@
+"""Results to a multicast group, from the training process down: the same bits, fewer frames."""
+
+import re
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.drivers.groups import free_group, why_no_group
+from tests.host.ranks import run_ranks, values
+from tests.host.test_serve import finish, start
+
+import afflux
+from afflux import serve
+
+
+@pytest.fixture
+def group():
+    group = free_group()
+    reason = why_no_group(group)
+    if reason:
+        pytest.skip(reason)
+    return group
+
+
+def reduce_some(rank, size):
+    generator = torch.Generator().manual_seed(rank)
+    results = []
+    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+        for shape in ((5,), (100, 333)):
+            tensor = (100 * torch.randn(shape, generator=generator)).to(dtype)
+            dist.all_reduce(tensor)
+            results.append(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    dist.barrier()
+    return results, afflux.engine_counters() if rank == 0 else {}
+
+
+@pytest.mark.parametrize("loss", ["0", "0.05"])
+def test_an_engine_that_starts_with_the_job(group, loss):
+    alone = values(run_ranks(reduce_some, 3))
+    environment = {"AFFLUX_AGGREGATOR": f"soft://?group={group}", "AFFLUX_TEST_LOSS": loss}
+    together = values(run_ranks(reduce_some, 3, environment=environment))
+    for results, _ in (*alone, *together):
+        assert results == alone[0][0]
+    for outcomes, copies in ((alone, 3), (together, 1)):
+        counters = outcomes[0][1]
+        asked = counters["duplicates"] + counters["probes"]
+        results_sent = counters["frames_out"] - counters["joins"]
+        assert 0 <= results_sent - copies * counters["rounds"] <= asked
+
+
+def test_an_engine_that_runs(group):
+    process, line = start("--port", "0", "--group", str(group), "--group-ttl", "2")
+    try:
+        url = re.search(r"udp://\S+", line)[0]
+        outcomes = values(run_ranks(reduce_some, 2, environment={"AFFLUX_AGGREGATOR": url}))
+        counters = outcomes[0][1]
+        asked = counters["duplicates"] + counters["probes"]
+        assert 0 <= counters["frames_out"] - counters["joins"] - counters["rounds"] <= asked
+    finally:
+        process.terminate()
+        assert finish(process) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--group", "10.0.0.1:4701"], "10.0.0.1' is no IPv4 multicast address"),
+        (["--group", "239.1.2.3"], "no address:port"),
+    ],
+)
+def test_a_group_that_can_not_be_is_a_clear_error(capsys, options, said):
+    with pytest.raises(SystemExit):
+        serve.main(options)
+    assert said in capsys.readouterr().err
+
+
+def test_a_way_that_can_not_be_is_a_clear_error():
+    process, line = start("--port", "0", "--group", str(free_group()), "--group-ttl", "256")
+    assert finish(process) == 1
+    assert line.startswith("afflux: cannot serve: 127.0.0.1:0: ")

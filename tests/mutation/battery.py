@@ -1,0 +1,110 @@
+"""The checks that mutants are judged by, those first that notice most in the least time.
+
+All of them are checks of the test suite, on an engine that is built for little.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from tests.cocotb.job_frames import Job
+from tests.fuzz.fuzzer import Fuzzer
+from tests.mutation.transcript import Check
+from tests.sim import engine_checks as checks
+from tests.sim.control_checks import (
+    check_commands,
+    check_registers,
+    check_reset,
+    check_stuck_results,
+)
+from tests.sim.debug_checks import check_constants, check_debug, check_levels
+from tests.sim.engine_checks import BUILDS, Build
+from tests.sim.pace_checks import check_pace
+
+from afflux_hdl.parameters import Parameters
+from afflux_sim.verilated import VerilatedEngine
+
+__all__ = ["Trial", "full_battery", "parameters", "short_battery"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One check.
+
+    Attributes:
+        name: As it stands in the report.
+        check: Raises if the engine it is given does wrong.
+        exact: Every answer is determined: what differs from the engine's is wrong. Else the check
+            has to say.
+        timed: Looks at cycles, which a transcript does not hold.
+    """
+
+    name: str
+    check: Check
+    exact: bool = False
+    timed: bool = False
+
+
+def parameters(bus_bits: int) -> Parameters:
+    """Of the mutated engine: as the tests have it."""
+    return Parameters(bus_bits=bus_bits, **BUILDS[bus_bits])
+
+
+def _fuzz(engine: VerilatedEngine, build: Build) -> None:
+    Fuzzer(engine, seed=1, batch=500, build=build).run(6000)
+
+
+def short_battery(bus_bits: int) -> list[Trial]:
+    """What takes a few seconds to record and notices nearly all."""
+    build = BUILDS[bus_bits]
+    job = Job(number=1, workers=3, lanes=2, slots=2, slot_base=3)
+    return [
+        Trial("cases", partial(checks.check_cases, build=build, job=job), exact=True),
+        Trial(
+            "cases of trees",
+            partial(checks.check_cases, build=build, job=job, cases="tree"),
+            exact=True,
+        ),
+        Trial("registers", check_registers, exact=True),
+        Trial(
+            "any frame",
+            partial(checks.check_any_frame, build=build, seed=1, renewals=3, frames=250),
+            exact=True,
+        ),
+        Trial("floods", partial(checks.check_floods, build=build, ready_share=0.5, renewals=1)),
+    ]
+
+
+def full_battery(bus_bits: int) -> list[Trial]:
+    """All checks."""
+    build = BUILDS[bus_bits]
+    many_workers = Job(number=2, workers=min(17, build["workers"]), slots=1, slot_base=4)
+    all_lanes = Job(number=1, workers=2, lanes=build["lanes"], slots=1, slot_base=6)
+    one_lane = Job(number=0, workers=2, lanes=1, slots=1, slot_base=7, credit=65535)
+    stream = Job(number=2, workers=2, lanes=3, slots=2, slot_base=5)
+    cases = partial(checks.check_cases, build=build)
+    streams = partial(checks.check_streams, build=build, job=stream)
+    return [
+        *short_battery(bus_bits),
+        Trial("constants", partial(check_constants, build=build, bus_bits=bus_bits), exact=True),
+        Trial("debug registers", partial(check_debug, build=build), exact=True),
+        Trial("fuzz", partial(_fuzz, build=build)),
+        Trial("levels", partial(check_levels, build=build, bus_bits=bus_bits)),
+        Trial("bounds", partial(checks.check_bounds, build=build), exact=True),
+        Trial("garbage", partial(checks.check_garbage, build=build)),
+        Trial("commands", partial(check_commands, build=build), exact=True),
+        Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
+        Trial("reset", partial(check_reset, build=build)),
+        Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits), timed=True),
+        Trial("stuck results", partial(check_stuck_results, build=build)),
+        Trial("never waits", partial(checks.check_never_waits, build=build)),
+        Trial("cases, one lane", partial(cases, job=one_lane), exact=True),
+        Trial("cases, all lanes", partial(cases, job=all_lanes), exact=True),
+        Trial("cases, many workers", partial(cases, job=many_workers), exact=True),
+        Trial("cases of trees, many", partial(cases, job=many_workers, cases="tree"), exact=True),
+        Trial("streams", partial(streams, unkind=False)),
+        Trial("streams, unkind", partial(streams, unkind=True, ready_share=0.5)),
+        Trial("floods, free", partial(checks.check_floods, build=build, ready_share=1.0, seed=8)),
+        Trial(
+            "any frame, longer", partial(checks.check_any_frame, build=build, seed=2), exact=True
+        ),
+    ]

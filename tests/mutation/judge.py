@@ -1,0 +1,169 @@
+"""Says of each mutant whether the checks notice it.
+
+Each mutant is judged in a process of its own, because it may do anything: hang, or crash the model.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, cast
+
+from tests.mutation.battery import Trial
+from tests.mutation.mutants import SELECTOR
+from tests.mutation.transcript import Bounded, Recorder, Transcript
+
+from afflux_sim.stimulus import Stimulus
+from afflux_sim.verilated import SimulationError, VerilatedEngine
+
+__all__ = ["Judge", "Verdict"]
+
+PATIENCE_S = 180.0
+"""After which a mutant counts as a hang of the simulation: far more than any check takes."""
+
+REST_CYCLES = 100_000
+"""Many more than any answer takes, once nothing is offered and all is taken."""
+
+_FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant.
+
+    Attributes:
+        caught: A check has noticed it.
+        trial: Name of that check.
+        how: ``answer``, ``hang`` (or a broken rule of the output stream) or ``crash``; ``""``.
+        what: What the check had to say.
+        seconds: How long it took.
+    """
+
+    caught: bool
+    trial: str
+    how: str
+    what: str
+    seconds: float
+
+
+class Judge:
+    """Holds the transcripts of a battery and judges mutants by it.
+
+    Args:
+        library: The engine with its mutants.
+        battery: The checks, in the order in which they are tried.
+
+    Raises:
+        AssertionError: If the engine itself, mutant 0, does not pass.
+    """
+
+    def __init__(self, library: Path, battery: Sequence[Trial]) -> None:
+        self._library = library
+        self._trials: list[tuple[Trial, Transcript]] = []
+        for trial in battery:
+            with self._open(0) as engine:
+                recorder = Recorder(engine)
+                trial.check(cast(VerilatedEngine, recorder))
+            self._trials.append((trial, recorder.transcript))
+
+    @property
+    def cycles(self) -> dict[str, int]:
+        """Clock cycles of each check."""
+        return {
+            trial.name: sum(call.cycles for call in transcript.calls)
+            for trial, transcript in self._trials
+        }
+
+    def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
+        """Judges mutants, ``jobs`` at a time, and yields them as they are done."""
+        waiting = list(numbers)[::-1]
+        running: dict[Any, tuple[int, BaseProcess, float]] = {}
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                number = waiting.pop()
+                mine, theirs = _FORK.Pipe(duplex=False)
+                process = _FORK.Process(target=self._child, args=(number, theirs))
+                process.start()
+                theirs.close()
+                running[mine] = (number, process, time.monotonic())
+            ready = wait(list(running), timeout=1.0)
+            now = time.monotonic()
+            late = [pipe for pipe, (_, _, begun) in running.items() if now - begun > PATIENCE_S]
+            for pipe in {*ready, *late}:
+                number, process, begun = running.pop(pipe)
+                yield number, self._collect(cast(Connection, pipe), process, now - begun)
+
+    def judge(self, number: int) -> Verdict:
+        """Judges one mutant in this process, where a crash of its model ends everything."""
+        begun = time.monotonic()
+        trial, how, what = "", "", ""
+        for tried, transcript in self._trials:
+            found = self._try(number, tried, transcript)
+            if found is not None:
+                trial, (how, what) = tried.name, found
+                break
+        return Verdict(bool(trial), trial, how, what, round(time.monotonic() - begun, 3))
+
+    def _try(self, number: int, trial: Trial, transcript: Transcript) -> tuple[str, str] | None:
+        """How the check fails on the mutant, and what it says; ``None`` if it passes."""
+        if not trial.timed:
+            with self._open(number) as engine:
+                try:
+                    difference = transcript.first_difference(engine)
+                except SimulationError as error:
+                    difference = str(error)
+                    if _never_rests(engine):
+                        return "hang", difference
+                else:
+                    if difference is None:
+                        return None
+                    if trial.exact and "job_busy" not in difference:
+                        return "answer", difference
+        try:
+            with self._open(number) as engine:
+                limit = 20 * transcript.longest + 10_000
+                trial.check(cast(VerilatedEngine, Bounded(engine, limit)))
+        except SimulationError as error:
+            return "hang", str(error)
+        except Exception as error:
+            # Not AssertionError alone: a frame out of shape may fail anywhere in what reads it.
+            return "answer", f"{type(error).__name__}: {error}"[:300]
+        return None
+
+    def _open(self, number: int) -> VerilatedEngine:
+        """A new engine that is that mutant since its reset."""
+        engine = VerilatedEngine.from_library(self._library)
+        engine.write(SELECTOR, number)
+        engine.reset()
+        return engine
+
+    def _child(self, number: int, pipe: Connection) -> None:
+        pipe.send(self.judge(number))
+        pipe.close()
+        # Without what the parent has registered to run at its end.
+        os._exit(0)
+
+    def _collect(self, pipe: Connection, process: BaseProcess, seconds: float) -> Verdict:
+        try:
+            if pipe.poll():
+                return cast(Verdict, pipe.recv())
+            process.kill()
+            return Verdict(True, "", "hang", f"no end after {PATIENCE_S:.0f} s", seconds)
+        except EOFError:
+            return Verdict(True, "", "crash", "the process ended", seconds)
+        finally:
+            process.join()
+            pipe.close()
+
+
+def _never_rests(engine: VerilatedEngine) -> bool:
+    """Whether an engine that is left alone does not become idle, or breaks a rule again."""
+    try:
+        engine.play([], Stimulus(max_cycles=REST_CYCLES))
+    except SimulationError:
+        return True
+    return False

