@@ -1,6 +1,7 @@
 """What the engine does not do, done by Gloo: other collectives, other dtypes, other reductions."""
 
 import collections
+import ctypes
 import logging
 import re
 import time
@@ -61,10 +62,10 @@ class GlooFallback:
     """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group = group
+        self._group: dist.ProcessGroup | None = group
         self._rank = group.rank()
         self._size = group.size()
-        self._abandoned: list[Any] = []
+        self._in_flight: list[Any] = []
         self.counts: collections.Counter[str] = collections.Counter()
 
     def count(self, call: Call) -> None:
@@ -94,11 +95,14 @@ class GlooFallback:
         averaging = [argument for argument in arguments if _averages(argument)]
         asked = [_summing(argument) if _averages(argument) else argument for argument in arguments]
         try:
+            # A call that is given up stays in the list: Gloo can not be stopped and still writes to
+            # its tensors.
             work = getattr(self._group, method)(*asked)
+            self._in_flight.append((work, arguments))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"{call.text}: {error}") from error
         try:
-            self._wait(work, arguments, call, time.monotonic() + timeout_s, interrupted)
+            self._wait(work, call, time.monotonic() + timeout_s, interrupted)
         except AffluxError:
             raise
         except RuntimeError as error:
@@ -113,7 +117,6 @@ class GlooFallback:
     def _wait(
         self,
         work: dist.Work,
-        arguments: tuple[Any, ...],
         call: Call,
         deadline: float,
         interrupted: Callable[[], str | None],
@@ -122,21 +125,28 @@ class GlooFallback:
             try:
                 # Only the return of wait says that all kinds of Gloo's work are over.
                 work.wait(_SLICE)
+                self._in_flight.clear()
                 return
             except RuntimeError as error:
                 if work.is_completed() or "timed out" not in str(error).lower():
                     raise
             reason = interrupted()
-            late = time.monotonic() > deadline
-            if reason is not None or late:
-                # Gloo can not be stopped and still writes to the tensors.
-                self._abandoned.append((work, arguments))
             if reason is not None:
                 raise Interrupted(reason)
-            if late:
+            if time.monotonic() > deadline:
                 raise DeadlineExceeded(f"{call.text}: not over in time on Gloo")
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether Gloo still works on a call that was given up."""
-        return any(not work.is_completed() for work, _ in self._abandoned)
+    def close(self) -> None:
+        """Let go of the group, after the last call of `run`, in a process that may end at once.
+
+        A thread of Gloo's may still hold the last reference to a tensor of a call that is over, and
+        to drop it, it takes the interpreter's lock. If the interpreter ends in that moment, the
+        process aborts. Gloo's destructor joins its threads, so none is left after it.
+        """
+        if all(work.is_completed() for work, _ in self._in_flight):
+            self._in_flight.clear()
+            self._group = None
+        else:
+            # The destructor would wait for the call that was given up, for as long as the group's
+            # time-out. Group, tensors and threads go with the process instead.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))

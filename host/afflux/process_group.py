@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import ctypes
 import logging
 import os
 import weakref
@@ -305,10 +304,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         _living.discard(self)
         if self._progress.stop(drain_s):
             self._progress.confirm_end(confirm_s)
-        if self.fallback.abandoned:
-            # Gloo's destructor waits for its last call, up to the group's time-out. It goes with
-            # the process instead.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.fallback))
+        self.fallback.close()
         membership.leave()
 
 

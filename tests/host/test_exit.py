@@ -29,6 +29,16 @@ ENDS = {
     "in flight, alone": "work = dist.all_reduce(torch.ones(3), async_op=True) if rank else None",
     "sys.exit": "sys.exit(0)",
     "Gloo in flight": "work = dist.broadcast(torch.ones(300_000), 0, async_op=True)",
+    "Gloo's threads starved": """
+import threading
+ours = {thread.native_id for thread in threading.enumerate()}
+for thread in map(int, os.listdir("/proc/self/task")):
+    if thread not in ours:
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    os.sched_setaffinity(thread, {min(os.sched_getaffinity(0))})
+for _ in range(5):
+    dist.broadcast(torch.ones(3000), 0)
+""",
 }
 
 
