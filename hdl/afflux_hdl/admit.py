@@ -4,8 +4,8 @@
 
     cycle   0             1              2             3                      4
     i ─► job table   ─► comparisons ─► comparisons ─► Verdict ─► new state ─► o (SlotOperation)
-         worker table   slot address   of rounds         │           │        replies
-         route table         ▲                           │           │
+         worker table   slot address   of rounds,        │           │        replies
+         route table         ▲         Screen            │           │
                              └──────── slot state ◄──────────────────┘
 
 The slot's state changes here, at once; words and blocks follow in the merge stage, in order.
@@ -21,6 +21,7 @@ from afflux_hdl.layouts import (
     FrameSummary,
     JobEntry,
     OperationKind,
+    Peer,
     Reply,
     Route,
     SlotOperation,
@@ -28,8 +29,8 @@ from afflux_hdl.layouts import (
 )
 from afflux_hdl.octets import reversed_octets
 from afflux_hdl.parameters import Parameters
-from afflux_hdl.slot_state import SlotState
-from afflux_hdl.verdict import Checks, Place, Verdict
+from afflux_hdl.slot_state import SlotState, VersionState
+from afflux_hdl.verdict import Checks, Place, Screen, Screened, Verdict
 
 __all__ = ["Admit"]
 
@@ -129,6 +130,22 @@ class Admit(wiring.Component):
         header1, source1, route1 = frame1.header, frame1.source, self.check_route
         from_parent1 = frame1.from_parent
         checks2 = Signal(Checks)
+        # Long comparisons, in parts that are put together in the next cycle.
+        key = Mux(from_parent1, route1.parent_key, job1.key)
+        expected = data.View(
+            Peer, Mux(from_parent1, route1.parent.as_value(), self.checked.peer.as_value())
+        )
+        key2, address2 = Signal(4), Signal(4)
+        m.d.sync += [
+            *(
+                key2[n].eq(header1.key.word_select(n, 16) == key.word_select(n, 16))
+                for n in range(4)
+            ),
+            address2[0].eq(from_parent1 | self.checked.joined),
+            address2[1].eq(source1.address[:16] == expected.address[:16]),
+            address2[2].eq(source1.address[16:] == expected.address[16:]),
+            address2[3].eq(source1.port == expected.port),
+        ]
         valid2 = Signal()
         frame2 = Signal.like(frame1)
         job2 = Signal.like(job1)
@@ -148,21 +165,12 @@ class Admit(wiring.Component):
                 & job1.enabled
                 & (~from_parent1 | (job1.parent & (header1.job == route1.parent_job)))
             ),
-            checks2.key.eq(header1.key == Mux(from_parent1, route1.parent_key, job1.key)),
             checks2.worker.eq(
                 Mux(
                     from_parent1,
                     header1.worker == route1.parent_worker,
                     header1.worker < job1.workers,
                 )
-            ),
-            checks2.address.eq(
-                (from_parent1 | self.checked.joined)
-                & (
-                    source1.address
-                    == Mux(from_parent1, route1.parent.address, self.checked.peer.address)
-                )
-                & (source1.port == Mux(from_parent1, route1.parent.port, self.checked.peer.port))
             ),
             checks2.slot.eq(header1.slot < job1.count),
             checks2.lanes.eq((header1.present & ~job1.lane_mask) == 0),
@@ -174,24 +182,19 @@ class Admit(wiring.Component):
 
         # Cycle 2: the slot's state is here; where in it does the frame's round lie?
         header2 = frame2.header
-        distance2 = Signal(32)
         same2 = Signal()
         m.d.comb += [
-            distance2.eq(header2.round - self.state.round),
             same2.eq(self.state.round == header2.round),
         ]
-        # Who joins needs no state, and must be known when the next frame is looked up.
-        joins2 = Signal()
+        # What needs no state is decided here. Who joins must be known when the next frame is
+        # looked up.
+        m.submodules.screen = screen = Screen()
         m.d.comb += [
-            joins2.eq(
-                (header2.type == wire.Type.JOIN)
-                & checks2.good
-                & checks2.job
-                & checks2.key
-                & checks2.worker
-                & checks2.empty
-            ),
-            self.join.eq(valid2 & joins2),
+            screen.type.eq(header2.type),
+            screen.checks.eq(checks2),
+            screen.checks.key.eq(key2.all()),
+            screen.checks.address.eq(address2.all()),
+            self.join.eq(valid2 & screen.o.join),
             self.join_job.eq(frame2.job),
             self.join_worker.eq(header2.worker),
             self.join_entry.joined.eq(1),
@@ -199,30 +202,43 @@ class Admit(wiring.Component):
         ]
         valid3 = Signal()
         checks3 = Signal(Checks)
+        screened3 = Signal(Screened)
         place3 = Signal(Place)
         frame3 = Signal.like(frame1)
         job3 = Signal.like(job1)
         slot3 = Signal.like(slot1)
         group3 = Signal.like(group2)
         state3 = Signal.like(self.state)
+        this = Signal(VersionState, name="this3")
         own3 = Signal(p.workers)
+        held2 = self.state.versions[header2.round[0]]
+        differs3 = Signal(3)
+        borrow3 = Signal()
+        left_opened3, left_joined3 = Signal(p.count_bits), Signal(p.count_bits)
         one_worker3, one_left3 = Signal(), Signal()
         m.d.sync += [
             valid3.eq(valid2),
-            checks3.eq(checks2),
+            checks3.eq(screen.checks),
+            screened3.eq(screen.o),
             frame3.eq(frame2),
             job3.eq(job2),
             slot3.eq(slot2),
             group3.eq(group2),
             state3.eq(self.state),
+            borrow3.eq(header2.round[:16] < self.state.round[:16]),
+            differs3[0].eq(held2.operation[:8] != header2.operation[:8]),
+            differs3[1].eq(held2.operation[8:] != header2.operation[8:]),
+            differs3[2].eq((held2.opcode != header2.opcode) | (held2.dtype != header2.dtype)),
+            left_opened3.eq(job2.workers - 1),
+            left_joined3.eq(self.state.left - 1),
+            this.eq(held2),
             own3.eq(1 << header2.worker[: p.worker_bits]),
             one_worker3.eq(job2.workers == 1),
             one_left3.eq(self.state.left == 1),
             place3.next.eq(self.state.round == before2),
             place3.same.eq(same2),
             place3.previous.eq(self.state.round == after2),
-            place3.early.eq(~distance2[31] & ~same2),
-            place3.held.eq(self.state.versions[header2.round[0]].held),
+            place3.held.eq(held2.held),
             place3.full.eq(self.state.left == 0),
             place3.waiting.eq(self.state.waiting),
             place3.own_seen.eq(self.state.seen.bit_select(header2.worker[: p.worker_bits], 1)),
@@ -232,65 +248,67 @@ class Admit(wiring.Component):
         m.submodules.verdict = verdict = Verdict()
         header = frame3.header
         version = header.round[0]
-        this = state3.versions[version]
+        # The lower halves of the rounds have been compared.
+        distance = Signal(16)
         m.d.comb += [
-            verdict.type.eq(header.type),
-            verdict.checks.eq(checks3),
+            distance.eq(header.round[16:] - state3.round[16:] - borrow3),
+            verdict.screened.eq(screened3),
             verdict.place.eq(place3),
+            verdict.place.early.eq(~distance[-1] & ~place3.same),
         ]
-        is_conflict, differs, filled, completed = Signal(), Signal(), Signal(), Signal()
+        # Where something is accepted or taken, these two say the same as the verdict, sooner.
+        takes, opens = Signal(), Signal()
+        is_conflict, filled, completed = Signal(), Signal(), Signal()
         left = Signal(p.count_bits)
         after = Signal(SlotState(p))
-        held = after.versions[version]
+        held = Signal(VersionState)
         m.d.comb += [
             is_conflict.eq(header.type == wire.Type.CONFLICT),
-            differs.eq(
-                (this.operation != header.operation)
-                | (this.opcode != header.opcode)
-                | (this.dtype != header.dtype)
-            ),
-            left.eq(Mux(verdict.opening, job3.workers, state3.left) - 1),
-            filled.eq(verdict.accept & Mux(verdict.opening, one_worker3, one_left3)),
+            takes.eq(screened3.result),
+            opens.eq(~takes & place3.next),
+            left.eq(Mux(opens, left_opened3, left_joined3)),
+            filled.eq(verdict.accept & Mux(opens, one_worker3, one_left3)),
             completed.eq((filled & ~job3.parent) | verdict.take),
             after.eq(state3),
             after.round.eq(header.round),
             after.waiting.eq(filled & job3.parent),
+            held.eq(this),
         ]
-        with m.If(verdict.accept):
+        with m.If(~takes):
             m.d.comb += [
-                after.seen.eq(Mux(verdict.opening, 0, state3.seen) | own3),
+                after.seen.eq(Mux(opens, 0, state3.seen) | own3),
                 after.left.eq(left),
+            ]
+        with m.If(takes):
+            m.d.comb += [held.present.eq(header.present), held.conflict.eq(is_conflict)]
+        with m.Elif(opens):
+            m.d.comb += [
+                held.held.eq(1),
+                held.present.eq(header.present),
+                held.operation.eq(header.operation),
+                held.opcode.eq(header.opcode),
+                held.dtype.eq(header.dtype),
+                held.conflict.eq(is_conflict),
+            ]
+        with m.Else():
+            m.d.comb += [
+                held.present.eq(this.present | header.present),
+                held.conflict.eq(this.conflict | differs3.any() | is_conflict),
             ]
         for number in range(2):
             with m.If(version == number):
-                new, old = after.versions[number], state3.versions[number]
-                with m.If(verdict.take):
-                    m.d.comb += [new.present.eq(header.present), new.conflict.eq(is_conflict)]
-                with m.Elif(verdict.opening):
-                    m.d.comb += [
-                        new.held.eq(1),
-                        new.present.eq(header.present),
-                        new.operation.eq(header.operation),
-                        new.opcode.eq(header.opcode),
-                        new.dtype.eq(header.dtype),
-                        new.conflict.eq(is_conflict),
-                    ]
-                with m.Else():
-                    m.d.comb += [
-                        new.present.eq(old.present | header.present),
-                        new.conflict.eq(old.conflict | differs | is_conflict),
-                    ]
+                m.d.comb += after.versions[number].eq(held)
         m.d.comb += [
             self.write.eq(valid3 & (verdict.accept | verdict.take)),
             self.write_slot.eq(slot3),
             self.write_state.eq(after),
-            self.parent_joined.eq(valid3 & verdict.parent_joined),
+            self.parent_joined.eq(valid3 & screened3.parent_joined),
             self.parent_joined_job.eq(frame3.job),
         ]
 
         # Cycle 4: the reply, if any. Its words are those of section 5.4.
         wants_reply, fits = Signal(), Signal()
-        refused = verdict.refusal != 0
+        refused = screened3.refusal != 0
         m.d.comb += [
             wants_reply.eq((verdict.answer != 0) | refused),
             fits.eq(Mux(refused, ~self.refusals_full, ~self.replies_full)),
@@ -308,8 +326,8 @@ class Admit(wiring.Component):
             reply4.words.eq(0),
         ]
         with m.If(refused):
-            m.d.sync += [reply4.words[0].eq(verdict.refusal), reply4.words[1].eq(wire.VERSION)]
-        with m.Elif(verdict.join):
+            m.d.sync += [reply4.words[0].eq(screened3.refusal), reply4.words[1].eq(wire.VERSION)]
+        with m.Elif(screened3.join):
             m.d.sync += [
                 reply4.words[0].eq(job3.workers),
                 reply4.words[1].eq(job3.lanes),
@@ -339,7 +357,7 @@ class Admit(wiring.Component):
         valid4 = Signal()
         operation4 = Signal(SlotOperation(p))
         delivery = operation4.delivery
-        sent = data.View(held.shape(), Mux(changes, held.as_value(), this.as_value()))
+        sent = data.View(VersionState, Mux(changes, held.as_value(), this.as_value()))
         with m.If(changes):
             m.d.sync += operation4.kind.eq(OperationKind.MERGE)
         with m.Elif(verdict.replay):
@@ -348,7 +366,7 @@ class Admit(wiring.Component):
             m.d.sync += operation4.kind.eq(OperationKind.REPLY)
         with m.Else():
             m.d.sync += operation4.kind.eq(OperationKind.RELEASE)
-        overwrites = verdict.opening | verdict.take
+        overwrites = opens | takes
         m.d.sync += [
             valid4.eq(valid3),
             operation4.start.eq(frame3.start),
@@ -381,12 +399,14 @@ class Admit(wiring.Component):
         ]
         m.d.comb += [self.o.payload.eq(operation4), self.o.valid.eq(valid4)]
 
+        conflict4 = Signal()
         m.d.sync += [
             self.judged.eq(valid3 & checks3.good),
             self.cause.eq(verdict.cause),
             self.accepted_blocks.eq(Mux(valid3 & verdict.accept, frame3.blocks, 0)),
             self.completed.eq(valid3 & completed),
-            self.conflicted.eq(valid3 & completed & held.conflict),
+            conflict4.eq(held.conflict),
         ]
+        m.d.comb += self.conflicted.eq(self.completed & conflict4)
         m.d.comb += self.idle.eq(~(self.i.valid | valid1 | valid2 | valid3 | valid4 | self.judged))
         return m

@@ -1,5 +1,9 @@
 """Control: registers, job table, and the creation of jobs."""
 
+from collections import defaultdict
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,11 +12,16 @@ from afflux_hdl import registers, wire
 from afflux_hdl.layouts import JobEntry, Local, Route, WorkerEntry
 from afflux_hdl.octets import reversed_octets
 from afflux_hdl.parameters import Parameters
+from afflux_hdl.registers import Register
+from afflux_hdl.select import select
 from afflux_hdl.slot_state import SlotState
 
 __all__ = ["REGISTER_ADDRESS_BITS", "Control"]
 
 REGISTER_ADDRESS_BITS = 12
+
+GROUP_BITS = 3
+"""Registers are read in groups of 2**3 words."""
 
 DRAIN_CYCLES = 8
 """Longer than a frame is in the admit stage: one that has seen the job enabled has left by then."""
@@ -91,7 +100,7 @@ class Control(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        busy, commanded = Signal(), Signal()
+        busy, commanded, asked = Signal(), Signal(), Signal()
         joined = Signal(p.jobs)
         fields = self._registers(m, busy, joined)
         create = Signal()
@@ -103,6 +112,8 @@ class Control(wiring.Component):
             & (fields["job_index"] < p.jobs)
             & ~busy
         )
+        command = Signal(2)
+        m.d.sync += [asked.eq(commanded), command.eq(self.write_data)]
         job = self.jobs[index[: p.job_bits]]
         fits = Signal()
         end = fields["job_slot_base"] + fields["job_slot_count"]
@@ -121,8 +132,6 @@ class Control(wiring.Component):
         m.d.comb += [
             self.join_job.eq(index),
             self.clear_job.eq(index),
-            self.clear_worker.eq(step),
-            self.initialise_slot.eq(fields["job_slot_base"] + step),
             state.round.eq(fields["job_round"] - 1),
             # Full: nobody is missing. The versions are empty.
             state.left.eq(0),
@@ -139,13 +148,19 @@ class Control(wiring.Component):
                 Cat(fields["job_parent_key_low"], fields["job_parent_key_high"])
             ),
         ]
+        # What is put into the queue or the tables is decided a cycle ahead, at the other phase.
+        pulses = self.fence, self.join_parent, self.clear, self.write_route, self.initialise
+        m.d.sync += [pulse.eq(0) for pulse in pulses]
+        m.d.sync += [
+            self.clear_worker.eq(step),
+            self.initialise_slot.eq(fields["job_slot_base"] + step),
+        ]
         with m.If(self.parent_joined):
             m.d.sync += joined.bit_select(self.parent_joined_job, 1).eq(1)
         with m.FSM() as fsm:
-            m.d.comb += busy.eq(~fsm.ongoing("IDLE"))
+            m.d.comb += busy.eq(~fsm.ongoing("IDLE") | asked)
             with m.State("IDLE"):
-                command = self.write_data[:2]
-                with m.If(commanded):
+                with m.If(asked):
                     m.d.sync += [
                         index.eq(fields["job_index"]),
                         create.eq(command == registers.Command.CREATE),
@@ -158,8 +173,8 @@ class Control(wiring.Component):
             with m.State("JOIN"):
                 with m.If(~(job.enabled & job.parent)):
                     m.next = "IDLE"
-                with m.Elif(self.phase):
-                    m.d.comb += self.join_parent.eq(1)
+                with m.Elif(~self.phase):
+                    m.d.sync += self.join_parent.eq(1)
                     m.next = "FENCE"
             with m.State("DISABLE"):
                 m.d.sync += [
@@ -173,8 +188,8 @@ class Control(wiring.Component):
                 with m.If(step == DRAIN_CYCLES):
                     m.next = "FENCE"
             with m.State("FENCE"):
-                with m.If(self.phase):
-                    m.d.comb += self.fence.eq(1)
+                with m.If(~self.phase):
+                    m.d.sync += self.fence.eq(1)
                     m.next = "FENCED"
             with m.State("FENCED"):
                 m.d.sync += step.eq(0)
@@ -184,16 +199,14 @@ class Control(wiring.Component):
                     with m.Else():
                         m.next = "IDLE"
             with m.State("FORGET"):
-                with m.If(self.phase):
-                    m.d.comb += [self.clear.eq(1), self.write_route.eq(1)]
-                    m.d.sync += step.eq(step + 1)
+                with m.If(~self.phase):
+                    m.d.sync += [self.clear.eq(1), self.write_route.eq(1), step.eq(step + 1)]
                     with m.If(step == p.workers - 1):
                         m.d.sync += step.eq(0)
                         m.next = "INITIALISE"
             with m.State("INITIALISE"):
-                with m.If(~self.phase):
-                    m.d.comb += self.initialise.eq(1)
-                    m.d.sync += step.eq(step + 1)
+                with m.If(self.phase):
+                    m.d.sync += [self.initialise.eq(1), step.eq(step + 1)]
                     with m.If(step == last_step):
                         m.next = "ENABLE"
             with m.State("ENABLE"):
@@ -243,25 +256,35 @@ class Control(wiring.Component):
         shown["job_enabled"] = built & self.jobs[selected].enabled
         shown["job_parent_joined"] = built & joined.bit_select(selected, 1)
 
+        # A register of each group is chosen in the cycle of the address, and the group behind it.
         word = self.address[2:]
         from_counters = Signal()
-        answer = Signal(32)
-        with m.Switch(word):
-            for register in registers.REGISTERS:
-                with m.Case(register.address // 4):
-                    m.d.sync += answer.eq(shown[register.name])
-                    if register.name in fields:
-                        with m.If(self.write):
-                            m.d.sync += fields[register.name].eq(self.write_data)
-            with m.Default():
-                m.d.sync += answer.eq(0)
+        answers = []
+        by_group: dict[int, dict[int, Register]] = defaultdict(dict)
+        for register in registers.REGISTERS:
+            group, within = divmod(register.address // 4, 1 << GROUP_BITS)
+            by_group[group][within] = register
+        for group, members in by_group.items():
+            one = Signal(32, name=f"answer_{group}")
+            values = [
+                shown[members[within].name] if within in members else 0
+                for within in range(1 << GROUP_BITS)
+            ]
+            m.d.sync += one.eq(select(values, word[:GROUP_BITS]))
+            chosen = Signal(name=f"chosen_{group}")
+            m.d.sync += chosen.eq(word[GROUP_BITS:] == group)
+            answers.append(Mux(chosen, one, 0))
+        for register in registers.REGISTERS:
+            if register.name in fields:
+                with m.If(self.write & (word == register.address // 4)):
+                    m.d.sync += fields[register.name].eq(self.write_data)
         counter_words = 2 * len(registers.COUNTERS)
         first_counter = registers.COUNTER_BASE // 4
         m.d.sync += from_counters.eq(
             (word >= first_counter) & (word < first_counter + counter_words)
         )
         m.d.comb += [
-            self.read_data.eq(Mux(from_counters, self.counter_value, answer)),
+            self.read_data.eq(Mux(from_counters, self.counter_value, 0) | reduce(or_, answers)),
             self.local.mac.eq(
                 reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
             ),

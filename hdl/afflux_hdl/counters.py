@@ -1,22 +1,26 @@
 """Event counters: 64 bits each, read as two registers."""
 
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl import registers
 from afflux_hdl.layouts import Cause
+from afflux_hdl.select import select
 
 __all__ = ["Counters"]
 
 AMOUNT_BITS = 7
 """Bits of the largest step: 64 bytes in one cycle."""
 
+GROUP_BITS = 3
+"""Counters are read in groups of 2**3."""
+
 
 class Counters(wiring.Component):
     """Counts events.
 
-    Latency: an event is counted one cycle later. Throughput: every counter in every cycle. Wraps.
+    Latency: an event is counted two cycles later. Throughput: every counter in every cycle. Wraps.
 
     Members:
         receive_judged, receive_cause, admit_judged, admit_cause: Verdicts of the two stages, whose
@@ -55,15 +59,30 @@ class Counters(wiring.Component):
                     (self.receive_judged & (self.receive_cause == verdict))
                     | (self.admit_judged & (self.admit_cause == verdict))
                 )
-            with m.If(amount != 0):
-                m.d.sync += total.eq(total + amount)
+            step = Signal.like(amount, name=f"step_{counter.name}")
+            m.d.sync += step.eq(amount)
+            m.d.sync += total.eq(total + step)
             totals.append(total)
 
-        upper = Signal(32)
-        selected = Signal(64)
-        m.d.comb += selected.eq(Array(totals)[self.address[1:]])
-        with m.If(self.address[0]):
-            m.d.sync += self.value.eq(upper)
-        with m.Else():
-            m.d.sync += [self.value.eq(selected[:32]), upper.eq(selected[32:])]
+        # A counter of each group is chosen in the cycle of the address, and the group behind it.
+        # The upper half belongs to the lower one that was read last.
+        half, within, group = (
+            self.address[0],
+            self.address[1 : 1 + GROUP_BITS],
+            self.address[1 + GROUP_BITS :],
+        )
+        chosen = Signal.like(group)
+        values = []
+        for n, first in enumerate(range(0, len(totals), 1 << GROUP_BITS)):
+            value, upper = Signal(32, name=f"value_{n}"), Signal(32, name=f"upper_{n}")
+            selected = Signal(64, name=f"selected_{n}")
+            m.d.comb += selected.eq(select(totals[first : first + (1 << GROUP_BITS)], within))
+            with m.If(half):
+                m.d.sync += value.eq(upper)
+            with m.Else():
+                m.d.sync += [value.eq(selected[:32]), upper.eq(selected[32:])]
+            values.append(value)
+        with m.If(~half):
+            m.d.sync += chosen.eq(group)
+        m.d.comb += self.value.eq(select(values, chosen))
         return m

@@ -110,7 +110,6 @@ class DeliveryQueue(wiring.Component):
 
         waiting = [Signal(range(REPLAYS_PER_JOB + 1), name=f"replays_{n}") for n in range(p.jobs)]
         jobs_full = Signal(p.jobs)
-        m.d.comb += jobs_full.eq(Cat(count == REPLAYS_PER_JOB for count in waiting))
         is_result, replays, ends_replay = Signal(), Signal(), Signal()
         m.d.comb += [
             is_result.eq(valid & ~arriving.reply & ~replay & ~queued),
@@ -135,5 +134,10 @@ class DeliveryQueue(wiring.Component):
                 more.eq(replays & (arriving.job == n)),
                 fewer.eq(ends_replay & (leaving.job == n)),
             ]
-            m.d.sync += count.eq(count + more - fewer)
+            m.d.sync += [
+                count.eq(count + more - fewer),
+                jobs_full[n].eq(
+                    ~fewer & ((count == REPLAYS_PER_JOB) | ((count == REPLAYS_PER_JOB - 1) & more))
+                ),
+            ]
         return m

@@ -111,11 +111,13 @@ class Engine(wiring.Component):
             "transmit": transmit,
         }
 
+        # Each has a register of its own, so that none of them drives half the engine.
         phase = Signal()
         m.d.sync += phase.eq(~phase)
-        m.d.comb += [
-            part.phase.eq(phase) for part in (control, admit, merge, transmit, slot_memory)
-        ]
+        for part in (control, admit, merge, transmit, slot_memory):
+            own_phase = Signal()
+            m.d.sync += own_phase.eq(~own_phase)
+            m.d.comb += part.phase.eq(own_phase)
         m.d.comb += [part.local.eq(control.local) for part in (receive, replicate, transmit, self)]
         m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, replicate)]
 

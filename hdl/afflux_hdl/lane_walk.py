@@ -37,12 +37,13 @@ class LaneWalk(wiring.Component):
     the outputs need of the bitmap is found a block ahead and kept in registers.
 
     Members:
-        load, present: Start with this bitmap.
+        load, present: Start with this bitmap; lanes that are not built are not looked at.
         step: Go on to the next beat.
         lane: The current block's lane.
         beat: Beat within the block.
         any: There is a current block; else the walk is over.
         last: This is the walk's last beat.
+        last_but_one: The next beat is.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -56,23 +57,27 @@ class LaneWalk(wiring.Component):
                 "beat": Out(parameters.beat_bits),
                 "any": Out(1),
                 "last": Out(1),
+                "last_but_one": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        remaining = Signal(wire.LANES_MAX)
-        later = Signal(wire.LANES_MAX)
+        lanes = self._parameters.lanes
+        remaining = Signal(lanes)
+        later = Signal(lanes)
         single = Signal(init=1)
         block_ends = Signal()
         m.d.comb += [
             later.eq(remaining & ~(1 << self.lane)),
             block_ends.eq(self.beat.all()),
             self.last.eq(block_ends & single),
+            self.last_but_one.eq(self.beat[1:].all() & ~self.beat[0] & single),
         ]
 
         def go_to(bitmap: Value) -> list[object]:
-            bits = list(bitmap)
+            # Halves of equal size, so that a lane's number is put together from bits.
+            bits = [*bitmap, *[Const(0, 1)] * ((1 << len(self.lane)) - lanes)]
             any_set, lane = _lowest(bits)
             return [
                 remaining.eq(bitmap),
@@ -82,7 +87,7 @@ class LaneWalk(wiring.Component):
             ]
 
         with m.If(self.load):
-            m.d.sync += [*go_to(self.present), self.beat.eq(0)]
+            m.d.sync += [*go_to(self.present[:lanes]), self.beat.eq(0)]
         with m.Elif(self.step):
             m.d.sync += self.beat.eq(self.beat + 1)
             with m.If(block_ends):

@@ -95,7 +95,6 @@ class Merge(wiring.Component):
 
         with m.FSM() as fsm:
             with m.State("TAKE"):
-                m.d.comb += taking.eq(self.i.valid & ~self.phase)
                 with m.If(taking):
                     with m.If(self.i.payload.kind == OperationKind.MERGE):
                         if p.header_beats == 1:
@@ -124,7 +123,11 @@ class Merge(wiring.Component):
                 with m.If(walk.last):
                     m.d.comb += finishing.eq(1)
                     m.next = "TAKE"
+        # An operation is taken in state TAKE at phase 0, as was known in the cycle before.
+        may_take = Signal()
+        m.d.sync += may_take.eq(self.phase & (fsm.ongoing("TAKE") | finishing))
         m.d.comb += [
+            taking.eq(self.i.valid & may_take),
             self.i.ready.eq(taking),
             walk.load.eq(taking),
             walk.present.eq(self.i.payload.present),

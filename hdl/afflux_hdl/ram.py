@@ -4,6 +4,10 @@ Amaranth gives every memory an initial value. UltraRAM has none, and to write ze
 megabytes of a slot pool takes minutes. What these memories hold is never used before it has been
 written, so in Verilog they are a module of their own, ``afflux_ram``, which has no initial value
 and from which tools infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
+
+Nothing relies on what a read gives of a word that is written in the same cycle, and Verilog says so
+(``no_rw_check``): else, where a device's memory does not promise the old word, Yosys puts registers
+and a choice behind it.
 """
 
 from amaranth.hdl import ClockSignal, Instance, Module
@@ -27,7 +31,7 @@ module afflux_ram #(
   input [ADDRESS_BITS-1:0] read_address,
   output reg [WIDTH-1:0] read_data
 );
-  reg [WIDTH-1:0] content [0:(1 << ADDRESS_BITS) - 1];
+  (* no_rw_check *) reg [WIDTH-1:0] content [0:(1 << ADDRESS_BITS) - 1];
   always @(posedge clk) begin
     if (write) content[write_address] <= write_data;
     read_data <= content[read_address];
@@ -40,7 +44,8 @@ class Ram(wiring.Component):
     """A memory with one write port and one read port.
 
     Latency: data follow one cycle after their address. Throughput: a write and a read in each
-    cycle. A read in the cycle in which the same address is written gives what was there before.
+    cycle. What a read gives in the cycle in which the same address is written is not defined; in
+    simulation it is what was there before.
 
     Args:
         width: Bits of a word.

@@ -123,20 +123,23 @@ class Replicate(wiring.Component):
         last_worker = Signal(p.worker_bits)
         to_group = Signal()
         busy, issue, last, retire = Signal(), Signal(), Signal(), Signal()
+        room = Signal()
         job = self.jobs[delivery.job]
+        # Room is known a cycle ahead: what leaves in this cycle does not count yet.
+        m.d.sync += room.eq(under_way + issue < HEADERS)
         m.d.comb += [
-            issue.eq(busy & (under_way != HEADERS)),
-            last.eq(worker == last_worker),
+            issue.eq(busy & room),
             self.send_job.eq(delivery.job),
             self.send_worker.eq(worker),
             self.send_slot.eq(delivery.slot),
-            self.i.ready.eq(~busy | (issue & last)),
+            self.i.ready.eq(~busy | (room & last)),
             self.done.eq(issue & last),
             self.done_delivery.eq(delivery),
             self.replies.ready.eq(issue & delivery.reply & ~delivery.up & ~delivery.fence),
         ]
+        # Whether ``worker`` is the last one, kept in a register.
         with m.If(issue):
-            m.d.sync += worker.eq(worker + 1)
+            m.d.sync += [worker.eq(worker + 1), last.eq((worker + 1)[: len(worker)] == last_worker)]
         # Who gets it is settled when it is taken: a job's table entry changes only behind a fence.
         taken = self.i.payload
         taken_job = self.jobs[taken.job]
@@ -148,6 +151,7 @@ class Replicate(wiring.Component):
                 delivery.eq(taken),
                 worker.eq(first),
                 last_worker.eq(Mux(to_all, taken_job.workers - 1, first)),
+                last.eq(~to_all | (taken_job.workers == 1)),
                 to_group.eq(taken.everyone & ~taken.up & taken_job.group),
             ]
 
@@ -164,14 +168,19 @@ class Replicate(wiring.Component):
                 reply1.eq(self.replies.payload),
                 worker1.eq(worker),
             ]
-        ahead = Signal(32)
+        following1 = Signal(32)
+        with m.If(issue):
+            m.d.sync += following1.eq(delivery.header.round + 1)
+        in_time = Signal()
         sendable = Signal()
         order2 = Signal(order_shape)
         m.d.comb += [
-            ahead.eq(self.send_round - delivery1.header.round),
+            in_time.eq(
+                (self.send_round == delivery1.header.round) | (self.send_round == following1)
+            ),
             sendable.eq(
                 delivery1.reply
-                | (current1 & (delivery1.up | to_group1 | self.sent.joined) & (ahead[1:] == 0))
+                | (current1 & (delivery1.up | to_group1 | self.sent.joined) & in_time)
             ),
         ]
         route1 = self.send_route

@@ -11,6 +11,7 @@ from afflux_hdl.lane_walk import LaneWalk
 from afflux_hdl.layouts import Local, PacketBeat
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.replicate import FrameOrder
+from afflux_hdl.select import select
 
 __all__ = ["Transmit"]
 
@@ -87,23 +88,32 @@ class Transmit(wiring.Component):
         m.submodules.walk = walk = LaneWalk(p)
         beat = Signal(range(max(2, header_beats)))
         active, in_header, in_words, in_blocks = Signal(), Signal(), Signal(), Signal()
-        last_issue, taking = Signal(), Signal()
+        last_issue, ends_next, taking = Signal(), Signal(), Signal()
         section = Signal(2)
         m.d.comb += [
             in_header.eq(active & room & (section == 0)),
             in_words.eq(active & room & (section == 1)),
             in_blocks.eq(active & room & (section == 2)),
             walk.step.eq(in_blocks),
-            last_issue.eq(
-                (in_blocks & walk.last)
-                | (in_words & (beat == header_beats - 1) & (order.blocks == 0))
+            # Frames end at phase 0, with the second of two beats: the first one tells.
+            ends_next.eq(
+                self.phase
+                & active
+                & room
+                & Mux(
+                    order.blocks == 0,
+                    (section == 0) if header_beats == 1 else (section == 1) & beat[1:].all(),
+                    (section == 2) & walk.last_but_one,
+                )
             ),
             # A new order is taken at phase 0, to start at phase 1.
             taking.eq(~self.phase & (~active | last_issue)),
             self.i.ready.eq(taking),
-            walk.load.eq(taking & self.i.valid),
+            # Without an order it stands still: nothing is active.
+            walk.load.eq(taking),
             walk.present.eq(self.i.payload.header.present),
         ]
+        m.d.sync += last_issue.eq(ends_next)
         m.d.sync += self.fenced.eq(taking & self.i.valid & self.i.payload.fence)
         with m.If(in_header | in_words):
             m.d.sync += beat.eq(beat + 1)
@@ -127,27 +137,24 @@ class Transmit(wiring.Component):
 
         # One cycle later: the memory's data, or what goes before.
         header = self._compose(order)
-        text = Signal(p.bus_bits)
-        answer = Signal(p.bus_bits)
         words = Cat(order.words.as_value(), Const(0, 512 - len(order.words.as_value())))
-        with m.Switch(beat):
-            for n in range(header_beats):
-                with m.Case(n):
-                    m.d.comb += [
-                        text.eq(header[p.bus_bits * n : p.bus_bits * (n + 1)]),
-                        answer.eq(words[p.bus_bits * n : p.bus_bits * (n + 1)]),
-                    ]
+        texts = [
+            part[p.bus_bits * n : p.bus_bits * (n + 1)]
+            for part in (header, words)
+            for n in range(header_beats)
+        ]
+        text = select(texts, Cat(beat, section[0]) if header_beats > 1 else section[0])
         valid1, last1 = Signal(), Signal()
         from_text1, from_words1 = Signal(), Signal()
         text1 = Signal(p.bus_bits)
         m.d.sync += [
             valid1.eq(in_header | in_words | in_blocks),
             last1.eq(last_issue),
-            from_text1.eq(in_header | order.reply),
+            from_text1.eq((section == 0) | order.reply),
             from_words1.eq(in_words),
         ]
         with m.If(in_header | in_words):
-            m.d.sync += text1.eq(Mux(in_header, text, answer))
+            m.d.sync += text1.eq(text)
         valid2 = Signal()
         beat2 = Signal(width)
         m.d.sync += valid2.eq(valid1)

@@ -57,8 +57,8 @@ MERGE = (
                 "starts at any phase",
                 12,
                 "merge.py",
-                "taking.eq(self.i.valid & ~self.phase)",
-                "taking.eq(self.i.valid)",
+                'may_take.eq(self.phase & (fsm.ongoing("TAKE") | finishing))',
+                'may_take.eq(fsm.ongoing("TAKE") | finishing)',
             ),
             Bug(
                 "written a cycle late: read before it is written",

@@ -34,6 +34,9 @@ DISTRIBUTED = ("operations.storage", "delivery_queue.queue.storage")
 and what these hold goes through logic at once. They are small.
 """
 
+NEVER_BOTH = ("receive.summaries.storage",)
+"""Queues in block RAM, in which no word is read while it is written: no choice behind them."""
+
 WRAPPER = "afflux_pins"
 NAME = "ecp5"
 
@@ -94,7 +97,10 @@ def synthesise(parameters: Parameters, folder: Path, progress: Progress) -> None
     text = verilog.generate(parameters)
     (folder / f"{NAME}.v").write_text(f"{text}\n{wrapper(text, verilog.MODULE)}")
     marks = "\n".join(
-        f'setattr -set ram_style "distributed" */m:*.{memory}' for memory in DISTRIBUTED
+        [
+            *(f'setattr -set ram_style "distributed" */m:*.{memory}' for memory in DISTRIBUTED),
+            *(f"setattr -set no_rw_check 1 */m:*.{memory}" for memory in NEVER_BOTH),
+        ]
     )
     script = f"""
 read_verilog {NAME}.v
