@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,17 @@ def say(text: str) -> None:
 
 
 def run(
-    bus_bits: int, count: int, seed: int, jobs: int, before: dict[str, Verdict] | None
+    bus_bits: int,
+    count: int,
+    seed: int,
+    jobs: int,
+    before: dict[str, Verdict] | None,
+    checks: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Mutants of the engine of one width, each with its verdict.
 
     ``before`` holds verdicts by the mutants' commands; those who are caught there stay so.
+    ``checks`` are names of those to judge by; none stands for all.
     """
     folder = BUILD_FOLDER / "mutation" / str(bus_bits)
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +54,8 @@ def run(
     library = build_library(find_toolchain(), default_folder(), verilog, bus_bits)
     say(f"{bus_bits} bits: {len(mutants)} mutants, built in {time.monotonic() - begun:.0f} s")
     begun = time.monotonic()
-    judge = Judge(library, full_battery(bus_bits))
+    battery = [trial for trial in full_battery(bus_bits) if not checks or trial.name in checks]
+    judge = Judge(library, battery)
     say(f"  the engine itself passes, {time.monotonic() - begun:.0f} s; cycles: {judge.cycles}")
     begun = time.monotonic()
     known = before or {}
@@ -131,12 +139,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--again", action="store_true", help="judge only those that survived the last time"
     )
+    parser.add_argument(
+        "--checks", nargs="+", default=[], help="judge only by these, such as those added since"
+    )
     parser.add_argument("-o", "--output", type=Path, default=BUILD_FOLDER / "mutation.json")
     options = parser.parse_args(arguments)
     records = []
     for bus_bits in options.bus_bits:
         before = caught_before(options.output, bus_bits) if options.again else None
-        records += run(bus_bits, options.mutants, options.seed, options.jobs, before)
+        records += run(
+            bus_bits, options.mutants, options.seed, options.jobs, before, options.checks
+        )
     report = summary(records, BUILDS, options.seed)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

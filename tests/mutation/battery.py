@@ -11,14 +11,26 @@ from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.transcript import Check
 from tests.sim import engine_checks as checks
 from tests.sim.control_checks import (
+    check_addresses,
+    check_behind_a_join,
     check_commands,
+    check_last_busy_cycle,
+    check_own_addresses,
     check_registers,
     check_reset,
     check_stuck_results,
 )
-from tests.sim.debug_checks import check_constants, check_debug, check_levels
+from tests.sim.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.sim.engine_checks import BUILDS, Build
+from tests.sim.limit_checks import check_all_workers, check_lanes, check_neighbours
+from tests.sim.merge_checks import check_near_numbers, check_what_is_agreed
 from tests.sim.pace_checks import check_pace
+from tests.sim.port_checks import check_ports
+from tests.sim.queue_checks import (
+    check_answers_behind_orders,
+    check_queued_once,
+    check_results_of_no_job,
+)
 
 from afflux_hdl.parameters import Parameters
 from afflux_sim.verilated import VerilatedEngine
@@ -89,13 +101,27 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("debug registers", partial(check_debug, build=build), exact=True),
         Trial("fuzz", partial(_fuzz, build=build)),
         Trial("levels", partial(check_levels, build=build, bus_bits=bus_bits)),
+        Trial("peaks", partial(check_peaks, build=build, bus_bits=bus_bits), exact=True),
         Trial("bounds", partial(checks.check_bounds, build=build), exact=True),
         Trial("garbage", partial(checks.check_garbage, build=build)),
         Trial("commands", partial(check_commands, build=build), exact=True),
+        Trial("last busy cycle", partial(check_last_busy_cycle, build=build), exact=True),
         Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
         Trial("reset", partial(check_reset, build=build)),
         Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
+        Trial("queued once", partial(check_queued_once, build=build), exact=True),
+        Trial("answers behind orders", partial(check_answers_behind_orders, build=build)),
+        Trial("results of no job", partial(check_results_of_no_job, build=build)),
+        Trial("addresses", partial(check_addresses, build=build), exact=True),
+        Trial("own addresses", partial(check_own_addresses, build=build), exact=True),
+        Trial("near numbers", partial(check_near_numbers, build=build), exact=True),
+        Trial("agreed", partial(check_what_is_agreed, build=build), exact=True),
+        Trial("all workers", partial(check_all_workers, build=build), exact=True),
+        Trial("lanes", partial(check_lanes, build=build), exact=True),
+        Trial("neighbours", partial(check_neighbours, build=build), exact=True),
+        Trial("ports", partial(check_ports, build=build), exact=True),
+        Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),
         Trial("cases, all lanes", partial(cases, job=all_lanes), exact=True),

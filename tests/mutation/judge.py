@@ -16,6 +16,7 @@ from typing import Any, cast
 from tests.mutation.battery import Trial
 from tests.mutation.mutants import SELECTOR
 from tests.mutation.transcript import Bounded, Recorder, Transcript
+from tests.sim.counter_starts import CountsFromStart
 
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import SimulationError, VerilatedEngine
@@ -139,7 +140,7 @@ class Judge:
         engine = VerilatedEngine.from_library(self._library)
         engine.write(SELECTOR, number)
         engine.reset()
-        return engine
+        return cast(VerilatedEngine, CountsFromStart(engine))
 
     def _child(self, number: int, pipe: Connection) -> None:
         pipe.send(self.judge(number))

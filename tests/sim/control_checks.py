@@ -3,21 +3,27 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from ipaddress import IPv4Address
 
 from tests.cocotb.cases import CASES, reduce_round
-from tests.cocotb.director import Actions, Director, ReadRegister, WriteRegister
-from tests.cocotb.job_frames import Job
+from tests.cocotb.director import Actions, Director, Play, ReadRegister, WriteRegister
+from tests.cocotb.job_frames import Group, Job, ParentJob
 from tests.cocotb.performer import perform
+from tests.fuzz.packing import repaired
 from tests.sim.engine_checks import Build
 from tests.sim.slow_network import STUCK, SlowNetwork
 
+from afflux_hdl.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.registers import COUNTERS, REGISTERS, Access, Command, address_of, counter_address
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 
 __all__ = [
+    "check_addresses",
     "check_behind_a_join",
     "check_commands",
+    "check_last_busy_cycle",
+    "check_own_addresses",
     "check_registers",
     "check_reset",
     "check_stuck_results",
@@ -29,6 +35,8 @@ HELD = [
     if register.access is Access.READ_WRITE and register.name != "job_command"
 ]
 REFUSED, BAD_JOB = 12, 2
+LAST_ADDRESS = 2**REGISTER_ADDRESS_BITS - 4
+"""Left to those who put a register of their own around an engine, as ``tests.mutation`` does."""
 
 
 def check_registers(engine: VerilatedEngine) -> None:
@@ -52,7 +60,7 @@ def check_registers(engine: VerilatedEngine) -> None:
         compare()
     used = {register.address for register in REGISTERS}
     used |= {counter_address(counter.name) + half for counter in COUNTERS for half in (0, 4)}
-    for address in range(0, max(used) + 64, 4):
+    for address in range(0, LAST_ADDRESS, 4):
         if address not in used:
             engine.write(address, 0xFFFF_FFFF)
             assert engine.read(address) == 0, hex(address)
@@ -149,6 +157,18 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         assert not (yield ReadRegister(address_of("job_command")))
         yield from reduce_round(director, fitting, choose, 0)
 
+    def without_parent() -> Actions[None]:
+        """A job that has no parent, or has gone, joins none: nothing is sent."""
+        above = replace(fitting, parent=ParentJob())
+        for job, gone in ((fitting, True), (above, True), (fitting, False)):
+            yield from director.create(job)
+            if gone:
+                yield from director.destroy(job)
+            yield from write("job_index", job.number)
+            yield from write("job_command", Command.JOIN_PARENT)
+            yield from wait()
+            assert (yield Play([])) == []
+
     def while_busy() -> Actions[None]:
         """What is commanded meanwhile is not done, now or later."""
         other = Job(number=0, workers=1, lanes=1, slots=1, slot_base=slots - 1, key=9)
@@ -168,11 +188,98 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         yield from just_enough()
         yield from every_number_of_lanes()
         yield from forgets()
+        yield from without_parent()
         yield from for_nobody()
         yield from while_busy()
         yield from director.check_counters()
 
     perform(engine, scenario())
+
+
+def check_last_busy_cycle(engine: VerilatedEngine, build: Build) -> None:
+    """A command in the last cycle in which another is carried out is not done; one behind it is."""
+    director = Director(**build)
+    job = Job(workers=2, lanes=1, slots=3)
+    busy, enabled = address_of("job_busy"), address_of("job_enabled")
+
+    def begin_create() -> None:
+        """So that it takes the same time every time."""
+        engine.run(20 + engine.cycles % 2)
+        engine.write(address_of("job_command"), Command.CREATE)
+
+    perform(engine, director.configure())
+    perform(engine, director.create(job))
+    begin_create()
+    # Accesses are a cycle each.
+    lasts = next(cycle for cycle in range(1000) if not engine.read(busy))
+    for early in range(3):
+        begin_create()
+        for _ in range(lasts - early):
+            assert engine.read(busy)
+        engine.write(address_of("job_command"), Command.DESTROY)
+        engine.run(2 * lasts)
+        assert not engine.read(busy)
+        assert engine.read(enabled) == (early > 0), f"{early} cycles before the end"
+
+
+def check_addresses(engine: VerilatedEngine, build: Build) -> None:
+    """Any address but 0.0.0.0 is a parent, any multicast address a group: one for each bit."""
+    director = Director(**build)
+
+    def address(number: int) -> str:
+        return str(IPv4Address(number))
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for bit in range(32):
+            group = Job(
+                workers=2, group=Group(address(14 << 28 | 1 << bit % 28), 1 << bit % 16), key=bit
+            )
+            yield from director.create(group)
+            blocks = {0: [bit] * 64}
+            yield from director.each([group.data(worker, 0, 0, blocks) for worker in range(2)])
+            parent = ParentJob(address=address(1 << bit), port=1 << bit % 16, number=1 << bit % 8)
+            below = Job(workers=1, parent=parent, key=bit)
+            yield from director.create(below)
+            yield from director.join_parent(below)
+            yield from director.each([below.joined_above(), below.data(0, 0, 0, blocks)])
+            assert (yield from director.check_parent_joined(below))
+            yield from director.each([below.down(0, 0, blocks)])
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_own_addresses(engine: VerilatedEngine, build: Build) -> None:
+    """Engines of random addresses: what they take for theirs, and what they send from there."""
+    choose = random.Random(8)
+    job = Job(workers=1, lanes=1, slots=1)
+    for _ in range(40):
+        # All ones and all zeros among the octets, for the sums of header checksums.
+        octets = [choose.choice([0, 255, choose.randrange(256)]) for _ in range(10)]
+        mac, address = bytes([octets[0] & 0xFE, *octets[1:6]]), bytes(octets[6:])
+        port = choose.randrange(1, 2**16 - build["jobs"])
+        director = Director(**build, mac=mac.hex(":"), address=str(IPv4Address(address)), port=port)
+        engine.reset()
+
+        def here(
+            frame: bytes, mac: bytes = mac, address: bytes = address, port: int = port
+        ) -> bytes:
+            """The frame to this engine."""
+            frame = (
+                mac + frame[6:30] + address + frame[34:36] + port.to_bytes(2, "big") + frame[38:]
+            )
+            return repaired(frame)
+
+        def scenario(director: Director = director) -> Actions[None]:
+            yield from director.configure()
+            yield from director.create(job, join=False)
+            yield from director.each_frame(map(here, job.joins()))
+            yield from director.each_frame([here(job.data(0, 0, 0, {0: [3] * 64}))])
+            yield from director.each_frame([job.join(0), here(job.probe(0, 0, 0))])
+            yield from director.check_counters()
+
+        perform(engine, scenario())
 
 
 def check_reset(engine: VerilatedEngine, build: Build) -> None:

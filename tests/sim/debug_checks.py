@@ -5,6 +5,7 @@ import random
 from tests.cocotb.director import Actions, Director, ReadRegister, WriteRegister
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
+from tests.fuzz.packing import repaired
 from tests.sim.engine_checks import Build
 from tests.sim.random_frames import RandomFrames
 from tests.sim.random_jobs import renew_jobs
@@ -14,7 +15,7 @@ from afflux_hdl.registers import address_of
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 
-__all__ = ["check_constants", "check_debug", "check_levels"]
+__all__ = ["check_constants", "check_debug", "check_levels", "check_peaks"]
 
 FOLLOW_CYCLES = 8
 """By when debug registers show what was asked for."""
@@ -95,8 +96,21 @@ def check_debug(engine: VerilatedEngine, build: Build, seed: int = 5) -> None:
                 "debug_peer_port": peer.port,
             }, (job.number, worker)
 
+    def from_anywhere(job: Job) -> Actions[None]:
+        """Moves the workers to where every bit of an address is drawn."""
+        for worker in range(job.workers):
+            frame = job.join(worker)
+            place = choose.randbytes(6), choose.randbytes(4), choose.randbytes(2)
+            moved = frame[:6] + place[0] + frame[12:26] + place[1] + frame[30:34] + place[2]
+            yield from director.each_frame([repaired(moved + frame[36:])])
+
     def scenario() -> Actions[None]:
         yield from director.configure()
+        for _ in range(3):
+            job = Job(workers=build["workers"], lanes=1, slots=1, key=choose.getrandbits(64))
+            yield from director.create(job, join=False)
+            yield from from_anywhere(job)
+            yield from workers(job)
         for _ in range(2):
             jobs = yield from renew_jobs(director, build, choose)
             drawn = RandomFrames(choose, director.golden, jobs)
@@ -108,6 +122,20 @@ def check_debug(engine: VerilatedEngine, build: Build, seed: int = 5) -> None:
                         yield from workers(job)
 
     perform(engine, scenario())
+
+
+def check_peaks(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
+    """A frame of any number of blocks is all in the receive buffer before it is merged."""
+    job = Job(workers=1, lanes=build["lanes"], slots=1)
+    for count in range(job.lanes + 1):
+        director = Director(**build)
+        engine.reset()
+        perform(engine, director.configure())
+        perform(engine, director.create(job))
+        frame = job.data(0, 0, 0, {lane: [1] * 64 for lane in range(count)})
+        perform(engine, director.each([frame]))
+        assert engine.read(address_of("receive_level")) == 0
+        assert engine.read(address_of("receive_peak")) == (len(frame) - 64) * 8 // bus_bits
 
 
 def check_levels(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:

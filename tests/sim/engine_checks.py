@@ -7,7 +7,7 @@ one with a planted bug, on mutants, and where coverage is measured.
 import random
 
 from tests.cocotb.cases import CASES
-from tests.cocotb.director import Actions, Director
+from tests.cocotb.director import Actions, Director, ReadRegister
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import paces, perform
 from tests.cocotb.stream_worker import StreamWorker
@@ -17,6 +17,7 @@ from tests.sim.random_frames import RandomFrames
 from tests.sim.random_jobs import renew_jobs
 
 from afflux_hdl.delivery_queue import REPLAYS_PER_JOB, REPLIES
+from afflux_hdl.registers import address_of
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 
@@ -167,6 +168,8 @@ def check_garbage(engine: VerilatedEngine, build: Build, steps: int = 20) -> Non
                     frames += [frame[:length] for length in lengths]
                     frames.append(frame)
             yield from director.flood(frames)
+            # All room is given back.
+            assert not (yield ReadRegister(address_of("receive_level")))
         return (yield from director.check_counters())
 
     counters = perform(engine, scenario())
@@ -242,6 +245,12 @@ def check_bounds(engine: VerilatedEngine, build: Build) -> None:
                 kept[what].add(len(sent))
                 # Those that found the stages behind the queue empty are beyond its bound.
                 assert len(set(sent)) == 1, what
+        # Fewer are all kept, and leave as much room as there was.
+        for what, question in questions.items():
+            for asked in range(1, min(kept[what])):
+                sent = engine.play([question] * asked, stuck) + engine.play([])
+                assert len(sent) == asked, what
+            kept[what].add(len(engine.play([question] * 60, stuck) + engine.play([])))
     bounds = {"replays": REPLAYS_PER_JOB, "answers": REPLIES, "refusals": REPLIES // 2}
     for what, bound in bounds.items():
         assert len(kept[what]) == 1, f"{what}: not the same for all jobs and at all times, {kept}"

@@ -1,8 +1,15 @@
 """What an operator does with the engine's RTL: registers, job commands, reset."""
 
 import pytest
-from tests.sim.control_checks import check_commands, check_registers, check_reset
-from tests.sim.debug_checks import check_constants, check_debug, check_levels
+from tests.sim.control_checks import (
+    check_addresses,
+    check_commands,
+    check_last_busy_cycle,
+    check_own_addresses,
+    check_registers,
+    check_reset,
+)
+from tests.sim.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.sim.engine_checks import BUILDS, open_engine
 from tests.sim.pace_checks import check_pace
 
@@ -21,6 +28,26 @@ def test_commands(bus_bits: int) -> None:
     """Creates at and beyond every limit; commands for no job; commands while one is busy."""
     with open_engine(bus_bits) as engine:
         check_commands(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_a_command_in_the_last_busy_cycle_is_not_done(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_last_busy_cycle(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_addresses(bus_bits: int) -> None:
+    """Any address but 0.0.0.0 is a parent, any multicast address a group."""
+    with open_engine(bus_bits) as engine:
+        check_addresses(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_own_addresses(bus_bits: int) -> None:
+    """Engines of random addresses: what they take for theirs, and what they send from there."""
+    with open_engine(bus_bits) as engine:
+        check_own_addresses(engine, BUILDS[bus_bits])
 
 
 @WIDTHS
@@ -49,6 +76,13 @@ def test_levels(bus_bits: int) -> None:
     """Queues are as full as what was put into them, and peaks stay."""
     with open_engine(bus_bits) as engine:
         check_levels(engine, BUILDS[bus_bits], bus_bits)
+
+
+@WIDTHS
+def test_peaks(bus_bits: int) -> None:
+    """A frame of any number of blocks is all in the receive buffer before it is merged."""
+    with open_engine(bus_bits) as engine:
+        check_peaks(engine, BUILDS[bus_bits], bus_bits)
 
 
 @WIDTHS

@@ -1,11 +1,15 @@
 """A small sample of what ``make mutation`` does, and that it tells good engines from bad ones."""
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.mutation.battery import parameters, short_battery
+from tests.mutation.cell_bits import CellBits
+from tests.mutation.equivalence import Prover, cut
 from tests.mutation.judge import Judge
-from tests.mutation.mutants import Netlist, allot, stage_of
+from tests.mutation.mutants import Netlist, allot, changes, stage_of
+from tests.mutation.yosys import run_script
 
 from afflux_sim.build_cache import default_folder
 from afflux_sim.toolchain import find_toolchain
@@ -26,6 +30,94 @@ def test_a_cell_belongs_to_a_stage() -> None:
     assert stage_of("engine.slot_state.states") == "slot_state"
     made_anew = "connect \\D \\engine.merge.x\n    connect \\Q \\engine.admit.y [3:0]\n"
     assert stage_of("$auto$ff.cc:337:slice$3", made_anew) == "admit"
+
+
+NETLIST = r"""
+  wire width 4 \level
+  wire width 3 input 2 \narrow
+  wire \flag
+  cell $ne $flatten\engine.$7
+    connect \A { \flag \level [2:1] 2'10 }
+    connect \B 5'01000
+    connect \Y \flag
+  end
+  cell $mux \engine.named
+    connect \A 8'x
+    connect \B { \narrow 3'1x0 \level [3] 1'1 }
+  end
+"""
+
+
+def test_bits_of_cells() -> None:
+    bits = CellBits(NETLIST)
+    assert [bits.bit("$flatten\\engine.$7", "A", n) for n in range(5)] == list("01sss")
+    assert [bits.bit("$flatten\\engine.$7", "B", n) for n in range(5)] == list("00010")
+    assert [bits.bit("engine.named", "A", n) for n in range(8)] == list("xxxxxxxx")
+    assert [bits.bit("engine.named", "B", n) for n in range(8)] == list("1s0x1sss")
+    with pytest.raises(IndexError):
+        bits.bit("engine.named", "A", 8)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "does"),
+    [
+        ("const0 A 2", True),
+        ("const0 A 0", False),
+        ("const1 A 0", True),
+        ("const1 A 1", False),
+        ("inv A 0", True),
+        ("cnot0 A 2 -ctrlbit 3", True),
+        ("cnot0 A 2 -ctrlbit 0", True),
+        ("cnot1 A 2 -ctrlbit 0", False),
+        ("cnot0 A 2 -ctrlbit 1", False),
+    ],
+)
+def test_what_changes_nothing_is_no_mutant(mutant: str, does: bool) -> None:
+    mode, port, bit, *more = mutant.split()
+    line = f"mutate -mode {mode} -cell $flatten\\engine.$7 -port {port} -portbit {bit}"
+    assert changes(" ".join([line, *more]), CellBits(NETLIST)) == does
+
+
+def test_of_what_is_undefined_there_is_no_mutant() -> None:
+    line = "mutate -mode inv -cell \\engine.named -port B -portbit 3"
+    assert not changes(line, CellBits(NETLIST))
+
+
+REGISTERED = """
+module part(input clk, input [3:0] a, input write, output reg [3:0] held, output at_least_8);
+  reg [3:0] content [0:1];
+  always @(posedge clk) begin
+    if (a[3]) held <= a;
+    if (write) content[a[0]] <= a;
+  end
+  assign at_least_8 = content[held[0]] >= 4'd8;
+endmodule
+"""
+
+
+def test_proofs_of_equivalence(tmp_path: Path) -> None:
+    """Of what cannot matter it is proved that it does not, of what can it is not."""
+    (tmp_path / "part.v").write_text(REGISTERED)
+    steps = ("read_verilog part.v", "proc", "opt", "memory_collect", "rename -enumerate")
+    run_script(tmp_path, "netlist", *steps, "write_rtlil netlist.il")
+    text = (tmp_path / "netlist.il").read_text()
+    (compare,) = re.findall(r"^  cell \$ge (\S+)$", text, re.M)
+    (memory,) = re.findall(r"^  cell \$mem_v2 (\S+)$", text, re.M)
+
+    def mutant(cell: str, port: str, bit: int) -> str:
+        name = cell.removeprefix("\\")
+        return f"mutate -mode inv -module part -cell {name} -port {port} -portbit {bit}"
+
+    prover = Prover(tmp_path)
+    # 8 to 15 differ from 0 to 7 by bit 3 alone.
+    assert [prover.same(mutant(compare, "A", bit)) for bit in range(4)] == [True] * 3 + [False]
+    assert not prover.same(mutant(memory, "WR_DATA", 0))
+    assert not prover.same(mutant(memory, "WR_EN", 0))
+
+
+def test_a_cell_with_a_state_that_is_not_known_is_not_cut() -> None:
+    with pytest.raises(ValueError, match="dlatch"):
+        cut("module \\part\n  cell $dlatch $1\n    connect \\Q \\q\n  end\nend\n", "gold")
 
 
 @pytest.mark.slow

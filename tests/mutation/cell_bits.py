@@ -1,0 +1,66 @@
+"""What is connected to each bit of each cell's ports, from RTLIL text: a signal, or a constant."""
+
+import re
+from collections.abc import Mapping
+
+__all__ = ["CellBits"]
+
+_WIRE = re.compile(r"^  wire (?:width (\d+) )?.*?(\S+)$")
+_CELL = re.compile(r"^  cell \S+ \\?(\S+)$")
+_CONNECT = re.compile(r"^    connect \\(\S+) (.*)$")
+_SLICE = re.compile(r"\[(\d+)(?::(\d+))?\]")
+_CONSTANT = re.compile(r"(\d+)'([01xzm-]+)")
+
+_SIGNAL = "s"
+
+
+class CellBits:
+    """The connections of all cells of a flat module.
+
+    Args:
+        text: The module as RTLIL.
+    """
+
+    def __init__(self, text: str) -> None:
+        widths: dict[str, int] = {}
+        self._cells: dict[str, dict[str, str]] = {}
+        self._widths: Mapping[str, int] = widths
+        ports: dict[str, str] = {}
+        for line in text.splitlines():
+            if found := _WIRE.match(line):
+                widths[found[2]] = int(found[1] or 1)
+            elif found := _CELL.match(line):
+                ports = self._cells[found[1]] = {}
+            elif found := _CONNECT.match(line):
+                ports[found[1]] = found[2]
+
+    def bit(self, cell: str, port: str, number: int) -> str:
+        """``"0"``, ``"1"``, ``"x"`` for an undefined value, or ``"s"`` for a signal.
+
+        Args:
+            cell, port: Names, without the backslash of RTLIL.
+            number: Bit of the port, 0 the lowest.
+
+        Raises:
+            KeyError: If there is no such cell or port.
+            IndexError: If the port has no such bit.
+        """
+        return self._bits(self._cells[cell][port].split())[number]
+
+    def _bits(self, words: list[str]) -> str:
+        """Bits of a signal as RTLIL writes it, the lowest first."""
+        parts: list[str] = []
+        for word in words:
+            if word in "{}":
+                continue
+            if constant := _CONSTANT.fullmatch(word):
+                digits = re.sub("[^01]", "x", constant[2])
+                # All undefined is written as one digit.
+                parts.append(digits[::-1].ljust(int(constant[1]), digits[0]))
+            elif part := _SLICE.fullmatch(word):
+                high, low = int(part[1]), int(part[2] or part[1])
+                parts[-1] = _SIGNAL * (high - low + 1)
+            else:
+                parts.append(_SIGNAL * self._widths[word])
+        # What stands first in braces is uppermost.
+        return "".join(reversed(parts))

@@ -1,0 +1,42 @@
+"""All 64 bits of the counters: engines that start counting just below a carry through them."""
+
+from typing import cast
+
+import pytest
+from tests.sim.counter_starts import START, CountsFromStart, counters_that_start_late
+from tests.sim.engine_checks import BUILDS, check_any_frame, check_floods
+
+from afflux_hdl.parameters import Parameters
+from afflux_hdl.registers import COUNTERS, counter_address
+from afflux_hdl.verilog import generate
+from afflux_sim.verilated import VerilatedEngine
+
+WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
+
+
+def open_late(bus_bits: int) -> VerilatedEngine:
+    with counters_that_start_late():
+        verilog = generate(Parameters(bus_bits=bus_bits, **BUILDS[bus_bits]))
+    return VerilatedEngine.from_verilog(verilog, bus_bits)
+
+
+def shown(engine: VerilatedEngine) -> list[int]:
+    """All counters, as the registers show them."""
+    addresses = [counter_address(counter.name) for counter in COUNTERS]
+    return [engine.read(address) | engine.read(address + 4) << 32 for address in addresses]
+
+
+@pytest.mark.slow
+@WIDTHS
+def test_counters_carry_through_all_their_bits(bus_bits: int) -> None:
+    with open_late(bus_bits) as engine:
+        assert shown(engine) == [START] * len(COUNTERS)
+        counters = check_any_frame(
+            cast(VerilatedEngine, CountsFromStart(engine)), BUILDS[bus_bits], seed=3
+        )
+        carried = [count >= 2**63 for count in shown(engine)]
+        assert carried == [counters[counter.name] >= 2**63 - START for counter in COUNTERS]
+        assert sum(carried) > len(COUNTERS) // 2
+        engine.reset()
+        assert shown(engine) == [START] * len(COUNTERS)
+        check_floods(cast(VerilatedEngine, CountsFromStart(engine)), BUILDS[bus_bits], 0.5)

@@ -1,0 +1,21 @@
+"""What the engine's RTL computes, where a single bit decides."""
+
+import pytest
+from tests.sim.engine_checks import BUILDS, open_engine
+from tests.sim.merge_checks import check_near_numbers, check_what_is_agreed
+
+WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
+
+
+@WIDTHS
+def test_numbers_that_differ_in_one_bit(bus_bits: int) -> None:
+    """Elements under each opcode, and look-ahead words."""
+    with open_engine(bus_bits) as engine:
+        check_near_numbers(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_every_bit_of_what_workers_agree_about_counts(bus_bits: int) -> None:
+    """Operation, opcode and data type: a difference in any bit is a conflict."""
+    with open_engine(bus_bits) as engine:
+        check_what_is_agreed(engine, BUILDS[bus_bits])
