@@ -56,6 +56,9 @@ def run(
     begun = time.monotonic()
     battery = [trial for trial in full_battery(bus_bits) if not checks or trial.name in checks]
     judge = Judge(library, battery)
+    itself = judge.judge(0)
+    if itself.caught:
+        raise AssertionError(f"the engine does not repeat its answers: {itself}")
     say(f"  the engine itself passes, {time.monotonic() - begun:.0f} s; cycles: {judge.cycles}")
     begun = time.monotonic()
     known = before or {}

@@ -30,6 +30,7 @@ from tests.sim.queue_checks import (
     check_answers_behind_orders,
     check_queued_once,
     check_results_of_no_job,
+    check_shares,
 )
 
 from afflux_hdl.parameters import Parameters
@@ -111,6 +112,7 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
+        Trial("shares", partial(check_shares, build=build), exact=True),
         Trial("answers behind orders", partial(check_answers_behind_orders, build=build)),
         Trial("results of no job", partial(check_results_of_no_job, build=build)),
         Trial("addresses", partial(check_addresses, build=build), exact=True),

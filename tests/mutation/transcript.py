@@ -96,7 +96,9 @@ class Recorder:
         before = self._engine.cycles
         answer = getattr(self._engine, method)(*arguments)
         cycles = self._engine.cycles - before
-        self.transcript.calls.append(_Call(method, arguments, answer, cycles))
+        # Checks may add to the list that they get.
+        kept = list(answer) if isinstance(answer, list) else answer
+        self.transcript.calls.append(_Call(method, arguments, kept, cycles))
         self.transcript.longest = max(self.transcript.longest, cycles)
         return answer
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from tests.cocotb.director import Actions, Director
+from tests.cocotb.director import Actions, Director, ReadRegister
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
+from tests.sim.debug_checks import FOLLOW_CYCLES
 from tests.sim.engine_checks import Build
 
+from afflux_hdl.registers import address_of
 from afflux_hdl.wire import LANES_MAX
 from afflux_sim.verilated import VerilatedEngine
 
@@ -15,9 +17,21 @@ __all__ = ["check_all_workers", "check_lanes", "check_neighbours"]
 
 
 def check_all_workers(engine: VerilatedEngine, build: Build) -> None:
-    """Every worker of the largest job counts once, however often its contribution comes."""
+    """Every worker of the largest job counts once, however often its contribution comes.
+
+    Debug registers show who is in.
+    """
     director = Director(**build)
     job = Job(workers=build["workers"], lanes=1, slots=1)
+
+    def shown() -> Actions[list[int]]:
+        values = []
+        for name in ("debug_slot", "debug_seen_low", "debug_seen_high", "debug_phase"):
+            # They follow the slot within some cycles, of which each read takes one.
+            for _ in range(FOLLOW_CYCLES):
+                value = yield ReadRegister(address_of(name))
+            values.append(value)
+        return values
 
     def scenario() -> Actions[None]:
         yield from director.configure()
@@ -27,6 +41,8 @@ def check_all_workers(engine: VerilatedEngine, build: Build) -> None:
                 frame = job.data(worker, 0, step, {0: [worker + 1] * 64}, [worker])
                 # As one frame, which may complete the round; then again, which may not.
                 yield from director.each([frame, frame, job.probe(worker, 0, step)])
+                seen, last = (2 << worker) - 1, worker == job.workers - 1
+                assert (yield from shown()) == [0, seen % 2**32, seen >> 32, last], worker
         yield from director.check_counters()
 
     perform(engine, scenario())

@@ -8,10 +8,16 @@ from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
 from tests.sim.slow_network import STUCK, SlowNetwork
 
+from afflux_hdl.delivery_queue import REPLAYS_PER_JOB
 from afflux_hdl.registers import Command, address_of
 from afflux_sim.verilated import VerilatedEngine
 
-__all__ = ["check_answers_behind_orders", "check_queued_once", "check_results_of_no_job"]
+__all__ = [
+    "check_answers_behind_orders",
+    "check_queued_once",
+    "check_results_of_no_job",
+    "check_shares",
+]
 
 BEYOND_THE_QUEUE = 12
 """Most results of a block that wait behind the queue: 8 frame orders, one order that is being sent,
@@ -136,3 +142,30 @@ def check_answers_behind_orders(engine: VerilatedEngine, build: Build) -> None:
         assert Counter(sent) == expected
         assert not engine.read(address_of("job_busy"))
     perform(engine, director.check_counters())
+
+
+def check_shares(engine: VerilatedEngine, build: Build) -> None:
+    """A job that has all the replays queued that it may leaves each other job its own."""
+    director = Director(**build)
+    share = build["slots"] // build["jobs"]
+    jobs = [
+        Job(number=number, workers=2, lanes=1, slots=1, slot_base=share * number)
+        for number in range(build["jobs"])
+    ]
+    perform(engine, director.configure())
+    questions = []
+    for job in jobs:
+        perform(engine, director.create(job))
+        perform(engine, director.each([job.data(worker, 0, 0) for worker in range(2)]))
+        questions.append(job.probe(0, 0, 0))
+    results = [director.golden.receive(question)[0] for question in questions]
+    for first in range(len(jobs)):
+        others = [*range(first + 1, len(jobs)), *range(first)]
+        # The first job fills what is behind the queue, too.
+        sent = engine.play([questions[first]] * 60, STUCK)
+        for other in others:
+            sent += engine.play([questions[other]] * 60, STUCK)
+        sent += engine.play([])
+        kept = Counter(results.index(frame) for frame in sent)
+        assert [kept[other] for other in others] == [REPLAYS_PER_JOB] * len(others)
+        assert kept[first] >= REPLAYS_PER_JOB

@@ -7,6 +7,7 @@ from tests.sim.queue_checks import (
     check_answers_behind_orders,
     check_queued_once,
     check_results_of_no_job,
+    check_shares,
 )
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
@@ -28,6 +29,12 @@ def test_results_whose_job_has_gone_are_not_sent(bus_bits: int) -> None:
 def test_answers_behind_what_control_has_ordered_are_sent(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_answers_behind_orders(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_a_job_leaves_the_others_their_replays(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_shares(engine, BUILDS[bus_bits])
 
 
 @WIDTHS

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.mutation.battery import parameters, short_battery
@@ -9,10 +10,12 @@ from tests.mutation.cell_bits import CellBits
 from tests.mutation.equivalence import Prover, cut
 from tests.mutation.judge import Judge
 from tests.mutation.mutants import Netlist, allot, changes, stage_of
+from tests.mutation.transcript import Recorder
 from tests.mutation.yosys import run_script
 
 from afflux_sim.build_cache import default_folder
 from afflux_sim.toolchain import find_toolchain
+from afflux_sim.verilated import VerilatedEngine
 from afflux_sim.verilator_build import build_library
 
 BUS_BITS = 32
@@ -118,6 +121,21 @@ def test_proofs_of_equivalence(tmp_path: Path) -> None:
 def test_a_cell_with_a_state_that_is_not_known_is_not_cut() -> None:
     with pytest.raises(ValueError, match="dlatch"):
         cut("module \\part\n  cell $dlatch $1\n    connect \\Q \\q\n  end\nend\n", "gold")
+
+
+def test_a_check_may_add_to_the_frames_that_it_gets() -> None:
+    """What is written down stays as the engine has answered it."""
+
+    class Answering:
+        cycles = 0
+
+        def play(self, *_: object) -> list[bytes]:
+            return [b"answer"]
+
+    recorder = Recorder(cast(VerilatedEngine, Answering()))
+    sent = recorder.play([])
+    sent += [b"more"]
+    assert recorder.transcript.first_difference(cast(VerilatedEngine, Answering())) is None
 
 
 @pytest.mark.slow
