@@ -10,12 +10,18 @@ BENCH_ARGS ?=
 SYNTH_ARGS ?=
 MUTATION_ARGS ?=
 FORMAL_ARGS ?=
+NATIVE_TEST_ARGS ?=
 FRAMES ?= 1000000
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
 
 PY := .venv/bin/python
-SETUP := .venv/afflux-setup.stamp
+INSTALLED := .venv/afflux-setup.stamp
+# The C++ is newer than the extension that is installed: then it is compiled again.
+SETUP := .venv/afflux-native.stamp
+NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name CMakeLists.txt)
+# What contract_headers.py writes is not formatted by hand either.
+FORMATTED := $(filter-out drivers/native/contract/%, $(filter %pp, $(NATIVE_SOURCES)))
 ROOTS := hdl drivers sim host
 
 .PHONY: help
@@ -26,14 +32,25 @@ help: ## show this list
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 2" or "-k wire -x"'
-	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and bench-engine'
+	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench, bench-engine and bench-host'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 
 .PHONY: setup
 setup: $(SETUP) ## create .venv and install the project into it (the others do so first)
 
-$(SETUP): pyproject.toml constraints.txt tools/setup_venv.sh
+$(INSTALLED): pyproject.toml constraints.txt tools/setup_venv.sh
 	PYTHON="$(PYTHON)" tools/setup_venv.sh
+
+$(SETUP): $(INSTALLED) $(NATIVE_SOURCES) tools/build_native.sh
+	tools/build_native.sh
+
+.PHONY: native
+native: $(INSTALLED) ## compile the C++ and put the extension into .venv
+	tools/build_native.sh
+
+.PHONY: native-test
+native-test: $(INSTALLED) ## the C++ tests: plain, and under address, undefined and thread sanitizers
+	tools/test_native.sh $(NATIVE_TEST_ARGS)
 
 .PHONY: demo
 demo: $(SETUP) ## train a small network through the simulated engine; LOSS=0.01 loses packets
@@ -48,7 +65,8 @@ sim: $(SETUP) ## only the cocotb tests of the engine
 	$(PY) -m pytest tests/cocotb $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: $(SETUP) ## formatting and lints
+lint: $(SETUP) ## formatting and lints, of the C++ too
+	.venv/bin/clang-format --dry-run --Werror $(FORMATTED)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 
@@ -70,6 +88,12 @@ bench: $(SETUP) ## speed of the simulated engine, into build/bench/engine.json
 bench-engine: $(SETUP) ## rates, stalls and latencies of the gateware, into build/bench/engine.json
 	@mkdir -p build/bench
 	$(PY) -m afflux.bench.gateware $(BENCH_ARGS)
+
+.PHONY: bench-host
+bench-host: $(SETUP) ## speed between ranks of this host, beside Gloo, into build/bench/host.json
+	@mkdir -p build/bench
+	$(PY) -m afflux.bench.codec
+	$(PY) -m afflux.bench.host $(BENCH_ARGS)
 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
@@ -94,6 +118,7 @@ fuzz: $(SETUP) ## random and mutated frames through the gateware
 .PHONY: docs
 docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m afflux_hdl.reference docs
+	$(PY) -m afflux_hdl.contract_headers drivers/native/contract
 	$(PY) -m afflux_sim.slot_life docs/plots/slot_life.svg
 	$(PY) -m afflux_sim.scaling_tables docs/scaling.md
 

@@ -63,7 +63,10 @@ if report=$(pip install --quiet --dry-run --report - --constraint constraints.tx
 NOTICE
 fi
 
-pip install --constraint constraints.txt --editable '.[dev]'
+# The build's own needs first, then without isolation: so they are the pinned ones too, and the build
+# folder remains valid for `make native`, which compiles again only what has changed.
+pip install --constraint constraints.txt scikit-build-core nanobind cmake ninja
+PATH="$PWD/$venv/bin:$PATH" pip install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 
 # `make` compares this file's age with the files that decide what is installed.
 touch "$venv/afflux-setup.stamp"

@@ -3,19 +3,10 @@
 import zlib
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from afflux_drivers.reduction import Reduction
 from afflux_hdl import wire
 
 __all__ = ["Description"]
-
-_IDENTITY = {
-    wire.Opcode.SUM: 0,
-    wire.Opcode.MAX: -(1 << 31),
-    wire.Opcode.MIN: (1 << 31) - 1,
-}
 
 
 @dataclass(frozen=True)
@@ -44,8 +35,3 @@ class Description:
     def fingerprint(self) -> int:
         """CRC-32 of the text."""
         return zlib.crc32(self.text.encode("ascii"))
-
-    def fill_block(self, rank: int, block: NDArray[np.int32]) -> None:
-        """Writes this rank's fingerprint block, (64,) int32."""
-        block.fill(_IDENTITY[self.reduction.opcode])
-        block[rank] = np.uint32(self.fingerprint).astype(np.int32)

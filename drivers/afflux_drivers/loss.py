@@ -1,12 +1,13 @@
 """The test switch that loses packets: AFFLUX_TEST_LOSS and AFFLUX_TEST_SEED."""
 
 import os
-import random
+
+from afflux_drivers import _native
 
 __all__ = ["LossSwitch"]
 
 
-class LossSwitch:
+class LossSwitch(_native.LossSwitch):
     """Decides for each packet, in each direction, whether it gets lost.
 
     The directions draw from generators of their own, so that the fate of the n-th packet sent does
@@ -25,8 +26,7 @@ class LossSwitch:
         if not 0 <= share < 1:
             raise ValueError(f"a share of lost packets is 0 to below 1, not {share}")
         self.share = share
-        self._outward = random.Random(f"{seed}:{rank}:out")
-        self._inward = random.Random(f"{seed}:{rank}:in")
+        super().__init__(share, seed & 0xFFFF_FFFF_FFFF_FFFF, rank)
 
     @classmethod
     def from_environment(cls, rank: int) -> "LossSwitch | None":
@@ -43,14 +43,6 @@ class LossSwitch:
             return cls(share, int(seed), rank)
         except ValueError as error:
             raise ValueError(f"AFFLUX_TEST_LOSS: {error}") from None
-
-    def loses_outward(self) -> bool:
-        """Whether the next packet to be sent gets lost."""
-        return self._outward.random() < self.share
-
-    def loses_inward(self) -> bool:
-        """Whether the next packet received gets lost."""
-        return self._inward.random() < self.share
 
 
 def _number(name: str, kind: type[int] | type[float], default: float) -> float:

@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from afflux_hdl import wire
 
-__all__ = ["ALL_ABSENT", "HEADER", "Header", "PacketBuffer", "datagram_bytes"]
+__all__ = ["HEADER", "Header", "PacketBuffer", "datagram_bytes"]
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 HEADER = struct.Struct("<" + "".join(_CODES[field.size] for field in wire.FIELDS))
 """Packs and unpacks the 22 header bytes, in wire order."""
-
-ALL_ABSENT = b"\xff" * wire.LOOKAHEAD_BYTES
-"""Look-ahead words of a packet that names no block."""
 
 
 class Header(NamedTuple):

@@ -5,6 +5,7 @@ import math
 import select
 import socket
 
+from afflux_drivers import _native
 from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
 from afflux_drivers.loss import LossSwitch
 from afflux_drivers.multicast import MulticastGroup, join_group
@@ -83,7 +84,18 @@ class UdpTransport:
             enlarge(self._group, _BUFFER_BYTES)
             self._poll.register(self._group, select.POLLIN)
 
-    def send(self, datagram: memoryview) -> None:
+    def line(self) -> _native.Line:
+        """The sockets for native code; not to be used after `close`."""
+        host, port = self._source
+        return _native.Line(
+            self._socket.fileno(),
+            -1 if self._group is None else self._group.fileno(),
+            int.from_bytes(socket.inet_aton(host), "big"),
+            port,
+            self._loss,
+        )
+
+    def send(self, datagram: bytes) -> None:
         """Sends, or loses it as a network may: full buffers count as loss.
 
         Raises:
@@ -100,7 +112,7 @@ class UdpTransport:
             return
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
-                raise self._too_long(len(datagram)) from None
+                raise self.too_long(len(datagram)) from None
             # No buffers, or no route for now: the timers see to it.
             return
         self._statistics.packets_sent += 1
@@ -159,7 +171,8 @@ class UdpTransport:
         if self._group is not None:
             self._group.close()
 
-    def _too_long(self, length: int) -> PacketTooLong:
+    def too_long(self, length: int) -> PacketTooLong:
+        """The error that a packet of `length` bytes does not fit the path's MTU."""
         mtu = self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU)
         try:
             remedy = f"at most {wire.lanes_for_mtu(mtu)} lanes fit"

@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,7 +32,6 @@ from afflux_hdl import wire
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
 _INTERRUPT_EVERY_S = 0.25
-_DRAIN = 64
 
 _REFUSALS = {
     wire.Refusal.VERSION: "it does not speak this protocol version",
@@ -88,6 +88,7 @@ class Worker:
             LossSwitch.from_environment(rank) if loss is None else loss,
             MulticastGroup(ticket.group, ticket.group_port) if ticket.group else None,
         )
+        self._line = self._transport.line()
         self._packet = PacketBuffer()
         self._failure: BaseException | None = None
         self._joined = False
@@ -243,38 +244,31 @@ class Worker:
     def _run(
         self, operation: Operation, timeout_s: float, interrupted: Callable[[], str | None]
     ) -> None:
-        session, transport, packet = self._session, self._transport, self._packet
+        session, transport, line = self._session, self._transport, self._line
         start = now = time.monotonic()
         deadline = start + timeout_s
         next_look = start + _INTERRUPT_EVERY_S
-        for datagram in operation.open(now):
-            transport.send(datagram)
+        line.open(session, operation)
         while True:
-            length = 0
-            for _ in range(_DRAIN):
-                length = transport.receive(packet)
-                if length < 0:
-                    break
-                now = time.monotonic()
-                try:
-                    answer = operation.receive(packet, length, now)
-                except AggregatorMisbehaved as error:
-                    raise AggregatorMisbehaved(
-                        f"aggregator at {transport.peer}, rank {self.rank}, operation "
-                        f"{operation.description.text}: {error}"
-                    ) from None
-                if answer is not None:
-                    transport.send(answer)
+            silence_ends = max(start, session.heard_at) + self._peer_timeout_s
+            until = min(next_look, deadline, silence_ends)
+            try:
+                operation.judged(partial(line.run, session, operation, until))
+            except AggregatorMisbehaved as error:
+                raise AggregatorMisbehaved(
+                    f"aggregator at {transport.peer}, rank {self.rank}, operation "
+                    f"{operation.description.text}: {error}"
+                ) from None
+            transport.refused |= line.refused
             if operation.done:
                 return
+            if line.too_long:
+                raise transport.too_long(line.too_long)
             now = time.monotonic()
-            if now >= operation.next_timer:
-                for datagram in operation.expire(now):
-                    transport.send(datagram)
             if now >= deadline:
                 raise self._too_late(operation, timeout_s)
             silent_s = now - max(start, session.heard_at)
-            if silent_s > self._peer_timeout_s:
+            if silent_s >= self._peer_timeout_s:
                 raise self._unreachable(operation, silent_s)
             if now >= next_look:
                 next_look = now + _INTERRUPT_EVERY_S
@@ -283,8 +277,6 @@ class Worker:
                     raise Interrupted(
                         f"rank {self.rank}, operation {operation.description.text}: {reason}"
                     )
-            if length < 0:
-                transport.wait(min(operation.next_timer, next_look, deadline) - now)
 
     def _too_late(self, operation: Operation, timeout_s: float) -> DeadlineExceeded:
         what = f"operation {operation.description.text}"

@@ -5,17 +5,28 @@ Importing this package registers the backend "afflux" for CPU tensors:
     import afflux
     torch.distributed.init_process_group("afflux")
 
-AFFLUX_AGGREGATOR says where sums are made (see `afflux.settings`); without it a software engine is
-started beside rank 0.
+AFFLUX_AGGREGATOR says where sums are made (see `afflux.settings`); without it, in memory that the
+ranks of one host share, or else in a software engine beside rank 0.
 """
 
 import torch.distributed as dist
 
-from afflux.ddp import ddp_hook
+from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.process_group import AffluxProcessGroup, create_process_group
+from afflux.reachable import empty, reachable_gradients
 from afflux.reporting import engine_counters, engine_description, statistics
 
-__all__ = ["AffluxProcessGroup", "ddp_hook", "engine_counters", "engine_description", "statistics"]
+__all__ = [
+    "AffluxProcessGroup",
+    "ReachableBuckets",
+    "ddp_hook",
+    "empty",
+    "engine_counters",
+    "engine_description",
+    "reachable_gradients",
+    "reachable_hook",
+    "statistics",
+]
 
 __version__ = "0.1.0"
 

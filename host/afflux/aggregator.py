@@ -1,17 +1,18 @@
-"""A group's job: which aggregator, how its ranks get there, and how they leave again."""
+"""How a group comes to what sums for it: memory that its ranks share, or a job of an aggregator."""
 
 import json
 import logging
 import os
-from dataclasses import dataclass
 from datetime import timedelta
 
 from torch._C._distributed_c10d import Store
 
 from afflux import child
 from afflux.location import Location, lanes_to, local_address_towards
+from afflux.membership import JobMembership, Membership
 from afflux.rendezvous import Introduction, Meeting, RendezvousError, host_identity
 from afflux.settings import Settings
+from afflux.shared_memory import Sharing, why_not_shared
 from afflux.stores import master_of
 from afflux_drivers.control import JobLease, create_job
 from afflux_drivers.errors import AffluxError
@@ -21,50 +22,15 @@ from afflux_drivers.tree import TreeLease, create_tree
 from afflux_drivers.worker import Worker
 from afflux_hdl import wire
 
-__all__ = ["Membership", "enter"]
+__all__ = ["enter"]
 
 _log = logging.getLogger("afflux")
 
 _LOOPBACK = "127.0.0.1"
 
 
-@dataclass
-class Membership:
-    """One rank's part in a job.
-
-    Attributes:
-        worker: Joined, for the thread that carries out operations.
-        ticket: The job.
-        url: AFFLUX_AGGREGATOR as it was given.
-    """
-
-    worker: Worker
-    ticket: JobTicket
-    url: str
-    _lease: JobLease | TreeLease | None = None
-    _child: tuple[Location, str] | None = None
-
-    def leave(self) -> None:
-        """Give everything back. Rank 0 ends the job: all ranks must be done with it."""
-        self.worker.close()
-        _give_back(self._lease, self._child)
-        self._lease = None
-        self._child = None
-
-
-def _give_back(lease: JobLease | TreeLease | None, started: tuple[Location, str] | None) -> None:
-    if lease is not None:
-        try:
-            lease.close()
-        except (AffluxError, OSError):
-            # A dead aggregator has no job left to close.
-            _log.debug("the job was not closed", exc_info=True)
-    if started is not None:
-        child.release(*started)
-
-
 def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timedelta) -> Membership:
-    """Meet the other ranks of a new group at an aggregator. Collective over the group.
+    """Meet the other ranks of a new group where sums are made. Collective over the group.
 
     Args:
         store: Of this group; used by no other thread meanwhile.
@@ -78,55 +44,130 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
     """
     meeting = Meeting(store, rank, size, timeout.total_seconds())
     meeting.introduce(_introduction(settings))
-    location: Location | None = None
-    lease: JobLease | TreeLease | None = None
-    started: tuple[Location, str] | None = None
+    lease = _Lease(store, size, settings)
+    sharing = Sharing(meeting, rank, size)
 
-    def get_job() -> str:
-        nonlocal location, lease, started
+    def first_ticket() -> str:
         everyone = meeting.introductions()
-        location = Location.parse(settings.aggregator)
+        if lease.location.may_share:
+            reason = why_not_shared(everyone)
+            if not reason:
+                try:
+                    return json.dumps({"segment": sharing.offer()})
+                except OSError as error:
+                    reason = f"rank 0: {error}"
+            _no_memory(lease.location, reason)
+        return json.dumps({"job": lease.get(everyone)})
+
+    patience_s = settings.start_timeout_s + settings.connect_timeout_s
+    try:
+        if rank == 0:
+            ticket = json.loads(meeting.publish(first_ticket))
+        else:
+            ticket = json.loads(meeting.ticket(patience_s))
+        if "segment" in ticket:
+            shared, refusals = sharing.enter(ticket["segment"], settings)
+            if shared is not None:
+                return shared
+            _no_memory(Location.parse(settings.aggregator), "; ".join(refusals))
+            if rank == 0:
+                job = meeting.publish(lambda: lease.get(meeting.introductions()), "fallback")
+            else:
+                job = meeting.ticket(patience_s, "fallback")
+        else:
+            job = ticket["job"]
+        return _join(meeting, rank, settings, _own(job, rank), lease)
+    except BaseException:
+        lease.give_back()
+        raise
+
+
+def _no_memory(location: Location, reason: str) -> None:
+    """Go on without shared memory, or not: every rank decides alike."""
+    if location.scheme == "shm":
+        raise RendezvousError(f"AFFLUX_AGGREGATOR=shm://, but memory is not shared: {reason}")
+    _log.info("sums go through a software engine, not through shared memory: %s", reason)
+
+
+def _join(
+    meeting: Meeting, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
+) -> JobMembership:
+    worker: Worker | None = None
+
+    def join() -> None:
+        nonlocal worker
+        worker = Worker(
+            ticket, rank, loss=_loss(settings, rank), peer_timeout_s=settings.peer_timeout_s
+        )
+        worker.join(settings.connect_timeout_s)
+
+    try:
+        meeting.join(join)
+    except BaseException:
+        if worker is not None:
+            worker.close()
+        raise
+    if worker is None:
+        raise RendezvousError(f"rank {rank} has no worker")
+    return JobMembership(worker, ticket, settings.aggregator, lease.give_back)
+
+
+class _Lease:
+    """Rank 0's hold on the group's job, and on the engine if this process started it.
+
+    Args:
+        store: Of the group.
+        size: Ranks of the group.
+        settings: Own.
+    """
+
+    def __init__(self, store: Store, size: int, settings: Settings) -> None:
+        self._store = store
+        self._size = size
+        self._settings = settings
+        self._lease: JobLease | TreeLease | None = None
+        self._started: tuple[Location, str] | None = None
+
+    @property
+    def location(self) -> Location:
+        """Where sums are made. Raises SettingsError if the URL is none."""
+        return Location.parse(self._settings.aggregator)
+
+    def get(self, everyone: list[Introduction]) -> str:
+        """Rank 0: make the job. Returns the tickets of its aggregators."""
+        settings = self._settings
+        location = self.location.elsewhere
         if location.embedded:
-            master = master_of(store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
+            master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
             host = _LOOPBACK if one_host else local_address_towards(master)
             address = child.acquire(location, host, settings.start_timeout_s)
-            started = (location, host)
+            self._started = (location, host)
         else:
             address = (location.host, location.port)
         wish = min(each.lanes for each in everyone), settings.slots
         if location.parent is not None:
             places = [Location.parse(each.url) for each in everyone]
             leaves = [(place.host, place.port) for place in places]
-            lease = create_tree(location.parent, leaves, *wish, settings.connect_timeout_s)
-            return json.dumps([ticket.to_json() for ticket in lease.tickets])
-        lease = create_job(address, size, *wish, settings.connect_timeout_s)
-        return json.dumps([lease.ticket.to_json()])
+            tree = create_tree(location.parent, leaves, *wish, settings.connect_timeout_s)
+            self._lease = tree
+            return json.dumps([ticket.to_json() for ticket in tree.tickets])
+        job = create_job(address, self._size, *wish, settings.connect_timeout_s)
+        self._lease = job
+        return json.dumps([job.ticket.to_json()])
 
-    worker: Worker | None = None
-    try:
-        if rank == 0:
-            text = meeting.publish(get_job)
-        else:
-            text = meeting.ticket(settings.start_timeout_s + settings.connect_timeout_s)
-        ticket = _own(text, rank)
-
-        def join() -> None:
-            nonlocal worker
-            worker = Worker(
-                ticket, rank, loss=_loss(settings, rank), peer_timeout_s=settings.peer_timeout_s
-            )
-            worker.join(settings.connect_timeout_s)
-
-        meeting.join(join)
-    except BaseException:
-        if worker is not None:
-            worker.close()
-        _give_back(lease, started)
-        raise
-    if worker is None:
-        raise RendezvousError(f"rank {rank} has no worker")
-    return Membership(worker, ticket, settings.aggregator, lease, started)
+    def give_back(self) -> None:
+        """End the job, and the engine if no other group uses it."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            try:
+                lease.close()
+            except (AffluxError, OSError):
+                # A dead aggregator has no job left to close.
+                _log.debug("the job was not closed", exc_info=True)
+        started, self._started = self._started, None
+        if started is not None:
+            child.release(*started)
 
 
 def _own(text: str, rank: int) -> JobTicket:
@@ -148,6 +189,8 @@ def _introduction(settings: Settings) -> Introduction:
         location = Location.parse(settings.aggregator)
         if settings.lanes is not None:
             lanes = settings.lanes
+        elif location.scheme == "shm":
+            lanes = wire.LANES_MAX
         elif location.embedded:
             # Rank 0 starts it, most likely on the host that torchrun calls master; a way to the
             # own host goes through the loopback interface, by whichever name.

@@ -8,12 +8,13 @@ each rank had asked for.
 import json
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from torch._C._distributed_c10d import Store
 
-__all__ = ["Board", "Record"]
+__all__ = ["Board", "Record", "wake_key"]
 
 _log = logging.getLogger("afflux")
 
@@ -49,11 +50,16 @@ class Record:
         return f"rank {self.rank}: nothing since {self.call} (operation {self.sequence})"
 
 
+def wake_key(rank: int) -> str:
+    """What appears in the store when there is news for an idle rank."""
+    return f"wake/{rank}"
+
+
 class Board:
     """The group's notices in the store. A store that fails is taken as one without news.
 
     Args:
-        store: A store of the group that no other thread uses.
+        store: A store of the group. One thread at a time uses it, and this object.
         rank: Own rank in the group.
         size: Ranks of the group.
     """
@@ -65,6 +71,10 @@ class Board:
         self._checked_at = 0.0
         self._noticed = False
         self._wrote = False
+
+    def look(self) -> None:
+        """Let the next `notice` ask the store, however recently it was asked."""
+        self._checked_at = 0.0
 
     def notice(self) -> bool:
         """Whether some rank has failed or closes. Asks the store at most each 0.2 s."""
@@ -94,7 +104,7 @@ class Board:
             first = Record(**json.loads(text))
         except (RuntimeError, ValueError):
             _log.debug("the failure could not be published", exc_info=True)
-        self._set("notice", "1")
+        self._announce()
         return first
 
     def tell(self, record: Record) -> None:
@@ -103,9 +113,10 @@ class Board:
             self._wrote = True
             self._set(f"record/{record.rank}", json.dumps(asdict(record)))
 
-    def records(self, timeout_s: float) -> dict[int, Record]:
-        """Records by rank, as many as come within `timeout_s`."""
+    def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, Record]:
+        """Records by rank, as many as come within `timeout_s`; `dead` ranks are not waited for."""
         found: dict[int, Record] = {}
+        awaited = self._size - len(dead)
         deadline = time.monotonic() + timeout_s
         while True:
             for rank in range(self._size):
@@ -113,14 +124,14 @@ class Board:
                     record = self._read(f"record/{rank}")
                     if record is not None:
                         found[rank] = record
-            if len(found) == self._size or time.monotonic() >= deadline:
+            if len(found) >= awaited or time.monotonic() >= deadline:
                 return found
             time.sleep(0.02)
 
     def begin_close(self, sequence: int) -> None:
         """Rank 0: ask the others to confirm that they need nothing more after `sequence`."""
         self._set("closing", str(sequence))
-        self._set("notice", "1")
+        self._announce()
 
     def confirm_close(self) -> None:
         """This rank needs no result of the aggregator any more."""
@@ -135,6 +146,11 @@ class Board:
             if not missing or time.monotonic() >= deadline:
                 return missing
             time.sleep(0.01)
+
+    def _announce(self) -> None:
+        self._set("notice", "1")
+        for rank in range(self._size):
+            self._set(wake_key(rank), "1")
 
     def _read(self, key: str) -> Record | None:
         text = self._get(key)

@@ -8,7 +8,14 @@ import torch
 
 from afflux.tensors import dtype_name
 
-__all__ = ["Call", "canonical_name", "describe", "reduction_name", "tensors_in"]
+__all__ = [
+    "Call",
+    "all_reduce_text",
+    "canonical_name",
+    "describe",
+    "reduction_name",
+    "tensors_in",
+]
 
 _CANONICAL = {
     "_allgather_base": "all_gather_single",
@@ -64,6 +71,11 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     if isinstance(value, list | tuple):
         return [tensor for each in value for tensor in tensors_in(each)]
     return []
+
+
+def all_reduce_text(reduction: str, tensor: torch.Tensor) -> str:
+    """The `text` of an all-reduce of one tensor."""
+    return f"all_reduce {reduction} {dtype_name(tensor.dtype)} {tuple(tensor.shape)}"
 
 
 def describe(method: str, arguments: tuple[Any, ...]) -> Call:

@@ -1,6 +1,7 @@
-"""The command `afflux`: run an aggregator, and read one's counters."""
+"""The command `afflux`: run an aggregator, read its counters, measure, and look at this machine."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,17 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry of the command; returns the exit status."""
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read the output wanted no more, as `head` does; nothing may be flushed into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="afflux", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("serve", help="run an aggregator until SIGTERM or Ctrl-C")
@@ -21,9 +33,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     counters = commands.add_parser("counters", help="print the counters of an aggregator")
     counters.add_argument("url", help="udp://host[:port]")
     counters.add_argument("--timeout", type=float, default=5.0, help="seconds (%(default)s)")
-    arguments = parser.parse_args(argv)
+    info = commands.add_parser("info", help="what this machine offers, and what would help")
+    bench = commands.add_parser("bench", help="time all_reduce, in the columns of nccl-tests")
+
+    # Their modules load what the other commands do not need.
+    if words[:1] == ["info"]:
+        from afflux.info import command as info_command
+
+        info_command.add_arguments(info)
+        return info_command.run(parser.parse_args(words))
+    if words[:1] == ["bench"]:
+        from afflux.bench import command, options
+
+        options.add_arguments(bench)
+        return command.run(bench, parser.parse_args(words), words[1:])
+
+    arguments = parser.parse_args(words)
     if arguments.command == "serve":
         return serve.serve(arguments)
+    return _print_counters(parser, arguments)
+
+
+def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     try:
         location = Location.parse(arguments.url)
         if location.embedded:

@@ -1,4 +1,4 @@
-"""Averages the gradients of a DDP model whose own group is another backend's."""
+"""Communication hooks for DistributedDataParallel."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
-__all__ = ["ddp_hook"]
+from afflux.reachable import empty
+
+__all__ = ["ReachableBuckets", "ddp_hook", "reachable_hook"]
 
 
 def ddp_hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -21,4 +23,50 @@ def ddp_hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tenso
             name.)
     """
     work = dist.all_reduce(bucket.buffer(), op=dist.ReduceOp.AVG, group=state, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
+
+class ReachableBuckets:
+    """The state of `reachable_hook`: for each of a model's buckets a reachable tensor of its size.
+
+    Args:
+        group: Of backend "afflux"; default: the default group.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self.group = group
+        self._tensors: dict[int, torch.Tensor] = {}
+
+    def tensor_for(self, bucket: GradBucket) -> torch.Tensor:
+        """The bucket's tensor; a new one, collectively, if it is new or has another size."""
+        buffer, index = bucket.buffer(), bucket.index()
+        tensor = self._tensors.get(index)
+        if tensor is None or tensor.shape != buffer.shape or tensor.dtype != buffer.dtype:
+            # After the first step DDP groups gradients anew, and all buckets change.
+            self._tensors.pop(index, None)
+            tensor = empty(buffer.shape, dtype=buffer.dtype, group=self.group)
+            self._tensors[index] = tensor
+        if bucket.is_last():
+            self._tensors = {key: self._tensors[key] for key in range(index + 1)}
+        return tensor
+
+
+def reachable_hook(
+    state: ReachableBuckets, bucket: GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook: average one bucket in memory that all ranks of the host reach.
+
+        ddp.register_comm_hook(afflux.ReachableBuckets(), afflux.reachable_hook)
+
+    DDP's own buckets can not lie there: it allocates them, and a bucket's `set_buffer` changes only
+    what the hook sees. But a hook may return another tensor than the bucket's, and DDP takes the
+    averages from that one. So each bucket costs one copy here, and its sum no further one.
+
+    Args:
+        state: Of this model alone.
+        bucket: Flat gradients. (DDP calls by this name.)
+    """
+    tensor = state.tensor_for(bucket)
+    tensor.copy_(bucket.buffer())
+    work = dist.all_reduce(tensor, op=dist.ReduceOp.AVG, group=state.group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])

@@ -23,7 +23,8 @@ class Location:
     """Where sums are made.
 
     Attributes:
-        scheme: "soft" or "rtl" for an engine that rank 0 starts, "udp" for one that runs.
+        scheme: "shm" for the memory of the ranks' host, "soft" or "rtl" for an engine that rank 0
+            starts, "udp" for one that runs, "auto" for the first of these two that is possible.
         host: Name or address; empty unless scheme is "udp".
         port: UDP and TCP port; 0 unless scheme is "udp".
         bus_bits: Of the simulated engine.
@@ -41,26 +42,39 @@ class Location:
 
     @property
     def embedded(self) -> bool:
-        """Whether rank 0 starts the engine."""
+        """Whether rank 0 provides what sums."""
         return self.scheme != "udp"
+
+    @property
+    def may_share(self) -> bool:
+        """Whether ranks of one host sum in shared memory."""
+        return self.scheme in ("auto", "shm")
+
+    @property
+    def elsewhere(self) -> "Location":
+        """Where sums are made if the ranks share no memory."""
+        return Location("soft") if self.scheme == "auto" else self
 
     @classmethod
     def parse(cls, url: str) -> "Location":
         """Read a URL.
 
         Raises:
-            SettingsError: It is none of soft://, rtl://, udp://host[:port]. Options: bus_bits=32
-                or 512 for rtl, group=address:port for soft and rtl, parent=host[:port] for udp.
+            SettingsError: It is none of auto, shm://, soft://, rtl://, udp://host[:port]. Options:
+                bus_bits=32 or 512 for rtl, group=address:port for soft and rtl, parent=host[:port]
+                for udp.
         """
 
         def wrong(why: str) -> SettingsError:
             return SettingsError(
-                f"AFFLUX_AGGREGATOR={url!r}: {why}; expected soft://, rtl://[?bus_bits=512] or "
-                "udp://host[:port]"
+                f"AFFLUX_AGGREGATOR={url!r}: {why}; expected auto, shm://, soft://, "
+                "rtl://[?bus_bits=512] or udp://host[:port]"
             )
 
+        if url == "auto":
+            return cls("auto")
         parts = urlsplit(url)
-        if "://" not in url or parts.scheme not in ("soft", "rtl", "udp"):
+        if "://" not in url or parts.scheme not in ("shm", "soft", "rtl", "udp"):
             raise wrong("unknown scheme")
         if parts.path.strip("/") or parts.fragment or parts.username:
             raise wrong("nothing may follow the address")
@@ -75,9 +89,9 @@ class Location:
             except ValueError as error:
                 raise wrong(str(error)) from None
         if parts.netloc:
-            raise wrong(f"{parts.scheme}:// starts its own engine and takes no host")
+            raise wrong(f"{parts.scheme}:// is of the ranks themselves and takes no host")
         bus_bits = options.pop("bus_bits", "512") if parts.scheme == "rtl" else "512"
-        group = options.pop("group", None)
+        group = options.pop("group", None) if parts.scheme != "shm" else None
         if options:
             raise wrong(f"unknown option {', '.join(options)}")
         if bus_bits not in ("32", "512"):

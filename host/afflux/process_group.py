@@ -6,25 +6,31 @@ import logging
 import os
 import weakref
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from afflux.aggregator import Membership, enter
+from afflux.aggregator import enter
 from afflux.board import Board
-from afflux.calls import Call, canonical_name, describe, reduction_name, tensors_in
+from afflux.calls import (
+    Call,
+    all_reduce_text,
+    canonical_name,
+    describe,
+    reduction_name,
+    tensors_in,
+)
 from afflux.fallback import GlooFallback, make_gloo_group
+from afflux.membership import Membership
 from afflux.progress import Progress
 from afflux.rendezvous import Meeting
 from afflux.settings import Settings, SettingsError
 from afflux.stores import own_connection
-from afflux.tensors import ENGINE_DTYPES, elements_of, write_back
-from afflux.work import AffluxWork
+from afflux.tensors import ENGINE_DTYPES, dtype_name
+from afflux.work import NO_TIMEOUT, FinishedWork
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
 
 __all__ = ["AffluxProcessGroup", "create_process_group"]
 
@@ -32,9 +38,26 @@ _log = logging.getLogger("afflux")
 
 _REDUCTIONS = {each.value: each for each in Reduction}
 
+_BARRIER = Call("barrier", "-", "barrier", "barrier")
+
+_PLANS_MAX = 4096
+"""Kinds of tensors that a group remembers; a training loop has some hundred."""
+
 _CPU = torch.device("cpu")
 _EXIT_DRAIN_S = 1.0
 """At the interpreter's end nobody waits for results any more."""
+
+
+class _Plan(NamedTuple):
+    """What is the same for all calls with one shape, dtype and reduction.
+
+    Attributes:
+        text: The call in words.
+        call: What the group's membership makes of it.
+    """
+
+    text: str
+    call: Any
 
 
 class AffluxProcessGroup(dist.ProcessGroup):
@@ -61,6 +84,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)  # type: ignore[call-arg]
         self._pid = os.getpid()
         self._timeout_s = timeout.total_seconds()
+        self._plans: dict[Any, _Plan] = {}
         board_store = PrefixStore("afflux/", own_connection(store))
         try:
             self._settings = Settings.from_environment()
@@ -76,7 +100,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         except BaseException:
             self.membership.leave()
             raise
-        self._worker = self.membership.worker
+        self._member = self.membership
         self.fallback = GlooFallback(queued)
         self._register_backend(
             _CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU)
@@ -84,7 +108,13 @@ class AffluxProcessGroup(dist.ProcessGroup):
         self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
         self.engine_operations = 0
         self._progress = Progress(
-            Board(board_store, rank, size), rank, size, f"afflux-{name}-rank{rank}"
+            Board(board_store, rank, size),
+            PrefixStore("afflux/", own_connection(store)),
+            board_store,
+            self._member.give_up,
+            rank,
+            size,
+            f"afflux-{name}-rank{rank}",
         )
         _living.add(self)
 
@@ -92,30 +122,37 @@ class AffluxProcessGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         """Sum, average, maximum or minimum of one tensor, in place."""
-        listed, options = _allreduce_arguments(tensors, opts, timeout)
-        if len(listed) == 1 and self._engine_does(listed[0], options.reduceOp):
-            return self._reduce(listed, options)
-        return self._fall_back("allreduce", (listed, options))
+        if opts.__class__ is dist.AllreduceOptions and tensors.__class__ is list:
+            options = opts
+        else:
+            tensors, options = _allreduce_arguments(tensors, opts, timeout)
+        plan = self._plan(tensors[0], options.reduceOp) if len(tensors) == 1 else None
+        if plan is None:
+            return self._fall_back("allreduce", (tensors, options))
+        limit_s = self._limit_s(options)
+        return self._do(
+            plan.text, not options.asyncOp, self._reduce_one, tensors, plan.call, limit_s
+        )
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:
         """`allreduce` of each tensor of a list; sums are those of separate calls."""
         options = dist.AllreduceCoalescedOptions() if opts is None else opts
-        if all(self._engine_does(tensor, options.reduceOp) for tensor in tensors):
-            return self._reduce(tensors, options)
-        return self._fall_back("allreduce_coalesced", (tensors, options))
+        found = [self._plan(tensor, options.reduceOp) for tensor in tensors]
+        plans = [plan for plan in found if plan is not None]
+        if not plans or len(plans) < len(found):
+            return self._fall_back("allreduce_coalesced", (tensors, options))
+        text = plans[0].text if len(plans) == 1 else f"{plans[0].text} and {len(plans) - 1} more"
+        calls = [plan.call for plan in plans]
+        limit_s = self._limit_s(options)
+        return self._do(text, not options.asyncOp, self._reduce, tensors, calls, limit_s)
 
     def barrier(  # type: ignore[override]
         self, opts: Any = None, timeout: Any = None
     ) -> dist.Work:
         """Every rank's agreement that it is here; that is all it takes."""
-        call = Call("barrier", "-", "barrier", "barrier")
-
-        def step(timeout_s: float) -> list[torch.Tensor]:
-            self._agree(call, timeout_s)
-            self.engine_operations += 1
-            return []
-
-        return self._submit(call.text, step, timeout if opts is None else opts)
+        limit_s = self._limit_s(timeout if opts is None else opts)
+        at_once = not getattr(opts, "asyncOp", True)
+        return self._do(_BARRIER.text, at_once, self._meet, limit_s)
 
     # Through Gloo, in the same order.
 
@@ -227,35 +264,60 @@ class AffluxProcessGroup(dist.ProcessGroup):
         """The error that ended the group, if one did."""
         return self._progress.failure
 
-    def _engine_does(self, tensor: torch.Tensor, op: Any) -> bool:
-        return (
-            tensor.layout == torch.strided
-            and tensor.dtype in ENGINE_DTYPES
-            and reduction_name(op) in _REDUCTIONS
-        )
+    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Zeros, flat, that every rank reaches if the group shares memory. Collective.
 
-    def _reduce(self, tensors: list[torch.Tensor], options: Any) -> dist.Work:
-        reduction = _REDUCTIONS[reduction_name(options.reduceOp)]
-        call = describe("allreduce", (tensors, options))
-        _check_devices(call, tensors)
-        _check_average(call, tensors, reduction.value)
-        text = call.text if len(tensors) == 1 else f"{call.text} and {len(tensors) - 1} more"
+        Raises:
+            AffluxError: Ranks asked for different sizes or dtypes, or there is no memory.
+        """
+        words = f"empty {dtype_name(dtype)} {elements}"
+        call = Call("empty", dtype_name(dtype), words, words)
+        work = self._do(call.text, True, self._allocate, call, elements, dtype, self._timeout_s)
+        work.wait()
+        return work.result()[0]
 
-        def step(timeout_s: float) -> list[torch.Tensor]:
-            for tensor in tensors:
-                result = self._worker.all_reduce(
-                    elements_of(tensor),
-                    ENGINE_DTYPES[tensor.dtype],
-                    reduction,
-                    tuple(tensor.shape),
-                    timeout_s,
-                    self._progress.interrupted,
-                )
-                write_back(tensor, result)
-                self.engine_operations += 1
-            return tensors
+    def _allocate(
+        self, call: Call, elements: int, dtype: torch.dtype, timeout_s: float
+    ) -> list[torch.Tensor]:
+        self._agree(call, timeout_s)
+        return [self._member.empty(elements, dtype)]
 
-        return self._submit(text, step, options)
+    def _plan(self, tensor: torch.Tensor, op: Any) -> "_Plan | None":
+        """How the engine reduces such a tensor; None if it does not."""
+        if not (tensor.is_cpu and tensor.layout is torch.strided):
+            return None
+        # Equal for equal operations, other for others, and cheaper to compare than they are.
+        key = (tensor.shape, tensor.dtype, hash(op))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._new_plan(tensor, op)
+            if plan is not None:
+                if len(self._plans) >= _PLANS_MAX:
+                    self._plans.clear()
+                self._plans[key] = plan
+        return plan
+
+    def _new_plan(self, tensor: torch.Tensor, op: Any) -> "_Plan | None":
+        dtype = ENGINE_DTYPES.get(tensor.dtype)
+        reduction = _REDUCTIONS.get(reduction_name(op))
+        averaged_integers = reduction is Reduction.AVG and not tensor.dtype.is_floating_point
+        if dtype is None or reduction is None or averaged_integers:
+            return None
+        text = all_reduce_text(reduction.value, tensor)
+        return _Plan(text, self._member.plan(dtype, reduction, tensor.shape))
+
+    def _reduce(self, tensors: list[torch.Tensor], plans: list[Any], timeout_s: float) -> Any:
+        for tensor, plan in zip(tensors, plans, strict=True):
+            self._member.all_reduce(tensor, plan, timeout_s, self._progress.interrupted)
+            self.engine_operations += 1
+        return tensors
+
+    def _reduce_one(
+        self, tensors: list[torch.Tensor], plan: Any, timeout_s: float
+    ) -> list[torch.Tensor]:
+        self._member.all_reduce(tensors[0], plan, timeout_s, self._progress.interrupted)
+        self.engine_operations += 1
+        return tensors
 
     def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> dist.Work:
         call = describe(method, arguments)
@@ -263,32 +325,41 @@ class AffluxProcessGroup(dist.ProcessGroup):
         for argument in arguments:
             if hasattr(argument, "reduceOp"):
                 _check_average(call, tensors_in(arguments), reduction_name(argument.reduceOp))
-
-        def step(timeout_s: float) -> Any:
-            self._agree(call, timeout_s)
-            return self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
-
         options = arguments[-1] if arguments and hasattr(arguments[-1], "timeout") else None
-        return self._submit(call.text, step, options)
-
-    def _agree(self, call: Call, timeout_s: float) -> None:
-        """An empty all-reduce whose shape is the call: over when every rank has made the same."""
-        self._worker.all_reduce(
-            np.empty(0, np.int32),
-            wire.Dtype.INT32,
-            Reduction.SUM,
-            (0, call.agreed_number),
-            timeout_s,
-            self._progress.interrupted,
+        return self._progress.submit(
+            call.text, self._run_gloo, method, arguments, call, self._limit_s(options)
         )
 
-    def _submit(self, text: str, step: Any, options: Any) -> AffluxWork:
+    def _run_gloo(
+        self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float
+    ) -> Any:
+        self._agree(call, timeout_s)
+        return self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
+
+    def _agree(self, call: Call, timeout_s: float) -> None:
+        """Over when every rank has made the same call."""
+        self._member.agree(call.agreed_number, timeout_s, self._progress.interrupted)
+
+    def _meet(self, timeout_s: float) -> list[torch.Tensor]:
+        self._agree(_BARRIER, timeout_s)
+        self.engine_operations += 1
+        return []
+
+    def _limit_s(self, options: Any) -> float:
+        """Seconds for an operation with these options, or with this time-out."""
         wish = getattr(options, "timeout", options)
-        timeout_s = self._timeout_s
         # torch's mark for "the group's" is negative.
-        if isinstance(wish, timedelta) and wish > timedelta(0):
-            timeout_s = wish.total_seconds()
-        return self._progress.submit(text, step, timeout_s)
+        if wish is not None and wish > NO_TIMEOUT:
+            return wish.total_seconds()
+        return self._timeout_s
+
+    def _do(self, text: str, at_once: bool, step: Any, *arguments: Any) -> dist.Work:
+        """Carry out an operation, in the calling thread if the caller waits for it anyway."""
+        if at_once:
+            tensors = self._progress.carry_out_now(text, step, *arguments)
+            if tensors is not None:
+                return FinishedWork(tensors)
+        return self._progress.submit(text, step, *arguments)
 
     def _pass_on(self, method: str, tensors: list[torch.Tensor], *rest: int) -> dist.Work:
         self._progress.check()
@@ -303,7 +374,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
             return
         _living.discard(self)
         if self._progress.stop(drain_s):
-            self._progress.confirm_end(confirm_s)
+            self._progress.confirm_end(confirm_s if membership.ticket is not None else None)
         self.fallback.close()
         membership.leave()
 

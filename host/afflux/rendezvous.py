@@ -5,6 +5,13 @@
     every rank   joins the job, writes whether that worked           joined/<r>
     every rank   reads all of these
 
+Where ranks may share memory, two steps come between, and a job only if they do not end well:
+
+    rank 0       writes where it hands its memory out                ticket
+    every rank   maps it, writes whether that worked                 mapped/<r>
+    every rank   reads all of these
+    rank 0       gets a job, writes the ticket                       fallback
+
 An error anywhere is written in place of the value, so every rank raises the same one.
 """
 
@@ -25,6 +32,12 @@ __all__ = ["Introduction", "Meeting", "RendezvousError", "host_identity"]
 
 
 _SLICE_S = 1.0
+
+_STEPS = {
+    "rank": "come to the new group",
+    "mapped": "map the memory that the ranks share",
+    "joined": "join the aggregator",
+}
 
 
 class RendezvousError(AffluxError):
@@ -104,27 +117,40 @@ class Meeting:
             raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
         return all_
 
-    def publish(self, make: Callable[[], str]) -> str:
+    def publish(self, make: Callable[[], str], key: str = "ticket") -> str:
         """Rank 0: step two. Publishes and returns what `make` returns, or its error's message."""
         try:
             ticket = make()
         except Exception as error:
-            self._store.set("ticket", json.dumps({"error": str(error)}))
+            self._store.set(key, json.dumps({"error": str(error)}))
             raise
-        self._store.set("ticket", json.dumps({"ticket": ticket}))
+        self._store.set(key, json.dumps({"ticket": ticket}))
         return ticket
 
-    def ticket(self, patience_s: float) -> str:
+    def ticket(self, patience_s: float, key: str = "ticket") -> str:
         """Other ranks: step two. `patience_s` more than a step's time, for an engine to start.
 
         Raises:
             RendezvousError: Rank 0 could not get a job; it raises for the same reason.
         """
-        (text,) = self._collect(["ticket"], self._timeout_s + patience_s)
+        (text,) = self._collect([key], self._timeout_s + patience_s)
         answer = json.loads(text)
         if "error" in answer:
             raise RendezvousError(f"rank 0: {answer['error']}")
         return answer["ticket"]
+
+    def mapped(self, refusal: str) -> list[str]:
+        """Every rank: whether memory is shared.
+
+        Args:
+            refusal: Why this rank has not mapped it; empty if it has.
+
+        Returns:
+            Those of all ranks that have not, with their rank, such as "rank 2: no such file".
+        """
+        self._store.set(f"mapped/{self._rank}", refusal or "ok")
+        texts = self._collect([f"mapped/{rank}" for rank in range(self._size)], self._timeout_s)
+        return [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
 
     def join(self, join: Callable[[], None]) -> None:
         """Every rank: steps three and four.
@@ -168,9 +194,8 @@ class Meeting:
 
 
 def _names(keys: list[str]) -> str:
-    if keys == ["ticket"]:
+    if keys[0] in ("ticket", "fallback"):
         return "rank 0 to get a job of the aggregator"
     ranks = [key.partition("/")[2] for key in keys]
     noun = "rank" if len(ranks) == 1 else "ranks"
-    verb = "join the aggregator" if keys[0].startswith("joined/") else "come to the new group"
-    return f"{noun} {', '.join(ranks)} to {verb}"
+    return f"{noun} {', '.join(ranks)} to {_STEPS[keys[0].partition('/')[0]]}"

@@ -1,18 +1,23 @@
 """Numbers about a group: what this rank did, and what the aggregator counted."""
 
-from dataclasses import asdict
 from typing import Any
 
 import torch.distributed as dist
 
 from afflux_drivers.control import describe, read_counters
 
-__all__ = ["engine_counters", "engine_description", "statistics"]
+__all__ = ["engine_counters", "engine_description", "group_of", "statistics"]
 
 _COUNTERS_TIMEOUT_S = 10.0
 
 
-def _group(group: Any) -> Any:
+def group_of(group: Any) -> Any:
+    """The Afflux group that `group` is, or the default one for None.
+
+    Raises:
+        TypeError: It is another backend's.
+        ValueError: It has been destroyed.
+    """
     from afflux.process_group import AffluxProcessGroup
 
     found = dist.distributed_c10d._get_default_group() if group is None else group
@@ -26,27 +31,23 @@ def _group(group: Any) -> Any:
 def statistics(group: Any = None) -> dict[str, Any]:
     """What this rank has done in `group` (default: the default group) since it was made.
 
-    Keys: `rank`, `world_size`, `aggregator` (its URL), `engine` ("soft", "rtl", …), `lanes`,
-    `slots`, `operations_engine` and `operations_gloo` (collectives by way), `gloo` (calls by
-    "<collective> <dtype>"), and the fields of `afflux_drivers.statistics.WorkerStatistics`, with
-    `frame_bytes_sent` and `frame_bytes_received`.
+    Keys: `rank`, `world_size`, `aggregator` (AFFLUX_AGGREGATOR), `engine` ("shm", "soft", …),
+    `lanes`, `operations_engine` and `operations_gloo` (collectives by way), and `gloo` (calls by
+    "<collective> <dtype>"). With an aggregator also `slots`, the fields of
+    `afflux_drivers.statistics.WorkerStatistics`, `frame_bytes_sent` and `frame_bytes_received`;
+    with shared memory the counts of `afflux_drivers.shared_worker.SharedWorker.statistics`.
     """
-    found = _group(group)
+    found = group_of(group)
     membership = found.membership
-    worker = membership.worker.statistics
     return {
         "rank": found.rank(),
         "world_size": found.size(),
         "aggregator": membership.url,
-        "engine": membership.ticket.engine,
-        "lanes": membership.ticket.lanes,
-        "slots": membership.ticket.slots,
+        "engine": membership.engine,
         "operations_engine": found.engine_operations,
         "operations_gloo": sum(found.fallback.counts.values()),
         "gloo": dict(found.fallback.counts),
-        **asdict(worker),
-        "frame_bytes_sent": worker.frame_bytes_sent,
-        "frame_bytes_received": worker.frame_bytes_received,
+        **membership.statistics(),
     }
 
 
@@ -54,10 +55,10 @@ def engine_counters(group: Any = None) -> dict[str, int]:
     """The aggregator's counters, over all its jobs, by the names of the protocol's section 11.
 
     Raises:
+        ValueError: The group has no aggregator: its ranks share memory.
         AffluxError: The aggregator does not answer.
     """
-    ticket = _group(group).membership.ticket
-    return read_counters((ticket.host, ticket.port), _COUNTERS_TIMEOUT_S)
+    return read_counters(_aggregator_of(group), _COUNTERS_TIMEOUT_S)
 
 
 def engine_description(group: Any = None) -> dict[str, Any]:
@@ -66,7 +67,14 @@ def engine_description(group: Any = None) -> dict[str, Any]:
     A simulated one also says how many clock `cycles` have passed.
 
     Raises:
+        ValueError: The group has no aggregator: its ranks share memory.
         AffluxError: The aggregator does not answer.
     """
-    ticket = _group(group).membership.ticket
-    return describe((ticket.host, ticket.port), _COUNTERS_TIMEOUT_S)
+    return describe(_aggregator_of(group), _COUNTERS_TIMEOUT_S)
+
+
+def _aggregator_of(group: Any) -> tuple[str, int]:
+    ticket = group_of(group).membership.ticket
+    if ticket is None:
+        raise ValueError("the group's ranks share memory: there is no aggregator to ask")
+    return ticket.host, ticket.port

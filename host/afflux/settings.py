@@ -2,11 +2,11 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | URL, soft:// | where sums are made: soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one) |
+| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else soft://; shm:// insists on the memory that they share; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one) |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
-| AFFLUX_START_TIMEOUT | seconds, 900 | for soft:// and rtl:// to start (rtl:// may first build its engine) |
+| AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// may first build its engine) |
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
 | AFFLUX_CACHE | folder | where the simulated engine's builds are kept; `afflux_sim.build_cache` reads it |
@@ -38,7 +38,7 @@ class SettingsError(AffluxError):
 class Settings:
     """The values for one group, read once when it is made. Times are in seconds."""
 
-    aggregator: str = "soft://"
+    aggregator: str = "auto"
     lanes: int | None = None
     slots: int = 32
     connect_timeout_s: float = 10.0

@@ -2,7 +2,7 @@
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-__all__ = ["master_of", "own_connection"]
+__all__ = ["blocks_without_polling", "master_of", "own_connection"]
 
 
 def _innermost(store: Store) -> Store:
@@ -27,3 +27,8 @@ def master_of(store: Store) -> str | None:
     """Host name of the store's server, if it has one."""
     innermost = _innermost(store)
     return innermost.host if isinstance(innermost, TCPStore) else None
+
+
+def blocks_without_polling(store: Store) -> bool:
+    """Whether a thread that waits for a key sleeps until it is there, and holds up no other."""
+    return isinstance(_innermost(store), TCPStore)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-__all__ = ["NO_TIMEOUT", "AffluxWork"]
+__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork"]
 
 NO_TIMEOUT = timedelta(0)
 """What torch passes for "wait for ever"."""
@@ -139,3 +139,53 @@ class AffluxWork(dist.Work):
         if self._ended.is_set():
             state = "done" if self._error is None else f"failed: {self._error}"
         return f"<AffluxWork {self.call}: {state}>"
+
+
+class FinishedWork(dist.Work):
+    """One collective that was over before its call returned. Cheap, as small ones are frequent.
+
+    Args:
+        tensors: What it wrote.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._tensors = tensors
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Nothing to wait for."""
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that has the list of tensors."""
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(self._tensors)
+        return future
+
+    def is_completed(self) -> bool:
+        """It has ended."""
+        return True
+
+    def is_success(self) -> bool:
+        """An error would have been raised by the call."""
+        return True
+
+    def exception(self) -> None:
+        """No error."""
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that it wrote."""
+        return self._tensors
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def block_current_stream(self) -> None:
+        """Nothing to wait for."""
+
+    def source_rank(self) -> int:
+        """Not a receive: there is no source."""
+        raise RuntimeError("the collective has no source rank")
+
+    def _source_rank(self) -> int:
+        return self.source_rank()

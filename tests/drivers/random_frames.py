@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from tests.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC
+from tests.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
 from afflux_drivers.frames import frame_header, mac_of
 from afflux_drivers.packets import HEADER
-from afflux_drivers.soft_job import Parent
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import wire
 

@@ -22,6 +22,7 @@ from afflux_drivers.errors import (
     WorkerFailed,
 )
 from afflux_drivers.reduction import Reduction
+from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.worker import Worker
 from afflux_hdl import wire
@@ -204,7 +205,10 @@ def test_refusals_say_why(served):
 
 def test_refused_for_its_protocol_version(served, monkeypatch):
     lease = create_job(served.address, 1, 4, 4, 5.0)
-    monkeypatch.setattr("afflux_drivers.session._VERSION", 2 << 4)
+    right = Session.join_packet
+    monkeypatch.setattr(
+        Session, "join_packet", lambda self: bytes([2 << 4 | wire.Type.JOIN]) + right(self)[1:]
+    )
     worker = Worker(lease.ticket, 0)
     with pytest.raises(AggregatorRefused, match="does not speak this protocol version"):
         worker.join(5.0)

@@ -2,9 +2,13 @@ import zlib
 
 import numpy as np
 import pytest
+from tests.drivers.virtual_job import ticket_of
 
 from afflux_drivers.fingerprint import Description
+from afflux_drivers.operation import Operation
+from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.reduction import Reduction
+from afflux_drivers.session import Session
 from afflux_hdl import wire
 
 
@@ -24,14 +28,17 @@ def test_text_and_checksum(description, text):
 
 @pytest.mark.parametrize("reduction", Reduction)
 def test_blocks_of_all_ranks_reduce_to_all_fingerprints(reduction):
-    description = Description(1, reduction, wire.Dtype.FLOAT32, (5,))
+    ticket = ticket_of(workers=64, lanes=2, slots=1)
     blocks = np.empty((64, 64), np.int32)
     for rank, block in enumerate(blocks):
-        description.fill_block(rank, block)
+        session, elements = Session(ticket, rank), np.ones(5, np.float32)
+        operation = Operation(session, elements, wire.Dtype.FLOAT32, reduction, (5,))
+        (opening,) = operation.open(0.0)
+        block[:] = np.frombuffer(opening, "<i4", 64, datagram_bytes(0))
     if reduction is Reduction.MAX:
         merged = blocks.max(axis=0)
     elif reduction is Reduction.MIN:
         merged = blocks.min(axis=0)
     else:
         merged = blocks.sum(axis=0, dtype=np.int32)
-    assert set(merged.view(np.uint32).tolist()) == {description.fingerprint}
+    assert set(merged.view(np.uint32).tolist()) == {operation.description.fingerprint}

@@ -1,16 +1,17 @@
 """Faults put in on purpose: each must be caught by a check that passes without it."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.drivers.built_engine import BuiltEngine, Fault, build
+from tests.drivers.faulty_worker import catches
 from tests.drivers.golden_check import check_counters, check_operation
 from tests.drivers.tensors import OPERATIONS, awkward
 from tests.drivers.test_soft_engine import compare_engines, tickets_of
 from tests.drivers.virtual_job import VirtualJob, at_random, counters_of
 
-from afflux_drivers import columns, direct, exact, fixed_point, operation, soft_engine, soft_slot
+from afflux_drivers.engine import Engine
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, PacketBuffer
@@ -41,11 +42,14 @@ def check_numbers_do_not_overflow() -> None:
     assert counters_of(job.engine)["overflows"] == 0
 
 
-def check_schedules(receive: Callable[..., memoryview | None] = Operation.receive) -> None:
+def check_schedules(
+    receive: Callable[..., bytes | None] = Operation.receive,
+    make_engine: Callable[[], Engine] = SoftEngine,
+) -> None:
     """Operations under loss, doubling and long delays."""
     for seed in range(4):
         generator = np.random.default_rng(seed)
-        job = VirtualJob(3, 2, 2)
+        job = VirtualJob(3, 2, 2, make_engine())
         fates = at_random(seed, lose=0.1, double=0.2, delay=0.1)
         for _ in range(4):
             tensors = [generator.integers(-99, 99, 1500).astype(np.int32) for _ in range(3)]
@@ -61,8 +65,9 @@ def check_schedules(receive: Callable[..., memoryview | None] = Operation.receiv
         check_counters(job)
 
 
-def check_engine() -> None:
-    compare_engines(SoftEngine(slots=64), tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)]), 5, 2500)
+def check_engine(engine: Engine | None = None) -> None:
+    engine = engine or SoftEngine(slots=64)
+    compare_engines(engine, tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)]), 5, 2500)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +78,11 @@ def test_without_a_fault_the_checks_pass(check):
 
 
 def test_worker_that_accepts_any_round():
-    def receive(
-        self: Operation, packet: PacketBuffer, length: int, now: float
-    ) -> memoryview | None:
+    def receive(self: Operation, packet: PacketBuffer, length: int, now: float) -> bytes | None:
         """As the real one, but told that whatever comes is of the round it waits for."""
         header = list(HEADER.unpack_from(packet.datagram))
-        if header[4] < len(self._active):
-            header[6] = self._active[header[4]].round
+        if header[4] < len(self._session.slots):
+            header[6] = self._session.slots[header[4]].round
             HEADER.pack_into(packet.datagram, 0, *header)
         return Operation.receive(self, packet, length, now)
 
@@ -91,11 +94,9 @@ def test_worker_that_ignores_the_operation_number(monkeypatch):
     """Rounds never restart, so this one is caught by the accept rule's own test only."""
     from tests.drivers import test_operation
 
-    def receive(
-        self: Operation, packet: PacketBuffer, length: int, now: float
-    ) -> memoryview | None:
+    def receive(self: Operation, packet: PacketBuffer, length: int, now: float) -> bytes | None:
         header = list(HEADER.unpack_from(packet.datagram))
-        header[8] = self._number
+        header[8] = self.description.number & 0xFFFF
         HEADER.pack_into(packet.datagram, 0, *header)
         return original(self, packet, length, now)
 
@@ -105,162 +106,127 @@ def test_worker_that_ignores_the_operation_number(monkeypatch):
         test_operation.test_accepts_nothing_but_its_own_round_of_its_own_operation({"operation": 1})
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Any) -> None:
-    assert hasattr(owner, name)
-    monkeypatch.setattr(owner, name, fault)
+GUARD_BITS = "std::bit_width(static_cast<unsigned>(ranks - 1))"
+
+# Faults of the worker, with the checks that must see each.
+WORKER_FAULTS = {
+    "one guard bit less": (
+        Fault("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} - 1)"),
+        ["check_codec", "check_numbers_do_not_overflow"],
+    ),
+    # It overflows nothing; only the bits of the result show it.
+    "one guard bit more": (
+        Fault("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} + 1)"),
+        ["check_codec"],
+    ),
+    "rounds up": (
+        Fault(
+            "worker/tensor.cpp",
+            "codec::quantise(numbers_, blocks, elements, exponents, out);",
+            "codec::quantise(numbers_, blocks, elements, exponents, out);"
+            "for (std::size_t i = 0; i < blocks * kBlock; ++i) out[i] |= 1;",
+        ),
+        ["check_codec"],
+    ),
+    "loses the greatest limb": (
+        Fault(
+            "worker/direct.cpp",
+            "codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());",
+            "codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());"
+            "for (std::size_t i = 11; i < words_.size(); i += 13) words_[i] = 0;",
+        ),
+        ["check_codec"],
+    ),
+    "forgets classes": (
+        Fault(
+            "worker/tensor.cpp",
+            "codec::class_counts(tensor_.dtype, source(block), length(block), out);",
+            "",
+        ),
+        ["check_codec"],
+    ),
+    "takes blocks of the wrong row": (
+        Fault(
+            "worker/columns.cpp",
+            "columns.agreed[columns.agreements++] = {block, low};",
+            "columns.agreed[columns.agreements++] = {row > 0 ? block - row_blocks_ : block, low};",
+        ),
+        ["check_schedules"],
+    ),
+    "never repeats": (
+        Fault(
+            "worker/operation.cpp",
+            "if (slot.deadline <= now) {",
+            "if (slot.deadline <= now) slot.expired(now, trip.cap()); if (false) {",
+        ),
+        ["check_schedules"],
+    ),
+    # The next round's data in place of the outstanding one's, say.
+    "repeats something else": (
+        Fault(
+            "worker/operation.cpp",
+            "} else { ++session_.counts.retransmissions;",
+            "} else { ++session_.counts.retransmissions; slot.packet.blocks()[0] ^= 1;",
+        ),
+        ["check_schedules"],
+    ),
+}
 
 
-@pytest.mark.parametrize("less", [1, -1])
-@pytest.mark.parametrize("check", [check_codec, check_numbers_do_not_overflow])
-def test_codec_with_one_guard_bit_less_or_more(monkeypatch, less, check):
-    right = fixed_point.guard_bits
-    plant(monkeypatch, fixed_point, "guard_bits", lambda workers: right(workers) - less)
-    if less < 0 and check is check_numbers_do_not_overflow:
-        # A bit wasted overflows nothing; only the bits of the result show it.
-        check()
-    else:
-        with pytest.raises(CAUGHT):
-            check()
+@pytest.mark.parametrize(
+    ("name", "check"), [(name, check) for name in WORKER_FAULTS for check in WORKER_FAULTS[name][1]]
+)
+def test_worker_that(name, check):
+    assert catches(name, WORKER_FAULTS[name][0], f"test_planted_bugs:{check}")
 
 
-def test_codec_that_truncates(monkeypatch):
-    right = fixed_point.FixedPoint.quantise
+def test_worker_built_without_a_fault():
+    for check in ("check_codec", "check_schedules"):
+        assert not catches("none", None, f"test_planted_bugs:{check}")
 
-    def quantise(
-        self: fixed_point.FixedPoint, blocks: np.ndarray, low: bytes, out: np.ndarray
-    ) -> None:
-        scales = self._scales.take(np.frombuffer(low, np.uint8), axis=0)
-        right(self, np.trunc(blocks * scales) / scales, low, out)
 
-    plant(monkeypatch, fixed_point.FixedPoint, "quantise", quantise)
+# Faults of the engine: a text of its sources, and what stands in its place.
+ENGINE_FAULTS = {
+    "counts a contribution twice": Fault(
+        "engine/slots.cpp",
+        "overflows += merge(opcode, block(own, lane), arriving);",
+        "overflows += merge(opcode, block(own, lane), arriving);"
+        "if (states_[slot].round % 8 == 3) merge(opcode, block(own, lane), arriving);",
+    ),
+    "forgets who was seen": Fault(
+        "engine/rounds.cpp",
+        "slots_.merge_words(in_pool, packet);",
+        "slots_.merge_words(in_pool, packet); slot.seen &= ~std::uint64_t{1};",
+    ),
+    "completes a round too soon": Fault(
+        "engine/slots.hpp",
+        "return seen == everyone;",
+        "return ((everyone & ~seen) & ((everyone & ~seen) - 1)) == 0;",
+    ),
+    "keeps one version only": Fault(
+        "engine/slots.cpp",
+        "std::int32_t* own = body(slot, version);",
+        "std::int32_t* own = body(slot, states_[slot].round & 1);",
+    ),
+    "does not replay the round before": Fault(
+        "engine/rounds.cpp",
+        "++counters_[Counter::Replays]; sender_.replay(",
+        "++counters_[Counter::Replays];"
+        "if (header.round == slots_[job.slot_base + header.slot].round) sender_.replay(",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENGINE_FAULTS)
+def test_engine_with_a_fault(name):
+    library = build(ENGINE_FAULTS[name])
     with pytest.raises(CAUGHT):
-        check_codec()
-
-
-def test_codec_that_rounds_twice(monkeypatch):
-    right = fixed_point.floats.narrow
-
-    def narrow(values: np.ndarray, dtype: wire.Dtype, out: np.ndarray) -> None:
-        right(values.astype(np.float32).astype(np.float64), dtype, out)
-
-    plant(monkeypatch, fixed_point.floats, "narrow", narrow)
-    from tests.drivers import test_numbers
-
-    with pytest.raises(CAUGHT), np.errstate(all="ignore"):
-        for dtype in (wire.Dtype.FLOAT16, wire.Dtype.BFLOAT16):
-            test_numbers.test_narrow_rounds_once(dtype)
-
-
-def test_exact_mode_that_loses_the_greatest_limb(monkeypatch):
-    right = exact.encode
-
-    def encode(elements: np.ndarray) -> np.ndarray:
-        words = right(elements)
-        words[:, 11] = 0
-        return words
-
-    plant(monkeypatch, direct.exact, "encode", encode)
+        check_engine(BuiltEngine(library, slots=64))
     with pytest.raises(CAUGHT):
-        check_codec()
+        check_schedules(make_engine=lambda: BuiltEngine(library))
 
 
-def test_worker_that_forgets_classes(monkeypatch):
-    plant(monkeypatch, columns.classes, "class_counts", lambda e: np.zeros(e.shape, np.int32))
-    with pytest.raises(CAUGHT):
-        check_codec()
-
-
-def test_worker_that_takes_blocks_of_the_wrong_row(monkeypatch):
-    right = columns.Columns.take
-
-    def take(self: columns.Columns, slot: int, present: int, blocks: np.ndarray) -> None:
-        agreement = self._agreed[slot]
-        if agreement.row > 0:
-            agreement.row -= 1
-        right(self, slot, present, blocks)
-
-    plant(monkeypatch, columns.Columns, "take", take)
-    with pytest.raises(CAUGHT):
-        check_schedules()
-
-
-def test_worker_that_never_repeats(monkeypatch):
-    def expire(self: Operation, now: float) -> Any:
-        self.next_timer = now + 1
-        return iter(())
-
-    plant(monkeypatch, operation.Operation, "expire", expire)
-    with pytest.raises(CAUGHT):
-        check_schedules()
-
-
-def test_worker_that_repeats_something_else(monkeypatch):
-    """The next round's data in place of the outstanding one's."""
-    right = operation.Slot.again
-
-    def again(self: operation.Slot) -> memoryview:
-        datagram = right(self)
-        if self.length > wire.UDP_PAYLOAD_MIN:
-            datagram[wire.UDP_PAYLOAD_MIN] ^= 1
-        return datagram
-
-    plant(monkeypatch, operation.Slot, "again", again)
-    with pytest.raises(CAUGHT):
-        check_schedules()
-
-
-def test_engine_that_counts_a_contribution_twice(monkeypatch):
-    class Forgetful(soft_slot.SoftSlot):
-        """Forgets one worker in eight rounds or so."""
-
-        def add(self, present: int, blocks: np.ndarray, opcode: int) -> int:
-            overflows = super().add(present, blocks, opcode)
-            if self.round % 8 == 3 and self.seen.bit_count() > 1:
-                super().add(present, blocks, opcode)
-            return overflows
-
-    plant(monkeypatch, soft_engine, "SoftSlot", Forgetful)
-    for check in (check_engine, check_schedules):
-        with pytest.raises(CAUGHT):
-            check()
-
-
-def test_engine_that_forgets_who_was_seen(monkeypatch):
-    right = soft_slot.SoftSlot.take_least
-
-    def take_least(self: soft_slot.SoftSlot, words: np.ndarray) -> None:
-        self.seen &= ~1
-        right(self, words)
-
-    plant(monkeypatch, soft_slot.SoftSlot, "take_least", take_least)
-    for check in (check_engine, check_schedules):
-        with pytest.raises(CAUGHT):
-            check()
-
-
-def test_engine_that_opens_a_round_too_soon(monkeypatch):
-    right = soft_engine.SoftEngine._frame
-
-    def frame(self: SoftEngine, data: bytes) -> None:
-        for job in self._jobs:
-            for slot in job.slots if job is not None else ():
-                if slot.seen.bit_count() == job.workers - 1:
-                    slot.seen = job.everyone
-        right(self, data)
-
-    plant(monkeypatch, soft_engine.SoftEngine, "_frame", frame)
-    for check in (check_engine, check_schedules):
-        with pytest.raises(CAUGHT):
-            check()
-
-
-def test_engine_that_keeps_one_version_only(monkeypatch):
-    right = soft_slot.SoftSlot.result
-
-    def result(self: soft_slot.SoftSlot, version: int) -> bytes:
-        return right(self, self.round & 1)
-
-    plant(monkeypatch, soft_slot.SoftSlot, "result", result)
-    for check in (check_engine, check_schedules):
-        with pytest.raises(CAUGHT):
-            check()
+def test_engine_built_without_a_fault():
+    library = build()
+    check_engine(BuiltEngine(library, slots=64))
+    check_schedules(make_engine=lambda: BuiltEngine(library))

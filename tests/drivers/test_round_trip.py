@@ -1,6 +1,6 @@
 import pytest
 
-from afflux_drivers.round_trip import GRANULARITY_S, INITIAL_S, RoundTrip
+from afflux_drivers._native import GRANULARITY_S, INITIAL_S, RoundTrip
 
 
 def test_follows_rfc_6298():

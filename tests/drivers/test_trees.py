@@ -1,19 +1,22 @@
 """Trees of engines, and groups: the bits are those of one engine, whatever gets lost."""
 
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.drivers.built_engine import BuiltEngine, Fault, build
+from tests.drivers.faulty_worker import catches
 from tests.drivers.golden_check import check_operation
 from tests.drivers.tensors import OPERATIONS, awkward
-from tests.drivers.test_planted_bugs import CAUGHT, plant
+from tests.drivers.test_planted_bugs import CAUGHT
 from tests.drivers.test_soft_engine import compare_engines, parents_of, tickets_of
 from tests.drivers.virtual_job import VirtualJob, VirtualNetwork, at_random, counters_of
 from tests.drivers.virtual_tree import VirtualTree
 
-from afflux_drivers import operation, soft_engine, soft_job, soft_rounds, soft_slot
+from afflux_drivers.engine import Engine
 from afflux_drivers.errors import Disagreement
 from afflux_drivers.frames import destination_of
+from afflux_drivers.operation import Operation
 from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.soft_engine import SoftEngine
@@ -36,13 +39,20 @@ def check_operations(network: VirtualNetwork, seed: int, lossy: bool, count: int
             check_operation(network, tensors, dtype, reduction, fates, patience_s=200.0)
 
 
-def check_engine_with_parents() -> None:
+def check_engine_with_parents(engine: Engine | None = None) -> None:
+    engine = engine or SoftEngine(slots=64)
     tickets = tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)])
-    compare_engines(SoftEngine(slots=64), tickets, 5, 1500, parents_of(tickets, {0}))
+    compare_engines(engine, tickets, 5, 1500, parents_of(tickets, {0}))
 
 
-def check_tree(members=MEMBERS["two leaves"], lossy=True, group=False, seed=1) -> VirtualTree:
-    tree = VirtualTree(members, 3, 2, group)
+def check_tree(
+    members=MEMBERS["two leaves"],
+    lossy=True,
+    group=False,
+    seed=1,
+    make_engine: Callable[[], Engine] = SoftEngine,
+) -> VirtualTree:
+    tree = VirtualTree(members, 3, 2, group, make_engine)
     check_operations(tree, seed, lossy)
     return tree
 
@@ -117,7 +127,7 @@ def test_a_disagreement_below_reaches_every_rank():
     tree = VirtualTree(MEMBERS["two leaves"], 3, 2)
     tensors = [np.ones(9, np.int32)] * 5
     operations = [
-        operation.Operation(
+        Operation(
             session,
             tensor,
             wire.Dtype.INT32,
@@ -153,117 +163,87 @@ def test_a_disagreement_below_reaches_every_rank():
 # The checks above must be able to fail.
 
 
-def test_a_worker_that_takes_no_results_for_everyone(monkeypatch):
-    original = operation.Operation.__init__
+def check_groups() -> None:
+    test_a_group_gets_each_result_once(3)
 
-    def init(self, *arguments):
-        original(self, *arguments)
-        self._to_everyone = self._worker
 
-    plant(monkeypatch, operation.Operation, "__init__", init)
+# Faults of a worker, with the check that must see each.
+WORKER_FAULTS = {
+    "takes no results for everyone": (
+        Fault("worker/operation.cpp", "(place.group && header.worker == wire::kEveryone)", "false"),
+        "check_groups",
+    ),
+    # A partial sum that is lost is a dead end then.
+    "leaves a waiting aggregator alone": (
+        Fault("worker/operation.cpp", "if (own_lost || slot.waits_above)", "if (own_lost)"),
+        "check_tree",
+    ),
+    "takes its worker number for its rank": (
+        Fault("worker/operation.cpp", "session_.place.rank]", "session_.place.worker]"),
+        "check_tree",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKER_FAULTS)
+def test_a_worker_that(name):
+    fault, check = WORKER_FAULTS[name]
+    assert catches(name, fault, f"test_trees:{check}")
+
+
+# Faults of an engine that has a parent. The first need frames that no honest parent sends, so that
+# only the comparison with the golden model finds them.
+FAULTS_SEEN_BY_COMPARISON = {
+    "forgets to reset waiting in a new run": Fault(
+        "engine/slots.cpp",
+        ".round = first_round - 1,",
+        ".round = first_round - 1, .waiting = states_[slot].waiting,",
+    ),
+    **{
+        f"does not look at its parent's {what}": Fault("engine/admission.cpp", condition, "false")
+        for what, condition in (
+            ("key", "header.key != parent->key"),
+            ("worker number", "header.worker != parent->worker"),
+            ("job number", "header.job != parent->job"),
+            ("address", "arrival.peer.address != parent->endpoint.address"),
+            ("port", "arrival.peer.port != parent->endpoint.port"),
+        )
+    },
+}
+FAULTS_SEEN_IN_A_TREE = {
+    "sends its partial sum once": Fault(
+        "engine/rounds.cpp",
+        "++counters_[Counter::Replays]; sender_.partial_sum(job, header.slot, header.round);",
+        "++counters_[Counter::Replays];",
+    ),
+    # In place of replacing its partial sum by it.
+    "adds the parent's result": Fault(
+        "engine/slots.cpp",
+        "std::memcpy(own, packet.words, wire::kLookaheadBytes);",
+        "std::memcpy(own, packet.words, wire::kLookaheadBytes);"
+        "add(slot, packet); states_[slot].waiting = false; return;",
+    ),
+    # A parent's result that comes twice is then taken for the round after.
+    "takes a parent's result for any round": Fault(
+        "engine/rounds.cpp",
+        "void Rounds::parent_result(const Job& job, const Packet& packet) {"
+        " const Header& header = packet.header;",
+        "void Rounds::parent_result(const Job& job, const Packet& packet) {"
+        "Header header = packet.header;"
+        "header.round = slots_[job.slot_base + header.slot].round;",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS_SEEN_BY_COMPARISON)
+def test_an_engine_that(name):
+    library = build(FAULTS_SEEN_BY_COMPARISON[name])
     with pytest.raises(CAUGHT):
-        test_a_group_gets_each_result_once(3)
+        check_engine_with_parents(BuiltEngine(library, slots=64))
 
 
-def test_an_engine_that_forgets_to_reset_waiting_in_a_new_run(monkeypatch):
-    right = soft_slot.SoftSlot.reset
-
-    def reset(self, *arguments):
-        waiting = getattr(self, "waiting", False)
-        right(self, *arguments)
-        self.waiting = waiting
-
-    plant(monkeypatch, soft_slot.SoftSlot, "reset", reset)
+@pytest.mark.parametrize("name", FAULTS_SEEN_IN_A_TREE)
+def test_an_engine_in_a_tree_that(name):
+    library = build(FAULTS_SEEN_IN_A_TREE[name])
     with pytest.raises(CAUGHT):
-        check_engine_with_parents()
-
-
-@pytest.mark.parametrize("field", ["key", "worker", "job", "endpoint"])
-def test_an_engine_that_looks_at_less_of_its_parent(monkeypatch, field):
-    """Each check of section 5.6 is missed by the comparison with the golden model."""
-
-    right = soft_engine.SoftEngine._from_parent
-
-    def from_parent(self, job, header, *rest):
-        if job is None or job.parent is None:
-            right(self, job, header, *rest)
-            return
-        parent = job.parent
-        values = {"key": header[7], "worker": header[3], "job": header[2]}
-        values["endpoint"] = (parent.endpoint[0], *rest[1:])
-        job.parent = replace(parent, **{field: values[field]})
-        right(self, job, header, *rest)
-        job.parent = parent
-
-    plant(monkeypatch, soft_engine.SoftEngine, "_from_parent", from_parent)
-    with pytest.raises(CAUGHT):
-        check_engine_with_parents()
-
-
-def test_a_worker_that_leaves_a_waiting_aggregator_alone(monkeypatch):
-    """A partial sum that is lost is a dead end then."""
-    right = operation.Operation._missing
-
-    def missing(self, slot, words, now):
-        answer = right(self, slot, words, now)
-        return None if slot.waits_above else answer
-
-    plant(monkeypatch, operation.Operation, "_missing", missing)
-    with pytest.raises(CAUGHT):
-        check_tree()
-
-
-def test_an_engine_that_sends_its_partial_sum_once(monkeypatch):
-    right = soft_job.SoftJob.partial_sum
-    sent = set()
-
-    def partial_sum(self, number, round_):
-        frame = right(self, number, round_)
-        key = id(self), number, round_
-        if key in sent:
-            return frame[:60]
-        sent.add(key)
-        return frame
-
-    plant(monkeypatch, soft_job.SoftJob, "partial_sum", partial_sum)
-    with pytest.raises(CAUGHT):
-        check_tree()
-
-
-def test_an_engine_that_adds_the_parents_result(monkeypatch):
-    """In place of replacing its partial sum by it."""
-
-    def take(self, present, words, blocks, conflict):
-        self.add(present, blocks, wire.Opcode.SUM)
-        self._words[self.round & 1] = words
-        self.waiting = False
-
-    plant(monkeypatch, soft_slot.SoftSlot, "take", take)
-    with pytest.raises(CAUGHT):
-        check_tree(lossy=False)
-
-
-def test_an_engine_that_opens_the_next_round_while_it_waits(monkeypatch):
-    """A parent's result that comes twice is then taken for the round after."""
-    right = soft_rounds.SoftRounds.parent_result
-
-    def parent_result(self, job, header, frame):
-        slot = job.slots[header[4]]
-        header = (*header[:6], slot.round, *header[7:])
-        right(self, job, header, frame)
-
-    plant(monkeypatch, soft_rounds.SoftRounds, "parent_result", parent_result)
-    with pytest.raises(CAUGHT):
-        check_tree()
-
-
-def test_a_worker_that_takes_its_worker_number_for_its_rank(monkeypatch):
-    original = operation.Operation.__init__
-
-    def init(self, *arguments):
-        original(self, *arguments)
-        self._rank = self._worker
-
-    plant(monkeypatch, operation.Operation, "__init__", init)
-    with pytest.raises(CAUGHT):
-        check_tree(lossy=False)
+        check_tree(make_engine=lambda: BuiltEngine(library))

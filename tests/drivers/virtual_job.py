@@ -8,7 +8,7 @@ import heapq
 import random
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -20,7 +20,6 @@ from afflux_drivers.packets import HEADER, PacketBuffer
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.soft_job import Parent
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import registers, wire
 
@@ -43,6 +42,23 @@ class Fate(Enum):
 
 class Stuck(AssertionError):
     """The ranks did not end in the time or the packets that they had."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """An aggregator above a job, and what the job is there.
+
+    Attributes:
+        endpoint: Its MAC address, IPv4 address and UDP port.
+        job: Job number there.
+        worker: Own worker number there.
+        key: Key of the job run there.
+    """
+
+    endpoint: tuple[bytes, int, int]
+    job: int
+    worker: int
+    key: int
 
 
 def write_registers(engine: Engine, values: dict[str, int]) -> None:

@@ -1,10 +1,11 @@
 """Ranks on several engines that are the workers of another, in the virtual network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.drivers.virtual_job import (
     FIRST_ROUND,
+    Parent,
     VirtualNetwork,
     configure,
     create_job,
@@ -16,7 +17,6 @@ from afflux_drivers.engine import Engine
 from afflux_drivers.frames import destination_of, mac_of
 from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.soft_job import Parent
 from afflux_drivers.ticket import JobTicket
 from afflux_hdl import registers, wire
 
@@ -39,6 +39,7 @@ class VirtualTree(VirtualNetwork):
         lanes: F.
         slots: Slots of the jobs.
         group: Whether the leaves' results go to multicast groups.
+        make_engine: Makes the aggregators.
 
     Attributes:
         root: The engine at the top.
@@ -47,18 +48,23 @@ class VirtualTree(VirtualNetwork):
     """
 
     def __init__(
-        self, members: Sequence[Sequence[int]], lanes: int, slots: int, group: bool = False
+        self,
+        members: Sequence[Sequence[int]],
+        lanes: int,
+        slots: int,
+        group: bool = False,
+        make_engine: Callable[[], Engine] = SoftEngine,
     ) -> None:
         ranks = sum(map(len, members))
-        self.root = SoftEngine()
+        self.root = make_engine()
         configure(self.root, address=_address(250))
         above = ticket_of(len(members), lanes, slots, job=3, key=_ROOT_KEY)
         create_job(self.root, above)
         engines: dict[str, Engine] = {_host(250): self.root}
-        self.leaves: list[SoftEngine] = []
+        self.leaves: list[Engine] = []
         tickets: dict[int, tuple[JobTicket, str]] = {}
         for number, ranks_here in enumerate(members):
-            leaf = SoftEngine()
+            leaf = make_engine()
             ticket = replace(
                 ticket_of(len(ranks_here), lanes, slots, job=number % 2, key=1000 + number),
                 members=tuple(ranks_here),

@@ -48,6 +48,7 @@ def run_ranks(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 20.0,
     limit_s: float = 60.0,
+    tcp_store: bool = False,
 ) -> list[Outcome]:
     """Run `body(rank, size, *arguments)` at `size` ranks whose default group is an afflux one.
 
@@ -55,13 +56,20 @@ def run_ranks(
         body: A function of a module; its value must be picklable.
         size: Ranks.
         arguments: For `body`.
-        environment: Variables that the ranks see in addition; with BAD_RANK=r and BAD=name=value
-            rank r sees one more.
+        environment: Variables that the ranks see in addition to the AFFLUX_AGGREGATOR of this
+            process; with BAD_RANK=r and BAD=name=value rank r sees one more.
         timeout_s: Time-out of the default group.
         limit_s: A rank that takes longer is killed; its outcome has the kind "killed".
+        tcp_store: Whether ranks meet at a TCPStore, as under torchrun, and not at a file.
     """
+    # The server that ranks are forked from has its environment from an earlier test.
+    aggregator = os.environ.get("AFFLUX_AGGREGATOR", "auto")
+    environment = {"AFFLUX_AGGREGATOR": aggregator, **(environment or {})}
     with tempfile.TemporaryDirectory(prefix="afflux-test-") as folder:
-        store = str(Path(folder) / "store")
+        server = (
+            dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False) if tcp_store else None
+        )
+        store = server.port if server is not None else str(Path(folder) / "store")
         started = time.monotonic()
         processes, pipes = [], {}
         for rank in range(size):
@@ -75,7 +83,7 @@ def run_ranks(
                     size,
                     store,
                     timeout_s,
-                    dict(environment or {}),
+                    environment,
                     arguments,
                 ),
             )
@@ -117,12 +125,18 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
+def _meet(store: str | int, size: int) -> dist.Store:
+    if isinstance(store, int):
+        return dist.TCPStore("127.0.0.1", store, is_master=False)
+    return dist.FileStore(store, size)
+
+
 def _run(
     sender: Connection,
     body: Body,
     rank: int,
     size: int,
-    store: str,
+    store: str | int,
     timeout_s: float,
     environment: dict[str, str],
     arguments: tuple[Any, ...],
@@ -136,7 +150,7 @@ def _run(
     try:
         dist.init_process_group(
             "afflux",
-            store=dist.FileStore(store, size),
+            store=_meet(store, size),
             rank=rank,
             world_size=size,
             timeout=timedelta(seconds=timeout_s),

@@ -47,10 +47,12 @@ def train_with_gloo(rank, _size):
     return steps(DistributedDataParallel(network(), process_group=gloo, bucket_cap_mb=0.01), rank)
 
 
-def test_loss_changes_no_bit():
-    clean = values(run_ranks(train, 3))
-    lossy = values(run_ranks(train, 3, environment={"AFFLUX_TEST_LOSS": "0.03"}))
-    for each in [*clean[1:], *lossy]:
+def test_loss_and_shared_memory_change_no_bit():
+    soft = {"AFFLUX_AGGREGATOR": "soft://"}
+    clean = values(run_ranks(train, 3, environment=soft))
+    lossy = values(run_ranks(train, 3, environment={**soft, "AFFLUX_TEST_LOSS": "0.03"}))
+    shared = values(run_ranks(train, 3, environment={"AFFLUX_AGGREGATOR": "shm://"}))
+    for each in [*clean[1:], *lossy, *shared]:
         np.testing.assert_array_equal(each.view(np.uint32), clean[0].view(np.uint32))
     gloo = values(run_ranks(train_with_gloo, 3))
     np.testing.assert_allclose(clean[0], gloo[0], atol=1e-6)
@@ -122,6 +124,7 @@ def train_until_a_rank_leaves(rank, _size):
     return "no error"
 
 
+@pytest.mark.usefixtures("engine")
 def test_backward_raises_when_ranks_disagree():
     outcomes = run_ranks(train_until_a_rank_leaves, 2)
     assert outcomes[0].kind == ""
@@ -141,6 +144,7 @@ def fail_in_the_first_backward(rank, _size):
     return "no error"
 
 
+@pytest.mark.usefixtures("engine")
 def test_the_first_backward_may_fail():
     # Where an exception travels as a value, DDP's reducer crashes here.
     outcomes = run_ranks(fail_in_the_first_backward, 2)

@@ -60,6 +60,18 @@ def test_ends_cleanly(end, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Fatal" not in done.stderr
+    assert "child " not in done.stdout
+
+
+SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
+
+
+@pytest.mark.parametrize("end", ["not destroyed", "in flight", "in flight, unmatched"])
+def test_ends_cleanly_with_its_aggregator(end, tmp_path):
+    done = run_script(START + ENDS[end], tmp_path, ranks=2, environment=SOFT)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Fatal" not in done.stderr
     assert wait_until_gone(child_of(done.stdout))
 
 
@@ -72,7 +84,7 @@ CRASHES = {
 
 @pytest.mark.parametrize("crash", CRASHES)
 def test_a_crash_of_rank_0_leaves_no_aggregator(crash, tmp_path):
-    done = run_script(START + CRASHES[crash], tmp_path, ranks=2)
+    done = run_script(START + CRASHES[crash], tmp_path, ranks=2, environment=SOFT)
     assert done.returncode == 1
     assert wait_until_gone(child_of(done.stdout))
 

@@ -13,6 +13,8 @@ from tests.host.ranks import run_ranks, values
 import afflux
 from afflux import child
 
+SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
+
 
 def caught(action):
     """Message, kind and seconds of the error that `action` raises."""
@@ -65,6 +67,7 @@ def disagree(rank, _size, which):
     return first, later
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("which", DISAGREEMENTS)
 def test_every_rank_learns_what_each_asked_for(which):
     for (message, kind, seconds), later in values(run_ranks(disagree, 3, which)):
@@ -77,6 +80,7 @@ def test_every_rank_learns_what_each_asked_for(which):
         assert later[1] == "GroupFailed"
 
 
+@pytest.mark.usefixtures("engine")
 def test_the_message_shows_both_shapes():
     for (message, _, _), _ in values(run_ranks(disagree, 3, "shape")):
         assert "rank 0: all_reduce sum float32 (3, 4) (operation 2)" in message
@@ -93,6 +97,7 @@ def stay_away(rank, _size):
     return caught(lambda: dist.all_reduce(torch.ones(3, 4)))
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_rank_that_never_comes_is_named_at_every_rank():
     outcomes = values(run_ranks(stay_away, 3, timeout_s=2))
     for rank, (message, kind, seconds) in enumerate(outcomes):
@@ -115,6 +120,7 @@ def stay_away_from_gloo(rank, _size):
     return caught(lambda: dist.broadcast(torch.ones(3), 0))
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_rank_that_never_comes_to_gloo_is_named_too():
     for message, _, seconds in values(run_ranks(stay_away_from_gloo, 3, timeout_s=2)):
         assert "broadcast float32 (3,)" in message
@@ -129,6 +135,7 @@ def die(rank, _size):
     return caught(lambda: dist.all_reduce(torch.ones(3)))
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_rank_that_died_is_named():
     outcomes = run_ranks(die, 3, timeout_s=2)
     assert outcomes[1].kind == "died"
@@ -148,6 +155,7 @@ def wait_a_second(rank, _size):
     return caught(lambda: work.wait(timedelta(seconds=1)))
 
 
+@pytest.mark.usefixtures("engine")
 def test_the_timeout_of_wait():
     for rank, (message, kind, seconds) in enumerate(values(run_ranks(wait_a_second, 2))):
         assert "not over after 1 s of wait()" in message
@@ -171,7 +179,8 @@ def lose_the_aggregator(rank, _size):
 
 
 def test_an_aggregator_that_dies_is_named_at_every_rank():
-    outcomes = values(run_ranks(lose_the_aggregator, 3, environment={"AFFLUX_PEER_TIMEOUT": "1"}))
+    environment = {**SOFT, "AFFLUX_PEER_TIMEOUT": "1"}
+    outcomes = values(run_ranks(lose_the_aggregator, 3, environment=environment))
     for message, kind, seconds in outcomes:
         assert kind in ("AggregatorUnreachable", "GroupFailed")
         assert "aggregator at 127.0.0.1:" in message
@@ -188,9 +197,8 @@ def lose_the_aggregator_and_wait(rank, _size):
 
 
 def test_every_queued_work_ends():
-    outcomes = values(
-        run_ranks(lose_the_aggregator_and_wait, 2, environment={"AFFLUX_PEER_TIMEOUT": "1"})
-    )
+    environment = {**SOFT, "AFFLUX_PEER_TIMEOUT": "1"}
+    outcomes = values(run_ranks(lose_the_aggregator_and_wait, 2, environment=environment))
     for errors, completed in outcomes:
         assert all(completed)
         assert errors[-1][1] != "nothing raised"
@@ -211,6 +219,7 @@ def call_wrongly(_rank, _size):
     return errors, tensor.tolist()
 
 
+@pytest.mark.usefixtures("engine")
 def test_wrong_arguments_leave_the_group_usable():
     for errors, tensor in values(run_ranks(call_wrongly, 2)):
         assert tensor == [2, 2, 2]
@@ -238,6 +247,7 @@ def fork_and_use(_rank, _size):
     return said, tensor.tolist()
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_forked_process_cannot_use_the_group():
     for said, tensor in values(run_ranks(fork_and_use, 2)):
         assert said.startswith("GroupClosed: this group belongs to process")

@@ -36,9 +36,13 @@ def use_subsets(rank, size):
     return tensor[0].item(), everyone[0].item(), broadcast.item(), numbers["rank"], again[0].item()
 
 
+@pytest.mark.usefixtures("engine")
 def test_subsets():
     got = values(run_ranks(use_subsets, 4))
     assert got == [(2, 4, 0, 0, 4), (4, 4, 1, 0, 4), (2, 4, 0, 1, 4), (4, 4, 1, 1, 4)]
+
+
+SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 
 
 def share_a_child(rank, _size):
@@ -53,7 +57,7 @@ def share_a_child(rank, _size):
 
 
 def test_groups_share_one_aggregator_which_ends_with_the_last():
-    got = values(run_ranks(share_a_child, 2))
+    got = values(run_ranks(share_a_child, 2, environment=SOFT))
     assert len(got[0][0]) == 1
     assert got[0][1:] == (0, [False])
     assert got[1][0] == []
@@ -70,6 +74,7 @@ def wait_in_any_order(rank, _size):
     return [tensor[-1].item() for tensor in tensors]
 
 
+@pytest.mark.usefixtures("engine")
 def test_works_may_be_waited_for_in_any_order():
     for got in values(run_ranks(wait_in_any_order, 3)):
         assert got == [3 * n + 3 for n in range(20)]
@@ -91,6 +96,7 @@ def mix_ways(rank, size):
     return floats[0].item(), doubles[0].item(), [g[0].item() for g in gathered], numbers["gloo"]
 
 
+@pytest.mark.usefixtures("engine")
 def test_engine_and_gloo_in_one_order():
     for floats, doubles, gathered, gloo in values(run_ranks(mix_ways, 3)):
         assert floats == doubles == 3**5
@@ -113,6 +119,7 @@ def use_callbacks(rank, _size):
     return result[0].item(), first[0].item(), second[0].item()
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_callback_may_start_and_wait_for_a_collective():
     assert values(run_ranks(use_callbacks, 2)) == [(4, 4, 2), (4, 4, 2)]
 
@@ -126,6 +133,7 @@ def fail_in_a_future(rank, _size):
     return "no error"
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_failed_future_raises():
     for message in values(run_ranks(fail_in_a_future, 2)):
         assert "rank 1: all_reduce sum float32 (4,)" in message
@@ -140,7 +148,8 @@ def keep_alive_statistics(rank, size):
 
 @pytest.mark.parametrize("loss", ["0", "0.05"])
 def test_each_block_is_counted_once(loss):
-    got = values(run_ranks(keep_alive_statistics, 3, environment={"AFFLUX_TEST_LOSS": loss}))
+    environment = {**SOFT, "AFFLUX_TEST_LOSS": loss}
+    got = values(run_ranks(keep_alive_statistics, 3, environment=environment))
     numbers = [each[0] for each in got]
     counters = got[0][1]
     assert counters["blocks_accepted"] == sum(each["blocks_sent"] for each in numbers)
@@ -160,6 +169,7 @@ def start_again(rank, size):
     return tensor.tolist()
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_process_may_have_one_group_after_another(tmp_path):
     environment = {"AGAIN": str(tmp_path / "again")}
     assert values(run_ranks(start_again, 2, environment=environment)) == [[2, 2, 2]] * 2
@@ -172,6 +182,7 @@ def destroy_in_flight(rank, _size):
     return time.monotonic() - started, [work.is_success() for work in works]
 
 
+@pytest.mark.usefixtures("engine")
 def test_destroy_carries_out_what_is_in_flight():
     for seconds, success in values(run_ranks(destroy_in_flight, 2)):
         assert success == [True] * 5
@@ -189,6 +200,7 @@ def destroy_without_the_others(rank, _size):
     return time.monotonic() - started, [work.is_completed() for work in works]
 
 
+@pytest.mark.usefixtures("engine")
 def test_destroy_does_not_wait_for_ever():
     environment = {"AFFLUX_CLOSE_TIMEOUT": "1"}
     for seconds, ended in values(run_ranks(destroy_without_the_others, 2, environment=environment)):
@@ -210,6 +222,7 @@ def use_after_rank_0_closed(rank, _size):
     return "no error", 0
 
 
+@pytest.mark.usefixtures("engine")
 def test_use_after_rank_0_has_destroyed_the_group():
     message, seconds = values(run_ranks(use_after_rank_0_closed, 2))[1]
     assert "rank 0 has destroyed the group" in message

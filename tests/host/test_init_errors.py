@@ -74,6 +74,7 @@ def test_more_workers_than_the_engine_was_built_for():
         ("udp://", "a host"),
         ("udp://host:99999", "Port out of range"),
         ("soft://somewhere", "takes no host"),
+        ("shm://somewhere", "takes no host"),
         ("rtl://?bus_bits=64", "bus_bits is 32 or 512"),
         ("udp://no-such-host.invalid:4700", "no-such-host.invalid"),
     ],
@@ -92,7 +93,12 @@ def test_bad_setting():
 
 def test_engine_that_does_not_start():
     # No address of this machine: the child cannot bind and says why.
-    environment = {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": "/nonexistent", "PYTHONHOME": "/none"}
+    environment = {
+        "AFFLUX_AGGREGATOR": "soft://",
+        "MASTER_ADDR": "127.0.0.1",
+        "PYTHONPATH": "/nonexistent",
+        "PYTHONHOME": "/none",
+    }
     for outcome in errors_of(environment, size=2):
         assert "soft://" in outcome.message
         assert "before it was ready" in outcome.message

@@ -36,7 +36,7 @@ def reduce_some(rank, size):
 
 @pytest.mark.parametrize("loss", ["0", "0.05"])
 def test_an_engine_that_starts_with_the_job(group, loss):
-    alone = values(run_ranks(reduce_some, 3))
+    alone = values(run_ranks(reduce_some, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     environment = {"AFFLUX_AGGREGATOR": f"soft://?group={group}", "AFFLUX_TEST_LOSS": loss}
     together = values(run_ranks(reduce_some, 3, environment=environment))
     for results, _ in (*alone, *together):

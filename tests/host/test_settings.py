@@ -53,12 +53,14 @@ def test_every_variable_is_in_the_table_with_its_default():
         default = getattr(Settings(), field)
         if default is not None:
             shown = rows[name].rpartition(", ")[2].strip()
-            assert shown in (str(default), f"{default:g}" if default != "soft://" else default)
+            assert shown in (str(default), default if default == "auto" else f"{default:g}")
 
 
 @pytest.mark.parametrize(
     ("url", "want"),
     [
+        ("auto", Location("auto")),
+        ("shm://", Location("shm")),
         ("soft://", Location("soft")),
         ("rtl://", Location("rtl")),
         ("rtl://?bus_bits=32", Location("rtl", bus_bits=32)),
@@ -80,7 +82,19 @@ def test_urls(url, want):
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "soft", "http://x", "udp://", "udp://h:0", "udp://h/x", "soft://h", "rtl://?x=1"),
+        *(
+            "",
+            "soft",
+            "auto://",
+            "shm://h",
+            "shm://?group=239.1.2.3:4701",
+            "http://x",
+            "udp://",
+            "udp://h:0",
+            "udp://h/x",
+            "soft://h",
+            "rtl://?x=1",
+        ),
         *("soft://?group=", "soft://?group=10.0.0.1:4701", "udp://h?group=239.1.2.3:4701"),
         *("udp://h?parent=", "udp://h?parent=x:0", "udp://h?parent=x:y", "udp://h?parent=x/y"),
         *("soft://?parent=h", "udp://u@h", "udp://h:99999", "udp://h?parent=u@h"),

@@ -55,7 +55,7 @@ def reduce_some(rank, size):
 
 @pytest.mark.parametrize("loss", ["0", "0.05"])
 def test_ranks_at_two_leaves(urls, loss):
-    alone = values(run_ranks(reduce_some, 3))
+    alone = values(run_ranks(reduce_some, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     parent, leaf, other = urls
     together = values(run_ranks(reduce_some, 3, environment=environment(*urls, loss)))
     for results, pair, _ in (*alone, *together):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["describe_machine"]
+__all__ = ["describe_machine", "processor_name"]
 
 
 def describe_machine() -> dict[str, Any]:
     """Processor, cores, memory, system and versions; no names of hosts, users or folders."""
     return {
-        "processor": _field("/proc/cpuinfo", "model name") or platform.machine(),
+        "processor": processor_name() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
@@ -22,6 +22,11 @@ def describe_machine() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
+
+
+def processor_name() -> str:
+    """The processor as it calls itself; empty if it does not say."""
+    return _field("/proc/cpuinfo", "model name")
 
 
 def _field(path: str, name: str) -> str:

@@ -1,0 +1,13 @@
+// What module.cpp calls: one function for each part of the library.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace afflux::bindings {
+
+void bind_codec(nanobind::module_& module);
+void bind_shared(nanobind::module_& module);
+void bind_engine(nanobind::module_& module);
+void bind_worker(nanobind::module_& module);
+
+}  // namespace afflux::bindings

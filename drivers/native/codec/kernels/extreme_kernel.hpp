@@ -1,0 +1,98 @@
+// Greatest and least elements, in the order of the protocol's keys (section 8.5).
+#pragma once
+
+#include "codec/kernels/floats.hpp"
+
+namespace afflux::codec {
+
+namespace {
+
+// Integers of an element's own width in the order of the numbers: -0 below +0, NaN wins. The keys
+// of float16 and bfloat16 are the upper parts of those that packets carry.
+template <Dtype kType, bool kMax>
+struct Keys {
+    using Integer = decltype([] {
+        if constexpr (bytes_of(kType) == 4) {
+            return std::int32_t{};
+        } else {
+            return std::int16_t{};
+        }
+    }());
+    static constexpr int kTop = 8 * bytes_of(kType) - 1;
+    static constexpr Integer kMagnitude = static_cast<Integer>((std::int64_t{1} << kTop) - 1);
+    static constexpr Integer kInfinity = kType == Dtype::Float32    ? 0x7F800000
+                                         : kType == Dtype::Bfloat16 ? Integer{0x7F80}
+                                                                    : Integer{0x7C00};
+    static constexpr Integer kNan = kType == Dtype::Float32    ? 0x7FC00000
+                                    : kType == Dtype::Bfloat16 ? Integer{0x7FC0}
+                                                               : Integer{0x7E00};
+    static constexpr Integer kWinner = kMax ? kMagnitude : static_cast<Integer>(~kMagnitude);
+
+    // The order-preserving map of the bits, and its own inverse.
+    static Integer flip(Integer bits) {
+        return static_cast<Integer>(bits ^ ((bits >> kTop) & kMagnitude));
+    }
+    static Integer key(Integer bits) {
+        if constexpr (kType == Dtype::Int32) return bits;
+        return (bits & kMagnitude) > kInfinity ? kWinner : flip(bits);
+    }
+    static Integer element(Integer key) {
+        if constexpr (kType == Dtype::Int32) return key;
+        return key == kWinner ? kNan : flip(key);
+    }
+    static Integer best(Integer a, Integer b) { return (kMax ? a > b : a < b) ? a : b; }
+};
+
+template <Dtype kType, bool kMax>
+struct Extreme {
+    static constexpr Dtype kElements = kType;
+    using K = Keys<kType, kMax>;
+    using Integer = typename K::Integer;
+
+    static void of(int sources, const std::byte* const* blocks, std::byte* out) {
+        alignas(64) Integer best[kBlock];
+        alignas(64) Integer bits[kBlock];
+        __builtin_memcpy(best, blocks[0], sizeof best);
+        for (std::size_t i = 0; i < kBlock; ++i) best[i] = K::key(best[i]);
+        for (int r = 1; r < sources; ++r) {
+            __builtin_memcpy(bits, blocks[r], sizeof bits);
+            for (std::size_t i = 0; i < kBlock; ++i) best[i] = K::best(best[i], K::key(bits[i]));
+        }
+        for (std::size_t i = 0; i < kBlock; ++i) best[i] = K::element(best[i]);
+        __builtin_memcpy(out, best, sizeof best);
+    }
+};
+
+template <typename E>
+void reduce_extreme(std::size_t blocks, int sources, const void* const* elements, void* out,
+                    std::uint8_t* present) {
+    constexpr std::size_t kBytes = kBlock * bytes_of(E::kElements);
+    for (std::size_t b = 0; b < blocks; ++b) {
+        const std::byte* here[kMaxRanks];
+        for (int r = 0; r < sources; ++r) {
+            here[r] = static_cast<const std::byte*>(elements[r]) + b * kBytes;
+        }
+        present[b] = 1;
+        E::of(sources, here, static_cast<std::byte*>(out) + b * kBytes);
+    }
+}
+
+template <typename E>
+void reduce_extreme_in_place(std::size_t blocks, int sources, void* const* elements) {
+    constexpr std::size_t kBytes = kBlock * bytes_of(E::kElements);
+    alignas(64) std::byte result[kBytes];
+    for (std::size_t b = 0; b < blocks; ++b) {
+        const std::byte* here[kMaxRanks];
+        for (int r = 0; r < sources; ++r) {
+            here[r] = static_cast<const std::byte*>(elements[r]) + b * kBytes;
+        }
+        E::of(sources, here, result);
+        for (int r = 0; r < sources; ++r) {
+            __builtin_memcpy(static_cast<std::byte*>(elements[r]) + b * kBytes, result, kBytes);
+        }
+    }
+}
+
+}  // namespace
+
+}  // namespace afflux::codec

@@ -1,0 +1,237 @@
+// Vectors of one instruction set, and the few operations that plain C++ does not name.
+//
+// Included by kernels_*.cpp only, each of which is compiled for its own instruction set. Everything
+// in this folder's kernels is therefore in an unnamed namespace and calls no inline function of
+// other headers, the standard library's included: the linker keeps one copy of such a function for
+// the whole program, and it might be one that the processor cannot run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace afflux::codec {
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr std::size_t kLanes = 16;
+#elif defined(__AVX2__)
+constexpr std::size_t kLanes = 8;
+#else
+constexpr std::size_t kLanes = 4;
+#endif
+
+// Lanes of 32 bits, and half as many of 64.
+typedef std::int32_t Integers __attribute__((vector_size(4 * kLanes)));
+typedef float Floats __attribute__((vector_size(4 * kLanes)));
+typedef std::int32_t HalfIntegers __attribute__((vector_size(2 * kLanes)));
+typedef float HalfFloats __attribute__((vector_size(2 * kLanes)));
+typedef double Doubles __attribute__((vector_size(4 * kLanes)));
+// Twice as many of 16 bits.
+typedef std::int16_t Narrow __attribute__((vector_size(4 * kLanes)));
+// kLanes elements of 16 bits, as they lie in memory.
+typedef std::uint16_t Shorts __attribute__((vector_size(2 * kLanes)));
+
+template <typename To, typename From>
+inline To as(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+template <typename Vector>
+inline Vector load(const void* from) {
+    Vector vector;
+    __builtin_memcpy(&vector, from, sizeof vector);
+    return vector;
+}
+
+template <typename Vector>
+inline void store(void* to, Vector vector) {
+    __builtin_memcpy(to, &vector, sizeof vector);
+}
+
+inline Integers all(std::int32_t value) {
+    return value - Integers{};
+}
+
+inline Floats all(float value) {
+    return value - Floats{};
+}
+
+inline Integers greater(Integers a, Integers b) {
+    return a > b ? a : b;
+}
+
+// Where `mask` is -1 the first, where it is 0 the second.
+inline Integers select(Integers mask, Integers yes, Integers no) {
+    return (mask & yes) | (~mask & no);
+}
+
+// Nearest integers, ties to even; INT32_MIN where there is none.
+inline Integers nearest(Floats x) {
+#if defined(__AVX512F__)
+    return as<Integers>(_mm512_cvtps_epi32(as<__m512>(x)));
+#elif defined(__AVX2__)
+    return as<Integers>(_mm256_cvtps_epi32(as<__m256>(x)));
+#elif defined(__x86_64__)
+    return as<Integers>(_mm_cvtps_epi32(as<__m128>(x)));
+#else
+    Integers result;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+        const float whole = __builtin_rintf(x[i]);
+        const bool fits = whole >= -0x1p31F && whole < 0x1p31F;
+        result[i] = fits ? static_cast<std::int32_t>(whole) : INT32_MIN;
+    }
+    return result;
+#endif
+}
+
+inline Floats to_floats(Integers x) {
+    return __builtin_convertvector(x, Floats);
+}
+
+// The greatest lane of numbers that are not negative.
+inline std::uint32_t greatest(Integers x) {
+#if defined(__AVX512F__)
+    return static_cast<std::uint32_t>(_mm512_reduce_max_epi32(as<__m512i>(x)));
+#elif defined(__AVX2__)
+    const __m256i all = as<__m256i>(x);
+    __m128i most = _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0x4E));
+    most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0xB1));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(most));
+#else
+    std::int32_t most = x[0];
+    for (std::size_t i = 1; i < kLanes; ++i) most = most > x[i] ? most : x[i];
+    return static_cast<std::uint32_t>(most);
+#endif
+}
+
+inline std::uint32_t greatest(Narrow x) {
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    const __m512i whole = as<__m512i>(x);
+    const __m256i all =
+        _mm256_max_epi16(_mm512_castsi512_si256(whole), _mm512_extracti64x4_epi64(whole, 1));
+#else
+    const __m256i all = as<__m256i>(x);
+#endif
+    const __m128i most =
+        _mm_max_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    // There is an instruction for the least of eight.
+    const __m128i least = _mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi16(0x7FFF)));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(least) & 0xFFFF) ^ 0x7FFF;
+#else
+    std::int16_t most = x[0];
+    for (std::size_t i = 1; i < 2 * kLanes; ++i) most = most > x[i] ? most : x[i];
+    return static_cast<std::uint32_t>(most);
+#endif
+}
+
+inline bool any(Integers x) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask(as<__m512i>(x), as<__m512i>(x)) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256(as<__m256i>(x), as<__m256i>(x));
+#else
+    std::int32_t bits = 0;
+    for (std::size_t i = 0; i < kLanes; ++i) bits |= x[i];
+    return bits != 0;
+#endif
+}
+
+inline Integers extend(Shorts x) {
+#if defined(__AVX512F__)
+    return as<Integers>(_mm512_cvtepu16_epi32(as<__m256i>(x)));
+#elif defined(__AVX2__)
+    return as<Integers>(_mm256_cvtepu16_epi32(as<__m128i>(x)));
+#else
+    return __builtin_convertvector(x, Integers);
+#endif
+}
+
+// The lower halves of lanes, whose upper halves must be 0.
+inline Shorts cut(Integers x) {
+#if defined(__AVX512F__)
+    return as<Shorts>(_mm512_cvtepi32_epi16(as<__m512i>(x)));
+#elif defined(__AVX2__)
+    const __m256i all = as<__m256i>(x);
+    return as<Shorts>(
+        _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
+#else
+    return __builtin_convertvector(x, Shorts);
+#endif
+}
+
+// A store that goes past the caches, to an address that is aligned to the vector's size.
+template <typename Vector>
+inline void store_far(void* to, Vector vector) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof vector == 64) {
+        return _mm512_stream_si512(static_cast<__m512i*>(to), as<__m512i>(vector));
+    }
+#endif
+#if defined(__AVX2__)
+    if constexpr (sizeof vector == 32) {
+        return _mm256_stream_si256(static_cast<__m256i*>(to), as<__m256i>(vector));
+    }
+#endif
+#if defined(__x86_64__)
+    if constexpr (sizeof vector == 16) {
+        return _mm_stream_si128(static_cast<__m128i*>(to), as<__m128i>(vector));
+    }
+#endif
+    store(to, vector);
+}
+
+// Before others may see what `store_far` wrote.
+inline void finish_far() {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+// float16 to float32, exactly. NaN and infinities become something that is not finite, or too large
+// for float16.
+inline Floats from_half(Shorts x) {
+#if defined(__AVX512F__)
+    return as<Floats>(_mm512_cvtph_ps(as<__m256i>(x)));
+#elif defined(__AVX2__)
+    return as<Floats>(_mm256_cvtph_ps(as<__m128i>(x)));
+#else
+    // The fields in their places, denormals included, and the difference of the biases as a factor.
+    const Integers bits = extend(x);
+    const Floats magnitude = as<Floats>((bits & 0x7FFF) << 13) * 0x1p112F;
+    return as<Floats>(as<Integers>(magnitude) | (bits & 0x8000) << 16);
+#endif
+}
+
+// float32 to float16, rounded to nearest, ties to even; of finite numbers.
+inline Shorts to_half(Floats x) {
+#if defined(__AVX512F__)
+    return as<Shorts>(_mm512_cvtps_ph(as<__m512>(x), 0));
+#elif defined(__AVX2__)
+    return as<Shorts>(_mm256_cvtps_ph(as<__m256>(x), 0));
+#else
+    const Integers bits = as<Integers>(x), magnitude = bits & 0x7FFFFFFF;
+    // Normal: the bias changes, and 13 bits are rounded away. A carry runs into the exponent.
+    const Integers odd = (magnitude >> 13) & 1;
+    const Integers normal = (magnitude - (112 << 23) + 0xFFF + odd) >> 13;
+    // Denormal: adding 0.5 rounds to its last place, 2**-24, which is float16's least.
+    const Integers denormal = as<Integers>(as<Floats>(magnitude) + 0.5F) - 0x3F000000;
+    Integers half = select(magnitude < (113 << 23), denormal, normal);
+    half = select(half > 0x7C00, all(0x7C00), half);
+    return cut(half | ((bits >> 16) & 0x8000));
+#endif
+}
+
+}  // namespace
+
+}  // namespace afflux::codec

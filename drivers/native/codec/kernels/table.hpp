@@ -1,0 +1,39 @@
+// The kernels of one level: the inner loops of the codec, compiled for one instruction set.
+#pragma once
+
+#include "codec/numbers.hpp"
+#include "codec/types.hpp"
+
+namespace afflux::codec {
+
+// All work on whole blocks; elements, `out` and sums need no alignment. What they do is said where
+// the functions of the same names are declared: scan.hpp, reduce.hpp, quantise.hpp.
+struct Kernels {
+    const char* name;
+    void (*scan)(Dtype dtype, std::size_t blocks, const void* elements, std::uint8_t* exponents);
+    void (*scan_copy)(Dtype dtype, std::size_t blocks, const void* elements, void* out,
+                      std::uint8_t* exponents);
+    void (*reduce)(const Numbers& numbers, std::size_t blocks, int sources,
+                   const void* const* elements, const std::uint8_t* const* exponents, void* out,
+                   std::uint8_t* present);
+    void (*reduce_in_place)(const Numbers& numbers, std::size_t blocks, int sources,
+                            void* const* elements);
+    // Also scans the `next_blocks` blocks that follow in memory.
+    void (*quantise)(const Numbers& numbers, std::size_t blocks, const void* elements,
+                     const std::uint8_t* exponents, std::int32_t* out, bool far,
+                     std::size_t next_blocks, std::uint8_t* next_exponents);
+    void (*dequantise)(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
+                       const std::uint8_t* exponents, void* out, bool far);
+};
+
+// Any processor of the architecture has the first; the others are null where they were not built.
+extern const Kernels kDefaultKernels;
+#if defined(__x86_64__)
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+#endif
+
+// Those in use.
+const Kernels& kernels();
+
+}  // namespace afflux::codec

@@ -1,0 +1,19 @@
+// Exact mode in packets: 13 words for each element (protocol, section 8.4).
+#pragma once
+
+#include "codec/numbers.hpp"
+#include "codec/types.hpp"
+
+namespace afflux::codec {
+
+inline constexpr std::size_t kLimbs = 12, kExactWords = 13;
+inline constexpr int kLimbBits = 25;
+
+// Limbs, least first, with the sign of the element, then its class count.
+// `words` has 13 * count integers.
+void exact_encode(Dtype dtype, const void* elements, std::size_t count, std::int32_t* words);
+
+// Values of summed words: one correct rounding; for Avg of the sum divided by numbers.ranks.
+void exact_decode(const Numbers& numbers, const std::int32_t* sums, std::size_t count, void* out);
+
+}  // namespace afflux::codec

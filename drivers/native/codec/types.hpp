@@ -1,0 +1,41 @@
+// What is reduced: element types, reductions, blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace afflux::codec {
+
+// Element types, with the numbers that the wire gives them (afflux_hdl.wire.Dtype).
+enum class Dtype : std::uint8_t { Int32 = 0, Float32 = 1, Float16 = 2, Bfloat16 = 3 };
+
+// Reductions. Avg is not defined for Int32.
+enum class Op : std::uint8_t { Sum = 0, Avg = 1, Max = 2, Min = 3 };
+
+// Elements that share an exponent.
+inline constexpr std::size_t kBlock = 64;
+
+// Ranks that an operation may have: the guard bits and class counts end there.
+inline constexpr int kMaxRanks = 64;
+
+// Bytes of an element.
+constexpr std::size_t size_of(Dtype dtype) {
+    return dtype == Dtype::Int32 || dtype == Dtype::Float32 ? 4 : 2;
+}
+
+// Blocks that hold `count` elements; the last one may be short.
+constexpr std::size_t blocks_of(std::size_t count) {
+    return count / kBlock + (count % kBlock != 0);
+}
+
+// Whether a reduction adds: then zero is its identity, and blocks of zeros need not move.
+constexpr bool is_sum(Op op) {
+    return op == Op::Sum || op == Op::Avg;
+}
+
+// Whether the protocol has such an operation.
+constexpr bool is_defined(Dtype dtype, Op op) {
+    return !(dtype == Dtype::Int32 && op == Op::Avg);
+}
+
+}  // namespace afflux::codec

@@ -1,0 +1,89 @@
+// The registers through which a person looks at jobs, slots and workers. What does not exist reads
+// as 0.
+#include "engine/engine.hpp"
+
+namespace afflux::engine {
+namespace {
+
+std::uint32_t show(const Version& version) {
+    return static_cast<std::uint32_t>(version.held) << 17 |
+           static_cast<std::uint32_t>(version.conflict) << 16 | version.present;
+}
+
+std::uint32_t show_phase(const SlotState& slot) {
+    // A slot that has never belonged to a job is not full, though nobody is missing.
+    const bool full = slot.full() && slot.everyone != 0;
+    return static_cast<std::uint32_t>(full) | static_cast<std::uint32_t>(slot.waiting) << 1;
+}
+
+std::uint32_t number_of(const std::uint8_t* first, const std::uint8_t* last) {
+    std::uint32_t number = 0;
+    for (; first != last; ++first) number = number << 8 | *first;
+    return number;
+}
+
+}  // namespace
+
+std::uint32_t Engine::look(Address address) const {
+    switch (address) {
+        case Address::JobEnabled:
+        case Address::JobParentJoined: {
+            const std::uint32_t number = registers_[Address::JobIndex];
+            if (number >= jobs_.size() || !jobs_[number]) return 0;
+            return address == Address::JobEnabled || jobs_[number]->parent_joined ? 1 : 0;
+        }
+        case Address::DebugPeerMacLow:
+        case Address::DebugPeerMacHigh:
+        case Address::DebugPeerAddress:
+        case Address::DebugPeerPort:
+            return look_at_peer(address);
+        default:
+            return look_at_slot(address);
+    }
+}
+
+std::uint32_t Engine::look_at_slot(Address address) const {
+    const std::uint32_t number = registers_[Address::DebugSlot];
+    if (number >= slots_.size()) return 0;
+    const SlotState& slot = slots_[number];
+    switch (address) {
+        case Address::DebugRound:
+            return slot.round;
+        case Address::DebugSeenLow:
+            return static_cast<std::uint32_t>(slot.seen);
+        case Address::DebugSeenHigh:
+            return static_cast<std::uint32_t>(slot.seen >> 32);
+        case Address::DebugPhase:
+            return show_phase(slot);
+        case Address::DebugVersion0:
+            return show(slot.versions[0]);
+        case Address::DebugVersion1:
+            return show(slot.versions[1]);
+        default:
+            return 0;
+    }
+}
+
+std::uint32_t Engine::look_at_peer(Address address) const {
+    const std::uint32_t chosen = registers_[Address::DebugWorker];
+    const std::uint32_t number = chosen / 256;
+    const std::uint32_t worker = chosen % 256;
+    if (number >= jobs_.size() || !jobs_[number] || worker >= jobs_[number]->workers) return 0;
+    const std::optional<Endpoint>& peer = jobs_[number]->peers[worker];
+    if (!peer) return 0;
+    const std::uint8_t* mac = peer->mac.data();
+    switch (address) {
+        case Address::DebugPeerMacLow:
+            return number_of(mac + 2, mac + 6);
+        case Address::DebugPeerMacHigh:
+            return 1U << 16 | number_of(mac, mac + 2);
+        case Address::DebugPeerAddress:
+            return peer->address;
+        case Address::DebugPeerPort:
+            return peer->port;
+        default:
+            return 0;
+    }
+}
+
+}  // namespace afflux::engine

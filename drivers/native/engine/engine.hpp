@@ -1,0 +1,88 @@
+// The software engine: the aggregator of the protocol's section 5, frame by frame, on the CPU.
+//
+// It is the embedded aggregator of a run without hardware, and the hardware's twin: the same frames
+// in the same order for the same input, the same counters, behind the same registers. It sends at
+// once, so nothing queues and no replay is ever dropped. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/counters.hpp"
+#include "engine/frame.hpp"
+#include "engine/job.hpp"
+#include "engine/outbox.hpp"
+#include "engine/register_file.hpp"
+#include "engine/rounds.hpp"
+#include "engine/sender.hpp"
+#include "engine/slots.hpp"
+
+namespace afflux::engine {
+
+// What an engine is built for.
+struct Limits {
+    unsigned workers = 64;  // of a job, 1 to 64
+    unsigned lanes = 16;    // of a slot, 1 to 16
+    unsigned jobs = 8;      // at once, 1 to 256
+    unsigned slots = 512;   // of the pool, 1 to 65536
+};
+
+class Engine {
+  public:
+    // Throws std::invalid_argument if a limit is out of range.
+    explicit Engine(const Limits& limits);
+
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    // Takes one frame; what it causes to be sent is appended to the outbox.
+    void receive(Octets frame);
+
+    // Counts what the outbox holds as sent. The caller sends it and clears the outbox.
+    Outbox& send();
+
+    // The register at a byte address.
+    std::uint32_t read(std::uint32_t address);
+
+    // Throws std::invalid_argument for the command to create a job that the engine is not built
+    // for.
+    void write(std::uint32_t address, std::uint32_t value);
+
+  private:
+    // Commands, in engine.cpp.
+    void command(std::uint32_t command);
+    void create(std::uint32_t number);
+    Job* job_at(std::size_t number);
+
+    // What stands in a frame that is well-formed and came to one of the engine's ports.
+    struct Arrival {
+        Packet packet;
+        Endpoint peer;
+        std::uint16_t port;  // that it came to
+    };
+
+    // The checks of section 5.2, in admission.cpp. A frame that fails one is counted for it.
+    std::optional<Arrival> parse(Octets frame);
+    void from_worker(const Arrival& arrival);
+    void from_parent(const Arrival& arrival);
+    void join(Job& job, const Arrival& arrival);
+    void refuse(const Arrival& arrival, Counter counter, wire::Refusal cause);
+
+    // Registers that show the engine's state, in debug_registers.cpp.
+    std::uint32_t look(Address address) const;
+    std::uint32_t look_at_slot(Address address) const;
+    std::uint32_t look_at_peer(Address address) const;
+
+    Limits limits_;
+    SlotPool slots_;
+    std::vector<std::optional<Job>> jobs_;
+    Counters counters_;
+    RegisterFile registers_;
+    Endpoint local_;
+    Sender sender_;
+    Rounds rounds_;
+};
+
+}  // namespace afflux::engine

@@ -1,0 +1,64 @@
+#include "engine/frame.hpp"
+
+#include <algorithm>
+
+#include "engine/octets.hpp"
+
+namespace afflux::engine {
+
+Header load_header(const std::uint8_t* at) {
+    return {
+        .version_type = load<wire::VersionType>(at + wire::kVersionTypeAt),
+        .opcode_dtype = load<wire::OpcodeDtype>(at + wire::kOpcodeDtypeAt),
+        .job = load<wire::Job>(at + wire::kJobAt),
+        .worker = load<wire::Worker>(at + wire::kWorkerAt),
+        .slot = load<wire::Slot>(at + wire::kSlotAt),
+        .present = load<wire::Present>(at + wire::kPresentAt),
+        .round = load<wire::Round>(at + wire::kRoundAt),
+        .key = load<wire::Key>(at + wire::kKeyAt),
+        .operation = load<wire::Operation>(at + wire::kOperationAt),
+    };
+}
+
+void store_header(std::uint8_t* at, const Header& header) {
+    store(at + wire::kVersionTypeAt, header.version_type);
+    store(at + wire::kOpcodeDtypeAt, header.opcode_dtype);
+    store(at + wire::kJobAt, header.job);
+    store(at + wire::kWorkerAt, header.worker);
+    store(at + wire::kSlotAt, header.slot);
+    store(at + wire::kPresentAt, header.present);
+    store(at + wire::kRoundAt, header.round);
+    store(at + wire::kKeyAt, header.key);
+    store(at + wire::kOperationAt, header.operation);
+}
+
+void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std::size_t payload) {
+    std::copy(to.mac.begin(), to.mac.end(), at);
+    std::copy(from.mac.begin(), from.mac.end(), at + 6);
+    store_big_16(at + 12, 0x0800);
+    std::uint8_t* ip = at + wire::kEthernetBytes;
+    const std::size_t udp_bytes = wire::kUdpBytes + payload;
+    store_big_16(ip, 0x4500);
+    store_big_16(ip + 2, static_cast<std::uint16_t>(wire::kIpv4Bytes + udp_bytes));
+    store_big_32(ip + 4, 0x4000);      // identification 0, don't fragment
+    store_big_32(ip + 8, 0x40110000);  // time to live 64, UDP, checksum to come
+    store_big_32(ip + 12, from.address);
+    store_big_32(ip + 16, to.address);
+    const std::uint16_t sum = fold(add_words(0, ip, wire::kIpv4Bytes));
+    store_big_16(ip + 10, static_cast<std::uint16_t>(~sum));
+    std::uint8_t* udp = ip + wire::kIpv4Bytes;
+    store_big_16(udp, from.port);
+    store_big_16(udp + 2, to.port);
+    store_big_16(udp + 4, static_cast<std::uint16_t>(udp_bytes));
+    store_big_16(udp + 6, 0);
+}
+
+Head make_head(const Endpoint& from, const Endpoint& to, const Header& header) {
+    Head head;
+    const std::size_t payload = wire::kUdpPayloadMin + header.blocks() * wire::kBlockBytes;
+    store_front(head.data(), from, to, payload);
+    store_header(head.data() + wire::kAffluxOffset, header);
+    return head;
+}
+
+}  // namespace afflux::engine

@@ -1,0 +1,61 @@
+// Frames as an engine sees and sends them: Ethernet, IPv4, UDP, Afflux header (protocol, section
+// 2).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "contract/wire.hpp"
+
+namespace afflux::engine {
+
+struct Endpoint {
+    std::array<std::uint8_t, 6> mac{};
+    std::uint32_t address = 0;  // first octet uppermost
+    std::uint16_t port = 0;
+
+    bool operator==(const Endpoint&) const = default;
+};
+
+struct Octets {
+    const std::uint8_t* data;
+    std::size_t bytes;
+};
+
+struct Header {
+    wire::VersionType version_type;
+    wire::OpcodeDtype opcode_dtype;
+    wire::Job job;
+    wire::Worker worker;
+    wire::Slot slot;
+    wire::Present present;
+    wire::Round round;
+    wire::Key key;
+    wire::Operation operation;
+
+    // A wire::Type, if it is a known one.
+    wire::Type type() const { return static_cast<wire::Type>(version_type & 15); }
+    std::uint8_t version() const { return version_type >> 4; }
+    std::uint8_t opcode() const { return opcode_dtype >> 4; }
+    std::size_t blocks() const { return static_cast<std::size_t>(std::popcount(present)); }
+};
+
+constexpr wire::VersionType version_type(wire::Type type) {
+    return static_cast<wire::VersionType>(wire::kVersion << 4 | static_cast<int>(type));
+}
+
+// All headers of a frame: they end where the look-ahead words begin.
+using Head = std::array<std::uint8_t, wire::kLookaheadOffset>;
+
+Header load_header(const std::uint8_t* at);
+void store_header(std::uint8_t* at, const Header& header);
+
+// Writes the 42 octets before a UDP payload, with the IPv4 checksum and no UDP checksum.
+void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std::size_t payload);
+
+// The same with the Afflux header, for a packet that carries the blocks of header.present.
+Head make_head(const Endpoint& from, const Endpoint& to, const Header& header);
+
+}  // namespace afflux::engine

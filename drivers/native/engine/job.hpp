@@ -1,0 +1,40 @@
+// A job that is enabled: who its workers, its group and its parent are (protocol, section 5.1).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "engine/frame.hpp"
+
+namespace afflux::engine {
+
+// The aggregator above, and what the job is there.
+struct Parent {
+    Endpoint endpoint;
+    wire::Job job;
+    wire::Worker worker;
+    wire::Key key;
+};
+
+struct Job {
+    wire::Job number;
+    wire::Key key;
+    unsigned workers;
+    unsigned lanes;
+    unsigned credit;
+    std::size_t slot_base;  // first slot in the pool
+    std::size_t slots;
+    // Endpoint of each worker that has joined, as its latest JOIN gave it.
+    std::array<std::optional<Endpoint>, wire::kWorkersMax> peers;
+    std::optional<Endpoint> group;
+    std::optional<Parent> parent;
+    bool parent_joined = false;
+
+    std::uint64_t everyone() const {
+        return workers == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << workers) - 1;
+    }
+};
+
+}  // namespace afflux::engine

@@ -1,0 +1,49 @@
+// What an aggregator sends: results, partial sums, short answers (protocol, sections 5.4 to 5.6).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "engine/frame.hpp"
+#include "engine/job.hpp"
+#include "engine/outbox.hpp"
+#include "engine/slots.hpp"
+
+namespace afflux::engine {
+
+class Sender {
+  public:
+    explicit Sender(const SlotPool& slots) : slots_(slots) {}
+
+    // The engine's own endpoint, from now on.
+    void move_to(const Endpoint& local) { local_ = local; }
+
+    // The result of a round that has just become complete: to the group, or to each worker.
+    void completed(const Job& job, wire::Slot slot, wire::Round round);
+
+    // The result of a complete round, again, to one worker.
+    void replay(const Job& job, wire::Slot slot, wire::Round round, wire::Worker worker);
+
+    // A full round, up to the job's parent.
+    void partial_sum(const Job& job, wire::Slot slot, wire::Round round);
+
+    // Asks the job's parent to let it join.
+    void join_parent(const Job& job);
+
+    // Answers a packet of `peer` with its own header; the words not given are 0.
+    void answer(const Header& header, const Endpoint& peer, wire::Type type,
+                std::initializer_list<std::uint32_t> words);
+
+    Outbox& outbox() { return outbox_; }
+
+  private:
+    // From where a job speaks to its parent.
+    Endpoint parent_side(const Job& job) const;
+
+    const SlotPool& slots_;
+    Endpoint local_;
+    Outbox outbox_;
+};
+
+}  // namespace afflux::engine

@@ -1,0 +1,86 @@
+// The pool of slots: for each, its round and its two versions (protocol, section 5.1).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "engine/frame.hpp"
+#include "engine/outbox.hpp"
+
+namespace afflux::engine {
+
+// What a version holds, besides words and blocks.
+struct Version {
+    bool held = false;
+    bool conflict = false;
+    wire::Present present = 0;
+    wire::Operation operation = 0;
+    wire::OpcodeDtype opcode_dtype = 0;
+};
+
+struct SlotState {
+    wire::Round round = 0;       // R
+    bool waiting = false;        // for the parent's result
+    std::uint64_t seen = 0;      // bitmap of the workers whose contribution to R is in
+    std::uint64_t everyone = 0;  // bitmap of all workers of the job
+    std::array<Version, 2> versions{};
+
+    bool full() const { return seen == everyone; }
+    bool complete() const { return full() && !waiting; }
+};
+
+// A packet that belongs to a slot: its header, and where its words and blocks lie.
+struct Packet {
+    Header header;
+    const std::uint8_t* words;
+
+    const std::uint8_t* blocks() const { return words + wire::kLookaheadBytes; }
+};
+
+class SlotPool {
+  public:
+    SlotPool(std::size_t slots, std::size_t lanes);
+
+    std::size_t size() const { return states_.size(); }
+    SlotState& operator[](std::size_t slot) { return states_[slot]; }
+    const SlotState& operator[](std::size_t slot) const { return states_[slot]; }
+
+    // The initial state for a job whose rounds start at first_round.
+    void reset(std::size_t slot, wire::Round first_round, std::uint64_t everyone);
+
+    // Opens the packet's round with the packet's header and words; its blocks are yet to be added.
+    void open(std::size_t slot, const Packet& packet);
+
+    // Merges the packet's words, if it did not open the round, into those of R.
+    void merge_words(std::size_t slot, const Packet& packet);
+
+    // Merges the packet's blocks into those of R. Returns the additions that left the range of
+    // int32.
+    std::size_t add(std::size_t slot, const Packet& packet);
+
+    // Puts the parent's result in the place of R's partial sum, and waits no more.
+    void take(std::size_t slot, const Packet& packet);
+
+    // Appends words and present blocks of a version, as they stand in a packet.
+    Outbox::Body result(std::size_t slot, std::size_t version, Outbox& out) const;
+
+  private:
+    std::int32_t* body(std::size_t slot, std::size_t version) const {
+        return bodies_.get() + (2 * slot + version) * body_words_;
+    }
+
+    struct Free {
+        void operator()(void* memory) const { std::free(memory); }
+    };
+
+    std::vector<SlotState> states_;
+    std::size_t body_words_;
+    // For each slot and version 16 words, then the blocks of all lanes: in a packet's order.
+    std::unique_ptr<std::int32_t[], Free> bodies_;
+};
+
+}  // namespace afflux::engine

@@ -1,0 +1,172 @@
+#include "shared/gate.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shared/errors.hpp"
+#include "shared/futex.hpp"
+#include "shared/planted.hpp"
+
+namespace afflux::shared {
+namespace {
+
+// A rank that waits looks this often whether the others are alive: the bound on how late it learns
+// that one is not.
+constexpr std::chrono::milliseconds kLookAround{50};
+
+// Where the ranks run side by side, most waits are over within microseconds, and sleeping would
+// cost more than they last. Where they do not, because others use the processors, looking keeps
+// these from the very rank that is waited for. So a rank looks for as long as it pays: the time is
+// full after a wait that looking would have covered, and halved after one that it would not.
+constexpr std::chrono::microseconds kSpinMost{100};
+constexpr std::chrono::microseconds kSpinLeast{2};
+
+inline void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+void increment(std::atomic<std::uint64_t>& counter) {
+    // One writer: no read-modify-write is needed.
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Phases::Phases(Segment& segment, int rank)
+    : segment_(segment),
+      gate_(segment.control().gate),
+      rank_(rank),
+      spin_(kSpinMost),
+      looked_(Clock::now()) {}
+
+void Phases::arrive() {
+    const std::uint64_t phase = reached_.load(std::memory_order_relaxed) + 1;
+    const auto target =
+        static_cast<std::uint32_t>(phase * static_cast<std::uint64_t>(segment_.ranks()));
+    // First the gate, then the note of who was there: a rank that ends in between is still missing
+    // for those who ask whom they wait for. Sequentially consistent with the sleepers' two steps:
+    // either they see this arrival, or it sees them.
+    const auto order =
+        kPlant == Plant::RelaxedGate ? std::memory_order_relaxed : std::memory_order_seq_cst;
+    const std::uint32_t arrived = gate_.arrived.fetch_add(1, order) + 1;
+    segment_.member(rank_).reached.store(phase, std::memory_order_release);
+    reached_.store(phase, std::memory_order_relaxed);
+    if (arrived == target && gate_.sleepers.load(std::memory_order_seq_cst) != 0) {
+        increment(counts_.wakes);
+        futex_wake(gate_.arrived);
+    }
+}
+
+bool Phases::over() const {
+    std::uint64_t target =
+        reached_.load(std::memory_order_relaxed) * static_cast<std::uint64_t>(segment_.ranks());
+    if (kPlant == Plant::EarlyGate) target -= segment_.ranks() > 1;
+    const std::uint32_t arrived = gate_.arrived.load(
+        kPlant == Plant::RelaxedGate ? std::memory_order_relaxed : std::memory_order_acquire);
+    return static_cast<std::int32_t>(arrived - static_cast<std::uint32_t>(target)) >= 0;
+}
+
+bool Phases::spin(Clock::time_point start, Clock::time_point deadline) const {
+    const Clock::time_point until = std::min(deadline, start + spin_);
+    do {
+        for (int i = 0; i < 64; ++i) {
+            if (over()) return true;
+            pause();
+        }
+    } while (Clock::now() < until);
+    return over();
+}
+
+void Phases::learn(std::chrono::nanoseconds waited) {
+    if (waited <= kSpinMost)
+        spin_ = kSpinMost;
+    else
+        spin_ = std::max<std::chrono::nanoseconds>(spin_ / 2, kSpinLeast);
+}
+
+bool Phases::wait(Clock::time_point deadline) {
+    if (over()) return true;
+    increment(counts_.waits);
+    const Clock::time_point start = Clock::now();
+    if (may_spin_ && spin(start, deadline)) return true;
+    for (;;) {
+        const Clock::time_point now = Clock::now();
+        // A phase that is over is over, even if a rank has failed the group since.
+        if (look_around(now)) return true;
+        if (now >= deadline) return over();
+        increment(counts_.sleeps);
+        gate_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+        const std::uint32_t seen = gate_.arrived.load(std::memory_order_seq_cst);
+        if (!over())
+            futex_wait(gate_.arrived, seen,
+                       std::min<std::chrono::nanoseconds>(deadline - now, kLookAround));
+        gate_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+        if (over()) {
+            learn(Clock::now() - start);
+            return true;
+        }
+    }
+}
+
+bool Phases::look_around(Clock::time_point now) {
+    if (failed()) {
+        if (over()) return true;
+        throw Failed(failure());
+    }
+    if (now - looked_ < kLookAround) return false;
+    looked_ = now;
+    std::string names;
+    for (const int rank : missing())
+        if (segment_.ended(rank)) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+    // One that arrived and then ended is not in the way of this phase.
+    if (over()) return true;
+    if (names.empty()) return false;
+    fail("the process of rank " + names + " has ended, or has left the group");
+    throw Failed(failure());
+}
+
+void Phases::fail(const std::string& text) {
+    Failure& failure = segment_.control().failure;
+    FailureState none = FailureState::None;
+    if (failure.state.compare_exchange_strong(none, FailureState::Claimed,
+                                              std::memory_order_acq_rel)) {
+        failure.rank = static_cast<std::uint32_t>(rank_);
+        const std::size_t length = std::min(text.size(), sizeof(failure.text) - 1);
+        std::memcpy(failure.text, text.data(), length);
+        failure.text[length] = '\0';
+        failure.state.store(FailureState::Written, std::memory_order_release);
+    }
+    futex_wake(gate_.arrived);
+}
+
+bool Phases::failed() const {
+    return segment_.control().failure.state.load(std::memory_order_acquire) != FailureState::None;
+}
+
+std::string Phases::failure() const {
+    const Failure& failure = segment_.control().failure;
+    // The rank that claims it writes it at once, unless it ends just there.
+    for (int i = 0; i < 1000; ++i) {
+        const FailureState state = failure.state.load(std::memory_order_acquire);
+        if (state == FailureState::None) return {};
+        if (state == FailureState::Written)
+            return "rank " + std::to_string(failure.rank) + " reports: " + failure.text;
+        pause();
+    }
+    return "a rank has failed the group, and ended before it could say why";
+}
+
+std::vector<int> Phases::missing() const {
+    std::vector<int> ranks;
+    const std::uint64_t phase = reached_.load(std::memory_order_relaxed);
+    for (int rank = 0; rank < segment_.ranks(); ++rank)
+        if (segment_.member(rank).reached.load(std::memory_order_acquire) < phase)
+            ranks.push_back(rank);
+    return ranks;
+}
+
+}  // namespace afflux::shared

@@ -1,0 +1,52 @@
+// One operation in progress, between two phases.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "codec/numbers.hpp"
+#include "shared/segment.hpp"
+
+namespace afflux::shared {
+
+// What one rank was called with, resolved.
+struct Call {
+    std::byte* data;  // the tensor: input, and at the end the result
+    std::size_t count;
+    const codec::Numbers* numbers;
+
+    std::size_t element_bytes() const { return codec::size_of(numbers->dtype); }
+    std::size_t blocks() const { return codec::blocks_of(count); }
+    bool is_sum() const { return codec::is_sum(numbers->op); }
+};
+
+// Presence of a rank's own blocks, as far as it looked at them.
+struct BlockCounts {
+    std::uint64_t present = 0;
+    std::uint64_t total = 0;
+};
+
+// An operation alternates with the group's phases: `turn` when a phase is over, `ahead` when this
+// rank has arrived at the next one and the others may not have.
+class Operation {
+  public:
+    virtual ~Operation() = default;
+    // Work that does not depend on the phase just arrived at.
+    virtual void ahead() {}
+    // Work that does. Returns whether the operation is over; if not, the rank arrives at the next
+    // phase.
+    virtual bool turn() = 0;
+};
+
+// Blocks first to last - 1 of `blocks`, which rank `rank` of `ranks` reduces.
+struct Share {
+    std::size_t first, last;
+};
+
+constexpr Share share_of(std::size_t blocks, int rank, int ranks) {
+    const auto r = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(ranks);
+    return {blocks * r / n, blocks * (r + 1) / n};
+}
+
+}  // namespace afflux::shared

@@ -1,0 +1,53 @@
+// Ordinary tensors of any size: batch by batch through a ring in each rank's area.
+//
+//     phase     1      2      3      4      5      6
+//     copy in   0   │  1   │  2   │  3   │      │         each rank its own batch
+//     reduce        │  0   │  1   │  2   │  3   │         each rank its share of the blocks
+//     copy out      │      │  0   │  1   │  2   │  3      each rank all shares
+//
+// A rank copies batch k + 1 in before it looks whether the others have copied theirs of k, so that
+// ranks that run unevenly wait less. Its own share it need not copy: it reads it where it is.
+#pragma once
+
+#include "shared/operation.hpp"
+
+namespace afflux::shared {
+
+class StagedOperation final : public Operation {
+  public:
+    // `position` counts the batches of this group, for the place in the ring; it is advanced by
+    // this operation's.
+    StagedOperation(const Segment& segment, int rank, std::uint64_t& position, const Call& call,
+                    BlockCounts& counts);
+    // Copies the first batch in; to be called before the first phase of the operation's own.
+    void start() { copy_in(0); }
+    void ahead() override;
+    bool turn() override;
+
+  private:
+    // Blocks and elements of a batch, and where they begin in the tensor.
+    struct Extent {
+        std::byte* data;
+        std::size_t blocks;
+        std::size_t count;
+        bool whole() const { return count == blocks * codec::kBlock; }
+    };
+    Extent extent(std::size_t batch) const;
+    Batch& ring(int rank, std::size_t batch) const;
+    void copy_in(std::size_t batch);
+    void take(const Extent& extent, Share range, Batch& own, bool copy, bool clear);
+    void reduce(std::size_t batch);
+    void copy_out(std::size_t batch);
+
+    const Segment& segment_;
+    const int rank_;
+    const std::uint64_t first_;
+    const Call call_;
+    BlockCounts& counts_;
+    const std::size_t batch_blocks_;
+    const std::size_t batches_;
+    std::size_t copied_in_ = 0;  // batches
+    std::size_t turns_ = 0;      // phases that are over
+};
+
+}  // namespace afflux::shared

@@ -1,0 +1,179 @@
+// Workers and an engine in virtual time, with packets lost and doubled: sums of integers are right
+// at every rank. Under sanitizers, all that they touch is theirs. Other numbers and the protocol's
+// details are tested elsewhere, against the golden model.
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "tests/check.hpp"
+#include "worker/operation.hpp"
+
+using namespace afflux;
+using engine::Address;
+using engine::Endpoint;
+using engine::Engine;
+using engine::Octets;
+using engine::Outbox;
+using worker::Operation;
+using worker::PacketRoom;
+using worker::Session;
+
+namespace {
+
+using Datagram = std::vector<std::uint8_t>;
+
+constexpr unsigned kRanks = 3, kLanes = 5, kSlots = 4;
+constexpr wire::Key kKey = 77;
+constexpr wire::Round kFirst = 0xFFFF'FFFD;
+const Endpoint kHere{{2, 0, 10, 0, 0, 1}, 0x0A000001, 4700};
+
+Endpoint endpoint_of(unsigned rank) {
+    return {{}, 0x0A000100 + rank, static_cast<std::uint16_t>(5000 + rank)};
+}
+
+class Flights final : public worker::Outlet {
+  public:
+    void send(Octets datagram) override {
+        sent.emplace_back(datagram.data, datagram.data + datagram.bytes);
+    }
+
+    std::deque<Datagram> sent;
+};
+
+class Network {
+  public:
+    explicit Network(unsigned seed) : draw_(seed), engine_({.workers = kRanks, .lanes = kLanes}) {
+        const auto set = [this](Address address, std::uint32_t value) {
+            engine_.write(static_cast<std::uint32_t>(address), value);
+        };
+        set(Address::LocalMacLow, 0x0A000001);
+        set(Address::LocalMacHigh, 0x0200);
+        set(Address::LocalAddress, kHere.address);
+        set(Address::LocalPort, kHere.port);
+        set(Address::JobKeyLow, kKey);
+        set(Address::JobWorkers, kRanks);
+        set(Address::JobLanes, kLanes);
+        set(Address::JobSlotCount, kSlots);
+        set(Address::JobRound, kFirst);
+        set(Address::JobCommand, static_cast<std::uint32_t>(registers::Command::Create));
+        for (unsigned rank = 0; rank < kRanks; ++rank) {
+            const worker::Place place{
+                0,    kKey,   kFirst, kRanks, kLanes, kSlots, static_cast<wire::Worker>(rank),
+                rank, kRanks, false};
+            sessions.push_back(std::make_unique<Session>(place, 1.0));
+            const auto join = sessions.back()->join_packet();
+            play(rank, {join.begin(), join.end()});
+        }
+        for (auto& box : inboxes_) box.clear();
+    }
+
+    // Lets the operations run to their end.
+    void run(std::vector<std::unique_ptr<Operation>>& operations) {
+        std::vector<Flights> outlets(kRanks);
+        for (unsigned rank = 0; rank < kRanks; ++rank) operations[rank]->open(now_, outlets[rank]);
+        for (int step = 0; step < 1'000'000; ++step) {
+            bool over = true, moved = false;
+            for (unsigned rank = 0; rank < kRanks; ++rank) {
+                Operation& operation = *operations[rank];
+                while (!outlets[rank].sent.empty()) {
+                    const Datagram datagram = std::move(outlets[rank].sent.front());
+                    outlets[rank].sent.pop_front();
+                    for (unsigned copies = fate(); copies > 0; --copies) play(rank, datagram);
+                    moved = true;
+                }
+                while (!inboxes_[rank].empty()) {
+                    PacketRoom room;
+                    const Datagram datagram = std::move(inboxes_[rank].front());
+                    inboxes_[rank].pop_front();
+                    std::memcpy(room.datagram(), datagram.data(), datagram.size());
+                    operation.receive(room, datagram.size(), now_, outlets[rank]);
+                    moved = true;
+                }
+                over = over && operation.done();
+            }
+            if (over) return;
+            now_ += moved ? 1e-4 : 1e-2;
+            for (unsigned rank = 0; rank < kRanks; ++rank) {
+                if (operations[rank]->next_timer() <= now_) {
+                    operations[rank]->expire(now_, outlets[rank]);
+                }
+            }
+        }
+        CHECK(!"the operations end");
+    }
+
+    std::vector<std::unique_ptr<Session>> sessions;
+
+  private:
+    // How often a packet arrives.
+    unsigned fate() {
+        const unsigned drawn = draw_() % 20;
+        return drawn < 2 ? 0 : drawn < 4 ? 2 : 1;
+    }
+
+    void play(unsigned rank, const Datagram& datagram) {
+        Datagram frame(wire::kAffluxOffset);
+        engine::store_front(frame.data(), endpoint_of(rank), kHere, datagram.size());
+        frame.insert(frame.end(), datagram.begin(), datagram.end());
+        engine_.receive({frame.data(), frame.size()});
+        Outbox& outbox = engine_.send();
+        for (const Outbox::Frame& out : outbox.frames()) {
+            Datagram answer(out.head.begin() + wire::kAffluxOffset, out.head.end());
+            const std::uint8_t* body = outbox.body(out);
+            answer.insert(answer.end(), body, body + out.body.bytes);
+            const unsigned to = engine::load_header(answer.data()).worker;
+            for (unsigned copies = fate(); copies > 0; --copies) inboxes_[to].push_back(answer);
+        }
+        outbox.clear();
+    }
+
+    std::mt19937 draw_;
+    Engine engine_;
+    std::deque<Datagram> inboxes_[kRanks];
+    double now_ = 0;
+};
+
+void test_sums(Network& network, std::size_t count, std::uint32_t fingerprint, unsigned sparse) {
+    std::vector<std::vector<std::int32_t>> elements(kRanks), results(kRanks);
+    std::vector<std::int32_t> expected(count, 0);
+    std::mt19937 draw(static_cast<unsigned>(count));
+    for (unsigned rank = 0; rank < kRanks; ++rank) {
+        elements[rank].assign(count, 0);
+        results[rank].assign(count, 0);
+        for (std::size_t i = 0; i < count; ++i) {
+            if ((i / 64 + rank) % sparse == 0) {
+                elements[rank][i] = static_cast<std::int32_t>(draw() % 1000);
+            }
+            expected[i] += elements[rank][i];
+        }
+    }
+    const std::size_t blocks = (count + 63) / 64;
+    const std::size_t slots =
+        std::max<std::size_t>(1, std::min<std::size_t>(kSlots, (blocks + kLanes - 1) / kLanes));
+    const std::size_t rows = (blocks + slots * kLanes - 1) / (slots * kLanes);
+    std::vector<std::unique_ptr<Operation>> operations;
+    for (unsigned rank = 0; rank < kRanks; ++rank) {
+        const worker::Tensor tensor{codec::Dtype::Int32,      codec::Op::Sum,
+                                    static_cast<int>(kRanks), count,
+                                    elements[rank].data(),    results[rank].data()};
+        operations.push_back(
+            std::make_unique<Operation>(*network.sessions[rank], tensor, rows, slots, fingerprint));
+    }
+    network.run(operations);
+    for (unsigned rank = 0; rank < kRanks; ++rank) CHECK(results[rank] == expected);
+}
+
+}  // namespace
+
+int main() {
+    for (unsigned seed = 0; seed < 4; ++seed) {
+        Network network(seed);
+        test_sums(network, 0, 1, 1);
+        test_sums(network, 9, 2, 1);
+        test_sums(network, 5003, 3, 1);
+        test_sums(network, 20011, 4, 3);
+    }
+}

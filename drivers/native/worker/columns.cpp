@@ -1,0 +1,166 @@
+#include "worker/columns.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "worker/errors.hpp"
+
+namespace afflux::worker {
+
+class Columns::Run {
+  public:
+    // Adds a block whose integers lie at `place`. Calls `flush` first if it does not follow.
+    template <typename Flush>
+    void add(std::size_t block, std::uint8_t low, std::ptrdiff_t place, Flush flush) {
+        if (size_ > 0 && (block != first_ + size_ || place != place_ + to_place(size_))) {
+            end(flush);
+        }
+        if (size_ == 0) {
+            first_ = block;
+            place_ = place;
+        }
+        exponents_[size_++] = static_cast<std::uint8_t>(255 - low);
+    }
+
+    template <typename Flush>
+    void end(Flush flush) {
+        if (size_ > 0) flush(first_, size_, exponents_.data(), place_);
+        size_ = 0;
+    }
+
+  private:
+    static std::ptrdiff_t to_place(std::size_t blocks) {
+        return static_cast<std::ptrdiff_t>(blocks * wire::kBlockElements);
+    }
+
+    std::size_t first_ = 0;
+    std::size_t size_ = 0;
+    std::ptrdiff_t place_ = 0;
+    std::array<std::uint8_t, wire::kLanesMax> exponents_{};
+};
+
+Columns::Columns(const Tensor& tensor, std::size_t rows, std::size_t slots, std::size_t lanes)
+    : blocks_(tensor), rows_(rows), lanes_(lanes), row_blocks_(slots * lanes), slots_(slots) {
+    for (std::size_t slot = 0; slot < slots; ++slot) {
+        slots_[slot].own.fill(wire::kAbsent);
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+            slots_[slot].own[lane] = next_word(0, slot * lanes + lane);
+        }
+    }
+}
+
+std::uint32_t Columns::next_word(std::size_t first_row, std::size_t column) const {
+    std::size_t block = first_row * row_blocks_ + column;
+    for (std::size_t row = first_row; row < rows_ && block < blocks_.size(); ++row) {
+        if (blocks_.present(block)) {
+            return static_cast<std::uint32_t>(row << 8 | (255U - blocks_.exponent(block)));
+        }
+        block += row_blocks_;
+    }
+    return wire::kAbsent;
+}
+
+// What to name after a block was sent; where it was as class counts, its finite elements come next.
+std::uint32_t Columns::word_after(std::size_t block, bool counts) const {
+    const std::size_t row = block / row_blocks_;
+    if (counts) {
+        const unsigned exponent = blocks_.finite_exponent(block);
+        if (exponent != 0) return static_cast<std::uint32_t>(row << 8 | (255U - exponent));
+    }
+    return next_word(row + 1, block % row_blocks_);
+}
+
+void Columns::opening_words(std::size_t slot, std::uint32_t* words) const {
+    std::copy(slots_[slot].own.begin(), slots_[slot].own.end(), words);
+}
+
+wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
+                                  std::uint32_t* words, std::int32_t* blocks) {
+    SlotColumns& columns = slots_[slot];
+    columns.agreements = 0;
+    columns.present = 0;
+    unsigned present = 0;
+    unsigned sent = 0;
+    std::ptrdiff_t place = 0;
+    Run run;
+    const auto encode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
+                            std::ptrdiff_t at) {
+        blocks_.encode(first, size, exponents, blocks + at);
+    };
+    for (std::size_t lane = 0; lane < lanes_; ++lane) {
+        const std::uint32_t word = agreed[lane];
+        const std::uint32_t mine = columns.own[lane];
+        const std::size_t row = word >> 8;
+        const auto low = static_cast<std::uint8_t>(word);
+        if (word > mine || (row >= rows_ && word != wire::kAbsent)) {
+            throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
+                             ": the agreed word " + hexadecimal(word, 8) +
+                             " is not the least, as this worker sent " + hexadecimal(mine, 8) +
+                             " of " + std::to_string(rows_) + " rows");
+        }
+        if (word == wire::kAbsent) continue;
+        const std::size_t block = row * row_blocks_ + slot * lanes_ + lane;
+        if (block >= blocks_.size() || (blocks_.floating() && low == 255)) {
+            throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
+                             ": the agreed word " + hexadecimal(word, 8) + " names no block");
+        }
+        present |= 1U << lane;
+        columns.agreed[columns.agreements++] = {block, low};
+        // Where counts are asked for, only who has some sends them.
+        const bool counts = blocks_.floating() && low == 0;
+        if (mine >> 8 != row || (counts && mine != word)) continue;
+        sent |= 1U << lane;
+        if (counts) {
+            blocks_.count_classes(block, blocks + place);
+        } else {
+            run.add(block, low, place, encode);
+        }
+        place += static_cast<std::ptrdiff_t>(wire::kBlockElements);
+        columns.own[lane] = word_after(block, counts);
+    }
+    run.end(encode);
+    columns.present = static_cast<wire::Present>(present);
+    std::copy(columns.own.begin(), columns.own.end(), words);
+    return static_cast<wire::Present>(sent);
+}
+
+void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* blocks) {
+    const SlotColumns& columns = slots_[slot];
+    if (present != columns.present) {
+        throw Misbehaved("slot " + std::to_string(slot) + ": lanes " + hexadecimal(present, 4) +
+                         " are present where " + hexadecimal(columns.present, 4) +
+                         " were agreed on");
+    }
+    std::ptrdiff_t place = 0;
+    Run run;
+    const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
+                            std::ptrdiff_t at) {
+        blocks_.decode(first, size, blocks + at, exponents);
+        if (counts_.empty()) return;
+        for (std::size_t block = first; block < first + size; ++block) overlay(block);
+    };
+    for (std::size_t index = 0; index < columns.agreements; ++index) {
+        const Agreed& agreed = columns.agreed[index];
+        if (blocks_.floating() && agreed.low == 0) {
+            take_counts(agreed, blocks + place);
+        } else {
+            run.add(agreed.block, agreed.low, place, decode);
+        }
+        place += static_cast<std::ptrdiff_t>(wire::kBlockElements);
+    }
+    run.end(decode);
+}
+
+void Columns::take_counts(const Agreed& agreed, const std::int32_t* sums) {
+    ClassCounts& counts = counts_[agreed.block];
+    std::copy_n(sums, counts.size(), counts.begin());
+    // There may be no second visit.
+    overlay(agreed.block);
+}
+
+void Columns::overlay(std::size_t block) {
+    const auto found = counts_.find(block);
+    if (found != counts_.end()) blocks_.overlay(block, found->second.data());
+}
+
+}  // namespace afflux::worker

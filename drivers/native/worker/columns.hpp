@@ -1,0 +1,69 @@
+// A tensor as columns of present blocks: what a worker gives to each round, and takes from it.
+//
+// This is sections 4 and 8.3 of the protocol, seen from one worker and without packets' headers,
+// loss or time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "worker/tensor.hpp"
+
+namespace afflux::worker {
+
+class Columns {
+  public:
+    // `rows` of `slots` active slots with `lanes` lanes; at least one row.
+    Columns(const Tensor& tensor, std::size_t rows, std::size_t slots, std::size_t lanes);
+
+    // Writes the words of the slot's opening round.
+    void opening_words(std::size_t slot, std::uint32_t* words) const;
+
+    // Writes words and blocks for the round in which the blocks of the agreed words are summed.
+    // `agreed` are words of the last result, not all absent. Returns the bitmap of the lanes whose
+    // blocks were written. Throws Misbehaved if the words are not the minimum of anything with
+    // ours.
+    wire::Present contribute(std::size_t slot, const std::uint32_t* agreed, std::uint32_t* words,
+                             std::int32_t* blocks);
+
+    // Takes the sums of the round that the last `contribute` of this slot was for. Throws
+    // Misbehaved if other lanes are present than were agreed on: who named a block sends it.
+    void take(std::size_t slot, wire::Present present, const std::int32_t* blocks);
+
+  private:
+    // What the last result of a slot agreed on for one lane.
+    struct Agreed {
+        std::size_t block;
+        std::uint8_t low;  // byte of the agreed word: 255 less the exponent
+    };
+
+    struct SlotColumns {
+        std::array<std::uint32_t, wire::kLanesMax> own;  // words that this worker has sent last
+        std::array<Agreed, wire::kLanesMax> agreed;      // those of the lanes in `present`
+        std::size_t agreements = 0;
+        wire::Present present = 0;
+    };
+
+    using ClassCounts = std::array<std::int32_t, wire::kBlockElements>;
+
+    // Adjacent blocks go through the codec together.
+    class Run;
+
+    std::uint32_t next_word(std::size_t first_row, std::size_t column) const;
+    std::uint32_t word_after(std::size_t block, bool counts) const;
+    void take_counts(const Agreed& agreed, const std::int32_t* sums);
+    void overlay(std::size_t block);
+
+    Blocks blocks_;
+    std::size_t rows_;
+    std::size_t lanes_;
+    std::size_t row_blocks_;
+    std::vector<SlotColumns> slots_;
+    // Sums of class counts by block: the finite sums come after them.
+    std::unordered_map<std::size_t, ClassCounts> counts_;
+};
+
+}  // namespace afflux::worker

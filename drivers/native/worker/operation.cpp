@@ -1,0 +1,250 @@
+#include "worker/operation.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "worker/errors.hpp"
+
+namespace afflux::worker {
+namespace {
+
+using engine::Header;
+
+std::uint32_t identity(wire::Opcode opcode) {
+    if (opcode == wire::Opcode::Max) return 0x8000'0000;
+    return opcode == wire::Opcode::Min ? 0x7FFF'FFFF : 0;
+}
+
+bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
+    return std::all_of(first, last, [](std::uint32_t word) { return word == wire::kAbsent; });
+}
+
+}  // namespace
+
+Operation::Operation(Session& session, const Tensor& tensor, std::size_t rows, std::size_t slots,
+                     std::uint32_t fingerprint)
+    : session_(session),
+      tensor_(tensor),
+      active_(slots),
+      open_slots_(slots),
+      fingerprint_(fingerprint),
+      number_(static_cast<wire::Operation>(session.number)) {
+    if (is_direct(tensor, session.place.lanes)) {
+        active_ = open_slots_ = 1;
+        direct_.emplace(tensor);
+    } else {
+        columns_.emplace(tensor, rows, slots, session.place.lanes);
+    }
+}
+
+void Operation::open(double now, Outlet& out) {
+    for (std::size_t number = 0; number < active_; ++number) {
+        Slot& slot = session_.slots[number];
+        std::uint32_t* words = slot.packet.words();
+        std::fill_n(words, wire::kLanesMax, wire::kAbsent);
+        if (columns_) columns_->opening_words(number, words);
+        unsigned present = 0;
+        if (number == 0) {
+            std::int32_t* blocks = slot.packet.blocks();
+            std::fill_n(blocks, wire::kBlockElements,
+                        static_cast<std::int32_t>(identity(tensor_.opcode())));
+            blocks[session_.place.rank] = static_cast<std::int32_t>(fingerprint_);
+            present = 1;
+            if (direct_) {
+                direct_->put(blocks + wire::kBlockElements);
+                present |= direct_->present();
+            }
+        }
+        send(slot, static_cast<wire::Present>(present), true, now, out);
+    }
+}
+
+bool Operation::is_ours(const Header& header, std::size_t length) const {
+    const Place& place = session_.place;
+    const bool to_us =
+        header.worker == place.worker || (place.group && header.worker == wire::kEveryone);
+    return header.key == place.key && header.job == place.job && to_us &&
+           length == datagram_bytes(header.blocks());
+}
+
+void Operation::receive(PacketRoom& packet, std::size_t length, double now, Outlet& out) {
+    Counts& counts = session_.counts;
+    if (length < wire::kUdpPayloadMin) {
+        ++counts.ignored;
+        return;
+    }
+    const Header header = engine::load_header(packet.datagram());
+    if (!is_ours(header, length)) {
+        ++counts.ignored;
+        return;
+    }
+    session_.heard_at = now;
+    if (header.operation != number_ || header.slot >= active_) {
+        ++counts.ignored;
+        return;
+    }
+    Slot& slot = session_.slots[header.slot];
+    if (header.round != slot.round || !slot.outstanding) {
+        ++counts.ignored;
+        return;
+    }
+    if (header.version_type == engine::version_type(wire::Type::Result) &&
+        header.opcode_dtype == tensor_.opcode_dtype()) {
+        result(slot, header.present, packet, now, out);
+    } else if (header.version_type == engine::version_type(wire::Type::Conflict)) {
+        throw Disagreed(std::nullopt);
+    } else if (header.version_type == engine::version_type(wire::Type::Missing) &&
+               header.present == 0 && header.worker == session_.place.worker) {
+        missing(slot, packet.words(), now, out);
+    } else {
+        ++counts.ignored;
+    }
+}
+
+void Operation::expire(double now, Outlet& out) {
+    RoundTrip& trip = session_.trip;
+    next_timer_ = kNever;
+    for (std::size_t number = 0; number < active_; ++number) {
+        Slot& slot = session_.slots[number];
+        if (!slot.outstanding) continue;
+        if (slot.deadline <= now) {
+            if (slot.tries == 0) trip.expired(slot.sent_at, now);
+            if (slot.expired(now, trip.cap())) {
+                ++session_.counts.probes;
+                out.send(session_.probe(slot, tensor_.opcode_dtype()));
+            } else {
+                ++session_.counts.retransmissions;
+                out.send(slot.again());
+            }
+        }
+        next_timer_ = std::min(next_timer_, slot.deadline);
+    }
+}
+
+std::uint64_t Operation::missing() const {
+    std::uint64_t workers = 0;
+    for (std::size_t number = 0; number < active_; ++number) {
+        const Slot& slot = session_.slots[number];
+        if (slot.outstanding) workers |= slot.missing;
+    }
+    return workers;
+}
+
+bool Operation::waits_above() const {
+    return std::any_of(session_.slots.begin(),
+                       session_.slots.begin() + static_cast<std::ptrdiff_t>(active_),
+                       [](const Slot& slot) { return slot.outstanding && slot.waits_above; });
+}
+
+void Operation::send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out) {
+    const Place& place = session_.place;
+    const Header header{
+        .version_type = engine::version_type(wire::Type::Data),
+        .opcode_dtype = tensor_.opcode_dtype(),
+        .job = place.job,
+        .worker = place.worker,
+        .slot = slot.number,
+        .present = present,
+        .round = slot.round,
+        .key = place.key,
+        .operation = number_,
+    };
+    engine::store_header(slot.packet.datagram(), header);
+    session_.counts.blocks_sent += header.blocks();
+    double wait = session_.trip.timeout();
+    // The other ranks may be later to call, so patience costs less than it saves.
+    if (opening) wait = std::min(2 * wait, session_.trip.cap());
+    const Octets datagram = slot.sent(datagram_bytes(header.blocks()), opening, now, wait);
+    // The time-out may have shrunk, so this timer need not be the last.
+    next_timer_ = std::min(next_timer_, slot.deadline);
+    out.send(datagram);
+}
+
+void Operation::result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
+                       Outlet& out) {
+    ++session_.counts.rounds;
+    if (slot.opening) {
+        opened(slot, present, packet.blocks());
+    } else {
+        // An opening round's answer waits for the other ranks to call the operation at all.
+        if (!slot.repeated) session_.trip.sample(slot.sent_at, now);
+        columns_->take(slot.number, present, packet.blocks());
+    }
+    slot.outstanding = false;
+    ++slot.round;
+    const std::uint32_t* words = packet.words();
+    const std::uint32_t* end = words + wire::kLanesMax;
+    if (all_absent(words, end)) {
+        if (--open_slots_ == 0) {
+            ++session_.number;
+            next_timer_ = kNever;
+            done_ = true;
+        }
+        return;
+    }
+    if (!columns_ || !all_absent(words + session_.place.lanes, end)) {
+        throw Misbehaved("slot " + std::to_string(slot.number) +
+                         ": the result names blocks in lanes that are not in use");
+    }
+    const wire::Present sent =
+        columns_->contribute(slot.number, words, slot.packet.words(), slot.packet.blocks());
+    send(slot, sent, false, now, out);
+}
+
+void Operation::opened(const Slot& slot, wire::Present present, const std::int32_t* blocks) {
+    if (slot.number != 0) {
+        if (present == 0) return;
+        throw Misbehaved("blocks " + hexadecimal(present, 4) + " in the opening round of slot " +
+                         std::to_string(slot.number));
+    }
+    check_fingerprints(present, blocks);
+    const unsigned sent = 1U | (direct_ ? direct_->present() : 0U);
+    if (present != sent) {
+        throw Misbehaved("lanes " + hexadecimal(present, 4) +
+                         " are present in the opening result, " + hexadecimal(sent, 4) +
+                         " were sent");
+    }
+    if (direct_) direct_->take(blocks + wire::kBlockElements);
+}
+
+void Operation::check_fingerprints(wire::Present present, const std::int32_t* blocks) const {
+    if ((present & 1) == 0) throw Misbehaved("the opening result lacks the fingerprints");
+    const unsigned ranks = session_.place.ranks;
+    std::vector<std::uint32_t> found(blocks, blocks + ranks);
+    if (std::all_of(found.begin(), found.end(),
+                    [this](std::uint32_t value) { return value == fingerprint_; })) {
+        return;
+    }
+    throw Disagreed(std::move(found));
+}
+
+void Operation::missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out) {
+    RoundTrip& trip = session_.trip;
+    const Place& place = session_.place;
+    // One probe, one answer: a round trip that waits for no other rank.
+    if (slot.probes_open == 1) trip.sample(slot.probed_at, now);
+    const std::uint64_t seen = std::uint64_t{words[1]} << 32 | words[0];
+    const double shortest = trip.timeout();
+    const bool own_lost = (seen >> place.worker & 1) == 0;
+    if (own_lost) {
+        // The contribution was lost; who else is missing is not this rank's to judge yet.
+        slot.answered(now, shortest);
+    } else {
+        const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - place.workers);
+        slot.missing = ~seen & everyone;
+        slot.waits_above = slot.missing == 0;
+        // The aggregator is there, and others are late: ask ever more seldom, but not so seldom
+        // that the loss of the result itself would cost much more than the wait had.
+        slot.answered(now, std::min(std::max(shortest, (now - slot.sent_at) / 2), trip.cap()));
+    }
+    next_timer_ = std::min(next_timer_, slot.deadline);
+    // A contribution that is there already makes an aggregator that waits for its parent send its
+    // partial sum again.
+    if (own_lost || slot.waits_above) {
+        ++session_.counts.retransmissions;
+        out.send(slot.again());
+    }
+}
+
+}  // namespace afflux::worker

@@ -1,0 +1,16 @@
+// Where an operation puts the datagrams that it wants sent.
+#pragma once
+
+#include "engine/frame.hpp"
+
+namespace afflux::worker {
+
+class Outlet {
+  public:
+    virtual ~Outlet() = default;
+
+    // The octets stay as they are until the operation has an answer to them.
+    virtual void send(engine::Octets datagram) = 0;
+};
+
+}  // namespace afflux::worker

@@ -1,0 +1,41 @@
+// Room for the UDP payload of one packet: header, look-ahead words, blocks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "contract/wire.hpp"
+
+namespace afflux::worker {
+
+constexpr std::size_t datagram_bytes(std::size_t blocks) {
+    return wire::kUdpPayloadMin + blocks * wire::kBlockBytes;
+}
+
+class PacketRoom {
+  public:
+    // One byte more than the packet takes, so that a datagram that is too long shows.
+    explicit PacketRoom(std::size_t lanes = wire::kLanesMax)
+        : storage_(kPad + datagram_bytes(lanes) + 1, 0) {
+        std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
+    }
+
+    std::size_t bytes() const { return storage_.size() - kPad; }
+    std::uint8_t* datagram() { return storage_.data() + kPad; }
+    std::uint32_t* words() {
+        return reinterpret_cast<std::uint32_t*>(datagram() + wire::kHeaderBytes);
+    }
+    std::int32_t* blocks() {
+        return reinterpret_cast<std::int32_t*>(datagram() + wire::kUdpPayloadMin);
+    }
+
+  private:
+    // In front of the header, so that words and blocks are aligned in memory.
+    static constexpr std::size_t kPad = (8 - wire::kHeaderBytes % 8) % 8;
+
+    std::vector<std::uint8_t> storage_;
+};
+
+}  // namespace afflux::worker

@@ -1,0 +1,32 @@
+#include "worker/round_trip.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace afflux::worker {
+
+RoundTrip::RoundTrip(double cap) : cap_(cap), timeout_(std::min(kInitial, cap)) {}
+
+void RoundTrip::sample(double sent_at, double now) {
+    constexpr double kGain = 1.0 / 8, kVariationGain = 1.0 / 4;
+    const double seconds = now - sent_at;
+    sampled_from_ = std::max(sampled_from_, sent_at);
+    if (smoothed_ == 0) {
+        smoothed_ = seconds;
+        variation_ = seconds / 2;
+    } else {
+        const double off = std::abs(smoothed_ - seconds);
+        variation_ += kVariationGain * (off - variation_);
+        smoothed_ += kGain * (seconds - smoothed_);
+    }
+    timeout_ = std::min(smoothed_ + std::max(kGranularity, 4 * variation_), cap_);
+}
+
+void RoundTrip::expired(double sent_at, double now) {
+    if (sent_at > sampled_from_ && sent_at >= doubled_at_) {
+        doubled_at_ = now;
+        timeout_ = std::min(2 * timeout_, cap_);
+    }
+}
+
+}  // namespace afflux::worker

@@ -1,0 +1,79 @@
+// One slot of a worker: its outstanding packet, and when to ask again (protocol, section 6).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/frame.hpp"
+#include "worker/packet_room.hpp"
+
+namespace afflux::worker {
+
+using engine::Octets;
+
+// A slot for the life of a job run. Times in seconds.
+class Slot {
+  public:
+    Slot(wire::Slot own_number, wire::Round first_round, std::size_t lanes)
+        : number(own_number), round(first_round), packet(lanes) {}
+
+    wire::Slot number;
+    wire::Round round;  // of the outstanding packet, or of the next one
+    PacketRoom packet;  // the contribution to `round`, as it was sent, until its result is there
+    std::array<std::uint8_t, wire::kUdpPayloadMin> probe{};  // the latest
+    std::size_t length = 0;                                  // bytes of that contribution
+    bool outstanding = false;                                // a result is awaited
+    bool opening = false;                                    // `round` opens an operation
+    bool repeated = false;      // sent again, so that its round trip is no sample
+    bool waits_above = false;   // the latest MISSING named nobody: the aggregator's parent
+    std::uint64_t missing = 0;  // workers that the latest MISSING named
+    unsigned tries = 0;         // times that the timer has run out in this round
+    unsigned probes_open = 0;   // probes sent since the last answer
+    double sent_at = 0;         // when the contribution was sent first
+    double deadline = 0;        // when to ask again
+    double wait = 0;            // time-out of the latest transmission
+    double probed_at = 0;       // when the latest probe was sent
+
+    // Notes that the packet, filled for `round`, goes out now; gives its datagram.
+    Octets sent(std::size_t bytes, bool opens, double now, double timeout) {
+        length = bytes;
+        opening = opens;
+        outstanding = true;
+        sent_at = now;
+        tries = probes_open = 0;
+        missing = 0;
+        repeated = waits_above = false;
+        ask_in(timeout, now);
+        return {packet.datagram(), length};
+    }
+
+    // The outstanding contribution as it was.
+    Octets again() {
+        repeated = true;
+        return {packet.datagram(), length};
+    }
+
+    // Sets the timer after a probe was answered without a result.
+    void answered(double now, double timeout) {
+        probes_open = 0;
+        ask_in(timeout, now);
+    }
+
+    // Moves the timer on after it ran out. Returns whether to probe rather than to repeat.
+    bool expired(double now, double cap) {
+        ask_in(2 * wait < cap ? 2 * wait : cap, now);
+        if (++tries == 1) return false;
+        probed_at = now;
+        ++probes_open;
+        return true;
+    }
+
+  private:
+    void ask_in(double timeout, double now) {
+        wait = timeout;
+        deadline = now + timeout;
+    }
+};
+
+}  // namespace afflux::worker

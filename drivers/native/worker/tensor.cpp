@@ -1,0 +1,113 @@
+#include "worker/tensor.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/classes.hpp"
+#include "codec/keys.hpp"
+#include "codec/quantise.hpp"
+#include "codec/scan.hpp"
+
+namespace afflux::worker {
+
+using codec::kBlock;
+
+wire::Opcode Tensor::opcode() const {
+    if (op == codec::Op::Max) return wire::Opcode::Max;
+    return op == codec::Op::Min ? wire::Opcode::Min : wire::Opcode::Sum;
+}
+
+wire::OpcodeDtype Tensor::opcode_dtype() const {
+    return static_cast<wire::OpcodeDtype>(static_cast<int>(opcode()) << 4 |
+                                          static_cast<int>(dtype));
+}
+
+Blocks::Blocks(const Tensor& tensor)
+    : tensor_(tensor),
+      numbers_(tensor.ranks, tensor.dtype, tensor.op),
+      size_(codec::blocks_of(tensor.count)),
+      floating_(codec::is_sum(tensor.op) && tensor.dtype != codec::Dtype::Int32),
+      // Zero is not the identity of Max and Min.
+      all_present_(!codec::is_sum(tensor.op)) {
+    if (!all_present_) {
+        exponents_.resize(size_);
+        codec::scan(tensor.dtype, tensor.elements, tensor.count, exponents_.data());
+    }
+    if (const std::size_t rest = tensor.count % kBlock; rest != 0) {
+        std::memcpy(padded_.data(), source(size_ - 1), rest * codec::size_of(tensor.dtype));
+    }
+}
+
+std::size_t Blocks::length(std::size_t block) const {
+    return std::min(kBlock, tensor_.count - block * kBlock);
+}
+
+const std::uint8_t* Blocks::source(std::size_t block) const {
+    return static_cast<const std::uint8_t*>(tensor_.elements) +
+           block * kBlock * codec::size_of(tensor_.dtype);
+}
+
+std::uint8_t* Blocks::target(std::size_t block) {
+    return static_cast<std::uint8_t*>(tensor_.result) +
+           block * kBlock * codec::size_of(tensor_.dtype);
+}
+
+std::uint8_t Blocks::finite_exponent(std::size_t block) const {
+    return codec::finite_exponent(tensor_.dtype, source(block), length(block));
+}
+
+void Blocks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
+                    std::int32_t* out) {
+    const bool short_end = length(first + blocks - 1) < kBlock;
+    const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
+    encode_whole(source(first), whole, exponents, out);
+    if (short_end) encode_whole(padded_.data(), 1, exponents + whole, out + whole * kBlock);
+}
+
+void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
+                          std::int32_t* out) const {
+    if (blocks == 0) return;
+    if (floating_) {
+        codec::quantise(numbers_, blocks, elements, exponents, out);
+    } else if (tensor_.dtype == codec::Dtype::Int32) {
+        std::memcpy(out, elements, blocks * wire::kBlockBytes);
+    } else {
+        codec::to_keys(tensor_.dtype, tensor_.op, elements, blocks * kBlock, out);
+    }
+}
+
+void Blocks::count_classes(std::size_t block, std::int32_t* out) const {
+    std::fill_n(out, kBlock, 0);
+    codec::class_counts(tensor_.dtype, source(block), length(block), out);
+}
+
+void Blocks::decode(std::size_t first, std::size_t blocks, const std::int32_t* sums,
+                    const std::uint8_t* exponents) {
+    const std::size_t left = length(first + blocks - 1);
+    const bool short_end = left < kBlock;
+    const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
+    decode_whole(whole, sums, exponents, target(first));
+    if (short_end) {
+        std::array<std::uint8_t, wire::kBlockBytes> values;
+        decode_whole(1, sums + whole * kBlock, exponents + whole, values.data());
+        std::memcpy(target(first + whole), values.data(), left * codec::size_of(tensor_.dtype));
+    }
+}
+
+void Blocks::decode_whole(std::size_t blocks, const std::int32_t* sums,
+                          const std::uint8_t* exponents, void* out) const {
+    if (blocks == 0) return;
+    if (floating_) {
+        codec::dequantise(numbers_, blocks, sums, exponents, out);
+    } else if (tensor_.dtype == codec::Dtype::Int32) {
+        std::memcpy(out, sums, blocks * wire::kBlockBytes);
+    } else {
+        codec::from_keys(tensor_.dtype, sums, blocks * kBlock, out);
+    }
+}
+
+void Blocks::overlay(std::size_t block, const std::int32_t* counts) {
+    codec::overlay_classes(tensor_.dtype, counts, length(block), target(block));
+}
+
+}  // namespace afflux::worker

@@ -1,0 +1,80 @@
+// A tensor's blocks on their way into packets, and results on their way out (protocol, section 8).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "codec/numbers.hpp"
+#include "codec/types.hpp"
+#include "contract/wire.hpp"
+
+namespace afflux::worker {
+
+// What is reduced, over how many ranks, and where it is in memory.
+struct Tensor {
+    codec::Dtype dtype;
+    codec::Op op;
+    int ranks;
+    std::size_t count;
+    const void* elements;  // not changed, nor to be changed meanwhile
+    void* result;          // as many; zeros at first
+
+    wire::Opcode opcode() const;
+    wire::OpcodeDtype opcode_dtype() const;
+};
+
+class Blocks {
+  public:
+    // Looks at all elements.
+    explicit Blocks(const Tensor& tensor);
+
+    std::size_t size() const { return size_; }
+
+    // Whether agreed words carry exponents, and 255 asks for class counts.
+    bool floating() const { return floating_; }
+
+    // Whether the block has to be sent.
+    bool present(std::size_t block) const { return all_present_ || exponents_[block] != 0; }
+
+    // The exponent that the block's look-ahead word names; 0 if not floating.
+    std::uint8_t exponent(std::size_t block) const { return floating_ ? exponents_[block] : 0; }
+
+    // The same of the finite elements only; 0 if all these are zero.
+    std::uint8_t finite_exponent(std::size_t block) const;
+
+    // The integers of adjacent blocks, with an agreed exponent for each.
+    void encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
+                std::int32_t* out);
+
+    // What this rank adds to the class counts of a block.
+    void count_classes(std::size_t block, std::int32_t* out) const;
+
+    // Puts the elements of adjacent blocks' sums into the result.
+    void decode(std::size_t first, std::size_t blocks, const std::int32_t* sums,
+                const std::uint8_t* exponents);
+
+    // Puts NaN and infinities over a block of the result, where the summed counts say so.
+    void overlay(std::size_t block, const std::int32_t* counts);
+
+  private:
+    std::size_t length(std::size_t block) const;
+    const std::uint8_t* source(std::size_t block) const;
+    std::uint8_t* target(std::size_t block);
+    void encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
+                      std::int32_t* out) const;
+    void decode_whole(std::size_t blocks, const std::int32_t* sums, const std::uint8_t* exponents,
+                      void* out) const;
+
+    Tensor tensor_;
+    codec::Numbers numbers_;
+    std::size_t size_;
+    bool floating_;
+    bool all_present_;
+    std::vector<std::uint8_t> exponents_;
+    // The last block, if the tensor ends within it, padded with zeros.
+    std::array<std::uint8_t, wire::kBlockBytes> padded_{};
+};
+
+}  // namespace afflux::worker

@@ -1,0 +1,155 @@
+"""Tables of the host's figures, for the terminal and for the documents.
+
+``python -m afflux.bench.host_tables build/bench/host.json docs/benchmarks.md`` renews what stands
+between ``<!-- host figures: NAME -->`` and ``<!-- end figures -->`` there.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from afflux.bench.columns import aligned
+from afflux.bench.figures import read_rows
+from afflux.bench.host_cases import CASES, DDP_OVERHEAD_WANTED, Case
+from afflux.bench.registry import Row
+
+__all__ = ["TABLES", "render", "text_table"]
+
+_HEADER = ["what", "ranks", "Afflux", "Gloo", "times as fast", "wanted", "floor", "of it"]
+_HEADER += ["CPU", "CPU of Gloo", "wrong"]
+
+
+def text_table(rows: list[Row]) -> str:
+    """Wanted and reached, for the terminal; rows of bench "host"."""
+    heading = "Medians; times of a call, CPU of a rank for a call"
+    if any(row.get("quick") for row in rows):
+        heading = "A quick run, with small tensors and few calls: these are no figures"
+    text = aligned(heading, _HEADER, _speed_cells(rows))
+    steps = [
+        f"DDP step, {row['bucket_bytes'] / 2**20:g}-MiB buckets, {row['ranks']} ranks: "
+        f"{_time(row['afflux_s'])}, the engine alone {_time(row['raw_s'])} "
+        f"({row['overhead']:+.1%}, wanted < {DDP_OVERHEAD_WANTED:.0%}), Gloo {_time(row['gloo_s'])}"
+        for row in rows
+        if row["case"] == "ddp_step"
+    ]
+    return "\n".join([text, "", *steps])
+
+
+def _speed_cells(rows: list[Row]) -> list[list[str]]:
+    cells = []
+    for case in CASES:
+        for row in rows:
+            if row["case"] == case.name:
+                cells.append(_speed_line(case, row))
+    return cells
+
+
+def _speed_line(case: Case, row: Row) -> list[str]:
+    floor_key, most = case.floor or ("floor_s", None)
+    share = f"{row['afflux_s'] / row[floor_key]:.2f}"
+    if most is not None:
+        share += f" (≤ {most:g})"
+    wanted = case.wanted.get(row["ranks"])
+    return [
+        case.title,
+        str(row["ranks"]),
+        _time(row["afflux_s"]),
+        _time(row["gloo_s"]),
+        f"{row['ratio']:.2f}",
+        "–" if wanted is None else f"{wanted:g} {'✓' if row['ratio'] >= wanted else '✗'}",
+        _time(row[floor_key]),
+        share,
+        _time(row["afflux_cpu_s"]),
+        _time(row["gloo_cpu_s"]),
+        "–" if row["wrong"] is None else str(row["wrong"]),
+    ]
+
+
+def _figures(rows: list[Row]) -> list[Row]:
+    """Those of the host that are not of a quick run."""
+    return [row for row in rows if row["bench"] == "host" and not row.get("quick")]
+
+
+def _speed(rows: list[Row]) -> str:
+    return _markdown(_HEADER, _speed_cells(_figures(rows)))
+
+
+def _steps(rows: list[Row]) -> str:
+    header = ["ranks", "bucket", "Afflux", "the engine alone", "overhead", "Gloo", "times as fast"]
+    return _markdown(
+        header,
+        [
+            [
+                str(row["ranks"]),
+                f"{row['bucket_bytes'] / 2**20:g} MiB",
+                _time(row["afflux_s"]),
+                _time(row["raw_s"]),
+                f"{row['overhead']:+.1%}",
+                _time(row["gloo_s"]),
+                f"{row['ratio']:.2f}",
+            ]
+            for row in _figures(rows)
+            if row["case"] == "ddp_step"
+        ],
+    )
+
+
+def _codec(rows: list[Row]) -> str:
+    header = ["way", "type", "instructions", "GB/s", "of memcpy", "of memcpy, processor time"]
+    return _markdown(
+        header,
+        [
+            [
+                row["what"],
+                row["dtype"],
+                row["level"],
+                f"{row['moved'] / row['codec_s'] / 1e9:.2f}",
+                f"{row['ratio']:.2f}",
+                f"{row['cpu_ratio']:.2f}",
+            ]
+            for row in rows
+            if row["bench"] == "codec"
+        ],
+    )
+
+
+def _markdown(header: list[str], cells: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *(f"| {' | '.join(line)} |" for line in cells)])
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.{1 if seconds >= 1e-2 else 2}f} ms"
+    return f"{seconds * 1e6:.{0 if seconds >= 1e-4 else 1}f} µs"
+
+
+TABLES: dict[str, Callable[[list[Row]], str]] = {
+    "speed": _speed,
+    "ddp_step": _steps,
+    "codec": _codec,
+}
+
+
+def render(text: str, rows: list[Row]) -> str:
+    """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
+
+    def section(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return f"<!-- host figures: {name} -->\n{TABLES[name](rows)}\n<!-- end figures -->"
+
+    pattern = r"<!-- host figures: (\w+) -->\n.*?<!-- end figures -->"
+    return re.sub(pattern, section, text, flags=re.DOTALL)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renew the tables of the document that the second argument names."""
+    figures, document = map(Path, sys.argv[1:] if arguments is None else arguments)
+    text = document.read_text(encoding="utf-8")
+    document.write_text(render(text, read_rows(figures)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

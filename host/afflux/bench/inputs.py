@@ -1,0 +1,98 @@
+"""What each rank contributes: random, and the same for whoever asks, so that anyone can check.
+
+Values are random to the last bit, so that a sum has to round. They are small (2^-60 for float32),
+because sums in place grow N-fold with each call; `calls_in_place` says how often that goes well.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+__all__ = ["BLOCK", "DTYPES", "Inputs"]
+
+BLOCK = 64
+PIECE = 1 << 20
+"""Elements that are made at once: what a check needs in memory beside the tensor."""
+
+DTYPES = {
+    "float": torch.float32,
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int32": torch.int32,
+}
+"""By the names of nccl-tests: those that the engine sums."""
+
+# Exponent of the largest magnitude at the start, and the bits by which it may grow from there.
+_RANGE = {
+    torch.float32: (-60, 120),
+    torch.bfloat16: (-60, 120),
+    torch.float16: (-6, 20),
+    torch.int32: (7, 23),
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The tensors of all ranks of one measurement.
+
+    Attributes:
+        count: Elements.
+        dtype: One of DTYPES.
+        ranks: How many contribute.
+        density: Share of the blocks of 64 that are not zero, drawn at each rank by itself.
+        seed: Another seed, other values.
+    """
+
+    count: int
+    dtype: torch.dtype
+    ranks: int
+    density: float = 1.0
+    seed: int = 0
+
+    def pieces(self) -> Iterator[slice]:
+        """Where each piece lies; all but the last have PIECE elements."""
+        for start in range(0, self.count, PIECE):
+            yield slice(start, min(start + PIECE, self.count))
+
+    def piece(self, rank: int, where: slice) -> torch.Tensor:
+        """What `rank` has in a slice of `pieces`, of shape (its length,)."""
+        length = where.stop - where.start
+        random = np.random.Generator(np.random.SFC64([self.seed, rank, where.start]))
+        exponent, _ = _RANGE[self.dtype]
+        values: np.ndarray
+        if self.dtype == torch.int32:
+            values = _random_words(random, length, np.int8).astype(np.int32)
+        else:
+            values = _random_words(random, length, np.int32).astype(np.float32)
+            values *= np.float32(2.0 ** (exponent - 31))
+        if self.density < 1:
+            blocks = -(-length // BLOCK)
+            present = np.repeat(random.random(blocks) < self.density, BLOCK)[:length]
+            values *= present
+        return torch.from_numpy(values).to(self.dtype)
+
+    def fill(self, rank: int, tensor: torch.Tensor) -> None:
+        """Writes all of what `rank` contributes."""
+        for where in self.pieces():
+            tensor[where] = self.piece(rank, where)
+
+    def calls_in_place(self, op: str) -> int:
+        """Sums in place, one after the other, that measure the same thing; 0: any number.
+
+        A sum of dense tensors grows until it overflows. A sparse one is as dense as the union
+        of all ranks after the first call.
+        """
+        if self.density < 1:
+            return 1
+        if op != "sum" or self.ranks == 1:
+            return 0
+        _, bits = _RANGE[self.dtype]
+        return max(1, int(bits / math.log2(self.ranks)))
+
+
+def _random_words(random: np.random.Generator, count: int, dtype: type) -> np.ndarray:
+    words = -(-count * np.dtype(dtype).itemsize // 8)
+    return random.integers(0, 1 << 64, words, dtype=np.uint64).view(dtype)[:count]

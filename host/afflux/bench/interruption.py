@@ -1,0 +1,21 @@
+"""SIGTERM as Ctrl-C: so that a command that is told to stop ends the ranks it has started."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+__all__ = ["terminated_as_interrupted"]
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Within the block SIGTERM raises ``KeyboardInterrupt``. Main thread only."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

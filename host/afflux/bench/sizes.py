@@ -1,0 +1,34 @@
+"""Sizes as nccl-tests takes them: 4096, 256K, 32M, 1G, in powers of 1024, and the steps between."""
+
+__all__ = ["parse_size", "sweep"]
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a text such as 32M. Raises ``ValueError`` if it is none."""
+    number, unit = (
+        (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
+    )
+    size = float(number) * unit
+    if not 0 < size < float("inf"):
+        raise ValueError("a size is more than 0")
+    return int(size)
+
+
+def sweep(least: int, most: int, step_bytes: int, factor: int) -> tuple[int, ...]:
+    """Sizes from `least` to `most`, by multiplication if `factor` is above 1, else by addition.
+
+    Raises:
+        ValueError: There is none, or more than 1000.
+    """
+    if least > most:
+        raise ValueError(f"-b {least} is above -e {most}")
+    sizes = []
+    size = least
+    while size <= most:
+        sizes.append(size)
+        if len(sizes) > 1000:
+            raise ValueError("more than 1000 sizes: set a step with -i or -f")
+        size = size * factor if factor > 1 else size + step_bytes
+    return tuple(sizes)

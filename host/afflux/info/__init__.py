@@ -1,0 +1,1 @@
+"""`afflux info`: what this machine offers to Afflux, and what would help."""

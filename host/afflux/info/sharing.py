@@ -1,0 +1,40 @@
+"""Whether ranks on this machine would sum in shared memory."""
+
+import contextlib
+import os
+import secrets
+import socket
+
+__all__ = ["native", "why_not_shared"]
+
+
+def native() -> object | None:
+    """The compiled part of the drivers; None if it is not installed."""
+    try:
+        from afflux_drivers import _native
+    except ImportError:
+        return None
+    return _native
+
+
+def why_not_shared(aggregator: str) -> str:
+    """What keeps them from it; empty if nothing does.
+
+    Args:
+        aggregator: Value of AFFLUX_AGGREGATOR.
+    """
+    scheme = aggregator.partition("://")[0]
+    if scheme not in ("auto", "shm"):
+        return f"AFFLUX_AGGREGATOR={aggregator} asks for something else"
+    if not hasattr(native(), "SharedGroup"):
+        return "the compiled part of Afflux is not installed"
+    try:
+        os.close(os.memfd_create("afflux-info"))
+    except (OSError, AttributeError) as error:
+        return f"no anonymous memory files here: {error}"
+    try:
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as probe:
+            probe.bind(f"\0afflux-info-{secrets.token_hex(8)}")
+    except OSError as error:
+        return f"no abstract Unix sockets here: {error}"
+    return ""

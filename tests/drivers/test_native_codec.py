@@ -1,0 +1,402 @@
+"""The C++ codec against the golden model's numbers, at every instruction set of this machine."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.drivers import native_calls
+from tests.drivers.tensors import FLOATS, OPERATIONS, awkward, bits_of, from_bits, gaussian, name
+
+from afflux_drivers import _native
+from afflux_drivers.reduction import Reduction
+from afflux_hdl import wire
+from afflux_sim import golden_numbers
+
+LEVELS = _native.codec_levels()
+SUMS = [each for each in OPERATIONS if each[1] in (Reduction.SUM, Reduction.AVG)]
+# Exponents where the kernels change their arithmetic, and the ends.
+EXPONENTS = [1, 2, 22, 23, 24, 37, 38, 39, 40, 41, 42, 102, 103, 104, 112, 113, 126, 127, 128]
+EXPONENTS += [141, 142, 143, 144, 200, 238, 239, 240, 241, 242, 250, 251, 252, 253, 254]
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    best = _native.codec_level()
+    _native.set_codec_level(request.param)
+    try:
+        yield request.param
+    finally:
+        _native.set_codec_level(best)
+
+
+def assert_bits(found: np.ndarray, want: np.ndarray, what: object = "") -> None:
+    np.testing.assert_array_equal(bits_of(found), bits_of(want), err_msg=str(what))
+
+
+def golden(tensors: list[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -> np.ndarray:
+    """In blocks, however few the elements are: no job has one lane, so none is in exact mode."""
+    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=1)
+
+
+def of_exponent(
+    generator: np.random.Generator, exponent: int, dtype: wire.Dtype, count: int = 64
+) -> np.ndarray:
+    """A block whose greatest element is just below the next exponent, or at the exponent."""
+    exponent = min(exponent, 142) if dtype is wire.Dtype.FLOAT16 else exponent
+    bits = generator.integers(0, exponent << 23 | 0x7F_FFFF, count)
+    # Half of them of the greatest exponents, where rounding matters.
+    near = generator.integers(max(exponent - 30, 0) << 23, (exponent << 23) + 1, count)
+    bits = np.where(generator.random(count) < 0.5, bits, near)
+    bits[generator.integers(count)] = exponent << 23 | generator.choice([0, 1, 0x7F_FFFF])
+    single = (bits | generator.integers(0, 2, count) << 31).astype(np.uint32).view(np.float32)
+    if dtype is wire.Dtype.FLOAT16:
+        # Towards zero: no element is above the exponent that was asked for.
+        with np.errstate(over="ignore"):
+            half = single.astype(np.float16)
+        too_large = np.abs(half.astype(np.float32)) > np.abs(single)
+        return np.where(too_large, np.nextafter(half, np.float16(0)), half)
+    return (bits_of(single) >> 16).astype(np.uint16) if dtype is wire.Dtype.BFLOAT16 else single
+
+
+def test_levels_are_named_and_the_best_is_in_use():
+    assert LEVELS[0] == "default"
+    assert _native.codec_level() == LEVELS[-1]
+    with pytest.raises(ValueError, match="vax"):
+        _native.set_codec_level("vax")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_scan_says_which_blocks_are_present_and_their_exponents(level, dtype):
+    generator = np.random.default_rng(1)
+    tensor = awkward(generator, 64 * 300 + 17, dtype, True)
+    want = []
+    for block in native_calls.padded(tensor).reshape(-1, 64):
+        wide = golden_numbers.widen(block, name(dtype))
+        if not np.isfinite(wide).all():
+            want.append(255)
+        else:
+            want.append(golden_numbers.largest_exponent(wide) if wide.any() else 0)
+    assert {0, 103 if dtype is wire.Dtype.FLOAT16 else 1, 255} <= set(want)
+    np.testing.assert_array_equal(native_calls.scan(dtype, tensor), want)
+
+
+def test_scan_of_every_float16_and_bfloat16(level):
+    every = np.arange(1 << 16, dtype=np.uint16)
+    for dtype in (wire.Dtype.FLOAT16, wire.Dtype.BFLOAT16):
+        blocks = np.zeros((1 << 16, 64), np.uint16)
+        blocks[every, every % 64] = every
+        elements = blocks.reshape(-1)
+        if dtype is wire.Dtype.FLOAT16:
+            elements = elements.view(np.float16)
+        wide = golden_numbers.widen(every.view(elements.dtype), name(dtype))
+        fields = (bits_of(wide) >> 23 & 255).astype(np.int64)
+        want = np.where(bits_of(wide) << 1 == 0, 0, np.maximum(fields, 1))
+        np.testing.assert_array_equal(native_calls.scan(dtype, elements), want)
+
+
+def test_scan_of_int32(level):
+    for place in range(64):
+        for value in (1, -1, -(2**31), 2**31 - 1, 256):
+            tensor = np.zeros(3 * 64, np.int32)
+            tensor[64 + place] = value
+            np.testing.assert_array_equal(native_calls.scan(wire.Dtype.INT32, tensor), [0, 1, 0])
+
+
+@pytest.mark.parametrize("dtype", [wire.Dtype.INT32, *FLOATS])
+def test_scan_copy_pads_the_last_block_and_leaves_absent_ones(level, dtype):
+    generator = np.random.default_rng(2)
+    for count in (0, 1, 63, 64, 65, 64 * 40 + 9):
+        tensor = gaussian(generator, count, dtype, density=0.5)
+        blocks = native_calls.blocks_of(count)
+        out = np.full((blocks, 64), 0x55, tensor.dtype)
+        exponents = np.empty(blocks, np.uint8)
+        _native.scan_copy(int(dtype), tensor, out.reshape(-1), exponents)
+        np.testing.assert_array_equal(exponents, native_calls.scan(dtype, tensor))
+        want = native_calls.padded(tensor).reshape(-1, 64)
+        present = exponents != 0
+        assert_bits(out[present], want[present])
+        assert (out[~present] == 0x55).all()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 64])
+@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
+def test_reductions_are_the_golden_models(level, dtype, reduction, ranks):
+    generator = np.random.default_rng(ranks)
+    count = 64 * 12 + 5 if ranks < 64 else 64 * 4
+    for non_finite in (False, True):
+        tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
+        # A block that is absent everywhere, one that is absent but for signs, and one of one rank.
+        for tensor in tensors:
+            tensor[64:256] = 0
+        if dtype is not wire.Dtype.INT32:
+            tensors[-1][130] = from_bits([0x8000_0000 if dtype == 1 else 0x8000], dtype)[0]
+        tensors[0][200] = 1
+        want = golden(tensors, dtype, reduction)
+        assert_bits(native_calls.reduce(tensors, dtype, reduction), want)
+        for found in native_calls.reduce_in_place(tensors, dtype, reduction):
+            assert_bits(found, want, "in place")
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), SUMS)
+def test_sums_of_every_number_of_ranks(level, dtype, reduction):
+    generator = np.random.default_rng(5)
+    for ranks in range(1, 65):
+        tensors = [gaussian(generator, 70, dtype) for _ in range(ranks)]
+        want = golden(tensors, dtype, reduction)
+        assert_bits(native_calls.reduce(tensors, dtype, reduction), want, ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 64])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sums_at_every_exponent(level, dtype, ranks):
+    generator = np.random.default_rng(6)
+    tensors = [
+        np.concatenate([of_exponent(generator, exponent, dtype) for exponent in EXPONENTS])
+        for _ in range(ranks)
+    ]
+    for tensor in tensors[1:-1]:
+        # Ranks whose blocks are much smaller or absent.
+        tensor[: len(tensor) // 2] = 0
+    for reduction in (Reduction.SUM, Reduction.AVG):
+        want = golden(tensors, dtype, reduction)
+        assert_bits(native_calls.reduce(tensors, dtype, reduction), want)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7, 32, 64])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_integers_and_values_at_every_exponent(level, dtype, ranks):
+    generator = np.random.default_rng(ranks)
+    exponents = np.arange(1, 255) if ranks == 3 else np.array(EXPONENTS)
+    low = bytes((255 - exponents).astype(np.uint8))
+    blocks = np.stack([of_exponent(generator, int(e), dtype) for e in exponents])
+    out = np.empty(blocks.shape, np.int32)
+    native_calls.numbers(ranks, dtype, Reduction.SUM).quantise(blocks, low, out)
+    for row, exponent in enumerate(exponents.tolist()):
+        wide = golden_numbers.widen(blocks[row], name(dtype))
+        np.testing.assert_array_equal(out[row], golden_numbers.quantise(wide, exponent, ranks))
+
+    sums = generator.integers(-(2**31), 2**31, blocks.shape)
+    sums >>= generator.integers(0, 31, blocks.shape)
+    sums[:, :8] = [0, 1, -1, 2**31 - 1, -(2**31), 2**24 + 1, -(2**25) - 3, 77]
+    # Midpoints of the narrow types, and next to them.
+    for at, bits in enumerate((8, 11, 24)):
+        middle = (1 << 30) + (1 << (30 - bits))
+        sums[:, 8 + 6 * at : 14 + 6 * at] = [
+            sign * (middle + step) for sign in (1, -1) for step in (-1, 0, 1)
+        ]
+    guard = golden_numbers.guard_bits(ranks)
+    for reduction in (Reduction.SUM, Reduction.AVG):
+        found = np.empty(blocks.shape, blocks.dtype)
+        operation = native_calls.numbers(ranks, dtype, reduction)
+        operation.dequantise(sums.astype(np.int32), low, found)
+        for row, exponent in enumerate(exponents.tolist()):
+            want = [
+                golden_numbers.result_bits(
+                    total,
+                    exponent - 127 - 30 + guard,
+                    0,
+                    dtype=name(dtype),
+                    reduction=reduction.value,
+                    workers=ranks,
+                )
+                for total in sums[row].tolist()
+            ]
+            assert bits_of(found[row]).tolist() == want, (reduction, exponent)
+
+
+@pytest.mark.parametrize("dtype", [wire.Dtype.INT32, *FLOATS])
+def test_whole_tensors_are_encoded_row_by_row_and_decoded(level, dtype):
+    generator = np.random.default_rng(7)
+    tensor = gaussian(generator, 64 * 50, dtype, density=0.7)
+    if dtype is wire.Dtype.FLOAT32:
+        tensor[:64] *= np.float32(1e-38)
+    operation = native_calls.numbers(5, dtype, Reduction.SUM)
+    want_exponents = native_calls.scan(dtype, tensor)
+    want = np.empty(tensor.shape, np.int32)
+    low = bytes(255 - want_exponents)
+    operation.quantise(tensor, low, want)
+    want_back = np.empty_like(tensor)
+    operation.dequantise(want, low, want_back)
+    for row_blocks in (1, 3, 50, 64):
+        # Aligned as vectors that go past the caches must be, and not.
+        for shift in (0, 1):
+            memory = np.zeros(tensor.size + 32, np.int32)
+            start = (-memory.ctypes.data % 64) // 4 + shift
+            out = memory[start : start + tensor.size]
+            exponents = np.empty(50, np.uint8)
+            operation.encode(tensor, row_blocks, exponents, out)
+            np.testing.assert_array_equal(exponents, want_exponents)
+            np.testing.assert_array_equal(out, want)
+            back = np.empty_like(tensor)
+            operation.decode(out, exponents, back)
+            assert_bits(back, want_back)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_is_not_finite_quantises_to_zero(level, dtype):
+    tensor = gaussian(np.random.default_rng(3), 64, dtype)
+    bits = {1: [0x7F80_0000, 0xFF80_0000, 0x7F80_0001, 0xFFC0_0000], 2: [0x7C00, 0xFC00, 0x7C01]}
+    odd = from_bits(bits.get(int(dtype), [0x7F80, 0xFF80, 0x7F81, 0xFFC0]), dtype)
+    tensor[5 : 5 + len(odd)] = odd
+    out = np.empty(64, np.int32)
+    native_calls.numbers(2, dtype, Reduction.SUM).quantise(tensor, bytes([255 - 135]), out)
+    wide = golden_numbers.widen(tensor, name(dtype))
+    np.testing.assert_array_equal(out, golden_numbers.quantise(wide, 135, 2))
+    assert not out[5 : 5 + len(odd)].any()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize(("dtype", "reduction"), SUMS)
+def test_exact_mode(dtype, reduction, ranks):
+    if dtype is wire.Dtype.INT32:
+        return
+    generator = np.random.default_rng(ranks)
+    for count in (1, 2, 73):
+        assert _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
+        for non_finite in (False, True):
+            tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
+            want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=16)
+            assert_bits(native_calls.exact(tensors, dtype, reduction), want)
+
+
+def test_exact_mode_ends_where_the_golden_models_does():
+    for dtype, reduction in OPERATIONS:
+        for count in (1, 72, 73, 74, 78):
+            found = _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
+            assert found == golden_numbers.is_exact_mode(count, name(dtype), reduction.value, 16)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_classes_keys_and_limbs_are_the_golden_models(dtype):
+    generator = np.random.default_rng(9)
+    tensor = awkward(generator, 2000, dtype, True)
+    wide = golden_numbers.widen(tensor, name(dtype))
+    words = np.empty(2000, np.int32)
+    _native.class_counts(int(dtype), tensor, words)
+    np.testing.assert_array_equal(words, golden_numbers.class_counts(wide))
+    for number, reduction in ((2, "max"), (3, "min")):
+        _native.to_keys(int(dtype), number, tensor, words)
+        np.testing.assert_array_equal(words, golden_numbers.key_of_float(wide, reduction))
+        back = np.empty_like(tensor)
+        _native.from_keys(int(dtype), words, back)
+        assert_bits(back, golden_numbers.float_from_key(words, name(dtype)))
+    limbs = np.empty((2000, 13), np.int32)
+    _native.exact_encode(int(dtype), tensor, limbs)
+    for element, row in zip(wide, limbs, strict=True):
+        np.testing.assert_array_equal(row, golden_numbers.exact_limbs(element))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_flushed_denormals_change_nothing(level, dtype):
+    generator = np.random.default_rng(4)
+    tensors = [
+        np.concatenate(
+            [
+                *(of_exponent(generator, exponent, dtype) for exponent in (1, 2, 20, 39, 40, 103)),
+                awkward(generator, 640, dtype, True),
+            ]
+        )
+        for _ in range(3)
+    ]
+    few = [tensor[:73] for tensor in tensors]
+    reductions = list(Reduction)
+    want = [golden(tensors, dtype, each) for each in reductions]
+    want_few = [
+        golden_numbers.all_reduce(few, name(dtype), each.value, lanes=16) for each in reductions[:2]
+    ]
+    scans = [native_calls.scan(dtype, tensor) for tensor in tensors]
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush denormals")
+    try:
+        found = [native_calls.reduce(tensors, dtype, each) for each in reductions]
+        placed = [native_calls.reduce_in_place(tensors, dtype, each) for each in reductions]
+        found_few = [native_calls.exact(few, dtype, each) for each in reductions[:2]]
+        scans_flushed = [native_calls.scan(dtype, tensor) for tensor in tensors]
+        still = float(torch.tensor(1e-40) + torch.tensor(1e-40))
+    finally:
+        torch.set_flush_denormal(False)
+    assert still == 0, "the caller's own setting is lost"
+    for one, many, right in zip(found, placed, want, strict=True):
+        assert_bits(one, right)
+        for each in many:
+            assert_bits(each, right)
+    for one, right in zip(found_few, want_few, strict=True):
+        assert_bits(one, right)
+    np.testing.assert_array_equal(scans, scans_flushed)
+
+
+WORDS = st.one_of(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**23).map(lambda fraction: 39 << 23 | fraction & 0x7F_FFFF),
+    st.sampled_from([0, 0x8000_0000, 1, 0x007F_FFFF, 0x0080_0000, 0x7F7F_FFFF, 0x7F80_0000]),
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(OPERATIONS),
+    st.lists(st.lists(WORDS, min_size=1, max_size=70), min_size=1, max_size=6),
+)
+def test_any_bits_reduce_as_the_golden_model_does(level, operation, words):
+    dtype, reduction = operation
+    count = min(map(len, words))
+    tensors = []
+    for each in words:
+        bits = np.array(each[:count], np.uint32)
+        if dtype in (wire.Dtype.FLOAT16, wire.Dtype.BFLOAT16):
+            bits >>= 16
+        tensors.append(from_bits(bits.tolist(), dtype))
+    want = golden(tensors, dtype, reduction)
+    assert_bits(native_calls.reduce(tensors, dtype, reduction), want)
+    for found in native_calls.reduce_in_place(tensors, dtype, reduction):
+        assert_bits(found, want)
+    if dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG):
+        want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=16)
+        assert_bits(native_calls.exact(tensors, dtype, reduction), want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_results_may_lie_in_a_source_and_anywhere_in_memory(level, dtype):
+    generator = np.random.default_rng(8)
+    tensors = [awkward(generator, 64 * 9, dtype, True) for _ in range(3)]
+    want = golden(tensors, dtype, Reduction.SUM)
+    for shift in (0, 1, 2, 3, 5):
+        shifted = []
+        for tensor in tensors:
+            memory = np.zeros(len(tensor) + 8, tensor.dtype)
+            memory[shift : shift + len(tensor)] = tensor
+            shifted.append(memory[shift : shift + len(tensor)])
+        exponents = [native_calls.scan(dtype, tensor) for tensor in shifted]
+        present = np.empty(9, np.uint8)
+        operation = native_calls.numbers(3, dtype, Reduction.SUM)
+        operation.reduce(shifted, exponents, shifted[1], present)
+        some = np.repeat(present, 64).astype(bool)
+        assert_bits(shifted[1][some], want[some])
+
+
+def test_clear_makes_every_zero_positive():
+    tensor = np.array([-0.0] * 100, np.float32)
+    _native.clear(int(wire.Dtype.FLOAT32), tensor[:97])
+    assert not np.signbit(tensor[:97]).any()
+    assert np.signbit(tensor[97:]).all()
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(ValueError, match="64 ranks"):
+        _native.Numbers(65, 1, 0)
+    with pytest.raises(ValueError, match="no such operation"):
+        _native.Numbers(2, 0, 1)
+    operation = _native.Numbers(2, 1, 0)
+    with pytest.raises(ValueError, match="whole blocks"):
+        operation.quantise(np.zeros(63, np.float32), b"", np.zeros(63, np.int32))
+    with pytest.raises(ValueError, match="out has"):
+        operation.quantise(np.zeros(64, np.float32), b"\0", np.zeros(63, np.int32))
+    with pytest.raises(ValueError, match="low byte"):
+        operation.quantise(np.zeros(64, np.float32), b"", np.zeros(64, np.int32))
+    with pytest.raises(ValueError, match="storage"):
+        operation.quantise(np.zeros(64, np.float16), b"\0", np.zeros(64, np.int32))
+    with pytest.raises(ValueError, match="sources"):
+        operation.reduce_in_place([np.zeros(64, np.float32)] * 3)

@@ -1,0 +1,85 @@
+"""What the gateware must pass, played to the software engine: cases, floods, random frames."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+from tests.cocotb.job_frames import Job
+from tests.fuzz.fuzzer import BUILD, Fuzzer
+from tests.sim.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
+
+from afflux_drivers.soft_engine import SoftEngine
+from afflux_hdl import registers
+
+SMALL = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
+LARGE = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
+
+
+class BehindMac(SoftEngine):
+    """The engine behind a MAC, in the place of a simulated one: its pace is what it is.
+
+    What the MAC marks as bad the software engine never gets; it is counted here.
+    """
+
+    def __init__(self, **build: int) -> None:
+        super().__init__(**build)
+        self._bad: list[bytes] = []
+        self._latched = 0
+
+    def play(
+        self,
+        frames: Sequence[bytes],
+        stimulus: object = None,
+        mac_errors: Sequence[bool] | None = None,
+    ) -> list[bytes]:
+        del stimulus
+        marks = mac_errors or [False] * len(frames)
+        self._bad += [frame for frame, bad in zip(frames, marks, strict=True) if bad]
+        return super().play([frame for frame, bad in zip(frames, marks, strict=True) if not bad])
+
+    def read(self, address: int) -> int:
+        added = {
+            registers.counter_address("mac_error"): len(self._bad),
+            registers.counter_address("frames_in"): len(self._bad),
+            registers.counter_address("bytes_in"): sum(map(len, self._bad)),
+        }
+        # None of these counters leaves 32 bits here.
+        return super().read(address) + added.get(address, 0)
+
+    def statistics(self) -> SimpleNamespace:
+        return SimpleNamespace(receive_stalls=0)
+
+
+@pytest.mark.parametrize("cases", ["ten", "tree"])
+@pytest.mark.parametrize(
+    ("build", "job"),
+    [
+        (SMALL, Job(number=1, workers=3, lanes=2, slots=4)),
+        (SMALL, Job(number=2, workers=5, lanes=3, slots=1)),
+        (LARGE, Job(number=3, workers=9, lanes=16, slots=1)),
+    ],
+    ids=["3x2x4", "5x3x1", "9x16x1"],
+)
+def test_cases(cases: str, build: dict[str, int], job: Job) -> None:
+    check_cases(BehindMac(**build), build, job, cases=cases)
+
+
+@pytest.mark.parametrize("build", [SMALL, LARGE], ids=["small", "large"])
+def test_any_frame(build: dict[str, int]) -> None:
+    counters = check_any_frame(BehindMac(**build), build, seed=4)
+    never = {name for name, count in counters.items() if count == 0}
+    assert never == {"receive_overflow", "replays_dropped", "replies_dropped"}
+
+
+def test_floods() -> None:
+    check_floods(BehindMac(**SMALL), SMALL, ready_share=1.0)
+
+
+def test_garbage() -> None:
+    check_garbage(BehindMac(**SMALL), SMALL)
+
+
+def test_fuzz() -> None:
+    report = Fuzzer(BehindMac(**BUILD), seed=8, batch=500).run(6000)
+    assert report.results > 1000
+    assert report.left_out == 0

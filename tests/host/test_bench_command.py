@@ -1,0 +1,485 @@
+"""`afflux bench` and `make bench-host`: they run, print what nccl-tests prints, and see wrong sums.
+
+Nothing here looks at how fast anything is.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tests.host.scripts import alive
+
+from afflux import cli
+from afflux.bench import command, contenders, host, host_plots, host_tables, nccl_format
+from afflux.bench.cpu_time import CpuTimer
+from afflux.bench.expected import wrong_elements
+from afflux.bench.figures import merge_rows
+from afflux.bench.inputs import BLOCK, DTYPES, PIECE, Inputs
+from afflux.bench.options import add_arguments, read_options
+from afflux.bench.sizes import parse_size, sweep
+from afflux_sim import golden_numbers
+
+ROOT = Path(__file__).parents[2]
+RESULT_LINE = re.compile(r"^ *\d+ +\d+ +\w+ +\w+ +-1( +[\d.]+ +[\d.]+ +[\d.]+ +\d+){2}$")
+
+
+def options_of(*words):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return read_options(parser, parser.parse_args(words))
+
+
+# Sizes and options.
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("8", 8), ("4K", 4096), ("1.5k", 1536), ("32M", 32 << 20), ("1G", 1 << 30)]
+)
+def test_sizes_are_in_powers_of_1024(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "K", "M4", "-1", "0", "nan", "inf", "1T"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_size(text)
+
+
+def test_a_sweep_multiplies_or_adds():
+    assert sweep(8, 128, 1 << 20, 4) == (8, 32, 128)
+    assert sweep(8, 40, 16, 1) == (8, 24, 40)
+    with pytest.raises(ValueError, match="above"):
+        sweep(9, 8, 1, 2)
+    with pytest.raises(ValueError, match="1000"):
+        sweep(8, 1 << 30, 8, 1)
+
+
+def test_the_defaults_are_those_of_nccl_tests():
+    options = options_of()
+    assert options.sizes == (32 << 20,)
+    assert (options.iterations, options.warmup, options.checks) == (20, 1, 1)
+    assert (options.dtypes, options.ops, options.average) == (("float",), ("sum",), 1)
+    assert options.repeats == 1
+    assert options_of("--compare", "gloo").repeats > 1
+
+
+def test_options_of_nccl_tests_are_understood():
+    text = "-b 8 -e 128M -f 2 -n 5 -w 2 -c 3 -o max -d bfloat16 -a 3 -N 2 -R 1 -S -M 1 -T 9"
+    options = options_of(*text.split())
+    assert options.sizes[0] == 8
+    assert options.sizes[-1] == 128 << 20
+    assert (options.iterations, options.warmup, options.checks) == (5, 2, 3)
+    assert (options.dtypes, options.ops) == (("bfloat16",), ("max",))
+    assert (options.average, options.cycles, options.reachable) == (3, 2, True)
+    assert (options.timestamps, options.memory, options.timeout_s) == (True, True, 9.0)
+    assert set(options_of("-d", "all", "-o", "all").dtypes) == set(DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("-g 8", "use --ranks"),
+        ("--nthreads 2", "set the number of ranks"),
+        ("-C 1", "processor time"),
+        ("-G 4", "CUDA graphs"),
+        ("-z 1", "when it is over"),
+        ("-r 3", "no root"),
+        ("-o prod", "Gloo"),
+        ("-d double", "Gloo"),
+        ("-d int32 -o avg", "no average"),
+        ("-b 2M -e 1M", "above"),
+        ("--density 0", "share"),
+        ("--compare nccl", "none of gloo, mpi"),
+        ("-R 2", "one kind"),
+    ],
+)
+def test_what_does_not_apply_is_refused_with_the_reason(words, says, capsys):
+    with pytest.raises(SystemExit) as ended:
+        options_of(*words.split())
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["-g 1", "-t 1", "-m 1", "-p 0", "-z 0", "-G 0"])
+def test_what_changes_nothing_is_let_through(words):
+    assert options_of(*words.split()) == options_of()
+
+
+def test_a_missing_mpi4py_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(contenders.importlib.util, "find_spec", lambda name: None)
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--ranks", "2", "--compare", "mpi"])
+    assert "mpi4py is not installed" in capsys.readouterr().err
+
+
+def test_ranks_within_ranks_are_refused(capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--ranks", "2"])
+    assert "one of 4 ranks already" in capsys.readouterr().err
+
+
+def test_a_file_in_no_folder_is_refused_before_the_run(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "-J", str(tmp_path / "missing" / "out.json")])
+    assert "no such folder" in capsys.readouterr().err
+
+
+# The format.
+
+
+def test_a_line_is_that_of_nccl_tests():
+    column = nccl_format.Column(0.334460, 0)
+    expected = (
+        "    26214400       6553600     float     sum      -1   334460    0.08    0.12       0"
+        "   334460    0.08    0.12       0"
+    )
+    assert nccl_format.line(26214400, 6553600, "float", "sum", 4, column, column) == expected
+    unchecked = nccl_format.line(
+        26214400, 6553600, "float", "sum", 4, None, nccl_format.Column(0.33446, None)
+    )
+    assert len(unchecked) == len(expected)
+    assert unchecked.endswith("N/A")
+
+
+def test_bandwidths_are_defined_as_by_nccl_tests():
+    assert nccl_format.algorithm_bandwidth(10**9, 0.5) == 2.0
+    assert nccl_format.bus_bandwidth(10**9, 0.5, 2) == 2.0
+    assert nccl_format.bus_bandwidth(10**9, 0.5, 8) == 3.5
+
+
+def test_wrong_elements_end_as_failed():
+    assert nccl_format.summary(0, [1.0, 3.0]).splitlines()[:2] == [
+        "# Out of bounds values : 0 OK",
+        "# Avg bus bandwidth    : 2 ",
+    ]
+    assert "3 FAILED" in nccl_format.summary(3, [])
+    right = {"wrong": 0, "out_of_place_wrong": None, "same_bits": True}
+    assert not command.failed([right])
+    assert command.failed([right, {**right, "wrong": 1}])
+    assert command.failed([{**right, "out_of_place_wrong": 1}])
+    assert command.failed([{**right, "same_bits": False}])
+    assert command.failed([{**right, "out_of_place_same_bits": False}])
+
+
+# The data, and the sums that they are checked against.
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=list(DTYPES))
+def test_inputs_are_the_same_for_whoever_asks(dtype):
+    inputs = Inputs(PIECE + 100, dtype, ranks=3, density=0.1)
+    filled = torch.empty(inputs.count, dtype=dtype)
+    inputs.fill(1, filled)
+    pieces = list(inputs.pieces())
+    assert [piece.stop - piece.start for piece in pieces] == [PIECE, 100]
+    for piece in pieces:
+        assert torch.equal(filled[piece], inputs.piece(1, piece))
+    assert not torch.equal(inputs.piece(0, pieces[0]), inputs.piece(1, pieces[0]))
+    whole = filled[:PIECE].view(-1, BLOCK)
+    share = (whole != 0).any(dim=1).double().mean().item()
+    assert 0.08 < share < 0.12
+    # A block is zero or, but for a few values that happen to be 0, not.
+    assert ((whole != 0).sum(dim=1) > BLOCK // 2).double().mean().item() == share
+
+
+def test_sums_in_place_stop_before_they_overflow():
+    for dtype in DTYPES.values():
+        for ranks in (2, 3, 8, 64):
+            inputs = Inputs(256, dtype, ranks)
+            tensor = sum(inputs.piece(rank, slice(0, 256)).double() for rank in range(ranks))
+            for _ in range(inputs.calls_in_place("sum") - 1):
+                tensor = tensor * ranks
+            most = 2**31 - 1 if dtype == torch.int32 else torch.finfo(dtype).max
+            assert tensor.abs().max() <= most, (dtype, ranks)
+    assert Inputs(256, torch.float32, 8).calls_in_place("avg") == 0
+    assert Inputs(256, torch.float32, 8, density=0.5).calls_in_place("avg") == 1
+
+
+def golden_sum(inputs, op, lanes):
+    names = {torch.float32: "float32", torch.float16: "float16", torch.int32: "int32"}
+    where = slice(0, inputs.count)
+    parts = [inputs.piece(rank, where).numpy() for rank in range(inputs.ranks)]
+    return torch.from_numpy(golden_numbers.all_reduce(parts, names[inputs.dtype], op, lanes).copy())
+
+
+@pytest.mark.parametrize("op", ["sum", "avg", "max", "min"])
+@pytest.mark.parametrize("count", [1, 70, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
+def test_the_check_lets_right_results_through(dtype, count, op):
+    if dtype == torch.int32 and op == "avg":
+        return
+    inputs = Inputs(count, dtype, ranks=3)
+    right = golden_sum(inputs, op, 16)
+    assert wrong_elements(right, inputs, op, 16) == 0
+
+
+def test_the_check_sees_one_bit_where_the_golden_model_looks():
+    inputs = Inputs(9000, torch.float32, ranks=3)
+    right = golden_sum(inputs, "sum", 16)
+    assert wrong_elements(right, inputs, "sum", 16) == 0
+    for place in (0, 4095, 8999):
+        wrong = right.clone()
+        wrong.view(torch.int32)[place] += 1
+        assert wrong_elements(wrong, inputs, "sum", 16) == 1, place
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda part, x: x + part,  # counted twice
+        lambda part, x: x - part,  # left out
+        lambda part, x: torch.zeros_like(x),
+        lambda part, x: torch.full_like(x, float("nan")),
+        lambda part, x: torch.full_like(x, float("inf")),
+        lambda part, x: -x,
+    ],
+    ids=["twice", "lost", "zero", "nan", "inf", "negative"],
+)
+def test_the_check_sees_wrong_sums_between_the_ends(spoil):
+    inputs = Inputs(20_000, torch.float32, ranks=4)
+    middle = slice(9_984, 9_984 + BLOCK)
+    wrong = golden_sum(inputs, "sum", 16)
+    part = inputs.piece(2, slice(0, inputs.count))[middle]
+    wrong[middle] = spoil(part, wrong[middle])
+    assert wrong_elements(wrong, inputs, "sum", 16) >= BLOCK - 1
+
+
+def test_the_check_sees_what_a_zero_block_must_not_hold():
+    inputs = Inputs(20_000, torch.float32, ranks=2, density=0.01)
+    right = golden_sum(inputs, "sum", 16)
+    zero = int((right.view(-1)[9_984:10_048] == 0).all())
+    assert zero, "chosen so that it is"
+    right[10_000] = 1e-40
+    assert wrong_elements(right, inputs, "sum", 16) == 1
+
+
+def test_the_check_of_others_knows_their_rounding():
+    inputs = Inputs(5000, torch.float32, ranks=8)
+    where = slice(0, inputs.count)
+    total = inputs.piece(0, where)
+    for rank in range(1, 8):
+        total = total + inputs.piece(rank, where)
+    assert wrong_elements(total, inputs, "sum", None) == 0
+    assert wrong_elements(total * (1 + 1e-4), inputs, "sum", None) > 4900
+
+
+def test_processor_time_counts_children():
+    timer = CpuTimer()
+    timer.prepare()
+    timer.start()
+    busy = subprocess.Popen(
+        [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass\ninput()"],
+        stdin=subprocess.PIPE,
+    )
+    try:
+        for _ in range(500):
+            if timer.stop() > 0.3:
+                break
+            with pytest.raises(subprocess.TimeoutExpired):
+                busy.wait(0.02)
+        # Of this process a little, of the child most.
+        assert timer.stop() > 0.3
+    finally:
+        busy.communicate()
+
+
+# Runs.
+
+
+@pytest.mark.slow
+def test_alone_it_starts_its_ranks(tmp_path, capfd):
+    output, plot = tmp_path / "out.json", tmp_path / "out.svg"
+    text = "bench all_reduce --ranks 2 -b 256 -e 64K -f 16 -n 2 --compare gloo --repeats 2 -S -M 1"
+    assert cli.main([*text.split(), "-J", str(output), "--plot", str(plot)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[1] == "# Collective test starting: all_reduce_perf"
+    stamp = re.compile(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+    results = [line for line in lines if line and not line.startswith("#")]
+    assert len(results) == 3
+    for line in results:
+        assert stamp.search(line)
+        assert RESULT_LINE.match(stamp.sub("", line)), line
+    assert "# Out of bounds values : 0 OK" in lines
+    assert "<svg" in plot.read_text(encoding="utf-8")
+    text = output.read_text(encoding="utf-8")
+    assert not re.search(r'"/\w', text), "a path of this machine"
+    result = json.loads(text)
+    assert set(result) == {"schema", "machine", "rows"}
+    assert [row["bytes"] for row in result["rows"]] == [256, 4096, 65536]
+    for row in result["rows"]:
+        assert row["ranks"] == 2
+        assert (row["wrong"], row["out_of_place_wrong"], row["gloo_wrong"]) == (0, 0, 0)
+        assert row["same_bits"] is True
+        assert row["ratio"] == pytest.approx(row["gloo_s"] / row["afflux_s"])
+        for name in ("afflux", "gloo", "floor", "read_floor", "out_of_place"):
+            assert row[f"{name}_s"] > 0
+            assert len(row[f"{name}_runs_s"]) == 2
+            assert len(row[f"{name}_cpu_by_rank_s"]) == 2
+
+
+@pytest.mark.slow
+def test_reachable_tensors_take_one_pass(tmp_path):
+    output = tmp_path / "out.json"
+    text = "bench --ranks 2 -b 1M -e 1M -n 2 -R 1 --density 0.3 --no-out-of-place"
+    assert cli.main([*text.split(), "-J", str(output)]) == 0
+    (row,) = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert (row["engine"], row["way"], row["reachable"]) == ("shm", "one_pass", True)
+    assert (row["wrong"], row["same_bits"]) == (0, True)
+
+
+@pytest.mark.slow
+def test_without_shared_memory_nothing_is_reachable(capfd, monkeypatch):
+    monkeypatch.setenv("AFFLUX_AGGREGATOR", "soft://")
+    text = "bench --ranks 2 -b 4K -e 4K -n 1 -R 1"
+    assert cli.main(text.split()) == 1
+    assert "these ranks share no memory, the engine is soft" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_under_torchrun_it_is_a_rank(tmp_path):
+    output = tmp_path / "out.json"
+    text = "-m torch.distributed.run --standalone --nproc-per-node 3 -m afflux bench"
+    text += " -b 100 -e 100 -n 1 -d all -o all --density 0.5 -T 60"
+    run = subprocess.run(
+        [sys.executable, *text.split(), "-J", str(output)],
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert run.returncode == 0, run.stderr
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert {(row["dtype"], row["op"]) for row in rows} == {
+        (dtype, op)
+        for dtype in DTYPES
+        for op in ("sum", "avg", "max", "min")
+        if (dtype, op) != ("int32", "avg")
+    }
+    assert all(row["wrong"] == 0 and row["same_bits"] for row in rows)
+
+
+@pytest.mark.slow
+def test_told_to_stop_it_ends_its_ranks():
+    words = ["-m", "afflux", "bench", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "1000000"]
+    started = subprocess.Popen(
+        [sys.executable, "-u", *words], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert started.stdout is not None
+    ranks = []
+    try:
+        while len(ranks) < 2:
+            line = started.stdout.readline()
+            assert line, "it ended"
+            ranks += [int(pid) for pid in re.findall(r"#  Rank .* Pid +(\d+)", line)]
+        started.terminate()
+        assert started.wait(60) == 130
+        for _ in range(500):
+            if not any(map(alive, ranks)):
+                break
+            time.sleep(0.02)
+        assert not any(map(alive, ranks))
+    finally:
+        started.kill()
+        started.communicate()
+
+
+@pytest.mark.slow
+def test_a_quick_run_of_the_table(tmp_path, capfd):
+    output = tmp_path / "host.json"
+    assert host.main(["--quick", "--ranks", "2", "--output", str(output)]) == 0
+    assert "times as fast" in capfd.readouterr().out
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert {"dense", "sparse", "256K", "4K", "ddp_step"} <= {row["case"] for row in rows}
+    for row in rows:
+        assert {"ranks", "bytes", "density", "reachable", "ratio"} <= set(row)
+        assert row["afflux_s"] > 0
+        assert row["gloo_s"] > 0
+        assert row["same_bits"]
+        if row["case"] != "ddp_step":
+            assert row["floor_s"] > 0
+            assert row["read_floor_s"] > 0
+            assert (row["wrong"], row["gloo_wrong"]) == (0, 0)
+
+
+# Tables and plots of what was measured.
+
+
+def host_rows():
+    times = {"afflux_s": 0.02, "gloo_s": 0.08, "ratio": 4.0, "floor_s": 0.01, "read_floor_s": 0.005}
+    rows = [
+        {
+            **times,
+            "bench": "host",
+            "case": case.name,
+            "ranks": ranks,
+            "afflux_cpu_s": 0.02,
+            "gloo_cpu_s": 0.07,
+            "wrong": 0,
+            "same_bits": True,
+        }
+        for case in host.CASES
+        for ranks in (2, 4)
+    ]
+    step = {**times, "bench": "host", "case": "ddp_step", "ranks": 2, "bucket_bytes": 25 << 20}
+    return [*rows, {**step, "raw_s": 0.0195, "overhead": 0.0256, "same_bits": True}]
+
+
+def codec_row():
+    row = {"bench": "codec", "what": "encode", "dtype": "float32", "level": "avx2"}
+    return {**row, "moved": 2 * 10**8, "codec_s": 0.02, "ratio": 0.8, "cpu_ratio": 0.81}
+
+
+def test_the_table_says_what_was_wanted_and_reached():
+    text = host_tables.text_table(host_rows())
+    assert re.search(r"100 MB dense +2 +20.0 ms +80.0 ms +4.00 +3.5 ✓ +10.0 ms +2.00", text)
+    assert re.search(r"4 KB +4 .* 50 ✗", text)
+    assert re.search(r"reachable +2 .* 4.00 \(≤ 1.5\)", text)
+    assert "(+2.6%, wanted < 5%)" in text
+
+
+def test_a_quick_run_says_that_it_is_none_and_gets_into_no_document():
+    rows = [{**row, "quick": True} for row in host_rows()]
+    assert "these are no figures" in host_tables.text_table(rows)
+    assert "these are no figures" not in host_tables.text_table(host_rows())
+    for table in (host_tables.TABLES["speed"], host_tables.TABLES["ddp_step"]):
+        assert len(table(rows).splitlines()) == 2
+
+
+def test_documents_are_renewed():
+    text = "a\n<!-- host figures: speed -->\nold\n<!-- end figures -->\nb\n"
+    text += "<!-- figures: latency -->\nkept\n<!-- end figures -->\n"
+    text += "<!-- host figures: codec -->\n<!-- end figures -->\n"
+    renewed = host_tables.render(text, [*host_rows(), codec_row()])
+    assert "| encode | float32 | avx2 | 10.00 | 0.80 | 0.81 |" in renewed
+    assert "old" not in renewed
+    assert "| 100 MB dense | 2 | 20.0 ms |" in renewed
+    assert "kept" in renewed
+    assert host_tables.render(renewed, [*host_rows(), codec_row()]) == renewed
+
+
+def test_the_document_has_places_for_all_tables():
+    text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    names = re.findall(r"<!-- host figures: (\w+) -->", text)
+    assert sorted(names) == sorted(host_tables.TABLES)
+
+
+def test_plots_are_drawn_and_equal_for_equal_figures(tmp_path):
+    figures = tmp_path / "host.json"
+    merge_rows(figures, ["host"], host_rows())
+    for folder in ("one", "two"):
+        assert host_plots.main([str(figures), str(tmp_path / folder)]) == 0
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == ["host_speedup.svg", "host_times.svg"]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

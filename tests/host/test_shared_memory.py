@@ -1,0 +1,365 @@
+"""Groups whose ranks share memory: how they come to it, what an idle one costs, what is left."""
+
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.host.ranks import run_ranks, values
+from tests.host.test_failures import caught
+
+import afflux
+from afflux_drivers.shared_segment import SegmentOffer, ShareRefused, fetch_segment
+
+SHM = {"AFFLUX_AGGREGATOR": "shm://"}
+
+
+# How the memory is handed over.
+
+
+def handed(ranks, ask):
+    """Ranks that did not come for a segment while `ask(offer)` runs."""
+    offer = SegmentOffer(ranks)
+    try:
+        missing = []
+        thread = threading.Thread(target=lambda: missing.extend(offer.serve(1.0)))
+        thread.start()
+        ask(offer)
+        thread.join()
+        return missing
+    finally:
+        offer.close()
+        os.close(offer.descriptor)
+
+
+def test_every_rank_gets_the_same_memory():
+    files = []
+
+    def ask(offer):
+        files.append(os.fstat(offer.descriptor).st_ino)
+        for rank in (2, 1):
+            descriptor = fetch_segment(offer.name, offer.secret, rank)
+            files.append(os.fstat(descriptor).st_ino)
+            assert not os.get_inheritable(descriptor)
+            os.close(descriptor)
+
+    assert handed(3, ask) == []
+    assert len(set(files)) == 1
+
+
+def test_a_wrong_secret_gets_nothing():
+    def ask(offer):
+        with pytest.raises(ShareRefused, match="did not hand"):
+            fetch_segment(offer.name, "x" * 32, 1)
+
+    assert handed(2, ask) == [1]
+
+
+def test_someone_who_says_nothing_holds_nobody_up():
+    def ask(offer):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+            silent.connect(b"\0" + offer.name.encode())
+            os.close(fetch_segment(offer.name, offer.secret, 1))
+
+    assert handed(2, ask) == []
+
+
+def test_a_name_that_nobody_listens_at():
+    started = time.monotonic()
+    with pytest.raises(ShareRefused, match="out of reach"):
+        fetch_segment("afflux-nobody", "x" * 32, 1)
+    assert time.monotonic() - started < 1
+
+
+def test_another_user_gets_nothing(monkeypatch):
+    monkeypatch.setattr("afflux_drivers.shared_segment._user_of", lambda _: os.geteuid() + 1)
+
+    def ask(offer):
+        with pytest.raises(ShareRefused, match="another user"):
+            fetch_segment(offer.name, offer.secret, 1)
+
+    assert handed(2, ask) == [1]
+
+
+# Which way a group goes.
+
+
+def which_engine(rank, _size):
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+    return afflux.statistics()["engine"], tensor[7].item()
+
+
+def test_one_host_shares_memory_without_being_asked():
+    assert values(run_ranks(which_engine, 3)) == [("shm", 3)] * 3
+
+
+def on_another_host(rank, size, elsewhere):
+    # The default group is there already; the next one meets a rank from elsewhere.
+    if rank == elsewhere:
+        afflux.aggregator.host_identity = lambda: "another host"
+    group = dist.new_group()
+    tensor = torch.ones(10)
+    dist.all_reduce(tensor, group=group)
+    return afflux.statistics(group)["engine"], tensor[0].item()
+
+
+@pytest.mark.parametrize("elsewhere", [0, 2])
+def test_several_hosts_do_not(elsewhere):
+    environment = {"AFFLUX_AGGREGATOR": "auto", "MASTER_ADDR": "127.0.0.1"}
+    got = run_ranks(on_another_host, 3, elsewhere, environment=environment)
+    assert values(got) == [("soft", 3)] * 3
+
+
+def memory_out_of_reach(rank, size):
+    # As where a cloned machine has the same name for itself.
+    if rank == 1:
+        afflux.shared_memory.fetch_segment = out_of_reach
+    started = time.monotonic()
+    group = dist.new_group()
+    tensor = torch.ones(10)
+    dist.all_reduce(tensor, group=group)
+    return afflux.statistics(group)["engine"], tensor[0].item(), time.monotonic() - started
+
+
+def out_of_reach(*_):
+    raise ShareRefused("rank 0's memory is out of reach: [Errno 111] Connection refused")
+
+
+def test_what_counts_is_the_memory_not_the_name():
+    for engine, value, seconds in values(run_ranks(memory_out_of_reach, 3)):
+        assert (engine, value) == ("soft", 3)
+        assert seconds < 15
+
+
+def insist(rank, _size):
+    if rank == 1:
+        afflux.shared_memory.fetch_segment = out_of_reach
+    return caught(dist.new_group)
+
+
+def test_shm_insists():
+    for message, kind, _ in values(run_ranks(insist, 3, environment=SHM)):
+        assert kind == "RendezvousError"
+        assert "shm://" in message
+        assert "rank 1: rank 0's memory is out of reach" in message
+
+
+def no_counters(_rank, _size):
+    return caught(afflux.engine_counters)
+
+
+def test_there_is_no_aggregator_to_ask():
+    for message, kind, _ in values(run_ranks(no_counters, 2, environment=SHM)):
+        assert kind == "ValueError"
+        assert "there is no aggregator" in message
+
+
+def count_many(rank, size):
+    tensor = torch.full((1000,), float(rank))
+    dist.all_reduce(tensor)
+    return tensor[0].item()
+
+
+@pytest.mark.slow
+def test_64_ranks():
+    got = values(run_ranks(count_many, 64, environment=SHM, timeout_s=120, limit_s=200))
+    assert got == [63 * 32.0] * 64
+
+
+# Order of operations in the callers' threads and in the group's.
+
+
+def mix_waiting_and_not(rank, _size):
+    tensors = [torch.full((10 + 5000 * (n % 3),), float(n + rank)) for n in range(60)]
+    works = [dist.all_reduce(each, async_op=n % 4 != 0) for n, each in enumerate(tensors)]
+    for work in works:
+        if work is not None:
+            work.wait()
+    return [each[-1].item() for each in tensors]
+
+
+def test_what_is_waited_for_keeps_its_place():
+    for got in values(run_ranks(mix_waiting_and_not, 3, environment=SHM)):
+        assert got == [3 * n + 3 for n in range(60)]
+
+
+def two_threads(rank, _size):
+    groups = [dist.new_group(), dist.new_group()]
+    sums = [0.0, 0.0]
+
+    def work(which):
+        for n in range(100):
+            tensor = torch.full((50,), float(n + which))
+            dist.all_reduce(tensor, group=groups[which])
+            sums[which] += tensor[0].item()
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sums
+
+
+def test_groups_in_threads_of_their_own():
+    want = [2.0 * sum(range(100)), 2.0 * sum(range(1, 101))]
+    assert values(run_ranks(two_threads, 2, environment=SHM)) == [want, want]
+
+
+# An idle rank.
+
+
+def times_woken():
+    """How often each of the group's threads has gone to sleep."""
+    count = {}
+    for thread in threading.enumerate():
+        if thread.name.startswith("afflux-"):
+            with open(f"/proc/self/task/{thread.native_id}/status", encoding="ascii") as status:
+                (line,) = [line for line in status if line.startswith("voluntary_ctxt_switches")]
+            count[thread.name] = int(line.split()[1])
+    return count
+
+
+def sleep_for_a_while(_rank, _size):
+    for _ in range(3):
+        dist.all_reduce(torch.ones(1000))
+    # What a group's start leaves to its threads is over by then.
+    time.sleep(0.5)
+    before, used = times_woken(), time.process_time()
+    time.sleep(3)
+    return before, times_woken(), time.process_time() - used
+
+
+@pytest.mark.parametrize("url", ["shm://", "soft://"])
+def test_an_idle_rank_uses_no_processor(url):
+    environment = {"AFFLUX_AGGREGATOR": url}
+    outcomes = run_ranks(sleep_for_a_while, 2, environment=environment, tcp_store=True)
+    for before, after, seconds in values(outcomes):
+        assert len(before) >= 2
+        assert after == before
+        # Gloo's threads look up a hundred times a second.
+        assert seconds < 0.1
+
+
+def hear_of_a_failure(rank, _size):
+    dist.all_reduce(torch.ones(3))
+    if rank == 0:
+        return caught(lambda: dist.all_reduce(torch.ones(3)))[0]
+    group = dist.distributed_c10d._get_default_group()
+    deadline = time.monotonic() + 10
+    while group.failure is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return str(group.failure)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("tcp_store", [True, False])
+def test_an_idle_rank_hears_of_a_failure(tcp_store):
+    for message in values(run_ranks(hear_of_a_failure, 3, timeout_s=2, tcp_store=tcp_store)):
+        assert "all_reduce sum float32 (3,) (operation 2)" in message
+        assert "after 2 s" in message
+        for rank in (1, 2):
+            assert f"rank {rank}: nothing since all_reduce sum float32 (3,)" in message
+
+
+# Ends.
+
+
+def be_killed(rank, _size, size_of_tensor):
+    tensor = torch.ones(size_of_tensor)
+    dist.all_reduce(tensor)
+    if rank == 1:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    for n in range(1_000_000):
+        tensor.fill_(1)
+        message, kind, seconds = caught(lambda: dist.all_reduce(tensor))
+        if message:
+            return message, kind, seconds, n
+        if tensor[0] != 3 or tensor[-1] != 3:
+            return "a wrong sum", "", 0, n
+    return "never", "", 0, 0
+
+
+@pytest.mark.parametrize("size_of_tensor", [10, 5_000, 3_000_000])
+def test_a_rank_that_is_killed_is_named_at_once(size_of_tensor):
+    outcomes = run_ranks(be_killed, 3, size_of_tensor, environment=SHM)
+    assert outcomes[1].kind == "died"
+    for rank in (0, 2):
+        message, kind, seconds, _ = outcomes[rank].value
+        assert kind in ("RanksEnded", "GroupFailed"), message
+        assert "rank(s) 1 ended" in message
+        assert "rank 1: does not answer" in message
+        assert seconds < 5
+
+
+def leave_nothing(_rank, _size):
+    def mapped():
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            return sum("memfd:afflux" in line for line in maps)
+
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    group = dist.new_group()
+    dist.all_reduce(torch.ones(10), group=group)
+    dist.destroy_process_group(group)
+    before = mapped(), descriptors()
+    for _ in range(3):
+        group = dist.new_group()
+        dist.all_reduce(torch.ones(10), group=group)
+        tensor = afflux.empty(1000, group=group)
+        dist.destroy_process_group(group)
+        del tensor
+    dist.barrier()
+    return before, (mapped(), descriptors())
+
+
+def test_a_group_leaves_nothing_behind():
+    for before, after in values(run_ranks(leave_nothing, 2, environment=SHM)):
+        assert after[0] == before[0]
+        # Gloo opens its connections when it likes.
+        assert after[1] <= before[1] + 2
+
+
+def fork_in_flight(rank, _size):
+    tensor = torch.ones(2_000_000)
+    work = dist.all_reduce(tensor, async_op=True)
+    pid = os.fork()
+    if pid == 0:
+        # It drops what it has of the group, and must not take the rank's place with it.
+        os._exit(0 if caught(lambda: dist.all_reduce(torch.ones(3)))[1] == "GroupClosed" else 1)
+    work.wait()
+    _, status = os.waitpid(pid, 0)
+    again = torch.ones(3)
+    dist.all_reduce(again)
+    return status, tensor[0].item(), again[0].item()
+
+
+def test_fork_with_an_operation_in_flight():
+    assert values(run_ranks(fork_in_flight, 2, environment=SHM)) == [(0, 2, 2)] * 2
+
+
+def be_interrupted(rank, _size):
+    dist.all_reduce(torch.ones(3))
+    if rank == 0:
+        # Who starts tests in the background may have it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            dist.all_reduce(torch.ones(3))
+        except KeyboardInterrupt:
+            return "interrupted"
+        return "not interrupted"
+    time.sleep(2.5)
+    return caught(lambda: dist.all_reduce(torch.ones(3)))[0]
+
+
+def test_ctrl_c_ends_an_operation_in_the_callers_thread():
+    first, second = values(run_ranks(be_interrupted, 2, environment=SHM))
+    assert first == "interrupted"
+    assert "rank 0 failed: all_reduce sum float32 (3,) (operation 2): given up" in second
