@@ -9,7 +9,7 @@ import pytest
 from afflux_hdl import verilog
 from afflux_hdl.parameters import Parameters
 from afflux_hdl.synthesis import __main__ as command
-from afflux_hdl.synthesis import ecp5, ultrascale
+from afflux_hdl.synthesis import ecp5, tools, ultrascale
 from afflux_hdl.synthesis.comparison import compare, read
 from afflux_hdl.synthesis.netlist import Netlist
 
@@ -109,7 +109,9 @@ def test_there_is_nothing_to_compare_with() -> None:
         read("no_such_commit")
 
 
-def result(lut_share: float, levels: int, misplaced: list[str], mhz: float) -> dict[str, Any]:
+def result(
+    lut_share: float, levels: int, misplaced: list[str], mhz: float | None
+) -> dict[str, Any]:
     return {
         "lut_share_u50": lut_share,
         "logic_levels": levels,
@@ -122,6 +124,7 @@ def result(lut_share: float, levels: int, misplaced: list[str], mhz: float) -> d
 def test_targets() -> None:
     assert all(command.targets(result(0.099, 8, [], 125.0)).values())
     assert not any(command.targets(result(0.1, 9, ["e.bank"], 124.9)).values())
+    assert not command.targets(result(0.099, 8, [], None))["fmax_mhz"]
     assert command.targets({}) == {}
 
 
@@ -182,3 +185,40 @@ def test_reads_what_nextpnr_reports() -> None:
     document["fmax"] = {}
     with pytest.raises(ValueError, match="one clock"):
         ecp5.parse_report(document)
+
+
+LOG = """Info: Device utilisation:
+Info: \t              DP16KD:      47/    108    43%
+Info: \t          TRELLIS_FF:   13744/  43848    31%
+Info: \t        TRELLIS_COMB:   16481/  43848    37%
+Info: Max frequency for clock '$glbnet$clk': 95.49 MHz (FAIL at 125.00 MHz)
+Info:     iter=30 wires=407290 overused=1874 overuse=1883 archfail=NA
+"""
+PLACED = {
+    "fmax_mhz": None,
+    "fmax_mhz_placed": 95.49,
+    "lut4": 16481,
+    "ff": 13744,
+    "ebr": 47,
+    "available": {"lut4": 43848, "ff": 43848, "ebr": 108},
+}
+
+
+def test_reads_what_nextpnr_says_of_a_placement() -> None:
+    assert ecp5.parse_log(LOG) == PLACED
+    assert ecp5.parse_log(LOG.partition("Info: Max")[0]) is None
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_routing_that_does_not_end_is_given_up(
+    placed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow-router"
+    slow.write_text(f"#!/bin/sh\ncat <<'END'\n{LOG if placed else ''}\nEND\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(tools, "NEXTPNR", str(slow))
+    if placed:
+        assert ecp5.place_and_route(1, tmp_path, print, limit_s=1) == PLACED
+    else:
+        with pytest.raises(tools.ToolTimeout, match="had not ended after 1 s"):
+            ecp5.place_and_route(1, tmp_path, print, limit_s=1)

