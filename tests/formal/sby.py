@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.conftest import BUILD
+from tests.shadow import environment_with
 
 import afflux_hdl
 
@@ -128,19 +129,18 @@ def check(proof: Proof, bug: Bug | None = None, *, cover: bool = False) -> Outco
     folder = FOLDER / re.sub(r"\W+", "-", proof.name + what)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    paths = list(sys.path)
+    environment: Mapping[str, str] = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     arguments = dict(proof.arguments)
     if bug is not None:
         arguments |= bug.arguments
         if bug.file:
             plant(folder, bug)
-            # This copy of the package comes before the one that is installed.
-            paths.insert(0, str(folder))
+            environment = environment_with(folder)
     design = folder / "design.il"
     command = [sys.executable, "-m", "tests.formal.convert", proof.harness]
     conversion = subprocess.run(
         [*command, json.dumps(arguments), str(design)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        env=environment,
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -4,7 +4,6 @@ Every bug is one that the literature, the model checker or common sense says is 
 same check passes on the engine as it is.
 """
 
-import os
 import random
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from tests.cocotb.performer import perform
 from tests.cocotb.stream_worker import StreamWorker
 from tests.cocotb.streams import draw_tensor, reduce_in_order
 from tests.conftest import BUILD
+from tests.shadow import environment_with
 from tests.sim.control_checks import check_behind_a_join
 
 import afflux_hdl
@@ -99,9 +99,7 @@ def generate(
     command = [sys.executable, "-m", "afflux_hdl.verilog", "-o", str(folder)]
     for name, value in parameters.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
-    # This copy of the package comes before the one that is installed.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
     return (folder / "afflux_engine.v").read_text()
 
 
