@@ -11,7 +11,9 @@ import sys
 
 # An editable install may have a finder that looks before any path is looked at.
 sys.meta_path[:] = [
-    finder for finder in sys.meta_path if "afflux_hdl" not in getattr(finder, "known_source_files", ())
+    finder
+    for finder in sys.meta_path
+    if "afflux_hdl" not in getattr(finder, "known_source_files", ())
 ]
 '''
 

@@ -1,0 +1,22 @@
+"""Bugs are planted in copies of packages: it must be the copy that is imported."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.shadow import environment_with
+
+
+def test_the_copy_is_imported(tmp_path: Path) -> None:
+    package = tmp_path / "afflux_hdl"
+    package.mkdir()
+    (package / "__init__.py").write_text("where = 'the copy'\n")
+    script = "import afflux_hdl; print(afflux_hdl.where)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment_with(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "the copy\n"
