@@ -124,5 +124,5 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv
-	rm -rf build
+	rm -rf build .venv/afflux-native.stamp
 	find $(ROOTS) tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,14 +5,13 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
+from amaranth.hdl import Module, Signal
 
 from afflux_hdl.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.node import Node
 from afflux_hdl.node_parameters import NodeParameters
 from afflux_hdl.parameters import Parameters
-from afflux_hdl.ram import RAM_VERILOG, VERILOG
+from afflux_hdl.top_level import TopLevel
 
 __all__ = ["NODE_MODULE", "NodeTop", "generate_node"]
 
@@ -23,7 +22,7 @@ STREAMS_IN = ("net_rx", "host_tx")
 STREAMS_OUT = ("net_tx", "host_rx")
 
 
-class NodeTop(Elaboratable):
+class NodeTop(TopLevel):
     """The node with plain port names.
 
     ``net_rx`` and ``host_tx`` carry frames in, ``net_tx`` and ``host_rx`` out. Byte 0 of a frame is
@@ -34,10 +33,9 @@ class NodeTop(Elaboratable):
     """
 
     def __init__(self, parameters: NodeParameters) -> None:
+        super().__init__()
         bits = parameters.engine.bus_bits
         self._parameters = parameters
-        self.clk = Signal()
-        self.rst = Signal()
         for name in (*STREAMS_IN, *STREAMS_OUT):
             self._add(name, data=bits, keep=bits // 8, last=1, valid=1, ready=1)
             if name in STREAMS_IN:
@@ -53,26 +51,11 @@ class NodeTop(Elaboratable):
         for name, width in ports.items():
             setattr(self, f"{prefix}_{name}", Signal(width, name=f"{prefix}_{name}"))
 
-    @property
-    def ports(self) -> list[Signal]:
-        """All ports, inputs and outputs."""
-        return [value for value in vars(self).values() if isinstance(value, Signal)]
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        domain = ClockDomain("sync")
-        # One register takes the reset pin, as in the engine's top.
-        pins = ClockDomain("pins", reset_less=True)
-        reset = Signal(init=1)
-        m.domains += [domain, pins]
-        m.d.pins += reset.eq(self.rst)
+        reset = self.drive_clock(m)
         m.submodules.node = node = Node(self._parameters)
-        m.d.comb += [
-            domain.clk.eq(self.clk),
-            domain.rst.eq(reset),
-            pins.clk.eq(self.clk),
-            self.idle.eq(node.idle),
-        ]
+        m.d.comb += self.idle.eq(node.idle)
 
         def pin(prefix: str, name: str) -> Signal:
             signal: Signal = getattr(self, f"{prefix}_{name}")
@@ -121,11 +104,7 @@ class NodeTop(Elaboratable):
 
 def generate_node(parameters: NodeParameters) -> str:
     """Verilog of the node, one text, the top module called ``afflux_node``."""
-    top = NodeTop(parameters)
-    text = verilog.convert(
-        top, name=NODE_MODULE, platform=VERILOG, ports=top.ports, strip_internal_attrs=True
-    )
-    return f"{text}{RAM_VERILOG}"
+    return NodeTop(parameters).to_verilog(NODE_MODULE)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,13 +8,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
+from amaranth.hdl import Module, Signal
 
 from afflux_hdl.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine import Engine
 from afflux_hdl.parameters import Parameters
-from afflux_hdl.ram import RAM_VERILOG, VERILOG
+from afflux_hdl.top_level import TopLevel
 
 __all__ = ["MODULE", "Top", "generate"]
 
@@ -22,7 +21,7 @@ MODULE = "afflux_engine"
 """Name of the Verilog module."""
 
 
-class Top(Elaboratable):
+class Top(TopLevel):
     """The engine with plain port names.
 
     Byte 0 of a frame is in the low bits of the first beat; ``rx_keep`` is contiguous and all ones
@@ -32,10 +31,9 @@ class Top(Elaboratable):
     """
 
     def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
         bits = parameters.bus_bits
         self._parameters = parameters
-        self.clk = Signal()
-        self.rst = Signal()
         self.rx_data = Signal(bits)
         self.rx_keep = Signal(bits // 8)
         self.rx_last = Signal()
@@ -53,25 +51,11 @@ class Top(Elaboratable):
         self.reg_read_data = Signal(32)
         self.idle = Signal()
 
-    @property
-    def ports(self) -> list[Signal]:
-        """All ports, inputs and outputs."""
-        return [value for value in vars(self).values() if isinstance(value, Signal)]
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        domain = ClockDomain("sync")
-        # One register takes the reset pin: it keeps the pin's path short, and simulators from
-        # evaluating every register's input twice.
-        pins = ClockDomain("pins", reset_less=True)
-        reset = Signal(init=1)
-        m.domains += [domain, pins]
-        m.d.pins += reset.eq(self.rst)
+        self.drive_clock(m)
         m.submodules.engine = engine = Engine(self._parameters)
         m.d.comb += [
-            domain.clk.eq(self.clk),
-            domain.rst.eq(reset),
-            pins.clk.eq(self.clk),
             engine.rx.payload.data.eq(self.rx_data),
             engine.rx.payload.keep.eq(self.rx_keep),
             engine.rx.payload.last.eq(self.rx_last),
@@ -94,11 +78,7 @@ class Top(Elaboratable):
 
 def generate(parameters: Parameters) -> str:
     """Verilog of the engine, one text, the top module called ``afflux_engine``."""
-    top = Top(parameters)
-    text = verilog.convert(
-        top, name=MODULE, platform=VERILOG, ports=top.ports, strip_internal_attrs=True
-    )
-    return f"{text}{RAM_VERILOG}"
+    return Top(parameters).to_verilog(MODULE)
 
 
 def main(arguments: list[str] | None = None) -> None:

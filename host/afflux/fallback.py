@@ -5,7 +5,7 @@ import ctypes
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from afflux.calls import Call, reduction_name, tensors_in
 from afflux.progress import CallRefused
 from afflux_drivers.errors import AffluxError, DeadlineExceeded, Interrupted
 
-__all__ = ["GlooFallback", "make_gloo_group"]
+__all__ = ["GlooFallback", "make_gloo_groups"]
 
 _log = logging.getLogger("afflux")
 
@@ -28,13 +28,27 @@ _NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
 _SLICE = timedelta(milliseconds=250)
 
 
-def make_gloo_group(store: Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
-    """A plain process group over Gloo. Collective over the ranks that share `store`."""
-    group = dist.ProcessGroup(store, rank, size)
-    gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
-    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-    group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-    return group
+def make_gloo_groups(
+    stores: Sequence[Store], rank: int, size: int, timeout: timedelta
+) -> list[dist.ProcessGroup]:
+    """Plain process groups over Gloo, one for each store. Collective over the stores' ranks.
+
+    They have one device, because each one's thread looks a hundred times a second whether it is to
+    end, in an idle process too.
+    """
+    groups = []
+    options = None
+    for store in stores:
+        if options is None:
+            gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+            options = gloo.options
+        else:
+            gloo = dist.ProcessGroupGloo(store, rank, size, options)
+        group = dist.ProcessGroup(store, rank, size)
+        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+        group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        groups.append(group)
+    return groups
 
 
 def _averages(argument: Any) -> bool:

@@ -22,7 +22,7 @@ from afflux.calls import (
     reduction_name,
     tensors_in,
 )
-from afflux.fallback import GlooFallback, make_gloo_group
+from afflux.fallback import GlooFallback, make_gloo_groups
 from afflux.membership import Membership
 from afflux.progress import Progress
 from afflux.rendezvous import Meeting
@@ -95,8 +95,8 @@ class AffluxProcessGroup(dist.ProcessGroup):
         try:
             # Two, because C++ callers reach some methods without coming through this class: they
             # must not meet the queue's calls in one Gloo group.
-            queued = make_gloo_group(PrefixStore("queued/", store), rank, size, timeout)
-            self._direct = make_gloo_group(PrefixStore("direct/", store), rank, size, timeout)
+            stores = [PrefixStore(f"{name}/", store) for name in ("queued", "direct")]
+            queued, self._direct = make_gloo_groups(stores, rank, size, timeout)
         except BaseException:
             self.membership.leave()
             raise

@@ -51,12 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit status says whether the share of lines is as wanted."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
     parser.add_argument("--bus-bits", type=int, nargs="+", default=[512, 32])
-    parser.add_argument("--short", action="store_true", help="only the checks of a small sample")
+    parser.add_argument("--quick", action="store_true", help="only the checks of a small sample")
     parser.add_argument("-o", "--output", type=Path, default=BUILD_FOLDER / "coverage")
     options = parser.parse_args(arguments)
     enough = True
     for bus_bits in options.bus_bits:
-        report = measure(bus_bits, options.short)
+        report = measure(bus_bits, options.quick)
         report.write(options.output / str(bus_bits))
         lines = report.total("lines")
         enough = enough and lines.met >= WANTED * lines.all

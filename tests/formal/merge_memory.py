@@ -7,8 +7,9 @@ operation's delivery comes out, whatever came before and comes next.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
 from tests.formal.lane_alu import merged
 from tests.formal.walks import rank, tie_walk
@@ -16,7 +17,6 @@ from tests.formal.watched import watching
 
 from afflux_hdl.layouts import OperationKind, SlotOperation
 from afflux_hdl.merge import DELIVERY_DELAY, Merge
-from afflux_hdl.parameters import Parameters
 from afflux_hdl.slot_memory import SlotMemory
 
 __all__ = ["MergeMemoryHarness"]
@@ -52,20 +52,8 @@ class Ghost:
         self.next = Signal(32, name=f"{name}_next")
 
 
-class MergeMemoryHarness(Elaboratable):
-    """See above.
-
-    Args:
-        element: Which of a beat's 32-bit words is watched.
-        sizes: Parameters of the engine that are not the default.
-    """
-
-    def __init__(self, element: int = 0, **sizes: int) -> None:
-        self._parameters = Parameters(**sizes)
-        self._element = element
-
-    def _word(self, beat: Value) -> Value:
-        return beat[32 * self._element : 32 * self._element + 32]
+class MergeMemoryHarness(ElementHarness):
+    """See above."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

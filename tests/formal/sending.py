@@ -9,14 +9,14 @@ frame a beat stands.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
 from tests.formal.streams import holds
 from tests.formal.walks import rank, tie_walk
 from tests.formal.watched import WatchedMemory, watching
 
-from afflux_hdl.parameters import Parameters
 from afflux_hdl.replicate import FrameOrder
 from afflux_hdl.slot_memory import SlotMemory
 from afflux_hdl.transmit import Transmit
@@ -24,20 +24,8 @@ from afflux_hdl.transmit import Transmit
 __all__ = ["SendingHarness"]
 
 
-class SendingHarness(Elaboratable):
-    """See above.
-
-    Args:
-        element: Which of a beat's 32-bit words is watched.
-        sizes: Parameters of the engine that are not the default.
-    """
-
-    def __init__(self, element: int = 0, **sizes: int) -> None:
-        self._parameters = Parameters(**sizes)
-        self._element = element
-
-    def _word(self, beat: Value) -> Value:
-        return beat[32 * self._element : 32 * self._element + 32]
+class SendingHarness(ElementHarness):
+    """See above."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -12,7 +12,7 @@ from afflux.bench.columns import aligned
 @pytest.mark.slow
 def test_a_short_run(tmp_path, capfd):
     output = tmp_path / "engine.json"
-    assert engine.main(["--short", "--output", str(output)]) == 0
+    assert engine.main(["--quick", "--output", str(output)]) == 0
     text = output.read_text(encoding="utf-8")
     result = json.loads(text)
     assert result["schema"] == 1

@@ -68,7 +68,8 @@ def test_serves_and_ends_cleanly(how):
         )
         assert counters.returncode == 0
         numbers = dict(row.split() for row in counters.stdout.splitlines())
-        assert int(numbers["joins"]) == 2
+        # A rank that has waited long for its answer asks again.
+        assert int(numbers["joins"]) >= 2
         assert int(numbers["rounds"]) >= 1
     finally:
         process.send_signal(how)

@@ -1,10 +1,12 @@
 """Groups whose ranks share memory: how they come to it, what an idle one costs, what is left."""
 
+import collections
 import os
 import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -225,25 +227,35 @@ def times_woken():
     return count
 
 
+def time_used():
+    """Nanoseconds that the process's threads have run, by the kernel's name for each."""
+    count = collections.Counter()
+    for thread in Path("/proc/self/task").iterdir():
+        name = (thread / "comm").read_text(encoding="ascii").strip()
+        count[name] += int((thread / "schedstat").read_text(encoding="ascii").split()[0])
+    return count
+
+
 def sleep_for_a_while(_rank, _size):
     for _ in range(3):
         dist.all_reduce(torch.ones(1000))
     # What a group's start leaves to its threads is over by then.
     time.sleep(0.5)
-    before, used = times_woken(), time.process_time()
+    before, used = times_woken(), time_used()
     time.sleep(3)
-    return before, times_woken(), time.process_time() - used
+    return before, times_woken(), time_used() - used
 
 
 @pytest.mark.parametrize("url", ["shm://", "soft://"])
 def test_an_idle_rank_uses_no_processor(url):
     environment = {"AFFLUX_AGGREGATOR": url}
     outcomes = run_ranks(sleep_for_a_while, 2, environment=environment, tcp_store=True)
-    for before, after, seconds in values(outcomes):
+    for before, after, used in values(outcomes):
         assert len(before) >= 2
         assert after == before
-        # Gloo's threads look up a hundred times a second.
-        assert seconds < 0.1
+        # Gloo's own looks up a hundred times a second, and what that costs is the machine's.
+        del used["gloo_tcp_loop"]
+        assert used.total() < 10_000_000, used
 
 
 def hear_of_a_failure(rank, _size):

@@ -6,7 +6,7 @@ one with a planted bug, on mutants, and where coverage is measured.
 
 import random
 
-from tests.cocotb.cases import CASES
+from tests.cocotb.cases import CASES, Case
 from tests.cocotb.director import Actions, Director, ReadRegister
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import paces, perform
@@ -26,6 +26,7 @@ __all__ = [
     "Build",
     "check_any_frame",
     "check_bounds",
+    "check_case",
     "check_cases",
     "check_checksums",
     "check_floods",
@@ -47,6 +48,20 @@ BUILDS: dict[int, Build] = {
 def open_engine(bus_bits: int) -> VerilatedEngine:
     """The engine of that width that the tests share."""
     return VerilatedEngine(bus_bits=bus_bits, **BUILDS[bus_bits])
+
+
+def check_case(engine: VerilatedEngine, build: Build, job: Job, case: Case, seed: int = 6) -> None:
+    """One case on a new job."""
+    director = Director(**build)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        yield from director.create(job)
+        yield from case(director, job, random.Random(seed))
+        yield from director.check_counters()
+
+    perform(engine, scenario(), paces(0.9, 0.1, 1))
+    assert engine.statistics().receive_stalls == 0
 
 
 def check_cases(

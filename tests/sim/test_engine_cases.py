@@ -1,12 +1,9 @@
 """The ten cases for jobs that are too large for the simulator's pins to be driven from Python."""
 
-import random
-
 import pytest
 from tests.cocotb.cases import CASES
-from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
-from tests.cocotb.performer import paces, perform
+from tests.sim.engine_checks import check_case
 
 from afflux_sim.verilated import VerilatedEngine
 
@@ -21,15 +18,6 @@ BUILT = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 @pytest.mark.parametrize("name", CASES)
 def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
     workers, lanes, slots = shape
-    director = Director(**BUILT)
     job = Job(number=3, workers=workers, lanes=lanes, slots=slots)
-
-    def scenario() -> Actions[None]:
-        yield from director.configure()
-        yield from director.create(job)
-        yield from CASES[name](director, job, random.Random(6))
-        yield from director.check_counters()
-
     with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        perform(engine, scenario(), paces(0.9, 0.1, 1))
-        assert engine.statistics().receive_stalls == 0
+        check_case(engine, BUILT, job, CASES[name])

@@ -5,10 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
-from tests.cocotb.performer import paces, perform
 from tests.cocotb.tree_cases import TREE_CASES
+from tests.sim.engine_checks import check_case
 from tests.sim.golden_tensors import bits_of, draw
 from tests.sim.tree_network import Aggregator, Links, TreeNetwork
 
@@ -32,18 +31,9 @@ OPERATIONS = (
 @pytest.mark.parametrize("name", TREE_CASES)
 def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
     workers, lanes, slots = shape
-    director = Director(**BUILT)
     job = Job(number=0, workers=workers, lanes=lanes, slots=slots)
-
-    def scenario() -> Actions[None]:
-        yield from director.configure()
-        yield from director.create(job)
-        yield from TREE_CASES[name](director, job, random.Random(6))
-        yield from director.check_counters()
-
     with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        perform(engine, scenario(), paces(0.9, 0.1, 1))
-        assert engine.statistics().receive_stalls == 0
+        check_case(engine, BUILT, job, TREE_CASES[name])
 
 
 def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, count: int) -> None:

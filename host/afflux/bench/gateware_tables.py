@@ -4,21 +4,17 @@
 stands between ``<!-- figures: NAME -->`` and ``<!-- end figures -->`` there.
 """
 
-import re
 import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 
-from afflux.bench.figures import read_rows
+from afflux.bench import document
 from afflux.bench.registry import Row
 
 __all__ = ["TABLES", "render"]
 
 
 def _table(header: str, cells: Iterable[Iterable[str]]) -> str:
-    titles = f"| {header} |"
-    rule = "|" + "---|" * header.count("|") + "---|"
-    return "\n".join([titles, rule, *(f"| {' | '.join(row)} |" for row in cells)])
+    return document.markdown(header.split(" | "), cells)
 
 
 def _groups(rows: list[Row], *names: str) -> list[list[Row]]:
@@ -162,7 +158,9 @@ def _zero_skip(rows: list[Row]) -> str:
     return _table(header, cells)
 
 
-TABLES: dict[str, Callable[[list[Row]], str]] = {
+MARK = "figures"
+
+TABLES: document.Tables = {
     "line_rate": _line_rate,
     "element_rates": _element_rates,
     "port": _port,
@@ -174,21 +172,12 @@ TABLES: dict[str, Callable[[list[Row]], str]] = {
 
 def render(text: str, rows: list[Row]) -> str:
     """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
-
-    def section(match: re.Match[str]) -> str:
-        name = match.group(1)
-        return f"<!-- figures: {name} -->\n{TABLES[name](rows)}\n<!-- end figures -->"
-
-    pattern = r"<!-- figures: (\w+) -->\n.*?<!-- end figures -->"
-    return re.sub(pattern, section, text, flags=re.DOTALL)
+    return document.render(text, MARK, TABLES, rows)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Renew the tables of the document that the second argument names."""
-    figures, document = map(Path, sys.argv[1:] if arguments is None else arguments)
-    text = document.read_text(encoding="utf-8")
-    document.write_text(render(text, read_rows(figures)), encoding="utf-8")
-    return 0
+    return document.renew(MARK, TABLES, arguments)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,10 @@
 between ``<!-- host figures: NAME -->`` and ``<!-- end figures -->`` there.
 """
 
-import re
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
+from afflux.bench import document
 from afflux.bench.columns import aligned
-from afflux.bench.figures import read_rows
 from afflux.bench.host_cases import CASES, DDP_OVERHEAD_WANTED, Case
 from afflux.bench.registry import Row
 
@@ -72,12 +69,12 @@ def _figures(rows: list[Row]) -> list[Row]:
 
 
 def _speed(rows: list[Row]) -> str:
-    return _markdown(_HEADER, _speed_cells(_figures(rows)))
+    return document.markdown(_HEADER, _speed_cells(_figures(rows)))
 
 
 def _steps(rows: list[Row]) -> str:
     header = ["ranks", "bucket", "Afflux", "the engine alone", "overhead", "Gloo", "times as fast"]
-    return _markdown(
+    return document.markdown(
         header,
         [
             [
@@ -97,7 +94,7 @@ def _steps(rows: list[Row]) -> str:
 
 def _codec(rows: list[Row]) -> str:
     header = ["way", "type", "instructions", "GB/s", "of memcpy", "of memcpy, processor time"]
-    return _markdown(
+    return document.markdown(
         header,
         [
             [
@@ -114,18 +111,15 @@ def _codec(rows: list[Row]) -> str:
     )
 
 
-def _markdown(header: list[str], cells: list[list[str]]) -> str:
-    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *(f"| {' | '.join(line)} |" for line in cells)])
-
-
 def _time(seconds: float) -> str:
     if seconds >= 1e-3:
         return f"{seconds * 1e3:.{1 if seconds >= 1e-2 else 2}f} ms"
     return f"{seconds * 1e6:.{0 if seconds >= 1e-4 else 1}f} µs"
 
 
-TABLES: dict[str, Callable[[list[Row]], str]] = {
+MARK = "host figures"
+
+TABLES: document.Tables = {
     "speed": _speed,
     "ddp_step": _steps,
     "codec": _codec,
@@ -134,21 +128,12 @@ TABLES: dict[str, Callable[[list[Row]], str]] = {
 
 def render(text: str, rows: list[Row]) -> str:
     """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
-
-    def section(match: re.Match[str]) -> str:
-        name = match.group(1)
-        return f"<!-- host figures: {name} -->\n{TABLES[name](rows)}\n<!-- end figures -->"
-
-    pattern = r"<!-- host figures: (\w+) -->\n.*?<!-- end figures -->"
-    return re.sub(pattern, section, text, flags=re.DOTALL)
+    return document.render(text, MARK, TABLES, rows)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Renew the tables of the document that the second argument names."""
-    figures, document = map(Path, sys.argv[1:] if arguments is None else arguments)
-    text = document.read_text(encoding="utf-8")
-    document.write_text(render(text, read_rows(figures)), encoding="utf-8")
-    return 0
+    return document.renew(MARK, TABLES, arguments)
 
 
 if __name__ == "__main__":

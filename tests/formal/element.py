@@ -1,0 +1,23 @@
+"""What proofs that watch one element of the slot memory have in common."""
+
+from amaranth.hdl import Elaboratable, Value
+
+from afflux_hdl.parameters import Parameters
+
+__all__ = ["ElementHarness"]
+
+
+class ElementHarness(Elaboratable):
+    """An engine's part with one watched element.
+
+    Args:
+        element: Which of a beat's 32-bit words is watched.
+        sizes: Parameters of the engine that are not the default.
+    """
+
+    def __init__(self, element: int = 0, **sizes: int) -> None:
+        self._parameters = Parameters(**sizes)
+        self._element = element
+
+    def _word(self, beat: Value) -> Value:
+        return beat[32 * self._element : 32 * self._element + 32]
