@@ -43,7 +43,8 @@ def make_gloo_groups(
             gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
             options = gloo.options
         else:
-            gloo = dist.ProcessGroupGloo(store, rank, size, options)
+            # torch's stub has two names for the options' type.
+            gloo = dist.ProcessGroupGloo(store, rank, size, options)  # type: ignore[arg-type]
         group = dist.ProcessGroup(store, rank, size)
         group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
         group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)

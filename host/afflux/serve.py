@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 import threading
@@ -129,11 +130,15 @@ def _end_with_owner(owner: int, signalled: bool) -> None:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or the owner's end. Returns the exit status."""
-    stop = threading.Event()
     ready = threading.Event()
+    # A second signal may interrupt the handler of the first, as when the owner's end is noticed in
+    # two ways. So the handler takes no lock; an event's set() would wait for itself for ever.
+    stopped, stop = os.pipe()
+    os.set_blocking(stop, False)
 
     def terminate(*_: object) -> None:
-        stop.set()
+        with contextlib.suppress(BlockingIOError):
+            os.write(stop, b"x")
         # Building a simulated engine takes half a minute and has no other place to stop.
         if not ready.is_set():
             raise SystemExit(0)
@@ -164,12 +169,12 @@ def serve(arguments: argparse.Namespace) -> int:
         host, port = server.address
         ready.set()
         print(READY.format(engine=engine.name, host=host, port=port), flush=True)
-        while not stop.wait(0.5) and thread.is_alive():
-            pass
-        failed = not stop.is_set()
+        asked = False
+        while not asked and thread.is_alive():
+            asked = bool(select.select([stopped], [], [], 0.5)[0])
         server.stop()
         thread.join()
-        return 1 if failed else 0
+        return 0 if asked else 1
     finally:
         engine.close()
 

@@ -17,9 +17,9 @@ from afflux import serve
 READY = re.compile(r"afflux: soft engine on (udp://127\.0\.0\.1:(\d+))\n")
 
 
-def start(*options, stdin=subprocess.DEVNULL):
+def start(*options, stdin=subprocess.DEVNULL, program=("-m", "afflux.cli", "serve")):
     process = subprocess.Popen(
-        [sys.executable, "-m", "afflux.cli", "serve", "--engine", "soft", *options],
+        [sys.executable, *program, "--engine", "soft", *options],
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -75,6 +75,14 @@ def test_serves_and_ends_cleanly(how):
         process.send_signal(how)
         status = finish(process)
     assert status == 0
+
+
+def test_signals_that_interrupt_each_other_end_it_all_the_same():
+    for _ in range(5):
+        process, _ = start("--port", "0", program=["-P", serve.__file__])
+        for _ in range(5000):
+            process.send_signal(signal.SIGTERM)
+        assert finish(process) == 0
 
 
 def test_a_taken_port_is_a_clear_error():
