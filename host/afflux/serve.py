@@ -131,24 +131,24 @@ def _end_with_owner(owner: int, signalled: bool) -> None:
 def serve(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or the owner's end. Returns the exit status."""
     ready = threading.Event()
-    # A second signal may interrupt the handler of the first, as when the owner's end is noticed in
-    # two ways. So the handler takes no lock; an event's set() would wait for itself for ever.
     stopped, stop = os.pipe()
-    os.set_blocking(stop, False)
 
     def terminate(*_: object) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(stop, b"x")
+        # A second signal may interrupt this, as when the owner's end is noticed in two ways. So
+        # there is no lock here, for which it would wait for ever, and the rest is not heard.
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)
+        os.write(stop, b"x")
         # Building a simulated engine takes half a minute and has no other place to stop.
         if not ready.is_set():
             raise SystemExit(0)
 
-    signal.signal(signal.SIGTERM, terminate)
-    if arguments.owner is None:
-        signal.signal(signal.SIGINT, terminate)
-    else:
-        # Ctrl-C reaches the whole terminal; the owner decides when we are no longer needed.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole terminal; an owner decides when we are no longer needed.
+    ends = [signal.SIGTERM] if arguments.owner else [signal.SIGTERM, signal.SIGINT]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ends:
+        signal.signal(number, terminate)
+    if arguments.owner:
         _end_with_owner(arguments.owner, arguments.owner_signal)
     try:
         engine = make_engine(arguments)
