@@ -10,6 +10,9 @@ BUILD = Path(__file__).resolve().parent.parent / "build"
 # Before hypothesis first looks for it; without it, it writes .hypothesis/ where pytest was started.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BUILD / "hypothesis"))
 
+# Most models run for seconds only. The benchmarks' figures are not made here.
+os.environ.setdefault("AFFLUX_BUILD", "quick")
+
 IN_CI = bool(os.environ.get("CI"))
 
 settings.register_profile(
