@@ -121,6 +121,29 @@ def test_scan_copy_pads_the_last_block_and_leaves_absent_ones(level, dtype):
         assert (out[~present] == 0x55).all()
 
 
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("dtype", [wire.Dtype.INT32, *FLOATS])
+def test_scan_clear_leaves_no_sign_on_absent_blocks(level, dtype, copied):
+    generator = np.random.default_rng(3)
+    for count in (0, 1, 63, 64, 65, 64 * 40 + 9):
+        tensor = gaussian(generator, count, dtype, density=0.5)
+        if dtype != wire.Dtype.INT32:
+            bits = tensor.view(np.uint8).reshape(-1, tensor.itemsize)
+            # Every third zero is -0.
+            bits[::3, -1] |= np.where(bits[::3].any(axis=1), 0, 0x80).astype(np.uint8)
+        blocks = native_calls.blocks_of(count)
+        found, out = np.empty((2, blocks), np.uint8), np.full(blocks * 64, 0x55, tensor.dtype)
+        want = np.full(blocks * 64, 0x55, tensor.dtype)
+        _native.scan_copy(int(dtype), tensor, want, found[0])
+        before = native_calls.padded(tensor).reshape(-1, 64)
+        _native.scan_clear(int(dtype), tensor, out if copied else None, found[1])
+        np.testing.assert_array_equal(found[0], found[1])
+        if copied:
+            assert_bits(out, want)
+        before[found[0] == 0] = 0
+        assert_bits(tensor, before.reshape(-1)[:count])
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 64])
 @pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
 def test_reductions_are_the_golden_models(level, dtype, reduction, ranks):

@@ -1,5 +1,6 @@
 """The stress test of the shared-memory group sees bugs that are planted into it."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -27,11 +28,17 @@ def program() -> Path:
         "CXXFLAGS": "-DAFFLUX_PLANTS",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    for command in (
-        f"cmake -S drivers/native -B {BUILD} -DAFFLUX_EXTENSION=OFF -DAFFLUX_TESTS=ON",
-        f"cmake --build {BUILD} --target shared_stress_test",
-    ):
-        subprocess.run(command.split(), cwd=ROOT, env=environment, check=True, capture_output=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / "lock", "w") as lock:
+        # The processes that share the tests build in the same folder.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (
+            f"cmake -S drivers/native -B {BUILD} -DAFFLUX_EXTENSION=OFF -DAFFLUX_TESTS=ON",
+            f"cmake --build {BUILD} --target shared_stress_test",
+        ):
+            subprocess.run(
+                command.split(), cwd=ROOT, env=environment, check=True, capture_output=True
+            )
     return BUILD / "shared_stress_test"
 
 

@@ -1,8 +1,10 @@
 // The codec for numpy. Arrays are contiguous and in the storage of their type; bfloat16 is uint16.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <optional>
 
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
@@ -130,6 +132,17 @@ void scan_copy(int dtype, const Input& elements, const Output& out, const Output
     const nb::gil_scoped_release release;
     codec::scan_copy(dtype_of(dtype), elements.data(), count, out.data(),
                      static_cast<std::uint8_t*>(exponents.data()));
+}
+
+void scan_clear(int dtype, const Output& elements, const std::optional<Output>& out,
+                const Output& exponents) {
+    const std::size_t count = elements.nbytes() / codec::size_of(dtype_of(dtype));
+    const std::size_t blocks = codec::blocks_of(count);
+    expect_bytes(exponents, blocks, "exponents");
+    if (out) expect_bytes(*out, blocks * kBlock * codec::size_of(dtype_of(dtype)), "out");
+    const nb::gil_scoped_release release;
+    codec::scan_clear(dtype_of(dtype), elements.data(), count, out ? out->data() : nullptr,
+                      static_cast<std::uint8_t*>(exponents.data()));
 }
 
 void clear(int dtype, const Output& elements) {
@@ -260,6 +273,8 @@ void bind_codec(nb::module_& module) {
                "A byte for each block: 0 absent, 255 not finite, else its exponent.");
     module.def("scan_copy", &scan_copy, "dtype"_a, "elements"_a, "out"_a, "exponents"_a,
                "The same, and copies the present blocks.");
+    module.def("scan_clear", &scan_clear, "dtype"_a, "elements"_a, "out"_a.none(), "exponents"_a,
+               "Either of these (`out` may be None), and makes absent blocks +0.");
     module.def("clear", &clear, "dtype"_a, "elements"_a, "Makes all +0, if anything is not.");
     module.def("class_counts", &class_counts, "dtype"_a, "elements"_a, "out"_a,
                "What each element adds to the counts of NaN and infinities.");

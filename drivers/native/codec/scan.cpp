@@ -13,10 +13,10 @@ namespace afflux::codec {
 void scan(Dtype dtype, const void* elements, std::size_t count, std::uint8_t* exponents) {
     const FloatEnvironment environment;
     const std::size_t whole = count / kBlock;
-    kernels().scan(dtype, whole, elements, exponents);
+    kernels().scan(dtype, whole, elements, nullptr, exponents);
     if (count % kBlock) {
         const Padded tail(dtype, at(dtype, elements, whole * kBlock), count % kBlock);
-        kernels().scan(dtype, 1, tail.block, exponents + whole);
+        kernels().scan(dtype, 1, tail.block, nullptr, exponents + whole);
     }
 }
 
@@ -24,11 +24,24 @@ void scan_copy(Dtype dtype, const void* elements, std::size_t count, void* out,
                std::uint8_t* exponents) {
     const FloatEnvironment environment;
     const std::size_t whole = count / kBlock;
-    kernels().scan_copy(dtype, whole, elements, out, exponents);
+    kernels().scan(dtype, whole, elements, out, exponents);
     if (count % kBlock) {
         const Padded tail(dtype, at(dtype, elements, whole * kBlock), count % kBlock);
-        kernels().scan_copy(dtype, 1, tail.block, at(dtype, out, whole * kBlock),
-                            exponents + whole);
+        kernels().scan(dtype, 1, tail.block, at(dtype, out, whole * kBlock), exponents + whole);
+    }
+}
+
+void scan_clear(Dtype dtype, void* elements, std::size_t count, void* out,
+                std::uint8_t* exponents) {
+    const FloatEnvironment environment;
+    const std::size_t whole = count / kBlock;
+    kernels().scan_clear(dtype, whole, elements, out, exponents);
+    if (count % kBlock) {
+        void* const rest = at(dtype, elements, whole * kBlock);
+        const Padded tail(dtype, rest, count % kBlock);
+        kernels().scan(dtype, 1, tail.block, out ? at(dtype, out, whole * kBlock) : nullptr,
+                       exponents + whole);
+        if (!exponents[whole]) clear(dtype, rest, count % kBlock);
     }
 }
 

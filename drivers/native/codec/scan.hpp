@@ -19,6 +19,10 @@ void scan(Dtype dtype, const void* elements, std::size_t count, std::uint8_t* ex
 void scan_copy(Dtype dtype, const void* elements, std::size_t count, void* out,
                std::uint8_t* exponents);
 
+// `scan`, or `scan_copy` if `out` is not null, that also makes the elements of absent blocks +0. As
+// with `clear`, what is +0 already is not written to.
+void scan_clear(Dtype dtype, void* elements, std::size_t count, void* out, std::uint8_t* exponents);
+
 // The finite elements' exponent of a block of floats: 0 if all that is finite is +0 or -0.
 std::uint8_t finite_exponent(Dtype dtype, const void* block, std::size_t count);
 

@@ -45,7 +45,7 @@ struct flock lock_of(int rank, short type) {
 
 // Where there is a processor for each rank the ranks run side by side, and a batch stays in each
 // one's own cache; else they take turns, and a larger one means fewer changes between them.
-constexpr std::size_t kBatchSideBySide = std::size_t{128} << 10;
+constexpr std::size_t kBatchSideBySide = std::size_t{64} << 10;
 constexpr std::size_t kBatchInTurns = kBatchBytes;
 
 int usable_processors() {

@@ -11,9 +11,6 @@
 namespace afflux::shared {
 namespace {
 
-// What is scanned and then looked at again lies in the first-level cache meanwhile.
-constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
-
 // Calls visit(first, last, present) for runs of blocks that are all present or all absent.
 template <typename Visit>
 void for_runs(const std::uint8_t* flags, std::size_t blocks, const Visit& visit) {
@@ -78,28 +75,22 @@ void StagedOperation::copy_in(std::size_t batch) {
 
 void StagedOperation::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
     const std::size_t bytes = call_.element_bytes();
-    const std::size_t piece = kPieceBytes / (codec::kBlock * bytes);
-    for (std::size_t first = range.first; first < range.last; first += piece) {
-        const std::size_t last = std::min(first + piece, range.last);
-        const std::size_t begin = first * codec::kBlock;
-        const std::size_t count = std::min(last * codec::kBlock, extent.count) - begin;
-        std::byte* const from = extent.data + begin * bytes;
-        std::byte* const to = own.elements + begin * bytes;
-        if (!call_.is_sum()) {
-            if (copy) std::memcpy(to, from, count * bytes);
-            continue;
-        }
-        std::uint8_t* const exponents = own.exponents + first;
-        if (copy)
-            codec::scan_copy(call_.numbers->dtype, from, count, to, exponents);
-        else
-            codec::scan(call_.numbers->dtype, from, count, exponents);
-        if (!clear) continue;
-        for_runs(exponents, last - first, [&](std::size_t a, std::size_t b, bool present) {
-            if (!present)
-                codec::clear(call_.numbers->dtype, from + a * codec::kBlock * bytes,
-                             std::min(b * codec::kBlock, count) - a * codec::kBlock);
-        });
+    const std::size_t begin = range.first * codec::kBlock;
+    const std::size_t end = std::min(range.last * codec::kBlock, extent.count);
+    if (begin >= end) return;
+    const std::size_t count = end - begin;
+    std::byte* const from = extent.data + begin * bytes;
+    std::byte* const to = own.elements + begin * bytes;
+    std::uint8_t* const exponents = own.exponents + range.first;
+    const codec::Dtype dtype = call_.numbers->dtype;
+    if (!call_.is_sum()) {
+        if (copy) std::memcpy(to, from, count * bytes);
+    } else if (clear) {
+        codec::scan_clear(dtype, from, count, copy ? to : nullptr, exponents);
+    } else if (copy) {
+        codec::scan_copy(dtype, from, count, to, exponents);
+    } else {
+        codec::scan(dtype, from, count, exponents);
     }
 }
 

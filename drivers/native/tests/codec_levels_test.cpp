@@ -82,6 +82,11 @@ Bytes staged(const Numbers& numbers, const std::vector<Bytes>& sources, std::siz
         Bytes again(blocks);
         scan(numbers.dtype, source.data(), count, again.data());
         CHECK(again == exponents.back());
+        Bytes cleared = source, copy(blocks * bytes);
+        scan_clear(numbers.dtype, cleared.data(), count, copy.data(), again.data());
+        CHECK(again == exponents.back() && copy == copies.back());
+        for (std::size_t at = 0; at < source.size(); ++at)
+            CHECK(cleared[at] == (again[at / bytes] ? source[at] : 0));
         if (!is_sum(numbers.op)) std::memcpy(copies.back().data(), source.data(), source.size());
     }
     std::vector<const void*> from;

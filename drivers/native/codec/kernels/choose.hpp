@@ -68,7 +68,7 @@ void reduce_in_place_kernel(const Numbers& numbers, std::size_t blocks, int sour
 constexpr Kernels kernels_named(const char* name) {
     return {name,
             scan_kernel,
-            scan_copy_kernel,
+            scan_clear_kernel,
             reduce_kernel,
             reduce_in_place_kernel,
             quantise_kernel,

@@ -10,9 +10,11 @@ namespace afflux::codec {
 // the functions of the same names are declared: scan.hpp, reduce.hpp, quantise.hpp.
 struct Kernels {
     const char* name;
-    void (*scan)(Dtype dtype, std::size_t blocks, const void* elements, std::uint8_t* exponents);
-    void (*scan_copy)(Dtype dtype, std::size_t blocks, const void* elements, void* out,
-                      std::uint8_t* exponents);
+    // Both copy only if `out` is not null.
+    void (*scan)(Dtype dtype, std::size_t blocks, const void* elements, void* out,
+                 std::uint8_t* exponents);
+    void (*scan_clear)(Dtype dtype, std::size_t blocks, void* elements, void* out,
+                       std::uint8_t* exponents);
     void (*reduce)(const Numbers& numbers, std::size_t blocks, int sources,
                    const void* const* elements, const std::uint8_t* const* exponents, void* out,
                    std::uint8_t* present);
