@@ -1,5 +1,7 @@
 #include "shared/gate.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,6 +22,10 @@ constexpr std::chrono::milliseconds kLookAround{50};
 // full after a wait that looking would have covered, and halved after one that it would not.
 constexpr std::chrono::microseconds kSpinMost{100};
 constexpr std::chrono::microseconds kSpinLeast{2};
+
+// Where ranks take turns on the processors, the one that is waited for may only be waiting for
+// ours. To hand that over costs less than to sleep and be woken. Only so often: then it sleeps.
+constexpr int kTurnsGiven = 16;
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -81,6 +87,14 @@ bool Phases::spin(Clock::time_point start, Clock::time_point deadline) const {
     return over();
 }
 
+bool Phases::give_way() const {
+    for (int i = 0; i < kTurnsGiven; ++i) {
+        sched_yield();
+        if (over()) return true;
+    }
+    return false;
+}
+
 void Phases::learn(std::chrono::nanoseconds waited) {
     if (waited <= kSpinMost)
         spin_ = kSpinMost;
@@ -92,7 +106,7 @@ bool Phases::wait(Clock::time_point deadline) {
     if (over()) return true;
     increment(counts_.waits);
     const Clock::time_point start = Clock::now();
-    if (may_spin_ && spin(start, deadline)) return true;
+    if (may_spin_ ? spin(start, deadline) : give_way()) return true;
     for (;;) {
         const Clock::time_point now = Clock::now();
         // A phase that is over is over, even if a rank has failed the group since.

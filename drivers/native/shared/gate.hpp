@@ -45,6 +45,7 @@ class Phases {
   private:
     bool over() const;
     bool spin(Clock::time_point start, Clock::time_point deadline) const;
+    bool give_way() const;
     void learn(std::chrono::nanoseconds waited);
     // Whether the phase is over after all. Throws Failed if it cannot be.
     bool look_around(Clock::time_point now);
