@@ -143,8 +143,13 @@ class GlooFallback:
                 self._in_flight.clear()
                 return
             except RuntimeError as error:
-                if work.is_completed() or "timed out" not in str(error).lower():
+                if "timed out" not in str(error).lower():
                     raise
+                if work.is_completed():
+                    # Just after the slice was over, or with a time-out of its own: this tells.
+                    work.wait()
+                    self._in_flight.clear()
+                    return
             reason = interrupted()
             if reason is not None:
                 raise Interrupted(reason)

@@ -1,10 +1,15 @@
 """The other collectives of torch.distributed, which go through Gloo."""
 
+import time
+from datetime import timedelta
+
 import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from tests.host.ranks import run_ranks, values
+
+from afflux import fallback
 
 
 def broadcast(rank, size):
@@ -226,3 +231,18 @@ def run_all(rank, size):
 @pytest.mark.usefixtures("engine")
 def test_every_collective():
     assert values(run_ranks(run_all, 3)) == [{}, {}, {}]
+
+
+def end_when_a_look_does(rank, _size):
+    # Looks so short that an operation often ends between one that is over and what follows it.
+    fallback._SLICE = timedelta(milliseconds=1)
+    for number in range(1000):
+        if rank == 0 and number % 3 == 0:
+            time.sleep(0.001 + number % 7 * 1e-5)
+        tensor = torch.full((10,), float(rank))
+        dist.broadcast(tensor, 0)
+        assert tensor.sum() == 0
+
+
+def test_an_operation_that_ends_as_a_look_at_it_does_has_ended():
+    values(run_ranks(end_when_a_look_does, 2))
