@@ -9,6 +9,7 @@
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// may first build its engine) |
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
+| AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.verilator_build` reads it |
 | AFFLUX_CACHE | folder | where the simulated engine's builds are kept; `afflux_sim.build_cache` reads it |
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from afflux_drivers.errors import AffluxError
 from afflux_hdl import wire
 
-__all__ = ["Settings", "SettingsError"]
+__all__ = ["BUILD_VARIABLES", "Settings", "SettingsError"]
 
 _log = logging.getLogger("afflux")
 
@@ -58,7 +59,7 @@ class Settings:
         variables = os.environ if environment is None else environment
         values: dict[str, object] = {}
         for name, text in variables.items():
-            if not name.startswith("AFFLUX_") or name in _OF_OTHERS:
+            if not name.startswith("AFFLUX_") or name in BUILD_VARIABLES:
                 continue
             if name not in _VARIABLES:
                 _warn_once(name)
@@ -80,7 +81,7 @@ def _warn_once(name: str) -> None:
         _log.warning(
             "unknown environment variable %s is ignored; known are %s",
             name,
-            ", ".join([*_VARIABLES, *sorted(_OF_OTHERS)]),
+            ", ".join([*_VARIABLES, *sorted(BUILD_VARIABLES)]),
         )
 
 
@@ -105,7 +106,8 @@ def _share(text: str) -> float:
     return float(text)
 
 
-_OF_OTHERS = {"AFFLUX_CACHE"}
+BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
+"""What the simulation reads for itself, wherever it is built."""
 
 _VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_AGGREGATOR": ("aggregator", str),

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from afflux.settings import BUILD_VARIABLES
+
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 
 _LAST_LINES = 400
@@ -40,8 +42,8 @@ def run_module(
 ) -> tuple[list[Any], dict[str, bytes]]:
     """Run `module` with `--folder <folder>` and `arguments`, one process for each rank.
 
-    Of the caller's AFFLUX_ variables only AFFLUX_CACHE is passed on: the run is what its arguments
-    say.
+    Of the caller's AFFLUX_ variables only those about the simulation's builds are passed on: the
+    run is what its arguments say.
 
     Args:
         module: To run; each rank writes `rank<r>.json` into the folder, and maybe other files.
@@ -59,7 +61,7 @@ def run_module(
     variables = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith("AFFLUX_") or key == "AFFLUX_CACHE"
+        if not key.startswith("AFFLUX_") or key in BUILD_VARIABLES
     }
     variables |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **environment}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
