@@ -42,7 +42,9 @@ class FrameMeter(wiring.Component):
         with m.If(self.taken):
             m.d.sync += [keep.eq(self.payload.keep), ended.eq(self.payload.last)]
         # Bytes have no holes between them, so the one behind the last tells how many there are.
-        ends = Cat(keep[n] & ~keep[n + 1] for n in range(self._size))
+        # A signal: each use of a bare Cat would write all of it out again.
+        ends = Signal(self._size)
+        m.d.comb += ends.eq(Cat(keep[n] & ~keep[n + 1] for n in range(self._size)))
         for bit in range(len(self.bytes)):
             m.d.sync += self.bytes[bit].eq(
                 Cat(ends[n] for n in range(self._size) if (n + 1) >> bit & 1).any()

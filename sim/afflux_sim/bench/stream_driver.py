@@ -21,38 +21,41 @@ class StreamDriver:
     """
 
     def __init__(self, dut: Any, pace: Pace) -> None:
-        self._dut = dut
+        # Looked up once: a pin's name costs a search through the design.
+        self._edge = FallingEdge(dut.clk)
+        self._data, self._valid, self._ready = dut.rx_data, dut.rx_valid, dut.rx_ready
+        self._keep, self._last, self._error = dut.rx_keep, dut.rx_last, dut.rx_error
         self._pace = pace
         self._bytes = len(dut.rx_data) // 8
         self.stalls = 0
-        dut.rx_valid.value = 0
+        self._valid.value = 0
 
     async def drive(self, frame: bytes, mac_error: bool = False) -> None:
         """Drives one frame of at least one byte; returns when its last beat has been taken."""
-        dut = self._dut
+        edge, data, valid, ready = self._edge, self._data, self._valid, self._ready
         full = (1 << self._bytes) - 1
         # Writing a pin costs as much as evaluating the engine: only those that change are written.
         self._set_end(full, last=False, error=False)
         for at in range(0, len(frame), self._bytes):
             if not self._pace():
-                dut.rx_valid.value = 0
-                await FallingEdge(dut.clk)
+                valid.value = 0
+                await edge
                 while not self._pace():
-                    await FallingEdge(dut.clk)
-                dut.rx_valid.value = 1
+                    await edge
+                valid.value = 1
             elif at == 0:
-                dut.rx_valid.value = 1
+                valid.value = 1
             beat = frame[at : at + self._bytes]
-            dut.rx_data.value = int.from_bytes(beat, "little")
+            data.value = int.from_bytes(beat, "little")
             if at + self._bytes >= len(frame):
                 self._set_end(full >> (self._bytes - len(beat)), last=True, error=mac_error)
-            await FallingEdge(dut.clk)
-            while not dut.rx_ready.value:
+            await edge
+            while not ready.value:
                 self.stalls += 1
-                await FallingEdge(dut.clk)
-        dut.rx_valid.value = 0
+                await edge
+        valid.value = 0
 
     def _set_end(self, keep: int, *, last: bool, error: bool) -> None:
-        self._dut.rx_keep.value = keep
-        self._dut.rx_last.value = last
-        self._dut.rx_error.value = error
+        self._keep.value = keep
+        self._last.value = last
+        self._error.value = error

@@ -24,12 +24,15 @@ class StreamSampler:
     """
 
     def __init__(self, dut: Any, pace: Pace) -> None:
-        self._dut = dut
+        # Looked up once: a pin's name costs a search through the design.
+        self._edge, self._begins = FallingEdge(dut.clk), RisingEdge(dut.tx_valid)
+        self._data, self._valid, self._ready = dut.tx_data, dut.tx_valid, dut.tx_ready
+        self._keep, self._last = dut.tx_keep, dut.tx_last
         self._pace = pace
         self._bytes = len(dut.tx_data) // 8
         self.frames: list[bytes] = []
         self.beats: list[bytes] = []
-        dut.tx_ready.value = 0
+        self._ready.value = 0
 
     async def run(self) -> None:
         """Samples for ever.
@@ -38,26 +41,27 @@ class StreamSampler:
             AssertionError: If the stream breaks a rule: a beat that waits is changed or withdrawn,
                 or ``tx_keep`` has holes, or is not full before the last beat.
         """
-        dut = self._dut
+        edge, valid, pin_ready = self._edge, self._valid, self._ready
+        pin_data, pin_keep, last = self._data, self._keep, self._last
         waiting: tuple[int, int, bool] | None = None
         was_ready = False
         while True:
-            if not dut.tx_valid.value:
+            if not valid.value:
                 assert waiting is None, "a beat was withdrawn while it waited for tx_ready"
                 # Nothing to look at before; the beat is there at the next falling edge.
-                await RisingEdge(dut.tx_valid)
-                await FallingEdge(dut.clk)
+                await self._begins
+                await edge
                 continue
             ready = self._pace()
             if ready != was_ready:
-                dut.tx_ready.value = was_ready = ready
-            data, keep = dut.tx_data.value.to_unsigned(), dut.tx_keep.value.to_unsigned()
-            beat = data, keep, bool(dut.tx_last.value)
+                pin_ready.value = was_ready = ready
+            data, keep = pin_data.value.to_unsigned(), pin_keep.value.to_unsigned()
+            beat = data, keep, bool(last.value)
             assert waiting in (None, beat), "a beat changed while it waited for tx_ready"
             waiting = None if ready else beat
             if ready:
                 self._take(*beat)
-            await FallingEdge(dut.clk)
+            await edge
 
     def _take(self, data: int, keep: int, last: bool) -> None:
         count = keep.bit_count()
