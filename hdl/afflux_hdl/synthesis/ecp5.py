@@ -32,8 +32,8 @@ PARAMETERS = Parameters(bus_bits=32, workers=8, lanes=5, jobs=2, slots=16)
 """Largest frames of 1,408 bytes, so ordinary Ethernet; its memories fit into the device."""
 
 DEVICE = "LFE5UM5G-45F-8CABGA381"
-# The analytical placer "static" needs a fifth less wire than the default "heap", whose placements no
-# router could finish. What is late after that, router2 lays anew.
+# The analytical placer "static" needs a fifth less wire than the default "heap", whose placements
+# no router could finish. What is late after that, router2 lays anew.
 METHOD = ("--placer", "static", "--router", "router2", "--tmg-ripup")
 ARGUMENTS = ("--um5g-45k", "--speed", "8", "--package", "CABGA381", *METHOD)
 
