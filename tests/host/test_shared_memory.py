@@ -1,6 +1,7 @@
 """Groups whose ranks share memory: how they come to it, what an idle one costs, what is left."""
 
 import collections
+import contextlib
 import os
 import signal
 import socket
@@ -227,23 +228,30 @@ def times_woken():
     return count
 
 
+def threads_say(file):
+    """The kernel's name for each thread of this process, and what such a file of it says."""
+    for thread in Path("/proc/self/task").iterdir():
+        # One of the start may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name = (thread / "comm").read_text(encoding="ascii").strip()
+            yield name, (thread / file).read_text(encoding="ascii")
+
+
 def time_used():
     """Nanoseconds that the process's threads have run, by the kernel's name for each."""
     count = collections.Counter()
-    for thread in Path("/proc/self/task").iterdir():
-        name = (thread / "comm").read_text(encoding="ascii").strip()
-        count[name] += int((thread / "schedstat").read_text(encoding="ascii").split()[0])
+    for name, text in threads_say("schedstat"):
+        count[name] += int(text.split()[0])
     return count
 
 
 def gloo_looks():
     """How often each of Gloo's transport threads has gone to sleep."""
-    count = []
-    for thread in Path("/proc/self/task").iterdir():
-        if (thread / "comm").read_text(encoding="ascii").strip() == "gloo_tcp_loop":
-            status = (thread / "status").read_text(encoding="ascii")
-            count.append(int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0]))
-    return count
+    return [
+        int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+        for name, text in threads_say("status")
+        if name == "gloo_tcp_loop"
+    ]
 
 
 def sleep_for_a_while(_rank, _size):
