@@ -59,13 +59,18 @@ constexpr bool kMayWrite = true;
 template <typename Byte>
 constexpr bool kMayWrite<const Byte> = false;
 
+// The processor itself fetches ahead within a page only. Beyond the end of all this does no harm.
+template <std::size_t kBytes>
+void fetch(const std::byte* from) {
+    for (std::size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
+}
+
 // With `Byte` not const, absent blocks become +0; with `kCopy`, present ones are copied to `to`.
 template <Dtype kType, bool kCopy, typename Byte>
 void scan_type(std::size_t blocks, Byte* from, std::byte* to, std::uint8_t* exponents) {
     constexpr std::size_t kBytes = kBlock * bytes_of(kType), kAhead = 3072;
     for (std::size_t b = 0; b < blocks; ++b, from += kBytes) {
-        // The processor itself fetches ahead within a page only. Beyond the end this does no harm.
-        for (std::size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + kAhead + at);
+        fetch<kBytes>(from + kAhead);
         Greatest<kType> greatest;
         greatest.add(from);
         exponents[b] = greatest.exponent();

@@ -1,6 +1,8 @@
 // Sums of blocks that lie in memory.
 #pragma once
 
+#include <algorithm>
+
 #include "codec/kernels/scan_kernel.hpp"
 
 namespace afflux::codec {
@@ -100,18 +102,25 @@ void reduce_sum(const Numbers& numbers, std::size_t blocks, int sources,
     }
 }
 
+// Bytes that are fetched ahead.
+constexpr std::size_t kUnderWay = 8192;
+
 // Blocks that are read once from far away: scanned, and summed while they are near.
 template <typename Sum>
 void reduce_sum_in_place(const Numbers& numbers, std::size_t blocks, int sources,
                          void* const* elements) {
     const Sum sum(numbers);
     constexpr std::size_t kBytes = kBlock * bytes_of(Sum::kType);
+    // What is under way for all sources together stays within the nearest cache.
+    const std::size_t ahead =
+        kBytes * std::max<std::size_t>(1, kUnderWay / (kBytes * static_cast<std::size_t>(sources)));
     for (std::size_t b = 0; b < blocks; ++b) {
         const std::byte* here[kMaxRanks];
         Greatest<Sum::kType> greatest;
         Greatest<Dtype::Int32> bits;
         for (int r = 0; r < sources; ++r) {
             here[r] = static_cast<const std::byte*>(elements[r]) + b * kBytes;
+            fetch<kBytes>(here[r] + ahead);
             greatest.add(here[r]);
             bits.add_bytes(here[r], kBytes);
         }
