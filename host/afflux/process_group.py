@@ -120,8 +120,14 @@ class AffluxProcessGroup(dist.ProcessGroup):
 
     # Through the engine.
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
-        """Sum, average, maximum or minimum of one tensor, in place."""
+    def allreduce(  # type: ignore[override]
+        self, tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> dist.Work | None:
+        """Sum, average, maximum or minimum of one tensor, in place.
+
+        Returns:
+            Its Work. None where `opts.asyncOp` is False and it is over: torch's word for that.
+        """
         if opts.__class__ is dist.AllreduceOptions and tensors.__class__ is list:
             options = opts
         else:
@@ -131,8 +137,8 @@ class AffluxProcessGroup(dist.ProcessGroup):
             return self._fall_back("allreduce", (tensors, options))
         asked = plan.text, self._reduce_one, tensors, plan.call, self._limit_s(options)
         if not options.asyncOp and self._progress.carry_out_now(*asked) is not None:
-            # torch's word for "over, nothing to wait for". A Work costs a tenth of a small one.
-            return None  # type: ignore[return-value]
+            # A Work would cost a tenth of a small one.
+            return None
         return self._progress.submit(*asked)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:

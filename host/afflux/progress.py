@@ -100,6 +100,10 @@ class Progress:
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
+        # Whose wait was over too early, and who has come to its end; with their lock.
+        self._expired: AffluxWork | None = None
+        self._ending: AffluxWork | None = None
+        self._expiring = threading.Lock()
         self._heard = ""
         self._news = False
         self._sequence = 0
@@ -129,15 +133,17 @@ class Progress:
         Raises:
             AffluxError: The group has failed or is closed.
         """
-        self.check()
         work = AffluxWork(call, self._expire, self._may_block)
         task = _Task(call, step, arguments, work)
         if threading.current_thread() is self._thread:
+            self.check()
             self._carry_out(task)
         else:
+            # With the lock: nothing is queued behind the mark of the end, where nobody would look.
             with self._counting:
+                self.check()
                 self._pending += 1
-            self._tasks.put(task)
+                self._tasks.put(task)
         return work
 
     def carry_out_now(self, call: str, step: Step, *arguments: Any) -> list[torch.Tensor] | None:
@@ -199,9 +205,10 @@ class Progress:
         """
         if os.getpid() != self._pid or self._stopping:
             return False
-        self._stopping = True
+        with self._counting:
+            self._stopping = True
+            self._tasks.put(None)
         self._watcher.stop(self._store)
-        self._tasks.put(None)
         if threading.current_thread() is self._thread:
             # Called in a future's callback: the loop ends when that returns.
             return False
@@ -272,7 +279,7 @@ class Progress:
         if self._failure is not None:
             task.work.fail(self._later(self._failure))
             return
-        outer = (self._running, self._call)
+        outer = self._running
         self._running = task.work
         error: BaseException | None = None
         tensors: list[torch.Tensor] = []
@@ -282,11 +289,16 @@ class Progress:
             # Its frames hold tensors.
             error = failure.with_traceback(None)
         self._running = None
+        with self._expiring:
+            self._ending = task.work
+            if self._expired is task.work:
+                # It came through in the same moment: the operations behind it go on.
+                self._expired = self._interruption = None
         if error is None:
             task.work.succeed(tensors)
         else:
             task.work.fail(error)
-        self._running = outer[0]
+        self._running = outer
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """One operation, by the thread whose turn it is. An error of it fails the group."""
@@ -353,16 +365,16 @@ class Progress:
         running = self._running
         detail = "" if running is None or running is work else f", behind {running.call}"
         started = time.monotonic()
-        self._interruption = OperationTimeout(
-            f"{work.call}: not over after {seconds:g} s of wait(){detail}"
-        )
+        timeout = OperationTimeout(f"{work.call}: not over after {seconds:g} s of wait(){detail}")
+        with self._expiring:
+            if work is self._ending or work.is_completed():
+                return
+            self._expired = work
+            self._interruption = timeout
         # The loop that waits looks each 0.25 s. A step that never looks must not hold the caller.
         limit_s = _RECORDS_TIMEOUT_S + 5.0
         while not work.is_completed() and time.monotonic() - started < limit_s:
             time.sleep(0.01)
         if not work.is_completed():
-            self._failure = self._interruption
-            work.fail(self._interruption)
-        elif work.is_success():
-            # It came through in the same moment: nothing has gone wrong.
-            self._interruption = None
+            self._failure = timeout
+            work.fail(timeout)

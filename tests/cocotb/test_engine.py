@@ -10,7 +10,14 @@ from afflux_hdl.parameters import Parameters
 from afflux_sim.bench.simulator import build_simulator, run_module
 
 FOLDER = BUILD / "cocotb"
-MODULES = ["bench_cases", "bench_tree", "bench_streams", "bench_schedules", "bench_axi"]
+MODULES = [
+    "bench_cases",
+    "bench_tree",
+    "bench_streams",
+    "bench_schedules",
+    "bench_axi",
+    "bench_eth",
+]
 
 
 def built(bus_bits: int) -> Parameters:

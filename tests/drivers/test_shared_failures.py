@@ -84,13 +84,15 @@ def test_killed(seed: int) -> None:
         processes.end()
 
 
-def test_waiting_takes_no_processor(processes: Processes) -> None:
-    with processes.group(2):
-        # Both attached, and the first knows that it may look before it sleeps.
-        processes.call_all(2, "reduce", np.ones(10, np.float32), FLOAT32, SUM)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_waiting_takes_no_processor(processes: Processes, ranks: int) -> None:
+    """Neither where each has one to look from, nor where they take turns."""
+    with processes.group(ranks):
+        # All attached, and the first knows whether it may look before it sleeps.
+        processes.call_all(ranks, "reduce", np.ones(10, np.float32), FLOAT32, SUM)
         processes.call(0, "ask", "begin", np.ones(10, np.float32), FLOAT32, SUM, 2)
         assert processes.call(0, "wait_idly", 2.0) < 0.1
-        assert processes.call(0, "ask", "missing") == [1]
+        assert processes.call(0, "ask", "missing") == list(range(1, ranks))
         assert processes.call(0, "ask", "dead") == []
 
 

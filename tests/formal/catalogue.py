@@ -374,6 +374,15 @@ NODE = (
         depth=3,
         arguments={"lossy": False},
         cover=10,
+        bugs=(
+            Bug(
+                "a full FIFO takes more",
+                16,
+                "packet_fifo.py",
+                "self.i.ready.eq(~full | lost)",
+                "self.i.ready.eq(1)",
+            ),
+        ),
     ),
 )
 

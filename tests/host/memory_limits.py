@@ -26,7 +26,7 @@ def memory_limit(limit: int) -> Iterator[Path]:
     Args:
         limit: Bytes that its processes may touch for the first time.
     """
-    group = _own_group() / f"afflux-test-{os.getpid()}-{time.monotonic_ns()}"
+    group = _parent() / f"afflux-test-{os.getpid()}-{time.monotonic_ns()}"
     try:
         group.mkdir()
     except OSError as error:
@@ -35,7 +35,10 @@ def memory_limit(limit: int) -> Iterator[Path]:
         (name,) = [name for name in _LIMITS if (group / name).exists()] or [None]
         if name is None:
             pytest.skip("control groups here do not limit memory")
-        (group / name).write_text(str(limit))
+        try:
+            (group / name).write_text(str(limit))
+        except OSError as error:
+            pytest.skip(f"no memory limit can be set here: {error}")
         swap = group / _LIMITS[name]
         if swap.exists():
             # Version 1 counts memory and swap together, version 2 swap alone.
@@ -50,14 +53,27 @@ def join(group: Path) -> None:
     (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def _own_group() -> Path:
+def _parent() -> Path:
     places = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        places[controllers] = path.lstrip("/")
+        places |= {controller: path.lstrip("/") for controller in controllers.split(",")}
     if "memory" in places:
-        return _ROOT / "memory" / places["memory"]
-    return _ROOT / places.get("", "")
+        own = _ROOT / "memory" / places["memory"]
+        # In a container the path may be the host's.
+        return own if own.exists() else _ROOT / "memory"
+    # Version 2: groups below one that has processes get no controllers, but for the root's.
+    above = _ROOT / places.get("", "")
+    while above != _ROOT and not _hands_on_memory(above):
+        above = above.parent
+    return above
+
+
+def _hands_on_memory(group: Path) -> bool:
+    try:
+        return "memory" in (group / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
 
 
 def _remove(group: Path) -> None:

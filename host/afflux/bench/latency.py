@@ -13,7 +13,7 @@ from afflux_sim.traffic import DenseTraffic
 __all__ = ["BENCH", "NAME", "measure"]
 
 NAME = "latency"
-_WORKERS = (2, 8, 64)
+_WORKERS = (2, 4, 8, 16, 32, 64)
 _BLOCKS = (0, 1, 2, 4, 5, 8, 12, 16)
 _TURNS = 4
 _LONGEST_CYCLES = 10_000

@@ -1,0 +1,81 @@
+"""Workers of the golden model, written in Python from the protocol alone, on the C++ engine."""
+
+import random
+
+import numpy as np
+import pytest
+from tests.drivers.virtual_job import (
+    ENGINE_ADDRESS,
+    ENGINE_MAC,
+    FIRST_ROUND,
+    KEY,
+    configure,
+    counters_of,
+    create_job,
+)
+from tests.sim.golden_tensors import DTYPES, bits_of, draw, reductions
+
+from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.ticket import JobTicket
+from afflux_hdl import wire
+from afflux_sim.golden_layout import Endpoint
+from afflux_sim.golden_network import join_all, make_workers, run_in_order, run_unkindly
+from afflux_sim.golden_numbers import all_reduce
+from afflux_sim.golden_worker import GoldenWorker
+
+OPERATIONS = [(dtype, reduction) for dtype in DTYPES for reduction in reductions(dtype)]
+LANES, SLOTS = 3, 2
+
+
+def job_of(workers: int) -> tuple[SoftEngine, list[GoldenWorker]]:
+    engine = SoftEngine()
+    configure(engine)
+    address = ".".join(map(str, ENGINE_ADDRESS.to_bytes(4, "big")))
+    ticket = JobTicket(
+        address, wire.PORT, 1, KEY, FIRST_ROUND, workers, LANES, SLOTS, SLOTS + 1, "soft"
+    )
+    create_job(engine, ticket)
+    members = make_workers(
+        workers,
+        engine=Endpoint(ENGINE_MAC, address, wire.PORT),
+        job=1,
+        key=KEY,
+        round=FIRST_ROUND,
+        lanes=LANES,
+        slots=SLOTS,
+    )
+    join_all(lambda frame: engine.play([frame]), members)
+    return engine, members
+
+
+def check(results: list, tensors: list, dtype: str, reduction: str) -> None:
+    expected = bits_of(all_reduce(tensors, dtype, reduction, LANES), dtype)
+    for result in results:
+        assert np.array_equal(bits_of(result, dtype), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_operation(workers: int) -> None:
+    rng = np.random.default_rng(workers)
+    engine, members = job_of(workers)
+    for dtype, reduction in OPERATIONS:
+        for kind, count in (("dense", 5), ("dense", 700), ("special", 1500)):
+            tensors = [draw(rng, kind, dtype, count) for _ in members]
+            results = run_in_order(
+                lambda frame: engine.play([frame]), members, tensors, dtype, reduction
+            )
+            check(results, tensors, dtype, reduction)
+    assert counters_of(engine)["duplicates"] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_unkind_network(seed: int) -> None:
+    rng, choose = np.random.default_rng(seed), random.Random(seed)
+    engine, members = job_of(3)
+    for dtype, reduction in OPERATIONS[seed::3]:
+        tensors = [draw(rng, "dense", dtype, 1500) for _ in members]
+        results = run_unkindly(
+            lambda frame: engine.play([frame]), members, tensors, dtype, reduction, choose=choose
+        )
+        check(results, tensors, dtype, reduction)
+    assert counters_of(engine)["duplicates"] > 0

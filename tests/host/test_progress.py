@@ -1,0 +1,103 @@
+"""The thread that carries operations out: beside Python, and at the edges of its life."""
+
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from tests.host.ranks import run_ranks, values
+
+SHARED = {"AFFLUX_AGGREGATOR": "shm://"}
+
+
+def compute_meanwhile(rank, size):
+    tensor = torch.ones(1000)
+    dist.barrier()
+    if rank == 1:
+        time.sleep(0.5)
+    work = dist.all_reduce(tensor, async_op=True)
+    late = not work.is_completed()
+    deadline = time.monotonic() + 10
+    turns = 0
+    # Nobody waits for it: Python goes on.
+    while not work.is_completed() and time.monotonic() < deadline:
+        turns += sum(range(1000)) > 0
+    return late, turns, work.is_success(), tensor[0].item()
+
+
+def test_operations_run_while_python_computes():
+    (first, second) = values(run_ranks(compute_meanwhile, 2, environment=SHARED))
+    assert first[0]
+    assert first[1] > 100
+    assert (first[2:], second[2:]) == ((True, 2.0), (True, 2.0))
+
+
+def reduce_at_once(rank, size):
+    group, options = dist.group.WORLD, dist.AllreduceOptions()
+    options.asyncOp = False
+    tensor = torch.ones(10)
+    alone = group.allreduce([tensor], options)
+    dist.barrier()
+    if rank == 1:
+        time.sleep(0.5)
+    before = dist.all_reduce(torch.ones(1000), async_op=True)
+    behind = group.allreduce([tensor], options)
+    if behind is not None:
+        behind.wait()
+    before.wait()
+    return alone is None, behind is None, tensor[0].item()
+
+
+def test_a_call_that_is_over_has_no_work():
+    first, second = values(run_ranks(reduce_at_once, 2, environment=SHARED))
+    # Behind an operation that waits for the other rank it is queued.
+    assert first == (True, False, 4.0)
+    assert (second[0], second[2]) == (True, 4.0)
+
+
+def expire_at_the_end(rank, size):
+    progress = dist.group.WORLD._progress
+    go_on = threading.Event()
+
+    def step():
+        go_on.wait()
+        return []
+
+    work = progress.submit("slow", step)
+    behind = progress.submit("behind it", list)
+    expiring = threading.Thread(target=progress._expire, args=(work, 0.1))
+    expiring.start()
+    while progress._interruption is None:
+        time.sleep(0.001)
+    # It has not looked, and ends well.
+    go_on.set()
+    expiring.join()
+    return work.wait(), behind.wait(), progress.failure
+
+
+def test_a_wait_that_expires_as_its_operation_ends():
+    assert values(run_ranks(expire_at_the_end, 1, environment=SHARED)) == [(True, True, None)]
+
+
+def submit_during_the_end(rank, size):
+    progress = dist.group.WORLD._progress
+    check, checked = progress.check, threading.Event()
+
+    def slow_check():
+        check()
+        checked.set()
+        time.sleep(0.3)
+
+    progress.check = slow_check
+    works = []
+    submitting = threading.Thread(target=lambda: works.append(progress.submit("late", list)))
+    submitting.start()
+    checked.wait()
+    progress.stop(5.0)
+    submitting.join()
+    (work,) = works
+    return work.is_completed()
+
+
+def test_what_is_asked_for_during_the_end_comes_to_an_end():
+    assert values(run_ranks(submit_during_the_end, 1, environment=SHARED)) == [True]
