@@ -257,8 +257,9 @@ def gloo_looks():
 def sleep_for_a_while(_rank, _size):
     for _ in range(3):
         dist.all_reduce(torch.ones(1000))
-    # What a group's start leaves to its threads is over by then.
-    time.sleep(0.5)
+    # What a group's start leaves to its threads, at any rank, is over by then.
+    dist.barrier()
+    time.sleep(1.5)
     before, used, looks = times_woken(), time_used(), gloo_looks()
     time.sleep(3)
     (first,), (last,) = looks, gloo_looks()
