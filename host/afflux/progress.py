@@ -133,10 +133,11 @@ class Progress:
         Raises:
             AffluxError: The group has failed or is closed.
         """
+        # First of all without a lock: a forked process may have a copy that nobody lets go.
+        self.check()
         work = AffluxWork(call, self._expire, self._may_block)
         task = _Task(call, step, arguments, work)
         if threading.current_thread() is self._thread:
-            self.check()
             self._carry_out(task)
         else:
             # With the lock: nothing is queued behind the mark of the end, where nobody would look.

@@ -3,16 +3,14 @@
 Run by test_engine.py; not collected by pytest itself.
 """
 
-import random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
-from tests.cocotb.cases import Round
-from tests.cocotb.director import Action, Director, Play, ReadRegister
+from tests.cocotb.director import Play
 from tests.cocotb.job_frames import Job
+from tests.cocotb.model_bench import ModelBench
 
 
 class PlainNames(AxiStreamBus):
@@ -22,41 +20,16 @@ class PlainNames(AxiStreamBus):
     _optional_signals: ClassVar = {"tkeep": "keep", "tlast": "last"}
 
 
-class AxiBench:
-    """A source, a sink and the registers of one engine."""
+class AxiBench(ModelBench):
+    """A source and a sink, both with random pauses."""
 
-    def __init__(self, dut, seed: int) -> None:
-        self.dut = dut
-        dut.rst.value = 1
-        dut.reg_write.value = 0
+    def __init__(self, dut: Any, seed: int) -> None:
+        super().__init__(dut, seed)
         dut.rx_error.value = 0
-        Clock(dut.clk, 4, unit="ns").start()
         self.source = AxiStreamSource(PlainNames(dut, "rx"), dut.clk, dut.rst)
         self.sink = AxiStreamSink(PlainNames(dut, "tx"), dut.clk, dut.rst)
-        self.choose = random.Random(seed)
         for end in (self.source, self.sink):
             end.set_pause_generator(iter(lambda: self.choose.random() < 0.3, None))
-
-    async def start(self) -> None:
-        for _ in range(4):
-            await RisingEdge(self.dut.clk)
-        self.dut.rst.value = 0
-        await RisingEdge(self.dut.clk)
-
-    async def perform(self, action: Action) -> object:
-        if isinstance(action, Play):
-            return await self.play(action)
-        self.dut.reg_address.value = action.address
-        if isinstance(action, ReadRegister):
-            for _ in range(3):
-                await RisingEdge(self.dut.clk)
-            return self.dut.reg_read_data.value.to_unsigned()
-        self.dut.reg_write_data.value = action.value
-        self.dut.reg_write.value = 1
-        await RisingEdge(self.dut.clk)
-        self.dut.reg_write.value = 0
-        await RisingEdge(self.dut.clk)
-        return None
 
     async def play(self, action: Play) -> list[bytes]:
         for frame in action.frames:
@@ -74,27 +47,6 @@ class AxiBench:
 
 
 @cocotb.test()
-async def rounds_over_axi_stream(dut) -> None:
+async def rounds_over_axi_stream(dut: Any) -> None:
     """Rounds, with random pauses on both sides."""
-    bench = AxiBench(dut, seed=4)
-    await bench.start()
-    director = Director(workers=64, lanes=16, jobs=4, slots=16)
-    job = Job(number=3, workers=3, lanes=2, slots=2)
-
-    def scenario():
-        yield from director.configure()
-        yield from director.create(job)
-        for step in range(3):
-            for slot in range(job.slots):
-                current = Round(job, slot, step, bench.choose)
-                got = yield from director.flood(current.frames)
-                current.check(got, range(job.workers))
-        yield from director.check_counters()
-
-    actions, answer = scenario(), None
-    while True:
-        try:
-            action = actions.send(answer)
-        except StopIteration:
-            break
-        answer = await bench.perform(action)
+    await AxiBench(dut, seed=4).run_rounds([Job(number=3, workers=3, lanes=2, slots=2)], 3)

@@ -7,18 +7,15 @@ Run by test_engine.py; not collected by pytest itself.
 """
 
 import logging
-import random
 from typing import Any, ClassVar
 
 import cocotb
-from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 from cocotbext.eth.eth_mac import AxiStreamBus, EthMacFrame, EthMacRx, EthMacTx
-from tests.cocotb.bench_axi import AxiBench
-from tests.cocotb.cases import Round
-from tests.cocotb.director import Director, Play
+from tests.cocotb.director import Play
 from tests.cocotb.job_frames import Job
+from tests.cocotb.model_bench import CLOCK_PERIOD_NS, ModelBench
 
 PORT_SHARE = 100 / 128
 """Of the stream's bits a second, as with 100 Gbit/s at 512 bits and 250 MHz."""
@@ -40,19 +37,15 @@ class Away(AxiStreamBus):
     _optional_signals: ClassVar = {"tkeep": "keep", "tlast": "last"}
 
 
-class MacBench(AxiBench):
-    """A MAC around one engine, and its registers."""
+class MacBench(ModelBench):
+    """Both halves of a MAC."""
 
     def __init__(self, dut: Any, seed: int) -> None:
         logging.getLogger("cocotb.afflux_engine").setLevel(logging.WARNING)
-        self.dut = dut
-        dut.rst.value = 1
-        dut.reg_write.value = 0
-        Clock(dut.clk, 4, unit="ns").start()
-        self.speed = len(dut.rx_data) * 250e6 * PORT_SHARE
+        super().__init__(dut, seed)
+        self.speed = len(dut.rx_data) * 1e9 / CLOCK_PERIOD_NS * PORT_SHARE
         self.rx = EthMacRx(Towards.from_prefix(dut, "rx"), dut.clk, dut.rst, speed=self.speed)
         self.tx = EthMacTx(Away.from_prefix(dut, "tx"), dut.clk, dut.rst, speed=self.speed)
-        self.choose = random.Random(seed)
         self.sent: list[EthMacFrame] = []
 
     async def play(self, action: Play) -> list[bytes]:
@@ -87,31 +80,10 @@ class MacBench(AxiBench):
 async def rounds_through_a_mac(dut: Any) -> None:
     """Small and large frames, several workers back to back, at a port's rate."""
     bench = MacBench(dut, seed=5)
-    await bench.start()
-    director = Director(workers=64, lanes=16, jobs=4, slots=16)
     jobs = [
         Job(number=1, workers=5, lanes=16, slots=2),
         Job(number=2, workers=3, lanes=1, slots=2, slot_base=2),
     ]
-
-    def scenario():
-        yield from director.configure()
-        for job in jobs:
-            yield from director.create(job)
-        for step in range(3):
-            for job in jobs:
-                for slot in range(job.slots):
-                    current = Round(job, slot, step, bench.choose)
-                    got = yield from director.flood(current.frames)
-                    current.check(got, range(job.workers))
-        yield from director.check_counters()
-
-    actions, answer = scenario(), None
-    while True:
-        try:
-            action = actions.send(answer)
-        except StopIteration:
-            break
-        answer = await bench.perform(action)
+    await bench.run_rounds(jobs, 3)
     assert len(bench.sent) >= 3 * 2 * (5 + 3)
     bench.check_times()

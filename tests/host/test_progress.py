@@ -3,9 +3,12 @@
 import threading
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
 from tests.host.ranks import run_ranks, values
+
+from afflux.failure import GroupClosed
 
 SHARED = {"AFFLUX_AGGREGATOR": "shm://"}
 
@@ -79,25 +82,34 @@ def test_a_wait_that_expires_as_its_operation_ends():
     assert values(run_ranks(expire_at_the_end, 1, environment=SHARED)) == [(True, True, None)]
 
 
-def submit_during_the_end(rank, size):
+def submit_during_the_end(rank, size, slow):
     progress = dist.group.WORLD._progress
-    check, checked = progress.check, threading.Event()
+    check, checked, calls, ended = progress.check, threading.Event(), [], []
 
-    def slow_check():
+    def sometimes_slow_check():
         check()
-        checked.set()
-        time.sleep(0.3)
+        calls.append(1)
+        if len(calls) == slow:
+            checked.set()
+            time.sleep(0.3)
 
-    progress.check = slow_check
-    works = []
-    submitting = threading.Thread(target=lambda: works.append(progress.submit("late", list)))
+    def submit():
+        try:
+            ended.append(progress.submit("late", list).is_completed)
+        except GroupClosed:
+            ended.append(lambda: True)
+
+    progress.check = sometimes_slow_check
+    submitting = threading.Thread(target=submit)
     submitting.start()
-    checked.wait()
+    assert checked.wait(10)
     progress.stop(5.0)
     submitting.join()
-    (work,) = works
-    return work.is_completed()
+    (is_ended,) = ended
+    return is_ended()
 
 
-def test_what_is_asked_for_during_the_end_comes_to_an_end():
-    assert values(run_ranks(submit_during_the_end, 1, environment=SHARED)) == [True]
+@pytest.mark.parametrize("slow", [1, 2])
+def test_what_is_asked_for_during_the_end_comes_to_an_end(slow):
+    """The end comes after the first look at whether it has, or after the second."""
+    assert values(run_ranks(submit_during_the_end, 1, slow, environment=SHARED)) == [True]

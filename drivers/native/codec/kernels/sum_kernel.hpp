@@ -102,7 +102,7 @@ void reduce_sum(const Numbers& numbers, std::size_t blocks, int sources,
     }
 }
 
-// Bytes that are fetched ahead.
+// Bytes that are fetched ahead, of all sources together: they stay within the nearest cache.
 constexpr std::size_t kUnderWay = 8192;
 
 // Blocks that are read once from far away: scanned, and summed while they are near.
@@ -111,7 +111,6 @@ void reduce_sum_in_place(const Numbers& numbers, std::size_t blocks, int sources
                          void* const* elements) {
     const Sum sum(numbers);
     constexpr std::size_t kBytes = kBlock * bytes_of(Sum::kType);
-    // What is under way for all sources together stays within the nearest cache.
     const std::size_t ahead =
         kBytes * std::max<std::size_t>(1, kUnderWay / (kBytes * static_cast<std::size_t>(sources)));
     for (std::size_t b = 0; b < blocks; ++b) {
