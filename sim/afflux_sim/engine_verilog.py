@@ -59,6 +59,6 @@ def _sources() -> list[str]:
     folder = Path(specification.origin).parent
     return [
         text
-        for path in sorted(folder.glob("*.py"))
-        for text in (path.name, path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.py"))
+        for text in (str(path.relative_to(folder)), path.read_text(encoding="utf-8"))
     ]

