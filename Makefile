@@ -76,8 +76,8 @@ types: $(SETUP) ## type checks of the four packages
 
 .PHONY: verilog
 verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
-	$(PY) -m afflux_hdl.verilog -o build/verilog --build-time "$(BUILD_TIME)"
-	$(PY) -m afflux_hdl.node_verilog -o build/verilog --build-time "$(BUILD_TIME)"
+	$(PY) -m afflux_hdl.engine.verilog -o build/verilog --build-time "$(BUILD_TIME)"
+	$(PY) -m afflux_hdl.node.verilog -o build/verilog --build-time "$(BUILD_TIME)"
 
 .PHONY: bench
 bench: $(SETUP) ## speed of the simulated engine, into build/bench/engine.json
@@ -117,8 +117,8 @@ fuzz: $(SETUP) ## random and mutated frames through the gateware
 
 .PHONY: docs
 docs: $(SETUP) ## write the generated pages in docs/ again
-	$(PY) -m afflux_hdl.reference docs
-	$(PY) -m afflux_hdl.contract_headers drivers/native/contract
+	$(PY) -m docs.generate.contract_tables docs
+	$(PY) -m afflux_hdl.contract.cpp_headers drivers/native/contract
 	$(PY) -m afflux_sim.slot_life docs/plots/slot_life.svg
 	$(PY) -m afflux_sim.scaling_tables docs/scaling.md
 

@@ -9,7 +9,7 @@ from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, Aggre
 from afflux_drivers.multicast import MulticastGroup
 from afflux_drivers.parent_job import ParentJob
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["JobLease", "JobTicket", "create_job", "describe", "read_counters"]
 

@@ -22,7 +22,7 @@ class Engine(Protocol):
         """Like `play`, but may keep the last answers back until the next `feed` or `play`."""
 
     def read(self, address: int) -> int:
-        """Reads a 32-bit register; see `afflux_hdl.registers`."""
+        """Reads a 32-bit register; see `afflux_hdl.contract.registers`."""
 
     def write(self, address: int, value: int) -> None:
         """Writes a 32-bit register."""

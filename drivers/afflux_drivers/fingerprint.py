@@ -4,7 +4,7 @@ import zlib
 from dataclasses import dataclass
 
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["Description"]
 

@@ -7,7 +7,7 @@ verified, is 0.
 
 import struct
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = [
     "FRAME_HEADER",

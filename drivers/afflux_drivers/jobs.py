@@ -10,7 +10,7 @@ from afflux_drivers.frames import mac_of
 from afflux_drivers.multicast import MulticastGroup
 from afflux_drivers.parent_job import ParentJob
 from afflux_drivers.parent_ports import ParentPorts, lanes_towards
-from afflux_hdl import registers
+from afflux_hdl.contract import registers
 
 __all__ = ["Job", "JobTable", "NoRoom", "engine_limits", "read_counters"]
 

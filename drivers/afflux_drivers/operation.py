@@ -20,7 +20,7 @@ from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.session import Session
 from afflux_drivers.storage import storage_dtype
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["Operation"]
 

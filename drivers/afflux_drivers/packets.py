@@ -1,8 +1,8 @@
 """The UDP payload of an Afflux packet: header, look-ahead words, blocks.
 
-Offsets, sizes and order come from `afflux_hdl.wire`. A packet lives in a `PacketBuffer` for the
-life of its slot or socket, with numpy views made once, because making them costs more than filling
-them.
+Offsets, sizes and order come from `afflux_hdl.contract.wire`. A packet lives in a `PacketBuffer`
+for the life of its slot or socket, with numpy views made once, because making them costs more than
+filling them.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["HEADER", "Header", "PacketBuffer", "datagram_bytes"]
 

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["Reduction"]
 

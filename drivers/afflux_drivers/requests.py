@@ -8,7 +8,7 @@ from typing import Any
 from afflux_drivers.engine import Engine
 from afflux_drivers.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
 from afflux_drivers.parent_job import ParentJob
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["Operator"]
 

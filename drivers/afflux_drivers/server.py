@@ -14,7 +14,7 @@ from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.parent_ports import ParentPorts
 from afflux_drivers.requests import Operator
 from afflux_drivers.socket_buffers import datagrams_held, enlarge
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 
 __all__ = ["AggregatorServer"]
 

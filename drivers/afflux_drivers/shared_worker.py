@@ -21,7 +21,7 @@ from afflux_drivers.errors import (
 )
 from afflux_drivers.fingerprint import Description
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["RanksEnded", "SharedCall", "SharedWorker"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["WorkerStatistics"]
 

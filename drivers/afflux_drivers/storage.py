@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["storage_dtype"]
 

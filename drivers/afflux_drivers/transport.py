@@ -12,7 +12,7 @@ from afflux_drivers.multicast import MulticastGroup, join_group
 from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.socket_buffers import enlarge
 from afflux_drivers.statistics import WorkerStatistics
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["UdpTransport"]
 

@@ -13,7 +13,7 @@ from afflux_drivers.control import JobLease, create_job
 from afflux_drivers.errors import AffluxError, AggregatorRefused, AggregatorUnreachable
 from afflux_drivers.parent_job import ParentJob
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["TreeLease", "create_tree"]
 

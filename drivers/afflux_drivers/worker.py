@@ -27,7 +27,7 @@ from afflux_drivers.session import Session
 from afflux_drivers.statistics import WorkerStatistics
 from afflux_drivers.ticket import JobTicket
 from afflux_drivers.transport import UdpTransport
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 

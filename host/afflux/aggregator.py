@@ -20,7 +20,7 @@ from afflux_drivers.loss import LossSwitch
 from afflux_drivers.ticket import JobTicket
 from afflux_drivers.tree import TreeLease, create_tree
 from afflux_drivers.worker import Worker
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["enter"]
 

@@ -11,7 +11,7 @@ from afflux.tensors import elements_of, write_back
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.ticket import JobTicket
 from afflux_drivers.worker import Worker
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["Interruption", "JobMembership", "Membership"]
 

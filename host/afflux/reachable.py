@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from afflux.reporting import group_of
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["ReachableGradients", "empty", "reachable_gradients"]
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from afflux_drivers.engine import Engine
 from afflux_drivers.multicast import MulticastGroup
 from afflux_drivers.server import AggregatorServer
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["READY", "add_arguments", "main", "serve"]
 

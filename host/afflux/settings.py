@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from afflux_drivers.errors import AffluxError
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["BUILD_VARIABLES", "Settings", "SettingsError"]
 

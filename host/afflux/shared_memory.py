@@ -14,7 +14,7 @@ from afflux_drivers.reduction import Reduction
 from afflux_drivers.shared_segment import SegmentOffer, fetch_segment
 from afflux_drivers.shared_worker import SharedCall, SharedWorker
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["SharedMembership", "Sharing", "why_not_shared"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["ENGINE_DTYPES", "dtype_name", "elements_of", "write_back"]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 from afflux_sim.loop_job import AFFLUX_HEADER, EVERYONE, FIRST_ROUND, Contribution, LoopJob
 from afflux_sim.stimulus import NOT_DRAINED
 from afflux_sim.verilated import VerilatedEngine

@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.build_cache import BuildError, cached, digest
 
 __all__ = ["engine_verilog"]
@@ -38,7 +38,7 @@ def engine_verilog(folder: Path, parameters: Parameters) -> str:
 
 def _generate(work: Path, parameters: Parameters) -> None:
     # In a process of its own, because this one may have imported the sources before they changed.
-    command = [sys.executable, "-m", "afflux_hdl.verilog", "-o", str(work)]
+    command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(work)]
     for parameter, value in asdict(parameters).items():
         command += [f"--{parameter.replace('_', '-')}", str(value)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from afflux_drivers.frames import frame_header, mac_of
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["AFFLUX_HEADER", "EVERYONE", "FIRST_ROUND", "Contribution", "LoopJob"]
 

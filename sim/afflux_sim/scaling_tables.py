@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim.topology import (
     Cluster,
     all_reduce_s,

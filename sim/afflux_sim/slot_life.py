@@ -11,10 +11,10 @@ from typing import Any
 
 from amaranth.sim import Simulator
 
-from afflux_hdl import registers, wire
-from afflux_hdl.engine import Engine
-from afflux_hdl.layouts import Cause
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.contract import registers, wire
+from afflux_hdl.engine.engine import Engine
+from afflux_hdl.engine.layouts import Cause
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.loop_job import FIRST_ROUND, LoopJob
 from afflux_sim.traffic import DenseTraffic
 from afflux_sim.wave_svg import Track, render

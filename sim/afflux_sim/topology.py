@@ -9,7 +9,7 @@ Links are full duplex. A tensor is long: what its first and last frames take lon
 import math
 from dataclasses import dataclass, replace
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = [
     "RING_PAYLOAD_SHARE",

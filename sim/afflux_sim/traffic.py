@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim.closed_loop import LoopError
 from afflux_sim.loop_job import Contribution
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.build_cache import default_folder
 from afflux_sim.engine_verilog import engine_verilog
 from afflux_sim.shim_binding import ShimStatistics, ShimStimulus, load

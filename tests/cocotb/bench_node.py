@@ -25,14 +25,14 @@ from tests.cocotb.node_frames import (
     random_host_frame,
 )
 
-from afflux_hdl.classify import HEADER_BYTES
-from afflux_hdl.registers import (
+from afflux_hdl.contract.registers import (
     NODE_FRAME_COUNTERS,
     NODE_HOST_COUNTERS,
     Command,
     address_of,
     node_address_of,
 )
+from afflux_hdl.node.classify import HEADER_BYTES
 
 JUMBO = 9000
 JOINED = 11

@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether
 from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
-from afflux_hdl.registers import COUNTERS, Command, address_of, counter_address
+from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
 from afflux_sim import golden_layout, golden_state
 from afflux_sim.golden import GoldenEngine
 

@@ -1,4 +1,4 @@
-"""What benches with other people's models around the engine have in common: registers, scenarios."""
+"""Testbenches with other people's models around the engine: their registers and scenarios."""
 
 import random
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class ModelBench:
         raise NotImplementedError
 
     async def run_rounds(self, jobs: Sequence[Job], steps: int) -> None:
-        """After a reset: creates the jobs, and checks rounds of all their slots and the counters."""
+        """Reset, create the jobs, and check rounds of all their slots and the counters."""
         for _ in range(4):
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0

@@ -11,7 +11,7 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 from tests.cocotb.afflux_layer import ENGINE_PORT
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 
-from afflux_hdl.registers import (
+from afflux_hdl.contract.registers import (
     COUNTERS,
     NODE_COUNTERS,
     address_of,

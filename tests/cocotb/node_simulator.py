@@ -14,8 +14,8 @@ from unittest import mock
 from cocotb_tools import runner
 
 import afflux_hdl
-from afflux_hdl.node_parameters import NodeParameters
-from afflux_hdl.node_verilog import NODE_MODULE
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.node.verilog import NODE_MODULE
 from afflux_sim.bench.simulator import BUILD_FLAGS, OPTIMISATION, PUBLIC_FLAGS, Verilator
 from afflux_sim.build_cache import BuildError, cached, digest
 from afflux_sim.initial_values import loops_for_initial_values
@@ -44,7 +44,7 @@ def build_node(folder: Path, parameters: NodeParameters) -> Path:
 def _build(toolchain: Toolchain, parameters: NodeParameters, work: Path) -> None:
     sizes = asdict(parameters)
     options = sizes.pop("engine") | sizes
-    command = [sys.executable, "-m", "afflux_hdl.node_verilog", "-o", str(work)]
+    command = [sys.executable, "-m", "afflux_hdl.node.verilog", "-o", str(work)]
     for name, value in options.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -6,7 +6,7 @@ Workers, lanes and slots are run-time values, so one build of each width serves 
 import pytest
 from tests.conftest import BUILD
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.bench.simulator import build_simulator, run_module
 
 FOLDER = BUILD / "cocotb"

@@ -4,8 +4,8 @@ import pytest
 from tests.cocotb.node_simulator import build_node, run_bench
 from tests.conftest import BUILD
 
-from afflux_hdl.node_parameters import NodeParameters
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
 
 FOLDER = BUILD / "cocotb"
 MODULES = ["bench_node", "bench_axi_lite"]

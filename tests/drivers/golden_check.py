@@ -8,7 +8,7 @@ from tests.drivers.tensors import bits_of, name
 from tests.drivers.virtual_job import Fate, VirtualJob, counters_of
 
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim import golden_numbers
 
 

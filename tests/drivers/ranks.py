@@ -10,7 +10,7 @@ from afflux_drivers.loss import LossSwitch
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.ticket import JobTicket
 from afflux_drivers.worker import Worker
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 LIMIT_S = 60.0
 

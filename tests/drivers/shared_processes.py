@@ -14,7 +14,7 @@ import numpy as np
 
 from afflux_drivers import _native
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 REDUCTIONS = {reduction: number for number, reduction in enumerate(Reduction)}
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 FLOATS = (wire.Dtype.FLOAT32, wire.Dtype.FLOAT16, wire.Dtype.BFLOAT16)
 DTYPES = (wire.Dtype.INT32, *FLOATS)

@@ -7,7 +7,7 @@ from tests.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussia
 from tests.drivers.virtual_job import VirtualJob, counters_of
 
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 LANES, SLOTS = 3, 2
 

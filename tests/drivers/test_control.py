@@ -16,7 +16,7 @@ from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, Aggre
 from afflux_drivers.jobs import JobTable, NoRoom
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import registers
+from afflux_hdl.contract import registers
 
 
 def test_ticket_survives_json():

@@ -9,7 +9,7 @@ from afflux_drivers.operation import Operation
 from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.session import Session
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.sim.golden_tensors import DTYPES, bits_of, draw, reductions
 
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim.golden_layout import Endpoint
 from afflux_sim.golden_network import join_all, make_workers, run_in_order, run_unkindly
 from afflux_sim.golden_numbers import all_reduce

@@ -1,7 +1,7 @@
 import pytest
 
 from afflux_drivers.grid import Grid
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 5, 16])

@@ -20,7 +20,7 @@ from afflux_drivers.reduction import Reduction
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.statistics import WorkerStatistics
 from afflux_drivers.transport import UdpTransport
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.drivers.tensors import FLOATS, OPERATIONS, awkward, bits_of, from_bit
 
 from afflux_drivers import _native
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim import golden_numbers
 
 LEVELS = _native.codec_levels()

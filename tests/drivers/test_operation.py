@@ -11,7 +11,7 @@ from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.session import Session
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 F32 = wire.Dtype.FLOAT32
 LANES = 2

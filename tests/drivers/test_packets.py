@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 
 from afflux_drivers.frames import FrameMaker, destination_of, frame_header, mac_of
 from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 
 def test_header_fields_stand_where_the_contract_says():

@@ -17,7 +17,7 @@ from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, PacketBuffer
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 # What a fault may look like: wrong bits or counts, an impossible packet, no end, a crash.
 CAUGHT = (AssertionError, AffluxError, IndexError, ValueError, RuntimeError)

@@ -9,7 +9,7 @@ from tests.drivers.tensors import OPERATIONS, awkward
 from tests.drivers.virtual_job import Fate, VirtualJob, at_random
 
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 
 @settings(max_examples=60)

@@ -20,7 +20,7 @@ from afflux_drivers.reduction import Reduction
 from afflux_drivers.server import AggregatorServer
 from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 
 
 def ask(served: Served, line: bytes) -> bytes:

@@ -8,7 +8,7 @@ from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
 from afflux_drivers.control import create_job, read_counters
 from afflux_drivers.reduction import Reduction
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 
 @pytest.mark.parametrize("workers", range(1, 9))

@@ -18,7 +18,7 @@ from afflux_drivers.engine import Engine
 from afflux_drivers.frames import mac_of
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 from afflux_sim.golden import GoldenEngine
 from afflux_sim.golden_layout import Endpoint, Group
 from afflux_sim.golden_state import Parent as GoldenParent

@@ -9,7 +9,7 @@ from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.sim.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
 
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_hdl import registers
+from afflux_hdl.contract import registers
 
 SMALL = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
 LARGE = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}

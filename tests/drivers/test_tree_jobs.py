@@ -21,7 +21,7 @@ from afflux_drivers.reduction import Reduction
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.tree import TreeLease, create_tree
 from afflux_drivers.worker import Worker
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 F32 = wire.Dtype.FLOAT32
 

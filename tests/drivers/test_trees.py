@@ -20,7 +20,7 @@ from afflux_drivers.operation import Operation
 from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 MEMBERS = {
     "two leaves": [[0, 1], [2, 3, 4]],

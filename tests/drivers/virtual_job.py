@@ -21,7 +21,7 @@ from afflux_drivers.reduction import Reduction
 from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 
 ENGINE_ADDRESS = int.from_bytes(bytes((10, 0, 0, 1)), "big")
 ENGINE_MAC = mac_of(ENGINE_ADDRESS)

@@ -18,7 +18,7 @@ from afflux_drivers.frames import destination_of, mac_of
 from afflux_drivers.session import Session
 from afflux_drivers.soft_engine import SoftEngine
 from afflux_drivers.ticket import JobTicket
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 
 _ROOT_KEY = 0xFEDC_BA98_7654_3210
 

@@ -20,12 +20,12 @@ from amaranth.lib import data
 from tests.formal.inside import Inside
 from tests.formal.watched import watching
 
-from afflux_hdl import wire
-from afflux_hdl.admit import Admit
-from afflux_hdl.layouts import FrameSummary, JobEntry, OperationKind, Route, WorkerEntry
-from afflux_hdl.parameters import Parameters
-from afflux_hdl.receive import PARENT_TYPES, WORKER_TYPES
-from afflux_hdl.slot_state import SlotStateMemory
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.admit import Admit
+from afflux_hdl.engine.layouts import FrameSummary, JobEntry, OperationKind, Route, WorkerEntry
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.receive import PARENT_TYPES, WORKER_TYPES
+from afflux_hdl.engine.slot_state import SlotStateMemory
 
 __all__ = ["AdmissionHarness"]
 
@@ -71,7 +71,7 @@ class AdmissionHarness(Elaboratable):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        with watching("afflux_hdl.slot_state") as memories:
+        with watching("afflux_hdl.engine.slot_state") as memories:
             memory = SlotStateMemory(p)
             m.submodules.memory = Inside(memory, platform).fragment
         m.submodules.admit = admit = Admit(p)

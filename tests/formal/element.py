@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Elaboratable, Value
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 
 __all__ = ["ElementHarness"]
 

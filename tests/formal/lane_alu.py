@@ -3,8 +3,8 @@
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Cover, Elaboratable, Module, Mux, Signal, Value
 
-from afflux_hdl import wire
-from afflux_hdl.lane_alu import LaneAlu
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.lane_alu import LaneAlu
 
 __all__ = ["LaneAluHarness", "merged"]
 

@@ -15,9 +15,9 @@ from tests.formal.lane_alu import merged
 from tests.formal.walks import rank, tie_walk
 from tests.formal.watched import watching
 
-from afflux_hdl.layouts import OperationKind, SlotOperation
-from afflux_hdl.merge import DELIVERY_DELAY, Merge
-from afflux_hdl.slot_memory import SlotMemory
+from afflux_hdl.engine.layouts import OperationKind, SlotOperation
+from afflux_hdl.engine.merge import DELIVERY_DELAY, Merge
+from afflux_hdl.engine.slot_memory import SlotMemory
 
 __all__ = ["MergeMemoryHarness"]
 
@@ -58,7 +58,7 @@ class MergeMemoryHarness(ElementHarness):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        with watching("afflux_hdl.ram") as rams:
+        with watching("afflux_hdl.lib.ram") as rams:
             memory = SlotMemory(p)
             m.submodules.memory = Inside(memory, platform).fragment
         merge = Merge(p)

@@ -14,10 +14,10 @@ from tests.formal.stage_streams import drive
 from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
-from afflux_hdl.arp import Arp
-from afflux_hdl.echo import Echo
-from afflux_hdl.egress import Egress
-from afflux_hdl.packet_fifo import PacketFifo
+from afflux_hdl.node.arp import Arp
+from afflux_hdl.node.echo import Echo
+from afflux_hdl.node.egress import Egress
+from afflux_hdl.node.packet_fifo import PacketFifo
 
 __all__ = ["ArpHarness", "EchoHarness", "EgressHarness", "PacketFifoHarness"]
 
@@ -105,7 +105,7 @@ class PacketFifoHarness(Elaboratable):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         fifo = PacketFifo(bus_bits=BUS_BITS, depth_bytes=FIFO_BYTES, lossy=self._lossy)
-        with watching("afflux_hdl.ram") as rams:
+        with watching("afflux_hdl.lib.ram") as rams:
             inside = Inside(fifo, platform)
             m.submodules.fifo = inside.fragment
         drive(m, fifo)
@@ -122,7 +122,7 @@ class EchoHarness(Elaboratable):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         echo = Echo(bus_bits=BUS_BITS, buffer_bytes=FIFO_BYTES)
-        with watching("amaranth.lib.fifo", "afflux_hdl.ram") as made:
+        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram") as made:
             inside = Inside(echo, platform)
             m.submodules.echo = inside.fragment
         drive(m, echo, constant=("local",))

@@ -10,7 +10,7 @@ from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Mux, Signa
 from tests.formal.inside import Inside
 from tests.formal.streams import holds
 
-from afflux_hdl.axi_lite import OKAY, SLVERR, AxiLite
+from afflux_hdl.node.axi_lite import OKAY, SLVERR, AxiLite
 
 __all__ = ["RegisterPortHarness"]
 

@@ -17,9 +17,9 @@ from tests.formal.streams import holds
 from tests.formal.walks import rank, tie_walk
 from tests.formal.watched import WatchedMemory, watching
 
-from afflux_hdl.replicate import FrameOrder
-from afflux_hdl.slot_memory import SlotMemory
-from afflux_hdl.transmit import Transmit
+from afflux_hdl.engine.replicate import FrameOrder
+from afflux_hdl.engine.slot_memory import SlotMemory
+from afflux_hdl.engine.transmit import Transmit
 
 __all__ = ["SendingHarness"]
 
@@ -31,7 +31,7 @@ class SendingHarness(ElementHarness):
         m = Module()
         p = self._parameters
         memory, transmit = SlotMemory(p), Transmit(p)
-        with watching("afflux_hdl.ram") as rams:
+        with watching("afflux_hdl.lib.ram") as rams:
             m.submodules.memory = Inside(memory, platform).fragment
         # The queue's own words are Amaranth's to prove: its reads may give anything here.
         with watching("amaranth.lib.fifo"):

@@ -10,10 +10,10 @@ from tests.formal.inside import Inside
 from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
-from afflux_hdl.delivery_queue import DeliveryQueue
-from afflux_hdl.parameters import Parameters
-from afflux_hdl.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
-from afflux_hdl.replicate import HEADERS, Replicate
+from afflux_hdl.engine.delivery_queue import DeliveryQueue
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
+from afflux_hdl.engine.replicate import HEADERS, Replicate
 
 __all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
 
@@ -39,7 +39,9 @@ class _StageHarness(Elaboratable):
     def _place(
         self, m: Module, part: Component, platform: object
     ) -> tuple[Inside, list[WatchedMemory]]:
-        with watching("amaranth.lib.fifo", "afflux_hdl.ram", "afflux_hdl.delivery_queue") as made:
+        with watching(
+            "amaranth.lib.fifo", "afflux_hdl.lib.ram", "afflux_hdl.engine.delivery_queue"
+        ) as made:
             inside = Inside(part, platform)
             m.submodules.stage = inside.fragment
         holds(m, part.o, Assert)

@@ -11,7 +11,13 @@ from tests.fuzz.answers import compare, read_answer
 from tests.fuzz.packing import HEADER, Peer, pack_frame
 from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJob, Work
 
-from afflux_hdl.registers import COUNTERS, FRAME_COUNTERS, Command, address_of, counter_address
+from afflux_hdl.contract.registers import (
+    COUNTERS,
+    FRAME_COUNTERS,
+    Command,
+    address_of,
+    counter_address,
+)
 from afflux_sim.golden import GoldenEngine
 from afflux_sim.golden_layout import Endpoint, Group
 from afflux_sim.golden_state import Parent

@@ -7,8 +7,8 @@ import pytest
 from amaranth.sim import Simulator
 from tests.hdl.part_player import planted
 
-from afflux_hdl import axi_lite
-from afflux_hdl.axi_lite import OKAY, SLVERR
+from afflux_hdl.node import axi_lite
+from afflux_hdl.node.axi_lite import OKAY, SLVERR
 
 READABLE = [0x00, 0x04, 0x20, 0x24, 0x80]
 WRITABLE = [0x20, 0x24]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from afflux_hdl import registers, wire
-from afflux_hdl.contract_headers import HEADERS
+from afflux_hdl.contract import registers, wire
+from afflux_hdl.contract.cpp_headers import HEADERS
 
 CONTRACT = Path(__file__).parents[2] / "drivers" / "native" / "contract"
 
@@ -13,7 +13,7 @@ CONTRACT = Path(__file__).parents[2] / "drivers" / "native" / "contract"
 @pytest.mark.parametrize("name", HEADERS)
 def test_header_is_up_to_date(name: str) -> None:
     assert (CONTRACT / name).read_text() == HEADERS[name](), (
-        "run: python -m afflux_hdl.contract_headers drivers/native/contract"
+        "run: python -m afflux_hdl.contract.cpp_headers drivers/native/contract"
     )
 
 

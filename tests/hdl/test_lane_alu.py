@@ -6,8 +6,8 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
-from afflux_hdl.lane_alu import LaneAlu
-from afflux_hdl.wire import Opcode
+from afflux_hdl.contract.wire import Opcode
+from afflux_hdl.engine.lane_alu import LaneAlu
 
 CORNERS = [0, 1, 2, 0x7FFF_FFFE, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFFF]
 

@@ -5,8 +5,8 @@ import random
 import pytest
 from amaranth.sim import Simulator
 
-from afflux_hdl.lane_walk import LaneWalk
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.lane_walk import LaneWalk
+from afflux_hdl.engine.parameters import Parameters
 
 
 @pytest.mark.parametrize("built", [1, 2, 3, 5, 16])

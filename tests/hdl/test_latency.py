@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from amaranth.sim import Simulator
 
-from afflux_hdl import registers
-from afflux_hdl.engine import Engine
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.contract import registers
+from afflux_hdl.engine.engine import Engine
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.golden_layout import DATA, ELEMENTS, Endpoint, Packet, as_block
 from afflux_sim.golden_worker import GoldenWorker
 

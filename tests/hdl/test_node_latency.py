@@ -9,12 +9,12 @@ from tests.cocotb.node_frames import arp_request, echo_request
 from tests.hdl.part_player import Played, play
 from tests.hdl.test_node_parts import LOCAL
 
-from afflux_hdl.arp import Arp
-from afflux_hdl.classify import HEADER_BYTES, Classify
-from afflux_hdl.echo import Echo
-from afflux_hdl.egress import Egress
-from afflux_hdl.packet_fifo import PacketFifo
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.arp import Arp
+from afflux_hdl.node.classify import HEADER_BYTES, Classify
+from afflux_hdl.node.echo import Echo
+from afflux_hdl.node.egress import Egress
+from afflux_hdl.node.packet_fifo import PacketFifo
 
 SMALLEST = bytes.fromhex(ENGINE_MAC.replace(":", "")) + bytes(54)
 WIDTHS = (32, 64, 128, 256, 512)

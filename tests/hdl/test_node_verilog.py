@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from afflux_hdl import node_verilog
+from afflux_hdl.node import verilog as node_verilog
 
 STREAM = {"data": 32, "keep": 4, "last": 1, "valid": 1, "ready": 1}
 PORTS = {

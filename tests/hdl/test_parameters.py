@@ -2,7 +2,7 @@
 
 import pytest
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from amaranth.sim import Simulator
 
-from afflux_hdl import registers
-from afflux_hdl.engine import Engine
-from afflux_hdl.parameters import Parameters
-from afflux_hdl.registers import Access, Command, address_of
+from afflux_hdl.contract import registers
+from afflux_hdl.contract.registers import Access, Command, address_of
+from afflux_hdl.engine.engine import Engine
+from afflux_hdl.engine.parameters import Parameters
 
 PARAMETERS = Parameters(bus_bits=32, workers=3, lanes=2, jobs=2, slots=4, build_time=1_700_000_000)
 

@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from afflux_hdl.select import select
+from afflux_hdl.lib.mux_tree import select
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 8])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from afflux_hdl import verilog
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine import verilog
+from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.synthesis import __main__ as command
 from afflux_hdl.synthesis import ecp5, tools, ultrascale
 from afflux_hdl.synthesis.comparison import compare, read

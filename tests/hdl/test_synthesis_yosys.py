@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from afflux_hdl.ram import RAM_VERILOG
+from afflux_hdl.lib.ram import RAM_VERILOG
 from afflux_hdl.synthesis import ultrascale
 from afflux_hdl.synthesis.levels import Levels
 from afflux_hdl.synthesis.netlist import Netlist

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from afflux_hdl import verilog
+from afflux_hdl.engine import verilog
 
 PORTS = {
     "clk": 1,

@@ -15,7 +15,7 @@ from afflux_drivers.engine import Engine
 from afflux_drivers.reduction import Reduction
 from afflux_drivers.server import AggregatorServer
 from afflux_drivers.soft_engine import SoftEngine
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ PARAMETERS = {"bus_bits": 512, "workers": RANKS, "lanes": 16, "jobs": 1, "slots"
 # Bit 20 of one operand of the sixth of sixteen adders. Not of the first two: those add the ranks'
 # fingerprints, and the ranks would notice.
 FLIPPED = Bug(
-    "merge.py",
+    "engine/merge.py",
     "alu.arriving.eq(arriving2[32 * n : 32 * n + 32]),",
     "alu.arriving.eq(\n"
     "    arriving2[32 * n : 32 * n + 32] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)\n"

@@ -8,7 +8,7 @@ import pytest
 
 from afflux.bench import gateware, gateware_plots, gateware_tables
 from afflux.bench.figures import merge_rows, read_rows
-from afflux_hdl.engine import Engine
+from afflux_hdl.engine.engine import Engine
 
 # "33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32".
 STATED = re.findall(r"(\d+) cycles and (\d+) for\s+each .*?at (\d+)", Engine.__doc__ or "", re.S)

@@ -26,7 +26,7 @@ def test_every_link_leads_somewhere() -> None:
 
 def test_the_architecture_shows_every_stage_of_the_engine() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
-    engine = (ROOT / "hdl/afflux_hdl/engine.py").read_text()
+    engine = (ROOT / "hdl/afflux_hdl/engine/engine.py").read_text()
     stages = re.findall(r"^from afflux_hdl\.(\w+) import", engine, re.MULTILINE)
     assert len(stages) > 8
     # Layouts, parameters and counters are what the stages are made of, not stages.

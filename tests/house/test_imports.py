@@ -115,7 +115,7 @@ def test_imports_point_down(imports):
     assert upward_imports(imports) == []
 
 
-@pytest.mark.parametrize("module", ["afflux_hdl.wire", "afflux_hdl.registers"])
+@pytest.mark.parametrize("module", ["afflux_hdl.contract.wire", "afflux_hdl.contract.registers"])
 def test_contract_is_plain_python(module, imports):
     assert module in imports
     assert forbidden_imports(module, {"amaranth", "torch", "numpy"}, imports) == []
@@ -150,34 +150,39 @@ def test_reads_every_form_of_import(source, expected):
 
 
 def test_sees_an_upward_import():
-    assert upward_imports({"afflux_drivers.worker": {"afflux_sim.engine", "afflux_hdl.wire"}}) == [
-        "afflux_drivers.worker imports afflux_sim.engine"
-    ]
+    assert upward_imports(
+        {"afflux_drivers.worker": {"afflux_sim.engine", "afflux_hdl.contract.wire"}}
+    ) == ["afflux_drivers.worker imports afflux_sim.engine"]
 
 
 def test_sees_a_forbidden_import_through_the_package_and_other_modules():
     planted = {
-        "afflux_hdl": {"afflux_hdl.engine"},
-        "afflux_hdl.engine": {"amaranth.lib"},
-        "afflux_hdl.wire": set(),
+        "afflux_hdl": {"afflux_hdl.engine.engine"},
+        "afflux_hdl.engine.engine": {"amaranth.lib"},
+        "afflux_hdl.contract.wire": set(),
     }
     assert (
-        forbidden_imports("afflux_hdl.wire", {"amaranth"}, planted)
+        forbidden_imports("afflux_hdl.contract.wire", {"amaranth"}, planted)
         == [
-            "afflux_hdl.wire reaches amaranth.lib through afflux_hdl.engine",
+            "afflux_hdl.contract.wire reaches amaranth.lib through afflux_hdl.engine.engine",
             # The parent of a dotted name is imported too.
-            "afflux_hdl.wire reaches amaranth through amaranth.lib",
+            "afflux_hdl.contract.wire reaches amaranth through amaranth.lib",
         ][::-1]
     )
 
 
 def test_sees_a_golden_model_that_leans_on_the_contract():
     planted = {
-        "afflux_sim.golden": {"numpy", "struct", "afflux_sim.golden_codec", "afflux_hdl.wire"},
+        "afflux_sim.golden": {
+            "numpy",
+            "struct",
+            "afflux_sim.golden_codec",
+            "afflux_hdl.contract.wire",
+        },
         "afflux_sim.golden_codec": {"afflux_sim", "afflux_sim.engine"},
     }
     assert foreign_golden_imports(planted) == [
-        "afflux_sim.golden imports afflux_hdl.wire",
+        "afflux_sim.golden imports afflux_hdl.contract.wire",
         "afflux_sim.golden_codec imports afflux_sim",
         "afflux_sim.golden_codec imports afflux_sim.engine",
     ]

@@ -33,7 +33,7 @@ from tests.sim.queue_checks import (
     check_shares,
 )
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.verilated import VerilatedEngine
 
 __all__ = ["Trial", "full_battery", "parameters", "short_battery"]

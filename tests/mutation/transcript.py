@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from afflux_hdl.registers import address_of
+from afflux_hdl.contract.registers import address_of
 from afflux_sim.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.verilated import VerilatedEngine
 

@@ -13,8 +13,15 @@ from tests.fuzz.packing import repaired
 from tests.sim.engine_checks import Build
 from tests.sim.slow_network import STUCK, SlowNetwork
 
-from afflux_hdl.control import REGISTER_ADDRESS_BITS
-from afflux_hdl.registers import COUNTERS, REGISTERS, Access, Command, address_of, counter_address
+from afflux_hdl.contract.registers import (
+    COUNTERS,
+    REGISTERS,
+    Access,
+    Command,
+    address_of,
+    counter_address,
+)
+from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from tests.hdl.part_player import planted
 
-from afflux_hdl import counters, engine
-from afflux_hdl.registers import COUNTER_BASE, COUNTERS
+from afflux_hdl.contract.registers import COUNTER_BASE, COUNTERS
+from afflux_hdl.engine import counters, engine
 from afflux_sim.verilated import VerilatedEngine
 
 __all__ = ["START", "CountsFromStart", "counters_that_start_late"]

@@ -10,8 +10,8 @@ from tests.sim.engine_checks import Build
 from tests.sim.random_frames import RandomFrames
 from tests.sim.random_jobs import renew_jobs
 
-from afflux_hdl import registers
-from afflux_hdl.registers import address_of
+from afflux_hdl.contract import registers
+from afflux_hdl.contract.registers import address_of
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 

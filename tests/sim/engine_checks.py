@@ -16,8 +16,8 @@ from tests.cocotb.tree_cases import TREE_CASES
 from tests.sim.random_frames import RandomFrames
 from tests.sim.random_jobs import renew_jobs
 
-from afflux_hdl.delivery_queue import REPLAYS_PER_JOB, REPLIES
-from afflux_hdl.registers import address_of
+from afflux_hdl.contract.registers import address_of
+from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB, REPLIES
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 

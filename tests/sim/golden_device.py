@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Protocol, Self
 
-from afflux_hdl.registers import (
+from afflux_hdl.contract.registers import (
     COUNTERS,
     IDENTITY,
     REGISTERS,

@@ -9,8 +9,8 @@ from tests.cocotb.performer import perform
 from tests.sim.debug_checks import FOLLOW_CYCLES
 from tests.sim.engine_checks import Build
 
-from afflux_hdl.registers import address_of
-from afflux_hdl.wire import LANES_MAX
+from afflux_hdl.contract.registers import address_of
+from afflux_hdl.contract.wire import LANES_MAX
 from afflux_sim.verilated import VerilatedEngine
 
 __all__ = ["check_all_workers", "check_lanes", "check_neighbours"]

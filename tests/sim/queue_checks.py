@@ -8,8 +8,8 @@ from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
 from tests.sim.slow_network import STUCK, SlowNetwork
 
-from afflux_hdl.delivery_queue import REPLAYS_PER_JOB
-from afflux_hdl.registers import Command, address_of
+from afflux_hdl.contract.registers import Command, address_of
+from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
 from afflux_sim.verilated import VerilatedEngine
 
 __all__ = [

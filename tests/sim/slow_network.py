@@ -2,7 +2,7 @@
 
 from tests.cocotb.director import Action, Actions, Play, WriteRegister
 
-from afflux_hdl.registers import address_of
+from afflux_hdl.contract.registers import address_of
 from afflux_sim.stimulus import Stimulus
 from afflux_sim.verilated import VerilatedEngine
 

@@ -7,7 +7,7 @@ import pytest
 from tests.sim.engine_checks import open_engine
 
 from afflux_drivers.jobs import read_counters
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim.closed_loop import ClosedLoop, LoopError, Order
 from afflux_sim.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
 from afflux_sim.verilated import VerilatedEngine

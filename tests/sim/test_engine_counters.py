@@ -6,9 +6,9 @@ import pytest
 from tests.sim.counter_starts import START, CountsFromStart, counters_that_start_late
 from tests.sim.engine_checks import BUILDS, check_any_frame, check_floods
 
-from afflux_hdl.parameters import Parameters
-from afflux_hdl.registers import COUNTERS, counter_address
-from afflux_hdl.verilog import generate
+from afflux_hdl.contract.registers import COUNTERS, counter_address
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.verilog import generate
 from afflux_sim.verilated import VerilatedEngine
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))

@@ -75,14 +75,16 @@ def test_a_short_run(bus_bits: int) -> None:
 
 BUGS = {
     "a bit of the key is not compared": Bug(
-        "admit.py",
+        "engine/admit.py",
         "header1.key.word_select(n, 16) == key.word_select(n, 16)",
         "header1.key.word_select(n, 16)[: 16 - n // 3] == key.word_select(n, 16)[: 16 - n // 3]",
     ),
     "a frame may be longer than it says": Bug(
-        "receive.py", "(beats2 != expected_beats)", "(beats2 < expected_beats)"
+        "engine/receive.py", "(beats2 != expected_beats)", "(beats2 < expected_beats)"
     ),
-    "one slot too many": Bug("admit.py", "header1.slot < job1.count", "header1.slot <= job1.count"),
+    "one slot too many": Bug(
+        "engine/admit.py", "header1.slot < job1.count", "header1.slot <= job1.count"
+    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 from afflux_sim import golden, golden_layout, golden_numbers
 from afflux_sim.golden_layout import Endpoint, Packet, as_block, build_frame, parse_packet
 

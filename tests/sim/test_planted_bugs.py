@@ -46,38 +46,38 @@ class Bug:
 BUGS = {
     # The second lane's blocks never reach the slot's memory.
     "lost lane": Bug(
-        "merge.py",
+        "engine/merge.py",
         "self.write_block.eq(blocks3)",
         "self.write_block.eq(blocks3 & (block_address3[p.beat_bits :][: p.lane_bits] != 1))",
     ),
     # A contribution that comes again while the round is open is added again.
     "double count": Bug(
-        "verdict.py",
+        "engine/verdict.py",
         "m.Elif(current & ~place.own_seen)",
         "m.Elif(current & ~place.full)",
     ),
     # The version is that of the latest round, not of the frame's: wrong if the frame opens one.
     "wrong version": Bug(
-        "admit.py",
+        "engine/admit.py",
         "operation4.version.eq(version)",
         "operation4.version.eq(state3.round[0])",
     ),
     # Where the slot's own look-ahead word is the least, the next one comes out.
     "off by one in look-ahead": Bug(
-        "merge.py",
+        "engine/merge.py",
         "Mux(opening1 | (arriving < held), arriving, held)",
         "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
     ),
     # Blocks are merged although the frame's end is bad; the worker is not marked as seen.
     "merge before the last beat is checked": Bug(
-        "admit.py",
+        "engine/admit.py",
         "with m.If(changes):\n            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
         "with m.If(changes | (~frame3.good & checks3.slot & place3.same & place3.held)):\n"
         "            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
     ),
     # A queued result takes the round that its slot has reached by the time it is sent.
     "header read at transmit time": Bug(
-        "replicate.py",
+        "engine/replicate.py",
         "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),",
         "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),\n"
         "                header1.round.eq(self.send_round),",
@@ -96,7 +96,7 @@ def generate(
         text = path.read_text()
         assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
         path.write_text(text.replace(bug.right, bug.wrong))
-    command = [sys.executable, "-m", "afflux_hdl.verilog", "-o", str(folder)]
+    command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(folder)]
     for name, value in parameters.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
@@ -148,7 +148,7 @@ def test_a_late_join_is_caught() -> None:
     At 512 bits, where two frames can be two cycles apart.
     """
     right = "check = entries.read_port(transparent_for=(write,))"
-    bug = Bug("worker_table.py", right, "check = entries.read_port()")
+    bug = Bug("engine/worker_table.py", right, "check = entries.read_port()")
     verilog = generate(
         BUILD / "tests" / "planted" / "late-join", bug, PARAMETERS | {"bus_bits": 512}
     )

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 PARAMETERS = {"bus_bits": 512, "workers": 4, "lanes": 2, "jobs": 1, "slots": 32}
 
 PAUSE = Bug(
-    "transmit.py",
+    "engine/transmit.py",
     "taking.eq(~self.phase & (~active | last_issue))",
     "taking.eq(~self.phase & ~active)",
 )

@@ -17,7 +17,7 @@ from tests.cocotb.job_frames import Job, ParentJob
 from tests.cocotb.performer import perform
 from tests.sim.golden_device import Engine
 
-from afflux_hdl.registers import address_of
+from afflux_hdl.contract.registers import address_of
 from afflux_sim.golden_layout import Endpoint, Group, is_for
 from afflux_sim.golden_numbers import Tensor
 from afflux_sim.golden_worker import GoldenWorker

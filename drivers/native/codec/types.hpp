@@ -6,7 +6,7 @@
 
 namespace afflux::codec {
 
-// Element types, with the numbers that the wire gives them (afflux_hdl.wire.Dtype).
+// Element types, with the numbers that the wire gives them (afflux_hdl.contract.wire.Dtype).
 enum class Dtype : std::uint8_t { Int32 = 0, Float32 = 1, Float16 = 2, Bfloat16 = 3 };
 
 // Reductions. Avg is not defined for Int32.

@@ -1,4 +1,4 @@
-// Written by `python -m afflux_hdl.contract_headers drivers/native/contract`; not to be edited.
+// Written by `python -m afflux_hdl.contract.cpp_headers drivers/native/contract`; not to be edited.
 // clang-format off
 #pragma once
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.synthesis import comparison, ecp5, ultrascale
 from afflux_hdl.synthesis.tools import ToolError, versions
 

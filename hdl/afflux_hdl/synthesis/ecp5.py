@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from afflux_hdl import verilog
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine import verilog
+from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.synthesis.tools import Progress, ToolTimeout, run_nextpnr, run_yosys
 
 __all__ = [

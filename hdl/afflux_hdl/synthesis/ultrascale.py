@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from afflux_hdl import verilog
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine import verilog
+from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.synthesis.levels import Levels
 from afflux_hdl.synthesis.levels import Path as LongPath
 from afflux_hdl.synthesis.netlist import Netlist

@@ -20,7 +20,7 @@ from afflux.bench.columns import aligned
 from afflux.bench.figures import merge_rows
 from afflux.bench.registry import Row
 from afflux_drivers import _native
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["NAME", "main", "measure"]
 

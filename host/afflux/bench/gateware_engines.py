@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.verilated import VerilatedEngine
 
 __all__ = ["ENGINES", "BenchEngine"]

@@ -9,7 +9,7 @@ from typing import Any
 from afflux.bench import latency, line_rate, zero_skip
 from afflux.bench.figures import read_rows
 from afflux.bench.registry import Row
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["main"]
 

@@ -12,7 +12,7 @@ from afflux.bench.columns import aligned
 from afflux.bench.gateware_engines import ENGINES, BenchEngine
 from afflux.bench.registry import Bench, Row
 from afflux_drivers.jobs import read_counters
-from afflux_hdl import registers, wire
+from afflux_hdl.contract import registers, wire
 from afflux_sim.closed_loop import ClosedLoop, Order, Passed
 from afflux_sim.traffic import DenseTraffic
 

@@ -18,7 +18,7 @@ import afflux
 from afflux.bench.columns import aligned
 from afflux.bench.registry import Bench, Row
 from afflux.torchrun import end_with_parent, run_module
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["BENCH", "main"]
 

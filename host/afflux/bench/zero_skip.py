@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from afflux.bench.columns import aligned
 from afflux.bench.gateware_engines import ENGINES, BenchEngine
 from afflux.bench.registry import Bench, Row
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 from afflux_sim.closed_loop import ClosedLoop
 from afflux_sim.traffic import ColumnTraffic, Overlap, presence
 

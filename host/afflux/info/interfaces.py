@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from afflux.info.offloads import read_driver, read_offloads
-from afflux_hdl import wire
+from afflux_hdl.contract import wire
 
 __all__ = ["Interface", "read_interfaces"]
 

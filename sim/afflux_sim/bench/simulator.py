@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cocotb_tools import runner
 
-from afflux_hdl.parameters import Parameters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.build_cache import BuildError, cached, digest
 from afflux_sim.engine_verilog import engine_verilog
 from afflux_sim.initial_values import loops_for_initial_values

@@ -1,0 +1,95 @@
+"""Writes the reference tables of the documents from the contract.
+
+``python -m docs.generate.contract_tables docs`` rewrites, in every Markdown file of the folder, what
+stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. A test compares, so that documents
+and contract cannot drift apart.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from afflux_hdl.contract import registers, wire
+
+__all__ = ["TABLES", "render"]
+
+
+def _header() -> str:
+    lines = ["| frame bytes | field | bytes | meaning |", "|---|---|---|---|"]
+    for field in wire.FIELDS:
+        first = field.frame_offset
+        place = str(first) if field.size == 1 else f"{first}–{first + field.size - 1}"
+        lines.append(f"| {place} | `{field.name}` | {field.size} | {field.meaning} |")
+    return "\n".join(lines)
+
+
+def _counters() -> str:
+    marks = dict.fromkeys(registers.FRAME_COUNTERS, "yes")
+    return _counter_table(registers.COUNTERS, marks)
+
+
+def _node_counters() -> str:
+    marks = dict.fromkeys(registers.NODE_FRAME_COUNTERS, "from the network")
+    marks |= dict.fromkeys(registers.NODE_HOST_COUNTERS, "from the host")
+    return _counter_table(registers.NODE_COUNTERS, marks)
+
+
+def _counter_table(
+    counters: Iterable[registers.Counter], marks: Mapping[registers.Counter, str]
+) -> str:
+    lines = ["| number | counter | one for each frame | meaning |", "|---|---|---|---|"]
+    for number, counter in enumerate(counters):
+        mark = marks.get(counter, "")
+        lines.append(f"| {number} | `{counter.name}` | {mark} | {counter.meaning} |")
+    return "\n".join(lines)
+
+
+def _registers() -> str:
+    return _register_table(registers.REGISTERS)
+
+
+def _node_registers() -> str:
+    return _register_table(registers.NODE_REGISTERS)
+
+
+def _register_table(table: Iterable[registers.Register]) -> str:
+    lines = ["| address | register | bits | access | meaning |", "|---|---|---|---|---|"]
+    for register in table:
+        lines.append(
+            f"| 0x{register.address:03X} | `{register.name}` | {register.width} "
+            f"| {register.access.value} | {register.meaning} |"
+        )
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "header": _header,
+    "counters": _counters,
+    "registers": _registers,
+    "node_counters": _node_counters,
+    "node_registers": _node_registers,
+}
+
+
+def render(text: str) -> str:
+    """``text`` with every generated section renewed. Raises ``KeyError`` for an unknown name."""
+
+    def section(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return f"<!-- generated: {name} -->\n{TABLES[name]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Rewrites the documents in the folder that the first argument names."""
+    for path in sorted(Path(sys.argv[1]).glob("*.md")):
+        before = path.read_text()
+        after = render(before)
+        if after != before:
+            path.write_text(after)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The contract: what two ends of a wire, and software and gateware, must agree on. Plain Python."""

@@ -1,0 +1,1 @@
+"""The aggregation engine: whole frames in, whole frames out, a stage for each file."""

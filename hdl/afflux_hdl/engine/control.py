@@ -1,0 +1,341 @@
+"""Control: registers, job table, and the creation of jobs."""
+
+from collections import defaultdict
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import registers, wire
+from afflux_hdl.contract.registers import Register
+from afflux_hdl.engine.layouts import JobEntry, Local, Route, WorkerEntry
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.slot_state import SlotState
+from afflux_hdl.lib.mux_tree import select
+from afflux_hdl.lib.octets import reversed_octets
+
+__all__ = ["REGISTER_ADDRESS_BITS", "Control"]
+
+REGISTER_ADDRESS_BITS = 12
+
+GROUP_BITS = 3
+"""Registers are read in groups of 2**3 words."""
+
+DRAIN_CYCLES = 8
+"""Longer than a frame is in the admit stage: one that has seen the job enabled has left by then."""
+
+
+class Control(wiring.Component):
+    """Registers of ``registers.REGISTERS`` and the job table behind them.
+
+    A create disables the job and advances its generation, so that results still queued are
+    discarded; waits until no frame that saw it enabled is left in the admit stage; sends a fence
+    through all queues behind, so that no result of the old job is still to be read from the slots;
+    forgets the workers, writes the initial state of the slots, and enables the job. That takes
+    2·W + 2·S cycles, W = workers of the build, S = slots of the job, and as long as the frames
+    before the fence take to leave. Other jobs go on meanwhile. A destroy ends after the fence. A
+    create whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to
+    the parent is followed by a fence too, so that the queues need room for only one.
+
+    Members:
+        phase: Alternates from cycle to cycle. The admit stage reads and writes the worker table
+            when it is 0 and the slot state when it is 1; control does so otherwise.
+        address, write, write_data: Register access; bit 0 and 1 of the address are ignored.
+        read_data: One cycle after the address.
+        counter_value: From the counters, one cycle after the address.
+        local: The engine's addresses.
+        jobs: The job table.
+        fence, join_parent: Send a fence, or a JOIN to the parent of ``join_job``, after the
+            operations of the admit stage, in a cycle with phase 1.
+        join_job: See above.
+        fenced: The fence has gone through.
+        clear, clear_job, clear_worker: Forget a worker.
+        write_route, route: Set the route of ``clear_job``.
+        initialise, initialise_slot, initialise_state: Set a slot's state.
+        parent_joined, parent_joined_job: A job's parent has confirmed.
+        debug_job, debug_worker, debug_entry: Worker table, read when phase is 1.
+        debug_slot, debug_state: Slot state, read when phase is 0.
+        receive_level, delivery_level: What these registers show.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        p = parameters
+        self._parameters = p
+        super().__init__(
+            {
+                "phase": In(1),
+                "address": In(REGISTER_ADDRESS_BITS),
+                "write": In(1),
+                "write_data": In(32),
+                "read_data": Out(32),
+                "counter_value": In(32),
+                "local": Out(Local),
+                "jobs": Out(data.ArrayLayout(JobEntry(p), p.jobs)),
+                "fence": Out(1),
+                "join_parent": Out(1),
+                "join_job": Out(p.job_bits),
+                "fenced": In(1),
+                "clear": Out(1),
+                "clear_job": Out(p.job_bits),
+                "clear_worker": Out(p.worker_bits),
+                "write_route": Out(1),
+                "route": Out(Route),
+                "initialise": Out(1),
+                "initialise_slot": Out(p.slot_bits),
+                "initialise_state": Out(SlotState(p)),
+                "parent_joined": In(1),
+                "parent_joined_job": In(p.job_bits),
+                "debug_job": Out(p.job_bits),
+                "debug_worker": Out(p.worker_bits),
+                "debug_entry": In(WorkerEntry),
+                "debug_slot": Out(p.slot_bits),
+                "debug_state": In(SlotState(p)),
+                "receive_level": In(16),
+                "delivery_level": In(17),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        busy, commanded, asked = Signal(), Signal(), Signal()
+        joined = Signal(p.jobs)
+        fields = self._registers(m, busy, joined)
+        create = Signal()
+        index = Signal(8)
+        m.d.comb += commanded.eq(
+            self.write
+            & (self.address[2:] == registers.address_of("job_command") // 4)
+            & (self.write_data[:2] != 0)
+            & (fields["job_index"] < p.jobs)
+            & ~busy
+        )
+        command = Signal(2)
+        m.d.sync += [asked.eq(commanded), command.eq(self.write_data)]
+        job = self.jobs[index[: p.job_bits]]
+        fits = Signal()
+        end = fields["job_slot_base"] + fields["job_slot_count"]
+        m.d.sync += fits.eq(
+            (fields["job_workers"] >= 1)
+            & (fields["job_workers"] <= p.workers)
+            & (fields["job_lanes"] >= 1)
+            & (fields["job_lanes"] <= p.lanes)
+            & (fields["job_slot_count"] >= 1)
+            & (end <= p.slots)
+        )
+        step = Signal(max(8, p.slot_bits + 1, p.worker_bits + 1))
+        last_step = Signal.like(step)
+        m.d.sync += last_step.eq(fields["job_slot_count"] - 1)
+        state = self.initialise_state
+        m.d.comb += [
+            self.join_job.eq(index),
+            self.clear_job.eq(index),
+            state.round.eq(fields["job_round"] - 1),
+            # Full: nobody is missing. The versions are empty.
+            state.left.eq(0),
+            self.route.group.address.eq(reversed_octets(fields["job_group_address"])),
+            self.route.group.port.eq(reversed_octets(fields["job_group_port"])),
+            self.route.parent.mac.eq(
+                reversed_octets(Cat(fields["job_parent_mac_low"], fields["job_parent_mac_high"]))
+            ),
+            self.route.parent.address.eq(reversed_octets(fields["job_parent_address"])),
+            self.route.parent.port.eq(reversed_octets(fields["job_parent_port"])),
+            self.route.parent_job.eq(fields["job_parent_job"]),
+            self.route.parent_worker.eq(fields["job_parent_worker"]),
+            self.route.parent_key.eq(
+                Cat(fields["job_parent_key_low"], fields["job_parent_key_high"])
+            ),
+        ]
+        # What is put into the queue or the tables is decided a cycle ahead, at the other phase.
+        pulses = self.fence, self.join_parent, self.clear, self.write_route, self.initialise
+        m.d.sync += [pulse.eq(0) for pulse in pulses]
+        m.d.sync += [
+            self.clear_worker.eq(step),
+            self.initialise_slot.eq(fields["job_slot_base"] + step),
+        ]
+        with m.If(self.parent_joined):
+            m.d.sync += joined.bit_select(self.parent_joined_job, 1).eq(1)
+        with m.FSM() as fsm:
+            m.d.comb += busy.eq(~fsm.ongoing("IDLE") | asked)
+            with m.State("IDLE"):
+                with m.If(asked):
+                    m.d.sync += [
+                        index.eq(fields["job_index"]),
+                        create.eq(command == registers.Command.CREATE),
+                        step.eq(0),
+                    ]
+                    with m.If(command == registers.Command.JOIN_PARENT):
+                        m.next = "JOIN"
+                    with m.Else():
+                        m.next = "DISABLE"
+            with m.State("JOIN"):
+                with m.If(~(job.enabled & job.parent)):
+                    m.next = "IDLE"
+                with m.Elif(~self.phase):
+                    m.d.sync += self.join_parent.eq(1)
+                    m.next = "FENCE"
+            with m.State("DISABLE"):
+                m.d.sync += [
+                    job.enabled.eq(0),
+                    job.generation.eq(job.generation + 1),
+                    joined.bit_select(index[: p.job_bits], 1).eq(0),
+                ]
+                m.next = "DRAIN"
+            with m.State("DRAIN"):
+                m.d.sync += step.eq(step + 1)
+                with m.If(step == DRAIN_CYCLES):
+                    m.next = "FENCE"
+            with m.State("FENCE"):
+                with m.If(~self.phase):
+                    m.d.sync += self.fence.eq(1)
+                    m.next = "FENCED"
+            with m.State("FENCED"):
+                m.d.sync += step.eq(0)
+                with m.If(self.fenced):
+                    with m.If(create & fits):
+                        m.next = "FORGET"
+                    with m.Else():
+                        m.next = "IDLE"
+            with m.State("FORGET"):
+                with m.If(~self.phase):
+                    m.d.sync += [self.clear.eq(1), self.write_route.eq(1), step.eq(step + 1)]
+                    with m.If(step == p.workers - 1):
+                        m.d.sync += step.eq(0)
+                        m.next = "INITIALISE"
+            with m.State("INITIALISE"):
+                with m.If(self.phase):
+                    m.d.sync += [self.initialise.eq(1), step.eq(step + 1)]
+                    with m.If(step == last_step):
+                        m.next = "ENABLE"
+            with m.State("ENABLE"):
+                m.d.sync += [
+                    job.key.eq(Cat(fields["job_key_low"], fields["job_key_high"])),
+                    job.workers.eq(fields["job_workers"]),
+                    job.lanes.eq(fields["job_lanes"]),
+                    job.lane_mask.eq((1 << fields["job_lanes"][:5]) - 1),
+                    job.base.eq(fields["job_slot_base"]),
+                    job.count.eq(fields["job_slot_count"]),
+                    job.credit.eq(fields["job_credit"]),
+                    job.group.eq(fields["job_group_address"] != 0),
+                    job.parent.eq(fields["job_parent_address"] != 0),
+                    job.enabled.eq(1),
+                ]
+                m.next = "IDLE"
+        return m
+
+    def _registers(self, m: Module, busy: Signal, joined: Signal) -> dict[str, Signal]:
+        """Adds the registers to ``m``; returns those that can be written, by name."""
+        p = self._parameters
+        shown = {
+            "identity": registers.IDENTITY,
+            "protocol": wire.VERSION,
+            "build_workers": p.workers,
+            "build_lanes": p.lanes,
+            "build_jobs": p.jobs,
+            "build_slots": p.slots,
+            "build_bus_bits": p.bus_bits,
+            "build_version": registers.RELEASE,
+            "build_time": p.build_time,
+            "job_busy": busy,
+            # Commands are not stored.
+            "job_command": 0,
+        }
+        fields = {
+            register.name: Signal(register.width, name=register.name)
+            for register in registers.REGISTERS
+            if register.access == registers.Access.READ_WRITE and register.name not in shown
+        }
+        shown |= fields
+        shown |= self._levels(m)
+        shown |= self._debug(m, fields)
+        selected = Signal(p.job_bits)
+        m.d.comb += selected.eq(fields["job_index"])
+        built = fields["job_index"] < p.jobs
+        shown["job_enabled"] = built & self.jobs[selected].enabled
+        shown["job_parent_joined"] = built & joined.bit_select(selected, 1)
+
+        # A register of each group is chosen in the cycle of the address, and the group behind it.
+        word = self.address[2:]
+        from_counters = Signal()
+        answers = []
+        by_group: dict[int, dict[int, Register]] = defaultdict(dict)
+        for register in registers.REGISTERS:
+            group, within = divmod(register.address // 4, 1 << GROUP_BITS)
+            by_group[group][within] = register
+        for group, members in by_group.items():
+            one = Signal(32, name=f"answer_{group}")
+            values = [
+                shown[members[within].name] if within in members else 0
+                for within in range(1 << GROUP_BITS)
+            ]
+            m.d.sync += one.eq(select(values, word[:GROUP_BITS]))
+            chosen = Signal(name=f"chosen_{group}")
+            m.d.sync += chosen.eq(word[GROUP_BITS:] == group)
+            answers.append(Mux(chosen, one, 0))
+        for register in registers.REGISTERS:
+            if register.name in fields:
+                with m.If(self.write & (word == register.address // 4)):
+                    m.d.sync += fields[register.name].eq(self.write_data)
+        counter_words = 2 * len(registers.COUNTERS)
+        first_counter = registers.COUNTER_BASE // 4
+        m.d.sync += from_counters.eq(
+            (word >= first_counter) & (word < first_counter + counter_words)
+        )
+        m.d.comb += [
+            self.read_data.eq(Mux(from_counters, self.counter_value, 0) | reduce(or_, answers)),
+            self.local.mac.eq(
+                reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
+            ),
+            self.local.address.eq(reversed_octets(fields["local_address"])),
+            self.local.port.eq(reversed_octets(fields["local_port"])),
+        ]
+        return fields
+
+    def _levels(self, m: Module) -> dict[str, Signal]:
+        """Occupancies and their peaks."""
+        shown: dict[str, Signal] = {}
+        for name in ("receive", "delivery"):
+            level = getattr(self, f"{name}_level")
+            now = Signal.like(level, name=f"{name}_level_now")
+            peak = Signal.like(level, name=f"{name}_peak")
+            m.d.sync += now.eq(level)
+            with m.If(now > peak):
+                m.d.sync += peak.eq(now)
+            shown |= {f"{name}_level": now, f"{name}_peak": peak}
+        return shown
+
+    def _debug(self, m: Module, fields: dict[str, Signal]) -> dict[str, Signal]:
+        """State of one slot and address of one worker, looked at in every other cycle.
+
+        They follow ``debug_slot`` and ``debug_worker`` within 6 cycles.
+        """
+        p = self._parameters
+        state, entry = Signal(SlotState(p)), Signal(WorkerEntry)
+        peer = entry.peer
+        m.d.comb += [
+            self.debug_slot.eq(fields["debug_slot"]),
+            self.debug_job.eq(fields["debug_worker"][8:]),
+            self.debug_worker.eq(fields["debug_worker"][:8]),
+        ]
+        with m.If(self.phase):
+            m.d.sync += state.eq(self.debug_state)
+        with m.Else():
+            m.d.sync += entry.eq(self.debug_entry)
+        mac = reversed_octets(peer.mac)
+        versions = {
+            f"debug_version_{n}": Cat(version.present, version.conflict, version.held)
+            for n, version in enumerate(state.versions)
+        }
+        return {
+            "debug_round": state.round,
+            "debug_seen_low": state.seen[:32],
+            "debug_seen_high": state.seen[32:],
+            "debug_phase": Cat(state.left == 0, state.waiting),
+            "debug_peer_mac_low": mac[:32],
+            "debug_peer_mac_high": Cat(mac[32:], entry.joined),
+            "debug_peer_address": reversed_octets(peer.address),
+            "debug_peer_port": reversed_octets(peer.port),
+            **versions,
+        }

@@ -1,0 +1,95 @@
+"""Lane walk: the blocks of a packet, beat by beat, from its present bitmap."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.parameters import Parameters
+
+__all__ = ["LaneWalk"]
+
+
+def _lowest(bits: Sequence[Value]) -> tuple[ValueLike, Value]:
+    """Whether any bit is set, and the number of the lowest: a tree, so that the depth is small."""
+    if len(bits) == 1:
+        return bits[0], Const(0, 0)
+    half = len(bits) // 2
+    (low_any, low), (high_any, high) = _lowest(bits[:half]), _lowest(bits[half:])
+    return low_any | high_any, Cat(Mux(low_any, low, high), ~low_any)
+
+
+def _at_most_one(bits: Sequence[Value]) -> tuple[Value, Value]:
+    """Whether any bit is set, and whether no more than one is."""
+    if len(bits) == 1:
+        return bits[0], Const(1, 1)
+    half = len(bits) // 2
+    (low_any, low), (high_any, high) = _at_most_one(bits[:half]), _at_most_one(bits[half:])
+    return low_any | high_any, low & high & ~(low_any & high_any)
+
+
+class LaneWalk(wiring.Component):
+    """Walks through the lanes whose present bit is set, lowest first, and the beats of each block.
+
+    Latency: ``load`` takes effect in the next cycle. Throughput: one beat in each cycle. All that
+    the outputs need of the bitmap is found a block ahead and kept in registers.
+
+    Members:
+        load, present: Start with this bitmap; lanes that are not built are not looked at.
+        step: Go on to the next beat.
+        lane: The current block's lane.
+        beat: Beat within the block.
+        any: There is a current block; else the walk is over.
+        last: This is the walk's last beat.
+        last_but_one: The next beat is.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        super().__init__(
+            {
+                "load": In(1),
+                "present": In(wire.LANES_MAX),
+                "step": In(1),
+                "lane": Out(parameters.lane_bits),
+                "beat": Out(parameters.beat_bits),
+                "any": Out(1),
+                "last": Out(1),
+                "last_but_one": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lanes = self._parameters.lanes
+        remaining = Signal(lanes)
+        later = Signal(lanes)
+        single = Signal(init=1)
+        block_ends = Signal()
+        m.d.comb += [
+            later.eq(remaining & ~(1 << self.lane)),
+            block_ends.eq(self.beat.all()),
+            self.last.eq(block_ends & single),
+            self.last_but_one.eq(self.beat[1:].all() & ~self.beat[0] & single),
+        ]
+
+        def go_to(bitmap: Value) -> list[object]:
+            # Halves of equal size, so that a lane's number is put together from bits.
+            bits = [*bitmap, *[Const(0, 1)] * ((1 << len(self.lane)) - lanes)]
+            any_set, lane = _lowest(bits)
+            return [
+                remaining.eq(bitmap),
+                self.any.eq(any_set),
+                self.lane.eq(lane),
+                single.eq(_at_most_one(bits)[1]),
+            ]
+
+        with m.If(self.load):
+            m.d.sync += [*go_to(self.present[:lanes]), self.beat.eq(0)]
+        with m.Elif(self.step):
+            m.d.sync += self.beat.eq(self.beat + 1)
+            with m.If(block_ends):
+                m.d.sync += go_to(later)
+        return m

@@ -1,0 +1,242 @@
+"""Payload layouts of the streams between the stages of the engine.
+
+The header layout derives from ``wire.FIELDS``; the others are private to the engine.
+"""
+
+from amaranth.lib import data, enum
+
+from afflux_hdl.contract import registers, wire
+from afflux_hdl.engine.parameters import Parameters
+
+__all__ = [
+    "Cause",
+    "Delivery",
+    "FrameSummary",
+    "Header",
+    "JobEntry",
+    "Local",
+    "OperationKind",
+    "PacketBeat",
+    "Peer",
+    "Reply",
+    "Route",
+    "SlotOperation",
+    "WorkerEntry",
+]
+
+GENERATION_BITS = 8
+"""Bits of a job's generation: only descriptors of the few frames in flight are told apart."""
+
+
+class Cause(enum.Enum, shape=5):  # type: ignore[call-arg]
+    """What became of a frame: the number of its counter in ``registers.FRAME_COUNTERS``."""
+
+    locals().update({counter.name.upper(): n for n, counter in enumerate(registers.FRAME_COUNTERS)})
+
+
+class PacketBeat(data.StructLayout):
+    """One beat of a packet stream.
+
+    Members:
+        data: Bytes, the first in the low bits.
+        keep: One bit for each byte that belongs to the frame: all, except in the last beat.
+        last: The frame ends here.
+        error: With ``last``: the MAC found the frame to be bad.
+    """
+
+    def __init__(self, bus_bits: int) -> None:
+        super().__init__({"data": bus_bits, "keep": bus_bits // 8, "last": 1, "error": 1})
+
+
+def _header_members() -> dict[str, int]:
+    members: dict[str, int] = {}
+    for field in wire.FIELDS:
+        if field.name == "version_type":
+            members |= {"type": 4, "version": 4}
+        elif field.name == "opcode_dtype":
+            members |= {"dtype": 4, "opcode": 4}
+        else:
+            members[field.name] = 8 * field.size
+    return members
+
+
+Header = data.StructLayout(_header_members())
+"""The Afflux header, 22 bytes, as on the wire."""
+
+Peer = data.StructLayout({"mac": 48, "address": 32, "port": 16})
+"""Who is at the other end. All fields as on the wire, the first octet in the low bits."""
+
+Local = data.StructLayout({"mac": 48, "address": 32, "port": 16})
+"""The engine's own addresses, as on the wire, the first octet in the low bits."""
+
+
+class FrameSummary(data.StructLayout):
+    """All that later stages need of a frame but its look-ahead words and blocks.
+
+    Members:
+        refused_version: Only to be answered REFUSED (version).
+        good: Passed all the checks of the receive stage.
+        from_parent: It came to a parent port.
+        job: Number of the job that it is for: of the port, if it came from a parent.
+        job_built: The engine was built with a job of this number.
+        header: The Afflux header.
+        source: Who sent it.
+        start: Place of the look-ahead words in the receive buffer.
+        end: First place in the receive buffer after the frame.
+        blocks: Number of blocks.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        place = (parameters.buffer_beats - 1).bit_length()
+        super().__init__(
+            {
+                "good": 1,
+                "refused_version": 1,
+                "from_parent": 1,
+                "job": parameters.job_bits,
+                "job_built": 1,
+                "header": Header,
+                "source": Peer,
+                "start": place,
+                "end": place,
+                "blocks": 5,
+            }
+        )
+
+
+class JobEntry(data.StructLayout):
+    """One row of the job table.
+
+    Members:
+        enabled: The job exists.
+        key: Its key.
+        workers: N.
+        lane_mask: One bit for each lane below F.
+        lanes: F.
+        base: First slot in the pool.
+        count: Number of slots.
+        credit: As told to workers that join.
+        group: Results go to a multicast group.
+        parent: The job has a parent.
+        generation: Advances with each create and destroy.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "enabled": 1,
+                "key": 64,
+                "workers": parameters.count_bits,
+                "lanes": 5,
+                "lane_mask": wire.LANES_MAX,
+                "base": parameters.slot_bits,
+                "count": parameters.slot_bits + 1,
+                "credit": 16,
+                "group": 1,
+                "parent": 1,
+                "generation": GENERATION_BITS,
+            }
+        )
+
+
+Route = data.StructLayout(
+    {
+        "group": data.StructLayout({"address": 32, "port": 16}),
+        "parent": Peer,
+        "parent_job": 8,
+        "parent_worker": 8,
+        "parent_key": 64,
+    }
+)
+"""One row of the route table: where a job's results and partial sums go, but to its workers.
+
+Addresses and ports as on the wire, the first octet in the low bits.
+"""
+
+
+WorkerEntry = data.StructLayout({"joined": 1, "peer": Peer})
+"""One row of the worker table: whether and from where a worker has joined."""
+
+
+class Delivery(data.StructLayout):
+    """A result to be sent, as fixed when its round was complete or its replay was ordered.
+
+    The slot may go on while this is queued; nothing of it is looked up again, except to discard it.
+
+    Members:
+        fence: Nothing to be sent: when this has gone all the way, all before it has left.
+        reply: Not a result but the next of the replies, which wait in a queue of their own; or, if
+            ``up`` is set, a JOIN.
+        up: To the job's parent: a partial sum, or a JOIN.
+        everyone: To all workers, else to ``worker`` only. Also set for a partial sum that goes up
+            for the first time.
+        worker: Receiver.
+        job, generation: Discarded if the job has another generation by now.
+        slot: Slot number in the pool.
+        header: Afflux header, but for the worker.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "fence": 1,
+                "reply": 1,
+                "up": 1,
+                "everyone": 1,
+                "worker": parameters.worker_bits,
+                "job": parameters.job_bits,
+                "generation": GENERATION_BITS,
+                "slot": parameters.slot_bits,
+                "header": Header,
+            }
+        )
+
+
+class OperationKind(enum.Enum, shape=2):  # type: ignore[call-arg]
+    """What the merge stage does with a frame."""
+
+    RELEASE = 0
+    """Only give its room in the receive buffer back."""
+    MERGE = 1
+    """Merge it into its slot; deliver the result if that completes the round."""
+    REPLAY = 2
+    """Deliver a result again."""
+    REPLY = 3
+    """Deliver a reply."""
+
+
+class SlotOperation(data.StructLayout):
+    """What the admit stage has decided about a frame. The merge stage carries it out, in order.
+
+    Members:
+        kind: What to do.
+        start, end: As in FrameSummary.
+        present: Lanes whose blocks the frame carries.
+        fresh: Those of them whose block is the first of the round: overwritten, not added.
+        opening: First contribution of the round: its look-ahead words overwrite.
+        opcode: Of the frame.
+        version: Version of the slot.
+        complete: This contribution completes the round: deliver.
+        delivery: What to deliver.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        place = (parameters.buffer_beats - 1).bit_length()
+        super().__init__(
+            {
+                "kind": OperationKind,
+                "start": place,
+                "end": place,
+                "present": wire.LANES_MAX,
+                "fresh": wire.LANES_MAX,
+                "opening": 1,
+                "opcode": 2,
+                "version": 1,
+                "complete": 1,
+                "delivery": Delivery(parameters),
+            }
+        )
+
+
+Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 6)})
+"""A short answer: to whom, its Afflux header, and its first words (the others are 0)."""

@@ -1,0 +1,120 @@
+"""Build-time parameters of an engine and the sizes that follow from them."""
+
+from dataclasses import dataclass
+
+from amaranth.utils import bits_for, ceil_log2
+
+from afflux_hdl.contract import wire
+
+__all__ = ["Parameters"]
+
+PIPELINE_BEATS = 32
+"""More than the cycles from a frame's last beat to the start of its merge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Maxima that an engine is built for. Each job has run-time values up to these.
+
+    Attributes:
+        bus_bits: Width of the packet streams: 32, 64, 128, 256 or 512.
+        workers: Most workers of a job, 1 to 64.
+        lanes: Most lanes of a slot, 1 to 16.
+        jobs: Most jobs at once, 1 to 256.
+        slots: Slots of the pool, shared by all jobs, a power of two, 2 to 32768.
+        build_time: When the gateware was generated, seconds since 1970, for its register; 0 keeps
+            equal builds equal.
+
+    Raises:
+        ValueError: If a parameter is out of its range.
+    """
+
+    bus_bits: int = 512
+    workers: int = wire.WORKERS_MAX
+    lanes: int = wire.LANES_MAX
+    jobs: int = 8
+    slots: int = 512
+    build_time: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.build_time < 1 << 32:
+            raise ValueError(f"build_time is 0 to 2**32 - 1, not {self.build_time}")
+        if self.bus_bits not in (32, 64, 128, 256, 512):
+            raise ValueError(f"bus_bits is one of 32, 64, 128, 256, 512, not {self.bus_bits}")
+        if not 1 <= self.workers <= wire.WORKERS_MAX:
+            raise ValueError(f"workers is 1 to {wire.WORKERS_MAX}, not {self.workers}")
+        if not 1 <= self.lanes <= wire.LANES_MAX:
+            raise ValueError(f"lanes is 1 to {wire.LANES_MAX}, not {self.lanes}")
+        if not 1 <= self.jobs <= 256:
+            raise ValueError(f"jobs is 1 to 256, not {self.jobs}")
+        if not 2 <= self.slots <= 32768 or self.slots & (self.slots - 1):
+            raise ValueError(f"slots is a power of two from 2 to 32768, not {self.slots}")
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of a beat."""
+        return self.bus_bits // 8
+
+    @property
+    def header_beats(self) -> int:
+        """Beats of all headers together, and of the look-ahead words: 1 at 512 bits."""
+        return wire.LOOKAHEAD_OFFSET // self.bus_bytes
+
+    @property
+    def block_beats(self) -> int:
+        """Beats of a block: 4 at 512 bits. Always even, so that banks alternate by beat."""
+        return wire.BLOCK_BYTES // self.bus_bytes
+
+    @property
+    def frame_beats_max(self) -> int:
+        """Beats of the largest frame that the engine takes."""
+        return 2 * self.header_beats + self.lanes * self.block_beats
+
+    @property
+    def payload_beats_max(self) -> int:
+        """Beats of the largest frame without its headers: what the receive buffer stores."""
+        return self.frame_beats_max - self.header_beats
+
+    @property
+    def buffer_beats(self) -> int:
+        """Beats of the receive buffer, a power of two.
+
+        Room for one largest frame that arrives, one that is merged, what queues up between, and
+        what arrives while a frame goes through the stages before the merge.
+        """
+        return 1 << ceil_log2(3 * self.payload_beats_max + PIPELINE_BEATS)
+
+    @property
+    def words_per_beat(self) -> int:
+        """Elements of 32 bits in a beat, and adders in the engine: 16 at 512 bits."""
+        return self.bus_bits // 32
+
+    @property
+    def slot_bits(self) -> int:
+        """Bits of a slot's number in the pool."""
+        return ceil_log2(self.slots)
+
+    @property
+    def lane_bits(self) -> int:
+        """Bits of a lane's number."""
+        return max(1, ceil_log2(self.lanes))
+
+    @property
+    def worker_bits(self) -> int:
+        """Bits of a worker's number."""
+        return max(1, ceil_log2(self.workers))
+
+    @property
+    def job_bits(self) -> int:
+        """Bits of a job's number."""
+        return max(1, ceil_log2(self.jobs))
+
+    @property
+    def count_bits(self) -> int:
+        """Bits of a number of workers, 0 to ``workers``."""
+        return bits_for(self.workers)
+
+    @property
+    def beat_bits(self) -> int:
+        """Bits of a beat's number within a block."""
+        return ceil_log2(self.block_beats)

@@ -1,0 +1,391 @@
+"""Receive stage: buffers whole frames and checks them.
+
+::
+
+    i ──┬─► receive buffer (look-ahead words, blocks) ──────────────► read port of the merge stage
+        ├─► header register ─► compare ─┐
+        └─► UDP checksum ───────────────┴─► verdict ─► o (FrameSummary), or a drop counter
+
+Store-and-forward: a frame is announced on ``o`` only when its last beat is in and every check of
+``docs/protocol.md`` section 5.2 that needs no table has passed. Nothing before that touches a slot.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.layouts import Cause, FrameSummary, Header, Local, PacketBeat
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.ram import Ram
+
+__all__ = ["Receive"]
+
+SUMMARY_DEPTH = 64
+"""Frames between receive and admit: what two-beat frames bring in while a largest one is merged."""
+
+SUMMARY_MARGIN = 16
+"""Frames that may be under way to that queue when a new one is let in."""
+
+
+WORKER_TYPES = (wire.Type.DATA, wire.Type.PROBE, wire.Type.JOIN, wire.Type.CONFLICT)
+PARENT_TYPES = (wire.Type.RESULT, wire.Type.CONFLICT, wire.Type.JOINED)
+
+
+def _is_one_of(value: Value, choices: Sequence[int]) -> Value:
+    return Cat(value == choice for choice in choices).any()
+
+
+def _tree_sum(values: Sequence[ValueLike]) -> ValueLike:
+    """Sum by a balanced tree, so that the depth is logarithmic."""
+    terms = list(values)
+    while len(terms) > 1:
+        pairs = [terms[n] + terms[n + 1] for n in range(0, len(terms) - 1, 2)]
+        terms = pairs + ([terms[-1]] if len(terms) % 2 else [])
+    return terms[0]
+
+
+def _folds_to_ones(total: Value) -> Value:
+    """Whether the one's complement sum of the 16-bit parts of ``total`` is 0xFFFF.
+
+    ``total`` is less than 2**20: the upper part h is at most 15. The lower part l is then
+    0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has to be added.
+    """
+    upper = total[16:]
+    return total[len(upper) : 16].all() & (total[: len(upper)] == ~upper)
+
+
+class Receive(wiring.Component):
+    """Buffers and checks frames.
+
+    Latency: 6 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
+    always; ``i`` has no back-pressure. Overflow: a frame that finds less room than the largest
+    frame needs is dropped whole and counted as ``receive_overflow``; this does not happen while
+    the merge stage keeps pace, which it does by construction.
+
+    Members:
+        i: Frames from the MAC, without frame check sequence.
+        local: The engine's addresses.
+        o: Summaries of frames that hold room in the buffer, or must be answered.
+        read_address, read_data: The receive buffer; data follow one cycle after the address.
+        release: Place up to which the buffer's content is no longer needed.
+        arrived: A frame ended in this cycle's beat.
+        arrived_bytes: Bytes of this cycle's beat.
+        level: Beats in the buffer.
+        judged: A verdict other than "good" falls in this cycle ...
+        cause: ... and this is the counter that it increments.
+        idle: No frame is on its way.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._summary = FrameSummary(parameters)
+        self._place = (parameters.buffer_beats - 1).bit_length()
+        super().__init__(
+            {
+                "i": In(stream.Signature(PacketBeat(parameters.bus_bits), always_ready=True)),
+                "local": In(Local),
+                "o": Out(stream.Signature(self._summary)),
+                "read_address": In(self._place),
+                "read_data": Out(parameters.bus_bits),
+                "release": In(self._place),
+                "arrived": Out(1),
+                "arrived_bytes": Out(bits_for(parameters.bus_bytes)),
+                "level": Out(self._place),
+                "judged": Out(1),
+                "cause": Out(Cause),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        header_beats = p.header_beats
+        index_limit = p.frame_beats_max + 1
+
+        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=self._place)
+        m.d.comb += [
+            buffer.read_address.eq(self.read_address),
+            self.read_data.eq(buffer.read_data),
+        ]
+
+        m.submodules.summaries = summaries = SyncFIFOBuffered(
+            width=data.Layout.cast(self._summary).size, depth=SUMMARY_DEPTH
+        )
+        m.d.comb += [
+            self.o.payload.as_value().eq(summaries.r_data),
+            self.o.valid.eq(summaries.r_rdy),
+            summaries.r_en.eq(self.o.ready),
+        ]
+
+        # Stage 1: one register behind the pins, and the number of the beat within its frame.
+        valid1 = Signal()
+        beat1 = Signal(PacketBeat(p.bus_bits))
+        index = Signal(range(index_limit + 1))
+        index1 = Signal.like(index)
+        m.d.sync += [valid1.eq(self.i.valid), beat1.eq(self.i.payload), index1.eq(index)]
+        with m.If(self.i.valid):
+            m.d.sync += index.eq(
+                Mux(self.i.payload.last, 0, Mux(index == index_limit, index, index + 1))
+            )
+
+        first1 = Signal()
+        room = Signal()
+        taken = Signal()
+        taking = Signal()
+        whole = Signal()
+        whole_now = Signal()
+        place = Signal(self._place)
+        start = Signal(self._place)
+        occupied = Signal(self._place)
+        m.d.comb += [
+            first1.eq(index1 == 0),
+            occupied.eq(place - self.release),
+            room.eq(
+                (occupied < p.buffer_beats - p.payload_beats_max)
+                & (summaries.level <= SUMMARY_DEPTH - SUMMARY_MARGIN)
+            ),
+            taking.eq(Mux(first1, room, taken)),
+            whole_now.eq(beat1.keep.all() & (first1 | whole)),
+            buffer.write_address.eq(place),
+            buffer.write_data.eq(beat1.data),
+            buffer.write.eq(
+                valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
+            ),
+        ]
+        # What the checks of the whole header begin with is found as its last beat is taken in.
+        header, next_header = Signal(512), Signal(512)
+        afflux, next_afflux = (
+            data.View(Header, value[8 * wire.AFFLUX_OFFSET :][: 8 * wire.HEADER_BYTES])
+            for value in (header, next_header)
+        )
+        blocks = Signal(5)
+        ip_sums = [Signal(17, name=f"ip_sum_{n}") for n in range(wire.IPV4_BYTES // 4)]
+        m.d.comb += next_header.eq(Cat(header, beat1.data)[p.bus_bits :])
+        with m.If(valid1):
+            m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
+            with m.If(first1):
+                m.d.sync += start.eq(place)
+            with m.If(buffer.write):
+                m.d.sync += place.eq(place + 1)
+            with m.If(index1 < header_beats):
+                m.d.sync += [
+                    header.eq(next_header),
+                    blocks.eq(_tree_sum(list(next_afflux.present))),
+                ]
+                for n, ip_sum in enumerate(ip_sums):
+                    low = 8 * (wire.ETHERNET_BYTES + 4 * n)
+                    m.d.sync += ip_sum.eq(next_header[low:][:16] + next_header[low + 16 :][:16])
+
+        # Stage 2: the frame is in; its header register holds until the next frame's first beat.
+        ended2 = Signal()
+        error2 = Signal()
+        taken2 = Signal()
+        whole2 = Signal()
+        end2 = Signal(self._place)
+        start2 = Signal(self._place)
+        beats2 = Signal(range(index_limit + 2))
+        m.d.sync += [
+            ended2.eq(valid1 & beat1.last),
+            error2.eq(beat1.error),
+            taken2.eq(taking),
+            whole2.eq(whole_now),
+            beats2.eq(index1 + 1),
+            start2.eq(Mux(first1, place, start)),
+            end2.eq(place + buffer.write),
+        ]
+        m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
+
+        # Bytes, in two steps.
+        counts2 = [Signal(3, name=f"count2_{n}") for n in range(p.bus_bytes // 4)]
+        for n, count in enumerate(counts2):
+            m.d.sync += count.eq(Mux(valid1, _tree_sum(list(beat1.keep[4 * n : 4 * n + 4])), 0))
+        m.d.sync += self.arrived_bytes.eq(_tree_sum(counts2))
+
+        def octets(first: int, count: int) -> ValueLike:
+            return header[8 * first : 8 * (first + count)]
+
+        # Stage 3: the outcome of each comparison.
+        flags3 = Signal(
+            data.StructLayout(
+                {
+                    "ended": 1,
+                    "mac_error": 1,
+                    "overflow": 1,
+                    "not_ours": 1,
+                    "bad_ip": 1,
+                    "other_port": 1,
+                    "from_parent": 1,
+                    "bad_version": 1,
+                    "bad_length": 1,
+                    "bad_type": 1,
+                    "bad_worker_type": 1,
+                    "bad_parent_type": 1,
+                    "no_checksum": 1,
+                    "join": 1,
+                    "holds_room": 1,
+                }
+            )
+        )
+        summary3 = Signal(self._summary)
+        ip_sum3 = Signal(20)
+        length3 = Signal(16)
+        # The parent port of job j is the engine's own, plus 1, plus j.
+        parent_port, to_parent_port = Signal(16), Signal()
+        parent_port3 = Signal(16)
+        own_port = reversed_octets(self.local.port)
+        m.d.comb += [
+            parent_port.eq(reversed_octets(octets(36, 2)) + ~own_port),
+            to_parent_port.eq(parent_port < p.jobs),
+        ]
+        expected_beats = Signal(range(2 * header_beats + wire.LANES_MAX * p.block_beats + 1))
+        m.d.comb += expected_beats.eq(2 * header_beats + blocks * p.block_beats)
+        m.d.sync += [
+            flags3.ended.eq(ended2),
+            flags3.mac_error.eq(error2),
+            flags3.overflow.eq(~taken2),
+            flags3.not_ours.eq(
+                (beats2 < header_beats)
+                | ((beats2 == header_beats) & ~whole2)
+                | (octets(0, 6) != self.local.mac)
+                | (octets(12, 2) != 0x0008)
+                | (header[8 * 14 + 4 : 8 * 15] != 4)
+                | (octets(23, 1) != 17)
+                | (octets(30, 4) != self.local.address)
+            ),
+            # Flags and offset: only don't-fragment may be set.
+            flags3.bad_ip.eq((header[8 * 14 : 8 * 14 + 4] != 5) | ((octets(20, 2) & 0xFFBF) != 0)),
+            flags3.other_port.eq((octets(36, 2) != self.local.port) & ~to_parent_port),
+            flags3.from_parent.eq(octets(36, 2) != self.local.port),
+            flags3.bad_version.eq(afflux.version != wire.VERSION),
+            # 256 for each block leaves the lower byte of both lengths as it is in an empty packet.
+            flags3.bad_length.eq(
+                (beats2 != expected_beats)
+                | ~whole2
+                | (octets(16, 1) != blocks)
+                | (octets(17, 1) != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES)
+                | (octets(38, 1) != blocks)
+                | (octets(39, 1) != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES)
+            ),
+            flags3.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
+            flags3.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
+            flags3.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
+            flags3.no_checksum.eq(octets(40, 2) == 0),
+            flags3.join.eq(afflux.type == wire.Type.JOIN),
+            flags3.holds_room.eq(beats2 > header_beats),
+            ip_sum3.eq(_tree_sum(ip_sums)),
+            length3.eq(octets(38, 2)),
+            summary3.header.eq(afflux),
+            summary3.from_parent.eq(octets(36, 2) != self.local.port),
+            parent_port3.eq(parent_port),
+            summary3.source.mac.eq(octets(6, 6)),
+            summary3.source.address.eq(octets(26, 4)),
+            summary3.source.port.eq(octets(34, 2)),
+            summary3.start.eq(start2),
+            summary3.end.eq(end2),
+            summary3.blocks.eq(blocks),
+        ]
+
+        # UDP checksum: one's complement sum of 16-bit words, pseudo-header included. The sum may be
+        # taken in either byte order (RFC 1071, section 2(B)). Addresses, UDP and data are words
+        # 13 and on of the frame; protocol and length are added at the end.
+        words = [beat1.data[16 * n : 16 * n + 16] for n in range(p.bus_bits // 16)]
+        words_before = (wire.ETHERNET_BYTES + 12) // 2
+        masked = []
+        for n, word in enumerate(words):
+            before = Signal(name=f"before_{n}")
+            beats_before = (words_before - n + len(words) - 1) // len(words)
+            m.d.comb += before.eq(index1 < beats_before)
+            masked.append(Mux(before, 0, word))
+        partial2 = [Signal(18, name=f"partial2_{n}") for n in range(max(1, len(words) // 4))]
+        for n, partial in enumerate(partial2):
+            m.d.sync += partial.eq(_tree_sum(masked[4 * n : 4 * n + 4]))
+        valid2, first2, valid3, first3 = Signal(), Signal(), Signal(), Signal()
+        sum3 = Signal(16 + bits_for(len(words)))
+        sum4 = Signal(30)
+        m.d.sync += [
+            valid2.eq(valid1),
+            first2.eq(first1),
+            valid3.eq(valid2),
+            first3.eq(first2),
+            sum3.eq(_tree_sum(partial2)),
+        ]
+        with m.If(valid3):
+            m.d.sync += sum4.eq(Mux(first3, 0, sum4) + sum3)
+
+        # Stages 4 and 5: fold the sums while the outcomes wait.
+        flags4, flags5 = Signal.like(flags3), Signal.like(flags3)
+        summary4, summary5 = Signal.like(summary3), Signal.like(summary3)
+        length4 = Signal(16)
+        folded5 = Signal(18)
+        m.d.sync += [
+            flags4.eq(flags3),
+            flags4.bad_type.eq(
+                flags3.bad_type
+                | Mux(flags3.from_parent, flags3.bad_parent_type, flags3.bad_worker_type)
+            ),
+            flags4.bad_ip.eq(flags3.bad_ip | ~_folds_to_ones(ip_sum3)),
+            summary4.eq(summary3),
+            summary4.job.eq(
+                Mux(summary3.from_parent, parent_port3, summary3.header.job)[: p.job_bits]
+            ),
+            summary4.job_built.eq(summary3.from_parent | (summary3.header.job < p.jobs)),
+            length4.eq(length3),
+            flags5.eq(flags4),
+            summary5.eq(summary4),
+            folded5.eq(sum4[:16] + sum4[16:] + length4 + 0x1100),
+        ]
+
+        # Stage 6: the verdict, in the order of the protocol document.
+        bad_checksum = Signal()
+        pending = Signal()
+        m.d.comb += bad_checksum.eq(~flags5.no_checksum & ~_folds_to_ones(folded5))
+        good = Signal()
+        refuse = Signal()
+        push = Signal()
+        summary6 = Signal(self._summary)
+        judged, cause = Signal(), Signal(Cause)
+        m.d.comb += judged.eq(flags5.ended)
+        with m.If(flags5.overflow):
+            m.d.comb += cause.eq(Cause.RECEIVE_OVERFLOW)
+        with m.Elif(flags5.mac_error):
+            m.d.comb += cause.eq(Cause.MAC_ERROR)
+        with m.Elif(flags5.not_ours):
+            m.d.comb += cause.eq(Cause.NOT_OURS)
+        with m.Elif(flags5.bad_ip):
+            m.d.comb += cause.eq(Cause.BAD_IP)
+        with m.Elif(flags5.other_port):
+            m.d.comb += cause.eq(Cause.NOT_OURS)
+        with m.Elif(flags5.bad_version):
+            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(flags5.join)]
+        with m.Elif(flags5.bad_length):
+            m.d.comb += cause.eq(Cause.BAD_LENGTH)
+        with m.Elif(bad_checksum):
+            m.d.comb += cause.eq(Cause.BAD_CHECKSUM)
+        with m.Elif(flags5.bad_type):
+            m.d.comb += cause.eq(Cause.BAD_TYPE)
+        with m.Else():
+            m.d.comb += [good.eq(1), judged.eq(0)]
+        m.d.sync += [
+            self.judged.eq(judged),
+            self.cause.eq(cause),
+            push.eq(flags5.ended & ~flags5.overflow & (flags5.holds_room | refuse)),
+            summary6.eq(summary5),
+            summary6.good.eq(good),
+            summary6.refused_version.eq(refuse),
+        ]
+        m.d.comb += [
+            summaries.w_data.eq(summary6),
+            summaries.w_en.eq(push),
+            pending.eq(
+                valid1 | ended2 | flags3.ended | flags4.ended | flags5.ended | push | self.judged
+            ),
+            self.idle.eq(~pending & (index == 0) & ~self.o.valid & (summaries.level == 0)),
+        ]
+        return m

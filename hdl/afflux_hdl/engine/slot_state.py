@@ -1,0 +1,98 @@
+"""Slot state: the rounds, seen bitmaps and version headers of all slots.
+
+The whole of what ``docs/protocol.md`` section 5.1 keeps for a slot but its words and blocks.
+"""
+
+from amaranth.hdl import Module
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.parameters import Parameters
+
+__all__ = ["SlotState", "SlotStateMemory", "VersionState"]
+
+
+VersionState = data.StructLayout(
+    {
+        "held": 1,
+        "present": wire.LANES_MAX,
+        "operation": 16,
+        "dtype": 4,
+        "opcode": 4,
+        "conflict": 1,
+    }
+)
+"""What a version holds, if it holds a round of this job run: the header of its result."""
+
+
+class SlotState(data.StructLayout):
+    """State of a slot.
+
+    Members:
+        round: R, the latest open round.
+        seen: Workers whose contribution to R is in.
+        left: Contributions that R still lacks; 0 means that ``seen`` is full.
+        waiting: The partial sum of R has gone to the parent, whose result is not in yet.
+        versions: Header of the round that each version holds.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "round": 32,
+                "seen": parameters.workers,
+                "left": parameters.count_bits,
+                "waiting": 1,
+                "versions": data.ArrayLayout(VersionState, 2),
+            }
+        )
+
+
+class SlotStateMemory(wiring.Component):
+    """State of every slot of the pool.
+
+    Latency: state follows one cycle after its address. Throughput: a read and a write in each
+    cycle. A state that is written in the cycle in which it is addressed is read as written.
+
+    Members:
+        read_slot, state: Reader of the admit stage.
+        send_slot, send_round: Reader of the replicate stage, of R alone (a second, narrow copy).
+        write, write_slot, write_state: Sets a state.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._depth = parameters.slots
+        self._state = SlotState(parameters)
+        super().__init__(
+            {
+                "read_slot": In(parameters.slot_bits),
+                "state": Out(self._state),
+                "send_slot": In(parameters.slot_bits),
+                "send_round": Out(32),
+                "write": In(1),
+                "write_slot": In(parameters.slot_bits),
+                "write_state": In(self._state),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.states = states = memory.Memory(shape=self._state, depth=self._depth, init=[])
+        m.submodules.rounds = rounds = memory.Memory(shape=32, depth=self._depth, init=[])
+        state_write = states.write_port()
+        state_read = states.read_port(transparent_for=(state_write,))
+        round_write, round_read = rounds.write_port(), rounds.read_port()
+        m.d.comb += [
+            state_read.addr.eq(self.read_slot),
+            self.state.eq(state_read.data),
+            round_read.addr.eq(self.send_slot),
+            self.send_round.eq(round_read.data),
+            state_write.en.eq(self.write),
+            state_write.addr.eq(self.write_slot),
+            state_write.data.eq(self.write_state),
+            round_write.en.eq(self.write),
+            round_write.addr.eq(self.write_slot),
+            round_write.data.eq(self.write_state.round),
+        ]
+        return m

@@ -1,0 +1,199 @@
+"""Transmit stage: composes frames from orders and the slot memory, at line rate."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.lane_walk import LaneWalk
+from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.replicate import FrameOrder
+from afflux_hdl.lib.mux_tree import select
+
+__all__ = ["Transmit"]
+
+OUTPUT_DEPTH = 16
+"""Beats behind the memories: what is under way when the MAC stops, and a little more."""
+
+OUTPUT_MARGIN = 8
+"""Room that two more beats need, with those under way and those of the cycle before."""
+
+
+class Transmit(wiring.Component):
+    """Sends frames.
+
+    Latency: 4 cycles from an order to the first beat on ``o``, one more if it comes at the wrong
+    phase. Throughput: one beat in each cycle while ``o.ready`` holds; back-pressure stops it in
+    steps of two beats, so that each beat is read at its bank's phase.
+
+    Members:
+        phase: Alternates from cycle to cycle; frames start when it is 1.
+        local: The engine's addresses.
+        i: Frames to be sent.
+        send_words, send_words_data, send_block, send_block_data: Slot memory.
+        o: Frames for the MAC, without frame check sequence; ``keep`` is all ones.
+        departed, departed_bytes: A frame's last beat leaves in this cycle; bytes that do.
+        fenced: A fence has arrived: of all orders before it, no memory is still to be read.
+        idle: Nothing is under way.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        p = parameters
+        self._parameters = p
+        block = p.slot_bits + 1 + p.lane_bits + p.beat_bits
+        words = p.slot_bits + 1 + (p.header_beats.bit_length() - 1)
+        super().__init__(
+            {
+                "phase": In(1),
+                "local": In(Local),
+                "i": In(stream.Signature(FrameOrder(p))),
+                "send_words": Out(words),
+                "send_words_data": In(p.bus_bits),
+                "send_block": Out(block),
+                "send_block_data": In(p.bus_bits),
+                "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
+                "departed": Out(1),
+                "departed_bytes": Out(bits_for(p.bus_bytes)),
+                "fenced": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        header_beats = p.header_beats
+
+        width = p.bus_bits + 1
+        m.submodules.output = output = SyncFIFOBuffered(width=width, depth=OUTPUT_DEPTH)
+        m.d.comb += [
+            self.o.payload.data.eq(output.r_data[:-1]),
+            self.o.payload.last.eq(output.r_data[-1]),
+            self.o.payload.keep.eq(Const(-1, p.bus_bytes)),
+            self.o.valid.eq(output.r_rdy),
+            output.r_en.eq(self.o.ready),
+            self.departed.eq(self.o.valid & self.o.ready & self.o.payload.last),
+            self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
+        ]
+
+        # Beats go two by two: the decision at phase 0 is for the two cycles behind it.
+        room = Signal()
+        with m.If(~self.phase):
+            m.d.sync += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
+
+        order = Signal(FrameOrder(p))
+        m.submodules.walk = walk = LaneWalk(p)
+        beat = Signal(range(max(2, header_beats)))
+        active, in_header, in_words, in_blocks = Signal(), Signal(), Signal(), Signal()
+        last_issue, ends_next, taking = Signal(), Signal(), Signal()
+        section = Signal(2)
+        m.d.comb += [
+            in_header.eq(active & room & (section == 0)),
+            in_words.eq(active & room & (section == 1)),
+            in_blocks.eq(active & room & (section == 2)),
+            walk.step.eq(in_blocks),
+            # Frames end at phase 0, with the second of two beats: the first one tells.
+            ends_next.eq(
+                self.phase
+                & active
+                & room
+                & Mux(
+                    order.blocks == 0,
+                    (section == 0) if header_beats == 1 else (section == 1) & beat[1:].all(),
+                    (section == 2) & walk.last_but_one,
+                )
+            ),
+            # A new order is taken at phase 0, to start at phase 1.
+            taking.eq(~self.phase & (~active | last_issue)),
+            self.i.ready.eq(taking),
+            # Without an order it stands still: nothing is active.
+            walk.load.eq(taking),
+            walk.present.eq(self.i.payload.header.present),
+        ]
+        m.d.sync += last_issue.eq(ends_next)
+        m.d.sync += self.fenced.eq(taking & self.i.valid & self.i.payload.fence)
+        with m.If(in_header | in_words):
+            m.d.sync += beat.eq(beat + 1)
+            with m.If(beat == header_beats - 1):
+                m.d.sync += [beat.eq(0), section.eq(section + 1)]
+        with m.If(last_issue):
+            m.d.sync += active.eq(0)
+        with m.If(taking & self.i.valid):
+            m.d.sync += [
+                active.eq(~self.i.payload.fence),
+                order.eq(self.i.payload),
+                section.eq(0),
+            ]
+
+        version = order.header.round[0]
+        if header_beats > 1:
+            m.d.comb += self.send_words.eq(Cat(beat, version, order.slot))
+        else:
+            m.d.comb += self.send_words.eq(Cat(version, order.slot))
+        m.d.comb += self.send_block.eq(Cat(walk.beat, walk.lane, version, order.slot))
+
+        # One cycle later: the memory's data, or what goes before.
+        header = self._compose(order)
+        words = Cat(order.words.as_value(), Const(0, 512 - len(order.words.as_value())))
+        texts = [
+            part[p.bus_bits * n : p.bus_bits * (n + 1)]
+            for part in (header, words)
+            for n in range(header_beats)
+        ]
+        text = select(texts, Cat(beat, section[0]) if header_beats > 1 else section[0])
+        valid1, last1 = Signal(), Signal()
+        from_text1, from_words1 = Signal(), Signal()
+        text1 = Signal(p.bus_bits)
+        m.d.sync += [
+            valid1.eq(in_header | in_words | in_blocks),
+            last1.eq(last_issue),
+            from_text1.eq((section == 0) | order.reply),
+            from_words1.eq(in_words),
+        ]
+        with m.If(in_header | in_words):
+            m.d.sync += text1.eq(text)
+        valid2 = Signal()
+        beat2 = Signal(width)
+        m.d.sync += valid2.eq(valid1)
+        with m.If(valid1):
+            with m.If(from_text1):
+                m.d.sync += beat2.eq(Cat(text1, last1))
+            with m.Elif(from_words1):
+                m.d.sync += beat2.eq(Cat(self.send_words_data, last1))
+            with m.Else():
+                m.d.sync += beat2.eq(Cat(self.send_block_data, last1))
+        m.d.comb += [
+            output.w_data.eq(beat2),
+            output.w_en.eq(valid2),
+            self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & (output.level == 0)),
+        ]
+        return m
+
+    def _compose(self, order: data.View) -> Value:
+        """All headers of the frame, 64 bytes, the first octet in the low bits."""
+        length_low = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
+        blocks = Cat(order.blocks, Const(0, 3))
+        octets = [
+            order.peer.mac,
+            self.local.mac,
+            Const(0x0008, 16),
+            Const(0x45, 8),
+            Const(0, 8),
+            Cat(blocks, Const(length_low + wire.IPV4_BYTES, 8)),
+            Const(0, 16),
+            Const(0x0040, 16),
+            Const(64, 8),
+            Const(17, 8),
+            order.ip_checksum,
+            self.local.address,
+            order.peer.address,
+            order.source_port,
+            order.peer.port,
+            Cat(blocks, Const(length_low, 8)),
+            Const(0, 16),
+            order.header,
+        ]
+        return Cat(octet.as_value() if isinstance(octet, data.View) else octet for octet in octets)

@@ -1,0 +1,206 @@
+"""Verdict: what becomes of a frame, by the tables of ``docs/protocol.md``, sections 5.2 to 5.6.
+
+In two steps, a cycle apart: ``Screen`` decides all that needs no slot state, ``Verdict`` the rest.
+"""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.layouts import Cause
+
+__all__ = ["Checks", "Place", "Screen", "Screened", "Verdict"]
+
+Checks = data.StructLayout(
+    {
+        "good": 1,
+        "refused_version": 1,
+        "from_parent": 1,
+        "job": 1,
+        "key": 1,
+        "worker": 1,
+        "address": 1,
+        "slot": 1,
+        "lanes": 1,
+        "empty": 1,
+    }
+)
+"""Which checks a frame has passed, and where it comes from.
+
+``good`` and ``refused_version`` are the receive stage's. ``from_parent``: it came to a parent
+port. ``lanes``: no present bit beyond F. ``empty``: no present bit at all. The others: as named.
+"""
+
+Screened = data.StructLayout(
+    {
+        "cause": Cause,
+        "refusal": wire.Refusal,
+        "join": 1,
+        "parent_joined": 1,
+        "contribution": 1,
+        "probe": 1,
+        "result": 1,
+    }
+)
+"""A frame that has been screened. At most one of the last five is set.
+
+``cause``: the counter that the frame increments, if none of the last three is set. ``refusal``:
+answer REFUSED for this cause, else 0. ``join``: a worker joins. ``parent_joined``: the parent has
+confirmed. ``contribution``, ``probe``, ``result``: such a frame from a worker, or from the parent,
+that has passed all checks; the slot's state decides.
+"""
+
+Place = data.StructLayout(
+    {
+        "next": 1,
+        "same": 1,
+        "previous": 1,
+        "early": 1,
+        "held": 1,
+        "full": 1,
+        "waiting": 1,
+        "own_seen": 1,
+    }
+)
+"""Where a frame's round r lies in its slot's state.
+
+``next``, ``same``, ``previous``: r = R + 1, R, R - 1. ``early``: r is later than R. ``held``:
+version r mod 2 holds a round. ``full``, ``waiting``: of R.
+``own_seen``: the worker's contribution to R is in.
+"""
+
+
+class Screen(wiring.Component):
+    """Decides what needs no slot state. Combinational.
+
+    Members:
+        type: Packet type.
+        checks, o: See above.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"type": In(4), "checks": In(Checks), "o": Out(Screened)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        checks, o = self.checks, self.o
+        is_join, is_probe, is_joined = Signal(), Signal(), Signal()
+        m.d.comb += [
+            is_join.eq(self.type == wire.Type.JOIN),
+            is_probe.eq(self.type == wire.Type.PROBE),
+            is_joined.eq(self.type == wire.Type.JOINED),
+        ]
+        with m.If(~checks.good):
+            with m.If(checks.refused_version):
+                m.d.comb += o.refusal.eq(wire.Refusal.VERSION)
+        with m.Elif(~checks.job):
+            m.d.comb += o.cause.eq(Cause.BAD_JOB)
+            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.JOB, 0))
+        with m.Elif(~checks.key):
+            m.d.comb += o.cause.eq(Cause.BAD_KEY)
+            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.KEY, 0))
+        with m.Elif(~checks.worker):
+            m.d.comb += o.cause.eq(Cause.BAD_WORKER)
+            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.WORKER, 0))
+        with m.Elif(is_join):
+            with m.If(~checks.empty):
+                m.d.comb += o.cause.eq(Cause.BAD_PRESENT)
+            with m.Else():
+                m.d.comb += [o.cause.eq(Cause.JOINS), o.join.eq(1)]
+        with m.Elif(~checks.address):
+            m.d.comb += o.cause.eq(Cause.BAD_ADDRESS)
+        with m.Elif(is_joined):
+            with m.If(~checks.empty):
+                m.d.comb += o.cause.eq(Cause.BAD_PRESENT)
+            with m.Else():
+                m.d.comb += [o.cause.eq(Cause.JOINS), o.parent_joined.eq(1)]
+        with m.Elif(~checks.slot):
+            m.d.comb += o.cause.eq(Cause.BAD_SLOT)
+        with m.Elif(~checks.lanes | (is_probe & ~checks.empty)):
+            m.d.comb += o.cause.eq(Cause.BAD_PRESENT)
+        with m.Elif(checks.from_parent):
+            m.d.comb += o.result.eq(1)
+        with m.Elif(is_probe):
+            m.d.comb += o.probe.eq(1)
+        with m.Else():
+            m.d.comb += o.contribution.eq(1)
+        return m
+
+
+class Verdict(wiring.Component):
+    """Decides. Combinational.
+
+    Members:
+        screened, place: See above.
+        cause: Counter that the frame increments; without meaning if it has not passed the checks of
+            the receive stage.
+        accept: A contribution: add it.
+        opening: With ``accept``: it opens its round.
+        take: The parent's result: it completes the round.
+        replay: Send what R or R - 1 has come to again: its result to this worker; or, if R is
+            waiting, the partial sum to the parent.
+        answer: Short answer: MISSING or JOINED, else 0.
+        missing_seen: With MISSING: it tells ``seen``, else nobody.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "screened": In(Screened),
+                "place": In(Place),
+                "cause": Out(Cause),
+                "accept": Out(1),
+                "opening": Out(1),
+                "take": Out(1),
+                "replay": Out(1),
+                "answer": Out(wire.Type),
+                "missing_seen": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        screened, place = self.screened, self.place
+        current, replayable, complete, untimely = Signal(), Signal(), Signal(), Signal(Cause)
+        m.d.comb += [
+            current.eq(place.same & place.held),
+            replayable.eq(place.previous & place.held),
+            complete.eq(place.full & ~place.waiting),
+            untimely.eq(Mux(place.early, Cause.PREMATURE, Cause.STALE)),
+            self.cause.eq(screened.cause),
+        ]
+        # No two of these are set.
+        with m.If(screened.join):
+            m.d.comb += self.answer.eq(wire.Type.JOINED)
+        with m.If(screened.result):
+            with m.If(current & place.waiting):
+                m.d.comb += [self.cause.eq(Cause.PARENT_RESULTS), self.take.eq(1)]
+            with m.Elif((current & complete) | replayable):
+                m.d.comb += self.cause.eq(Cause.DUPLICATES)
+            with m.Elif(current):
+                m.d.comb += self.cause.eq(Cause.PREMATURE)
+            with m.Else():
+                m.d.comb += self.cause.eq(untimely)
+        with m.If(screened.probe):
+            m.d.comb += self.cause.eq(Cause.PROBES)
+            with m.If(replayable | (current & complete)):
+                m.d.comb += self.replay.eq(1)
+            with m.Elif(current):
+                m.d.comb += [self.answer.eq(wire.Type.MISSING), self.missing_seen.eq(1)]
+            with m.Elif(place.next & complete):
+                m.d.comb += self.answer.eq(wire.Type.MISSING)
+            with m.Else():
+                m.d.comb += self.cause.eq(untimely)
+        with m.If(screened.contribution):
+            with m.If(place.next & complete):
+                m.d.comb += [self.cause.eq(Cause.ACCEPTED), self.accept.eq(1), self.opening.eq(1)]
+            with m.Elif(current & ~place.own_seen):
+                m.d.comb += [self.cause.eq(Cause.ACCEPTED), self.accept.eq(1)]
+            with m.Elif(current):
+                m.d.comb += [self.cause.eq(Cause.DUPLICATES), self.replay.eq(place.full)]
+            with m.Elif(replayable):
+                m.d.comb += [self.cause.eq(Cause.DUPLICATES), self.replay.eq(1)]
+            with m.Else():
+                m.d.comb += self.cause.eq(untimely)
+        return m

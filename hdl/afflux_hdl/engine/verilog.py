@@ -1,0 +1,105 @@
+"""Writes the engine out as Verilog.
+
+The top level has the plain names of AXI4-Stream on both sides, so that simulators, MACs and shells
+connect without knowing Amaranth.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from amaranth.hdl import Module, Signal
+
+from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
+from afflux_hdl.engine.engine import Engine
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.top_level import TopLevel
+
+__all__ = ["MODULE", "Top", "generate"]
+
+MODULE = "afflux_engine"
+"""Name of the Verilog module."""
+
+
+class Top(TopLevel):
+    """The engine with plain port names.
+
+    Byte 0 of a frame is in the low bits of the first beat; ``rx_keep`` is contiguous and all ones
+    but in the last beat; ``rx_error``, with ``rx_last``, marks a frame that the MAC found to be
+    bad. ``rx_ready`` is always 1. ``rst`` is synchronous and acts one cycle later. Register data
+    follow one cycle after their address.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        bits = parameters.bus_bits
+        self._parameters = parameters
+        self.rx_data = Signal(bits)
+        self.rx_keep = Signal(bits // 8)
+        self.rx_last = Signal()
+        self.rx_error = Signal()
+        self.rx_valid = Signal()
+        self.rx_ready = Signal()
+        self.tx_data = Signal(bits)
+        self.tx_keep = Signal(bits // 8)
+        self.tx_last = Signal()
+        self.tx_valid = Signal()
+        self.tx_ready = Signal()
+        self.reg_address = Signal(REGISTER_ADDRESS_BITS)
+        self.reg_write_data = Signal(32)
+        self.reg_write = Signal()
+        self.reg_read_data = Signal(32)
+        self.idle = Signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self.drive_clock(m)
+        m.submodules.engine = engine = Engine(self._parameters)
+        m.d.comb += [
+            engine.rx.payload.data.eq(self.rx_data),
+            engine.rx.payload.keep.eq(self.rx_keep),
+            engine.rx.payload.last.eq(self.rx_last),
+            engine.rx.payload.error.eq(self.rx_error),
+            engine.rx.valid.eq(self.rx_valid),
+            self.rx_ready.eq(1),
+            self.tx_data.eq(engine.tx.payload.data),
+            self.tx_keep.eq(engine.tx.payload.keep),
+            self.tx_last.eq(engine.tx.payload.last),
+            self.tx_valid.eq(engine.tx.valid),
+            engine.tx.ready.eq(self.tx_ready),
+            engine.register_address.eq(self.reg_address),
+            engine.register_write.eq(self.reg_write),
+            engine.register_write_data.eq(self.reg_write_data),
+            self.reg_read_data.eq(engine.register_read_data),
+            self.idle.eq(engine.idle),
+        ]
+        return m
+
+
+def generate(parameters: Parameters) -> str:
+    """Verilog of the engine, one text, the top module called ``afflux_engine``."""
+    return Top(parameters).to_verilog(MODULE)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line: ``python -m afflux_hdl.engine.verilog -o DIR``."""
+    defaults = Parameters()
+    parser = argparse.ArgumentParser(description="Write the engine out as Verilog.")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
+    for name in ("bus_bits", "workers", "lanes", "jobs", "slots", "build_time"):
+        option = "--" + name.replace("_", "-")
+        parser.add_argument(option, type=int, default=getattr(defaults, name))
+    options = parser.parse_args(arguments)
+    values = {name: value for name, value in vars(options).items() if name != "output"}
+    try:
+        parameters = Parameters(**values)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / f"{MODULE}.v"
+    path.write_text(generate(parameters))
+    sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What engine and node are built from: streams, headers, memories, the tops of designs."""

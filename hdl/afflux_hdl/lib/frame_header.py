@@ -1,0 +1,70 @@
+"""Frame header: the first bytes of each frame, side by side."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.engine.layouts import PacketBeat
+
+__all__ = ["FrameHeader", "octets"]
+
+
+def octets(header: Value, first: int, count: int) -> Value:
+    """``count`` octets of ``header``, the first one in the low bits."""
+    return header[8 * first : 8 * (first + count)]
+
+
+class FrameHeader(wiring.Component):
+    """Collects the first bytes of each frame.
+
+    Latency: one cycle from the beat that completes the header. Throughput: one beat in each cycle,
+    also of frames that are a single beat each. No back-pressure, nothing to overflow.
+
+    Args:
+        bus_bits: Width of the packet stream.
+        size: Bytes of the header.
+
+    Members:
+        i: Frames.
+        index: Number of the beat on ``i`` within its frame; stays at ``beats`` from there on.
+        complete: The header is here, in this cycle only; or the frame is too short to have one.
+        short: With ``complete``: the frame has fewer than ``size`` bytes.
+        header: The header, the first octet in the low bits.
+
+    Attributes:
+        beats: Beats that a header takes.
+    """
+
+    def __init__(self, *, bus_bits: int, size: int) -> None:
+        self._bus_bits = bus_bits
+        self._size = size
+        self.beats = -(-size // (bus_bits // 8))
+        super().__init__(
+            {
+                "i": In(stream.Signature(PacketBeat(bus_bits), always_ready=True)),
+                "index": Out(range(self.beats + 1)),
+                "complete": Out(1),
+                "short": Out(1),
+                "header": Out(8 * size),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        beat, index = self.i.payload, self.index
+        collected = Signal(self.beats * self._bus_bits)
+        last_kept = (self._size - 1) % (self._bus_bits // 8)
+        ends_header = Signal()
+        m.d.comb += [
+            ends_header.eq(index == self.beats - 1),
+            self.header.eq(collected),
+        ]
+        m.d.sync += [
+            self.complete.eq(self.i.valid & (ends_header | (beat.last & (index < self.beats - 1)))),
+            self.short.eq(~ends_header | (beat.last & ~beat.keep[last_kept])),
+        ]
+        with m.If(self.i.valid):
+            m.d.sync += index.eq(Mux(beat.last, 0, Mux(index == self.beats, index, index + 1)))
+            with m.If(index < self.beats):
+                m.d.sync += collected.eq(Cat(collected, beat.data)[self._bus_bits :])
+        return m

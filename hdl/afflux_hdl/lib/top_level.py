@@ -1,0 +1,43 @@
+"""What the Verilog tops of engine and node have in common."""
+
+from amaranth.back import verilog
+from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
+
+from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
+
+__all__ = ["TopLevel"]
+
+
+class TopLevel(Elaboratable):
+    """A design with plain port names: the attributes that are signals are the ports.
+
+    ``rst`` is synchronous and acts one cycle later.
+    """
+
+    def __init__(self) -> None:
+        self.clk = Signal()
+        self.rst = Signal()
+
+    @property
+    def ports(self) -> list[Signal]:
+        """All ports, inputs and outputs."""
+        return [value for value in vars(self).values() if isinstance(value, Signal)]
+
+    def drive_clock(self, m: Module) -> Signal:
+        """Make the domain ``sync`` from the pins. Returns its reset."""
+        domain = ClockDomain("sync")
+        # One register takes the reset pin: it keeps the pin's path short, and simulators from
+        # evaluating every register's input twice.
+        pins = ClockDomain("pins", reset_less=True)
+        reset = Signal(init=1)
+        m.domains += [domain, pins]
+        m.d.pins += reset.eq(self.rst)
+        m.d.comb += [domain.clk.eq(self.clk), domain.rst.eq(reset), pins.clk.eq(self.clk)]
+        return reset
+
+    def to_verilog(self, name: str) -> str:
+        """One text, the top module called ``name``."""
+        text = verilog.convert(
+            self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
+        )
+        return f"{text}{RAM_VERILOG}"

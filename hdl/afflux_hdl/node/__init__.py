@@ -1,0 +1,1 @@
+"""What stands between a network port and a host, with the engine in it."""

@@ -1,0 +1,105 @@
+"""ARP: answers requests for the local address (RFC 826)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.lib.frame_header import FrameHeader, octets
+
+__all__ = ["ARP_WAITING", "Arp"]
+
+ARP_WAITING = 16
+"""Answers that may wait to be sent."""
+
+FRAME_BYTES = 60
+"""Bytes of an answer: the smallest frame, without its check sequence."""
+
+ARP_BYTES = 42
+"""Bytes of a frame that are the request."""
+
+Requester = data.StructLayout({"mac": 48, "address": 32})
+"""Sender of a request, as on the wire."""
+
+
+class Arp(wiring.Component):
+    """Answers ARP requests.
+
+    Latency: 3 cycles from a request's last beat to its answer's first. Throughput: one request in
+    each cycle, one beat of answers in each cycle. Overflow: a request that finds ``ARP_WAITING``
+    others waiting is dropped, and marked on ``dropped``; hosts ask again.
+
+    Args:
+        bus_bits: Width of the packet streams.
+
+    Members:
+        i: Requests for the local address, and nothing else.
+        local: The engine's addresses.
+        o: Answers, 60 bytes each, padded with zeros.
+        replied, dropped: A request that ended before is to be answered, or not. A request that is
+            marked as bad is neither.
+        idle: No answer is on its way.
+    """
+
+    def __init__(self, *, bus_bits: int) -> None:
+        self._bus_bits = bus_bits
+        beat = PacketBeat(bus_bits)
+        super().__init__(
+            {
+                "i": In(stream.Signature(beat, always_ready=True)),
+                "local": In(Local),
+                "o": Out(stream.Signature(beat)),
+                "replied": Out(1),
+                "dropped": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, size=ARP_BYTES)
+        m.submodules.waiting = waiting = SyncFIFOBuffered(width=Requester.size, depth=ARP_WAITING)
+        # The header stays as it is until the next frame's first beat has come and gone.
+        ended = Signal()
+        m.d.sync += ended.eq(self.i.valid & self.i.payload.last & ~self.i.payload.error)
+        m.d.comb += [
+            header.i.valid.eq(self.i.valid),
+            header.i.payload.eq(self.i.payload),
+            waiting.w_data.eq(octets(header.header, 22, Requester.size // 8)),
+            waiting.w_en.eq(ended),
+            self.replied.eq(ended & waiting.w_rdy),
+            self.dropped.eq(ended & ~waiting.w_rdy),
+        ]
+
+        # The requester's addresses go to the front of the frame and to the target fields.
+        requester = data.View(Requester, waiting.r_data)
+        answer = Cat(
+            requester.mac,
+            self.local.mac,
+            Const(int.from_bytes(bytes.fromhex("0806 0001 0800 06 04 0002"), "little"), 80),
+            self.local.mac,
+            self.local.address,
+            requester.mac,
+            requester.address,
+        )
+        size = self._bus_bits // 8
+        beats = -(-FRAME_BYTES // size)
+        beat = Signal(range(max(2, beats)))
+        last = Signal()
+        kept = FRAME_BYTES - (beats - 1) * size
+        m.d.comb += [
+            last.eq(beat == beats - 1),
+            self.o.valid.eq(waiting.r_rdy),
+            self.o.payload.last.eq(last),
+            self.o.payload.keep.eq(Mux(last, (1 << kept) - 1, (1 << size) - 1)),
+            waiting.r_en.eq(self.o.ready & last),
+            self.idle.eq(~ended & (waiting.level == 0)),
+        ]
+        with m.Switch(beat):
+            for n in range(beats):
+                with m.Case(n):
+                    m.d.comb += self.o.payload.data.eq(answer[n * self._bus_bits :])
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+        return m

@@ -1,0 +1,199 @@
+"""Classify: where each frame from the network goes.
+
+::
+
+    i ──┬─► beats (FIFO) ───────────────────────────┬─► o, o_to
+        └─► frame header ─► compare ─► destinations ┘
+
+Frames wait just until the beat that holds their last header byte has been looked at.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.frame_header import FrameHeader, octets
+from afflux_hdl.lib.octets import reversed_octets
+
+__all__ = ["ECHO_FRAME_MAX", "HEADER_BYTES", "Classify", "Destination"]
+
+HEADER_BYTES = 42
+"""Bytes that decide: an ARP packet, or an ICMP or UDP header behind IPv4 without options."""
+
+ECHO_FRAME_MAX = 1518
+"""Bytes of the largest frame whose echo request is answered here."""
+
+COMPARE_CYCLES = 8
+"""More than a frame waits between its last header beat and its destination."""
+
+ETHERTYPE_IPV4, ETHERTYPE_ARP = 0x0008, 0x0608
+PROTOCOL_ICMP, PROTOCOL_UDP = 1, 17
+ARP_IPV4_REQUEST = int.from_bytes(bytes.fromhex("0001 0800 06 04 0001"), "little")
+"""Hardware, protocol, their lengths, and the operation of RFC 826."""
+
+
+class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
+    """Who gets a frame from the network."""
+
+    HOST = 0
+    ENGINE = 1
+    ARP = 2
+    """An ARP request for the local address."""
+    ECHO = 3
+    """An ICMP echo request to the local address."""
+    NOBODY = 4
+    """It would be for the host, but the host path is off."""
+
+
+class Classify(wiring.Component):
+    """Tells by its headers where each frame goes.
+
+    * ENGINE: local MAC and IPv4 address, IPv4 version 4 without options, UDP, not a later fragment,
+      port from ``local.port`` to ``local.port`` + jobs. Whatever else is wrong is the engine's to
+      judge.
+    * ARP: a request for the local address (RFC 826), to the local MAC or broadcast, whose sender
+      does not claim that address itself.
+    * ECHO: local MAC and IPv4 address, no options, not a fragment, ICMP echo request (RFC 792), at
+      most ``ECHO_FRAME_MAX`` bytes by its IPv4 length.
+    * HOST: all others, so frames with an 802.1Q tag, frames shorter than ``HEADER_BYTES``, and
+      frames that are marked as bad unless their header is one of the above. NOBODY if the host path
+      is off.
+
+    Latency: 7 cycles from the beat that holds header byte 41, or the last beat of a shorter frame,
+    to the frame's first beat on ``o``; while beats come without a gap each one leaves 6 + H cycles
+    later, H = beats of a header. Throughput: one beat in each cycle, always. The FIFOs cannot
+    overflow, since a frame waits a bounded number of beats and then leaves at full rate.
+
+    Args:
+        parameters: Of the engine.
+
+    Members:
+        i: Frames from the network.
+        local: The engine's addresses.
+        host_path: Frames may go to the host.
+        o: The same frames.
+        o_to: With ``o``: where the frame goes; the same for all its beats.
+        idle: No frame is on its way.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        beat = PacketBeat(parameters.bus_bits)
+        super().__init__(
+            {
+                "i": In(stream.Signature(beat, always_ready=True)),
+                "local": In(Local),
+                "host_path": In(1),
+                "o": Out(stream.Signature(beat, always_ready=True)),
+                "o_to": Out(Destination),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        beat = PacketBeat(p.bus_bits)
+        m.submodules.header = header = FrameHeader(bus_bits=p.bus_bits, size=HEADER_BYTES)
+        depth = header.beats + COMPARE_CYCLES
+        m.submodules.beats = beats = SyncFIFOBuffered(
+            width=data.Layout.cast(beat).size, depth=depth
+        )
+        m.submodules.destinations = destinations = SyncFIFOBuffered(width=3, depth=depth)
+
+        # Stage 1: one register behind the pins.
+        valid1, beat1 = Signal(), Signal(beat)
+        m.d.sync += [valid1.eq(self.i.valid), beat1.eq(self.i.payload)]
+        m.d.comb += [
+            header.i.valid.eq(valid1),
+            header.i.payload.eq(beat1),
+            beats.w_en.eq(valid1),
+            beats.w_data.eq(beat1),
+        ]
+
+        # Stage 3: the outcome of each comparison.
+        known3, flags3 = self._compare(m, header)
+
+        # Stage 4: the destination.
+        known4, destination4 = Signal(), Signal(Destination)
+        ours, udp, icmp = Signal(), Signal(), Signal()
+        m.d.comb += [
+            ours.eq(flags3.to_mac & flags3.ipv4 & flags3.to_address),
+            udp.eq(flags3.udp & flags3.port & ~flags3.later_fragment),
+            icmp.eq(flags3.icmp & ~flags3.fragment & flags3.echo_request & flags3.echo_length),
+        ]
+        m.d.sync += known4.eq(known3)
+        with m.If(~flags3.short & ours & udp):
+            m.d.sync += destination4.eq(Destination.ENGINE)
+        with m.Elif(~flags3.short & ours & icmp):
+            m.d.sync += destination4.eq(Destination.ECHO)
+        with m.Elif(~flags3.short & flags3.arp & (flags3.to_mac | flags3.broadcast)):
+            m.d.sync += destination4.eq(Destination.ARP)
+        with m.Else():
+            m.d.sync += destination4.eq(Mux(self.host_path, Destination.HOST, Destination.NOBODY))
+        m.d.comb += [destinations.w_en.eq(known4), destinations.w_data.eq(destination4)]
+
+        # Beats leave as soon as their frame's destination is known.
+        first = data.View(beat, beats.r_data)
+        leaves = Signal()
+        m.d.comb += [
+            leaves.eq(beats.r_rdy & destinations.r_rdy),
+            beats.r_en.eq(leaves),
+            destinations.r_en.eq(leaves & first.last),
+            self.idle.eq(~valid1 & (beats.level == 0) & ~self.o.valid),
+        ]
+        m.d.sync += [
+            self.o.valid.eq(leaves),
+            self.o.payload.eq(first),
+            self.o_to.eq(destinations.r_data),
+        ]
+        return m
+
+    def _compare(self, m: Module, header: FrameHeader) -> tuple[Signal, data.View]:
+        """Compares the header; the flags, and that they are a frame's, one cycle later."""
+        names = (
+            *("short", "to_mac", "broadcast", "ipv4", "to_address", "udp", "icmp", "port"),
+            *("fragment", "later_fragment", "echo_request", "echo_length", "arp"),
+        )
+        known, flags = Signal(), Signal(data.StructLayout(dict.fromkeys(names, 1)))
+        text = header.header
+
+        def field(first: int, count: int) -> Value:
+            return octets(text, first, count)
+
+        # Flags and offset of RFC 791 are one number.
+        fragmentation = reversed_octets(field(20, 2))
+        length = reversed_octets(field(16, 2))
+        port, local_port = reversed_octets(field(36, 2)), reversed_octets(self.local.port)
+        echo_length_min = wire.IPV4_BYTES + 8
+        echo_length_max = ECHO_FRAME_MAX - wire.ETHERNET_BYTES
+        m.d.sync += [
+            known.eq(header.complete),
+            flags.short.eq(header.short),
+            flags.to_mac.eq(field(0, 6) == self.local.mac),
+            flags.broadcast.eq(field(0, 6).all()),
+            flags.ipv4.eq((field(12, 2) == ETHERTYPE_IPV4) & (field(14, 1) == 0x45)),
+            flags.to_address.eq(field(30, 4) == self.local.address),
+            flags.udp.eq(field(23, 1) == PROTOCOL_UDP),
+            flags.icmp.eq(field(23, 1) == PROTOCOL_ICMP),
+            flags.port.eq((port - local_port)[:16] <= self._parameters.jobs),
+            # The reserved bit and more-fragments make it none of ours either; only the offset tells
+            # that there is no UDP header.
+            flags.fragment.eq((fragmentation & 0xBFFF) != 0),
+            flags.later_fragment.eq(fragmentation[:13] != 0),
+            flags.echo_request.eq(field(34, 2) == 0x0008),
+            flags.echo_length.eq((length >= echo_length_min) & (length <= echo_length_max)),
+            flags.arp.eq(
+                (field(12, 2) == ETHERTYPE_ARP)
+                & (field(14, 8) == ARP_IPV4_REQUEST)
+                & (field(38, 4) == self.local.address)
+                & (field(28, 4) != self.local.address)
+                # Not before the address has been set.
+                & (self.local.address != 0)
+            ),
+        ]
+        return known, flags

@@ -1,0 +1,149 @@
+"""Echo: answers ICMP echo requests to the local address (RFC 792).
+
+::
+
+    i ──┬─► PacketFifo ──────────────────────► headers replaced ─► o
+        └─► EchoCheck ─► verdicts (FIFO) ──────────┘
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.node.classify import HEADER_BYTES
+from afflux_hdl.node.echo_check import ECHO_CHECK_CYCLES, EchoCheck, EchoReplyHeader
+from afflux_hdl.node.packet_fifo import PacketFifo
+
+__all__ = ["Echo"]
+
+VERDICTS = 32
+"""Requests that may wait, whatever their size."""
+
+VERDICTS_MARGIN = ECHO_CHECK_CYCLES + 2
+"""Requests that may be under way to that queue when another one is let in."""
+
+
+class Echo(wiring.Component):
+    """Answers ICMP echo requests; what is wrong with them is found before, not after, the reply.
+
+    A reply is the request with new headers: as long as it, padding included, to its sender.
+
+    Latency: 8 cycles from a request's last beat to its reply's first. Throughput: one beat in each
+    cycle in, one out. Overflow: a request that finds the buffer or the queue of verdicts full is
+    dropped, and marked on ``dropped``.
+
+    Args:
+        bus_bits: Width of the packet streams.
+        buffer_bytes: Size of the buffer, a power of two.
+
+    Members:
+        i: Echo requests as ``Classify`` finds them, and nothing else.
+        local: The engine's addresses.
+        o: Replies.
+        replied, bad, dropped: A request that ended before is to be answered, is wrong, or found no
+            room. A request that is marked as bad is none of them.
+        idle: No reply is on its way.
+    """
+
+    def __init__(self, *, bus_bits: int, buffer_bytes: int) -> None:
+        self._bus_bits = bus_bits
+        self._buffer_bytes = buffer_bytes
+        beat = PacketBeat(bus_bits)
+        super().__init__(
+            {
+                "i": In(stream.Signature(beat, always_ready=True)),
+                "local": In(Local),
+                "o": Out(stream.Signature(beat)),
+                "replied": Out(1),
+                "bad": Out(1),
+                "dropped": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.check = check = EchoCheck(bus_bits=self._bus_bits)
+        m.submodules.buffer = buffer = PacketFifo(
+            bus_bits=self._bus_bits, depth_bytes=self._buffer_bytes, lossy=True
+        )
+        verdict = data.StructLayout({"good": 1, "reply": EchoReplyHeader})
+        m.submodules.verdicts = verdicts = SyncFIFOBuffered(width=verdict.size, depth=VERDICTS)
+
+        in_frame, let_in, lets_in = Signal(), Signal(), Signal()
+        m.d.comb += [
+            lets_in.eq(Mux(in_frame, let_in, verdicts.level <= VERDICTS - VERDICTS_MARGIN)),
+            buffer.i.payload.eq(self.i.payload),
+            buffer.i.valid.eq(self.i.valid & lets_in),
+            check.i.payload.eq(self.i.payload),
+            check.i.valid.eq(self.i.valid),
+            check.local.eq(self.local),
+        ]
+        with m.If(self.i.valid):
+            m.d.sync += [in_frame.eq(~self.i.payload.last), let_in.eq(lets_in)]
+
+        # What became of the request in the buffer waits for its verdict.
+        kept, lost = Signal(ECHO_CHECK_CYCLES), Signal(ECHO_CHECK_CYCLES)
+        turned_away = self.i.valid & ~lets_in & self.i.payload.last & ~self.i.payload.error
+        m.d.sync += [
+            kept.eq(Cat(buffer.committed, kept)),
+            lost.eq(Cat(buffer.overflowed | turned_away, lost)),
+        ]
+        m.d.comb += [
+            self.replied.eq(kept[-1] & check.good),
+            self.bad.eq(kept[-1] & ~check.good),
+            self.dropped.eq(lost[-1]),
+            verdicts.w_data.eq(Cat(check.good, check.reply)),
+            verdicts.w_en.eq(kept[-1]),
+            self.idle.eq(buffer.idle & (kept == 0) & (verdicts.level == 0)),
+        ]
+
+        # A request that is wrong leaves the buffer unseen.
+        head = data.View(verdict, verdicts.r_data)
+        m.d.comb += [
+            self.o.valid.eq(buffer.o.valid & verdicts.r_rdy & head.good),
+            buffer.o.ready.eq(verdicts.r_rdy & (self.o.ready | ~head.good)),
+            verdicts.r_en.eq(buffer.o.valid & buffer.o.ready & buffer.o.payload.last),
+        ]
+        self._replace_headers(m, buffer.o.payload, head.reply, verdicts.r_en, buffer.o)
+        return m
+
+    def _replace_headers(
+        self,
+        m: Module,
+        request: data.View,
+        reply: data.View,
+        ends: Signal,
+        taken: stream.Interface,
+    ) -> None:
+        replaced: dict[int, Value] = {}
+
+        def place(first: int, value: Value) -> None:
+            for n in range(len(value) // 8):
+                replaced[first + n] = value[8 * n : 8 * n + 8]
+
+        place(0, reply.mac)
+        place(6, self.local.mac)
+        # Identification 0, don't-fragment, time to live 64; the protocol stays.
+        place(18, Const(0x40_0040_0000, 40))
+        place(24, reply.ip_checksum)
+        place(26, self.local.address)
+        place(30, reply.address)
+        place(34, Const(0, 16))
+        place(36, reply.icmp_checksum)
+
+        size = self._bus_bits // 8
+        header_beats = -(-HEADER_BYTES // size)
+        index = Signal(range(header_beats + 1))
+        with m.If(taken.valid & taken.ready):
+            m.d.sync += index.eq(Mux(ends, 0, Mux(index == header_beats, index, index + 1)))
+        m.d.comb += self.o.payload.eq(request)
+        with m.Switch(index):
+            for n in range(header_beats):
+                with m.Case(n):
+                    for at in range(size):
+                        octet = replaced.get(n * size + at)
+                        if octet is not None:
+                            m.d.comb += self.o.payload.data[8 * at : 8 * at + 8].eq(octet)

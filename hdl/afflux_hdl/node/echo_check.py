@@ -1,0 +1,219 @@
+"""Echo check: is an ICMP echo request right, and what is its reply's checksum."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import wire
+from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.lib.frame_header import FrameHeader, octets
+from afflux_hdl.lib.ones_complement import fold, tree_sum, words_of
+from afflux_hdl.node.classify import ECHO_FRAME_MAX, HEADER_BYTES
+
+__all__ = ["ECHO_CHECK_CYCLES", "EchoCheck", "EchoReplyHeader"]
+
+ECHO_CHECK_CYCLES = 6
+"""From a request's last beat to its verdict."""
+
+ICMP_OFFSET = wire.ETHERNET_BYTES + wire.IPV4_BYTES
+
+EchoReplyHeader = data.StructLayout(
+    {"mac": 48, "address": 32, "service": 8, "length": 16, "ip_checksum": 16, "icmp_checksum": 16}
+)
+"""What a reply's headers take from the request or are computed from it; fields as on the wire.
+
+Members:
+    mac, address: The requester's.
+    service: Type of service, as in the request (RFC 1122, section 3.2.2.6).
+    length: IPv4 total length.
+    ip_checksum, icmp_checksum: The reply's.
+"""
+
+
+class EchoCheck(wiring.Component):
+    """Verifies echo requests.
+
+    A request is good if its IPv4 header checksum and its ICMP checksum are right (RFC 1071), all
+    bytes of its IPv4 total length are there, and the frame is not longer than ``ECHO_FRAME_MAX``.
+    Bytes behind the total length are padding and not summed.
+
+    The reply's ICMP checksum is the request's and the word that changes from 0x0800 to 0
+    (RFC 1141). It is never 0 but 0xFFFF, which is right even if all else is 0, where the formula of
+    RFC 1624 is not. The reply's IPv4 header is a new one: the request's type of service,
+    identification 0, don't-fragment (RFC 6864, section 4.1), time to live 64.
+
+    Latency: ``ECHO_CHECK_CYCLES`` from a frame's last beat to ``judged``. Throughput: one beat in
+    each cycle, also of frames that are a single beat each. No back-pressure.
+
+    Args:
+        bus_bits: Width of the packet stream.
+
+    Members:
+        i: Echo requests without options, their total length at least 28.
+        local: The engine's addresses.
+        judged: A request's verdict falls in this cycle.
+        good: With ``judged``: it is right.
+        reply: With ``judged``: for its reply.
+    """
+
+    def __init__(self, *, bus_bits: int) -> None:
+        self._bus_bits = bus_bits
+        super().__init__(
+            {
+                "i": In(stream.Signature(PacketBeat(bus_bits), always_ready=True)),
+                "local": In(Local),
+                "judged": Out(1),
+                "good": Out(1),
+                "reply": Out(EchoReplyHeader),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        ended5, icmp_good5 = self._icmp(m)
+        ip_good5, reply5 = self._headers(m)
+        m.d.sync += [
+            self.judged.eq(ended5),
+            self.good.eq(icmp_good5 & ip_good5),
+            self.reply.eq(reply5),
+        ]
+        return m
+
+    def _icmp(self, m: Module) -> tuple[Signal, Signal]:
+        """Sums the ICMP message; whether it is right, 5 cycles after the last beat."""
+        size = self._bus_bits // 8
+        beat = self.i.payload
+        beats_max = -(-ECHO_FRAME_MAX // size)
+
+        # Stage 1: where the message ends, relative to this beat.
+        index = Signal(range(beats_max + 1))
+        length, held_length = Signal(16), Signal(16)
+        length_index, length_place = divmod(wire.ETHERNET_BYTES + 2, size)
+        length_octets = octets(beat.data, length_place, 2)
+        m.d.comb += length.eq(
+            Mux(index == length_index, Cat(length_octets[8:], length_octets[:8]), held_length)
+        )
+        offset = Signal(range((beats_max + 1) * size))
+        left = (length + wire.ETHERNET_BYTES).as_signed() - offset
+        valid1, first1, too_long1 = Signal(), Signal(), Signal()
+        beat1, left1, index1 = Signal(beat.shape()), Signal.like(left), Signal.like(index)
+        m.d.sync += [
+            valid1.eq(self.i.valid),
+            first1.eq(index == 0),
+            too_long1.eq(
+                (index == beats_max)
+                | ((index == beats_max - 1) & beat.keep[(ECHO_FRAME_MAX - 1) % size + 1 :].any())
+            ),
+            beat1.eq(beat),
+            left1.eq(left),
+            index1.eq(index),
+        ]
+        with m.If(self.i.valid):
+            m.d.sync += held_length.eq(length)
+            with m.If(beat.last):
+                m.d.sync += [index.eq(0), offset.eq(0)]
+            with m.Elif(index != beats_max):
+                m.d.sync += [index.eq(index + 1), offset.eq(offset + size)]
+
+        # Stage 2: the words of the message in this beat, the others as 0.
+        ended2, whole2, valid2, first2 = Signal(), Signal(), Signal(), Signal()
+        inside = Signal(size)
+        m.d.comb += inside.eq(Cat(left1 > n for n in range(size)))
+        from_icmp = Signal(size)
+        with m.Switch(index1):
+            for n in range(-(-ICMP_OFFSET // size)):
+                with m.Case(n):
+                    skipped = min(size, ICMP_OFFSET - n * size)
+                    m.d.comb += from_icmp.eq((1 << size) - (1 << skipped))
+            with m.Default():
+                m.d.comb += from_icmp.eq(-1)
+        masked2 = Signal(self._bus_bits)
+        m.d.sync += [
+            masked2.eq(
+                Cat(
+                    Mux(inside[n] & from_icmp[n], beat1.data[8 * n : 8 * n + 8], 0)
+                    for n in range(size)
+                )
+            ),
+            valid2.eq(valid1),
+            first2.eq(first1),
+            ended2.eq(valid1 & beat1.last),
+            whole2.eq((left1 <= size) & ((inside & ~beat1.keep) == 0) & ~too_long1),
+        ]
+
+        # Stages 3 and 4: their sum, in two steps. Stage 5: the sum of the whole message.
+        words = words_of(masked2)
+        partial3 = [Signal(18, name=f"partial3_{n}") for n in range(max(1, len(words) // 4))]
+        for n, partial in enumerate(partial3):
+            m.d.sync += partial.eq(tree_sum(words[4 * n : 4 * n + 4]))
+        valid3, first3, ended3, whole3 = Signal(), Signal(), Signal(), Signal()
+        sum4, total4, before4 = Signal(21), Signal(28), Signal(28)
+        ended4, whole4, valid4, first4 = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [
+            *(valid3.eq(valid2), first3.eq(first2), ended3.eq(ended2), whole3.eq(whole2)),
+            *(valid4.eq(valid3), first4.eq(first3), ended4.eq(ended3), whole4.eq(whole3)),
+            sum4.eq(tree_sum(partial3)),
+        ]
+        m.d.comb += total4.eq(Mux(first4, 0, before4) + sum4)
+        with m.If(valid4):
+            m.d.sync += before4.eq(total4)
+        ended5, whole5, folded5 = Signal(), Signal(), Signal(17)
+        m.d.sync += [ended5.eq(ended4), whole5.eq(whole4), folded5.eq(fold(total4))]
+        good5 = Signal()
+        m.d.comb += good5.eq(whole5 & (fold(folded5)[:16] == 0xFFFF))
+        return ended5, good5
+
+    def _headers(self, m: Module) -> tuple[Signal, data.View]:
+        """Sums the IPv4 headers; whether the request's is right, and the reply's fields.
+
+        In step with the message: both are those of the frame that ended 5 cycles ago.
+        """
+        m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, size=HEADER_BYTES)
+        m.d.comb += [header.i.valid.eq(self.i.valid), header.i.payload.eq(self.i.payload)]
+        # Stage 1 ends with the frame header's register; from its last beat on it stays the same
+        # until the next frame's has come.
+        text = header.header
+        reply2, reply3, reply4, reply5 = (
+            Signal(EchoReplyHeader, name=f"reply{n}") for n in range(2, 6)
+        )
+        request2, request3, request4, request5 = (
+            Signal(width, name=f"request_sum{n}")
+            for n, width in zip(range(2, 6), (20, 17, 16, 16), strict=True)
+        )
+        answer2, answer3 = Signal(20), Signal(17)
+        icmp2, icmp3 = Signal(17), Signal(16)
+        local = words_of(self.local.address)
+        version_and_service = Cat(octets(text, wire.ETHERNET_BYTES, 1), octets(text, 15, 1))
+        m.d.sync += [
+            request2.eq(tree_sum(words_of(octets(text, wire.ETHERNET_BYTES, wire.IPV4_BYTES)))),
+            # Don't-fragment, then time to live 64 and protocol 1.
+            answer2.eq(
+                tree_sum(
+                    [
+                        *(version_and_service, octets(text, 16, 2), *local),
+                        *(*words_of(octets(text, 26, 4)), Const(0x0040, 16), Const(0x0140, 16)),
+                    ]
+                )
+            ),
+            # HC' = HC + (m - m'), here with the first octet in the low bits.
+            icmp2.eq(octets(text, 36, 2) + Const(0x0008, 16)),
+            reply2.mac.eq(octets(text, 6, 6)),
+            reply2.address.eq(octets(text, 26, 4)),
+            reply2.service.eq(octets(text, 15, 1)),
+            reply2.length.eq(octets(text, 16, 2)),
+            # One fold.
+            request3.eq(fold(request2)),
+            answer3.eq(fold(answer2)),
+            icmp3.eq(fold(icmp2)),
+            reply3.eq(reply2),
+            # The second, and the complement.
+            request4.eq(fold(request3)),
+            reply4.eq(reply3),
+            reply4.ip_checksum.eq(~fold(answer3)),
+            reply4.icmp_checksum.eq(icmp3),
+            request5.eq(request4),
+            reply5.eq(reply4),
+        ]
+        ip_good5 = Signal()
+        m.d.comb += ip_good5.eq(request5 == 0xFFFF)
+        return ip_good5, reply5

@@ -1,0 +1,213 @@
+"""The node: what stands between a network port and a host, with the engine in it.
+
+::
+
+                 ┌─► Engine ─────────────────────────┐
+                 ├─► Arp ────────────────────────────┤
+    rx ─► Classify                                   Egress ─► tx
+                 ├─► Echo ───────────────────────────┤
+                 └─► PacketFifo ─► host_rx           │
+                                   host_tx ─► PacketFifo
+
+                  axil ─► AxiLite ─► registers of Engine and NodeControl
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.contract import registers
+from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
+from afflux_hdl.engine.engine import Engine
+from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.node.arp import Arp
+from afflux_hdl.node.axi_lite import AxiLite, ReadData, WriteData
+from afflux_hdl.node.classify import Classify, Destination
+from afflux_hdl.node.control import NodeControl
+from afflux_hdl.node.echo import Echo
+from afflux_hdl.node.egress import Egress
+from afflux_hdl.node.frame_meter import FrameMeter
+from afflux_hdl.node.packet_fifo import PacketFifo
+from afflux_hdl.node.parameters import NodeParameters
+
+__all__ = ["AXI_LITE", "Node"]
+
+AXI_LITE = wiring.Signature(
+    {
+        "aw": Out(stream.Signature(REGISTER_ADDRESS_BITS)),
+        "w": Out(stream.Signature(WriteData)),
+        "b": In(stream.Signature(2)),
+        "ar": Out(stream.Signature(REGISTER_ADDRESS_BITS)),
+        "r": In(stream.Signature(ReadData)),
+    }
+)
+"""The five channels of AXI4-Lite, as the master has them."""
+
+
+class Node(wiring.Component):
+    """A bump in the wire that sums.
+
+    Frames for the engine, ARP requests for its address and echo requests to it are dealt with here;
+    everything else passes to the host unchanged and in order. The host's frames leave between the
+    node's own. Nothing ever stalls ``rx``; what the host does not take in time is dropped whole and
+    counted.
+
+    Latency in cycles, with H beats of headers (1 at 512 bits, 11 at 32): each beat reaches the
+    engine 6 + H after ``rx``; from a frame's last beat on ``rx`` to its first on ``host_rx`` 8 + H,
+    and from its last on ``host_tx`` to its first on ``tx`` 3, if nothing is in the way; from the
+    engine to ``tx`` 1. Throughput: one beat in each cycle on each of the four streams.
+
+    Members:
+        rx: Frames from the network, without frame check sequence.
+        tx: Frames for the network; ``error`` is 0.
+        host_rx: Frames for the host; ``error`` is 0.
+        host_tx: Frames from the host; ``error``, with ``last``, has the frame dropped.
+        axil: Registers of the engine and, from ``registers.NODE_BASE`` on, of the node.
+        idle: Nothing of any frame is inside. Byte and frame counts follow within 2 cycles.
+    """
+
+    def __init__(self, parameters: NodeParameters) -> None:
+        self._parameters = parameters
+        beat = PacketBeat(parameters.engine.bus_bits)
+        super().__init__(
+            {
+                "rx": In(stream.Signature(beat, always_ready=True)),
+                "tx": Out(stream.Signature(beat)),
+                "host_rx": Out(stream.Signature(beat)),
+                "host_tx": In(stream.Signature(beat)),
+                "axil": In(AXI_LITE),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        bits = p.engine.bus_bits
+        m.submodules.engine = engine = Engine(p.engine)
+        m.submodules.control = control = NodeControl(p)
+        m.submodules.classify = classify = Classify(p.engine)
+        m.submodules.arp = arp = Arp(bus_bits=bits)
+        m.submodules.echo = echo = Echo(bus_bits=bits, buffer_bytes=p.echo_buffer_bytes)
+        m.submodules.to_host = to_host = PacketFifo(
+            bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=True
+        )
+        m.submodules.from_host = from_host = PacketFifo(
+            bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=False
+        )
+        m.submodules.egress = egress = Egress(bus_bits=bits, sources=4)
+        self._registers(m, engine, control)
+
+        # From the network.
+        m.d.comb += [
+            classify.i.payload.eq(self.rx.payload),
+            classify.i.valid.eq(self.rx.valid),
+            classify.host_path.eq(control.host_path),
+        ]
+        m.d.comb += [part.local.eq(engine.local) for part in (classify, arp, echo)]
+        for part, destination in (
+            (engine.rx, Destination.ENGINE),
+            (to_host.i, Destination.HOST),
+            (arp.i, Destination.ARP),
+            (echo.i, Destination.ECHO),
+        ):
+            m.d.comb += [
+                part.payload.eq(classify.o.payload),
+                part.valid.eq(classify.o.valid & (classify.o_to == destination)),
+            ]
+        connect_out(m, to_host.o, self.host_rx)
+
+        # From the host. The switch is looked at between frames only.
+        in_frame, was_off, off = Signal(), Signal(), Signal()
+        m.d.comb += [
+            off.eq(Mux(in_frame, was_off, ~control.host_path)),
+            from_host.i.payload.eq(self.host_tx.payload),
+            from_host.i.valid.eq(self.host_tx.valid & ~off),
+            self.host_tx.ready.eq(from_host.i.ready | off),
+        ]
+        taken = self.host_tx.valid & self.host_tx.ready
+        with m.If(taken):
+            m.d.sync += [in_frame.eq(~self.host_tx.payload.last), was_off.eq(off)]
+
+        # To the network.
+        for source, i in zip((engine.tx, from_host.o, arp.o, echo.o), egress.i, strict=True):
+            connect_out(m, source, i)
+        connect_out(m, egress.o, self.tx)
+
+        # What became of each frame.
+        m.submodules.meter_in = meter_in = FrameMeter(bus_bits=bits)
+        m.submodules.meter_out = meter_out = FrameMeter(bus_bits=bits)
+        ended, bad = Signal(), Signal()
+        m.d.comb += [
+            ended.eq(classify.o.valid & classify.o.payload.last),
+            bad.eq(classify.o.payload.error),
+            control.to_engine.eq(ended & (classify.o_to == Destination.ENGINE)),
+            control.bad_frames.eq(ended & (classify.o_to != Destination.ENGINE) & bad),
+            control.to_host.eq(to_host.committed),
+            control.host_overflow.eq(to_host.overflowed),
+            control.host_off.eq(ended & (classify.o_to == Destination.NOBODY) & ~bad),
+            control.arp_replies.eq(arp.replied),
+            control.echo_replies.eq(echo.replied),
+            control.echo_bad.eq(echo.bad),
+            control.replies_dropped.eq(arp.dropped + echo.dropped),
+            control.from_host.eq(from_host.committed),
+            control.from_host_oversize.eq(from_host.overflowed),
+            control.from_host_bad.eq(from_host.refused),
+            control.from_host_off.eq(taken & off & self.host_tx.payload.last),
+            meter_in.payload.eq(self.rx.payload),
+            meter_in.taken.eq(self.rx.valid),
+            meter_out.payload.eq(self.tx.payload),
+            meter_out.taken.eq(self.tx.valid & self.tx.ready),
+            control.network_frames_in.eq(meter_in.frames),
+            control.network_bytes_in.eq(meter_in.bytes),
+            control.network_frames_out.eq(meter_out.frames),
+            control.network_bytes_out.eq(meter_out.bytes),
+        ]
+        parts = (engine, classify, arp, echo, to_host, from_host, egress)
+        m.d.comb += self.idle.eq(Cat(part.idle for part in parts).all())
+        return m
+
+    def _registers(self, m: Module, engine: Engine, control: NodeControl) -> None:
+        every = (*registers.REGISTERS, *registers.NODE_REGISTERS)
+        counters = [
+            *(registers.counter_address(counter.name) for counter in registers.COUNTERS),
+            *(registers.node_counter_address(counter.name) for counter in registers.NODE_COUNTERS),
+        ]
+        m.submodules.axi_lite = slave = AxiLite(
+            address_bits=REGISTER_ADDRESS_BITS,
+            readable=[
+                *(register.address for register in every),
+                *(address + half for address in counters for half in (0, 4)),
+            ],
+            writable=[
+                register.address
+                for register in every
+                if register.access == registers.Access.READ_WRITE
+            ],
+        )
+        for name in ("aw", "w", "ar"):
+            connect_out(m, getattr(self.axil, name), getattr(slave, name))
+        for name in ("b", "r"):
+            connect_out(m, getattr(slave, name), getattr(self.axil, name))
+        for_node, was_for_node = Signal(), Signal()
+        m.d.comb += [
+            for_node.eq(slave.address >= registers.NODE_BASE),
+            # A part that is not meant looks at an odd word, so that its latches stay.
+            engine.register_address.eq(Mux(for_node, 0b100, slave.address)),
+            engine.register_write.eq(slave.write & ~for_node),
+            engine.register_write_data.eq(slave.write_data),
+            control.address.eq(Mux(for_node, slave.address, 0b100)),
+            control.write.eq(slave.write & for_node),
+            control.write_data.eq(slave.write_data),
+            slave.read_data.eq(Mux(was_for_node, control.read_data, engine.register_read_data)),
+        ]
+        m.d.sync += was_for_node.eq(for_node)
+
+
+def connect_out(m: Module, source: stream.Interface, target: stream.Interface) -> None:
+    """Connects two streams. ``wiring.connect`` does not take a component's own ports."""
+    m.d.comb += [
+        target.payload.eq(source.payload),
+        target.valid.eq(source.valid),
+        source.ready.eq(target.ready),
+    ]
