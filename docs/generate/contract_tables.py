@@ -1,8 +1,8 @@
 """Writes the reference tables of the documents from the contract.
 
-``python -m docs.generate.contract_tables docs`` rewrites, in every Markdown file of the folder, what
-stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. A test compares, so that documents
-and contract cannot drift apart.
+``python -m docs.generate.contract_tables docs`` rewrites what stands between
+``<!-- generated: NAME -->`` and ``<!-- end -->`` in every Markdown file of the folder. A test
+compares, so that documents and contract cannot drift apart.
 """
 
 import re
