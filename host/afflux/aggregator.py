@@ -14,12 +14,12 @@ from afflux.rendezvous import Introduction, Meeting, RendezvousError, host_ident
 from afflux.settings import Settings
 from afflux.shared_memory import Sharing, why_not_shared
 from afflux.stores import master_of
-from afflux_drivers.control import JobLease, create_job
+from afflux_drivers.control.client import JobLease, create_job
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.control.tree import TreeLease, create_tree
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.loss import LossSwitch
-from afflux_drivers.ticket import JobTicket
-from afflux_drivers.tree import TreeLease, create_tree
-from afflux_drivers.worker import Worker
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
 __all__ = ["enter"]

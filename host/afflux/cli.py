@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from afflux import serve
 from afflux.location import Location
-from afflux_drivers.control import read_counters
+from afflux_drivers.control.client import read_counters
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["main"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from afflux.settings import SettingsError
-from afflux_drivers.multicast import MulticastGroup
+from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
 __all__ = ["Location", "lanes_to", "local_address_towards"]

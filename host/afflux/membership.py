@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from afflux.tensors import elements_of, write_back
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.ticket import JobTicket
-from afflux_drivers.worker import Worker
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
 __all__ = ["Interruption", "JobMembership", "Membership"]

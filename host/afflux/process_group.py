@@ -30,7 +30,7 @@ from afflux.settings import Settings, SettingsError
 from afflux.stores import own_connection
 from afflux.tensors import ENGINE_DTYPES, dtype_name
 from afflux.work import NO_TIMEOUT, FinishedWork
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 
 __all__ = ["AffluxProcessGroup", "create_process_group"]
 

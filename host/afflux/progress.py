@@ -25,7 +25,7 @@ from afflux.failure import GroupClosed, GroupFailed, OperationTimeout, explain
 from afflux.watch import Watcher
 from afflux.work import AffluxWork
 from afflux_drivers.errors import AffluxError, Interrupted
-from afflux_drivers.shared_worker import RanksEnded
+from afflux_drivers.shared.worker import RanksEnded
 
 __all__ = ["CallRefused", "Progress", "Step"]
 

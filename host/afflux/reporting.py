@@ -4,7 +4,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from afflux_drivers.control import describe, read_counters
+from afflux_drivers.control.client import describe, read_counters
 
 __all__ = ["engine_counters", "engine_description", "group_of", "statistics"]
 
@@ -34,8 +34,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
     Keys: `rank`, `world_size`, `aggregator` (AFFLUX_AGGREGATOR), `engine` ("shm", "soft", …),
     `lanes`, `operations_engine` and `operations_gloo` (collectives by way), and `gloo` (calls by
     "<collective> <dtype>"). With an aggregator also `slots`, the fields of
-    `afflux_drivers.statistics.WorkerStatistics`, `frame_bytes_sent` and `frame_bytes_received`;
-    with shared memory the counts of `afflux_drivers.shared_worker.SharedWorker.statistics`.
+    `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
+    `frame_bytes_received`; with shared memory the counts of `afflux_drivers.shared.worker.SharedWorker.statistics`.
     """
     found = group_of(group)
     membership = found.membership

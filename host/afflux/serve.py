@@ -14,9 +14,9 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from afflux_drivers.engine import Engine
-from afflux_drivers.multicast import MulticastGroup
-from afflux_drivers.server import AggregatorServer
+from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
 __all__ = ["READY", "add_arguments", "main", "serve"]
@@ -91,7 +91,7 @@ def make_engine(arguments: argparse.Namespace) -> Engine:
     slots = defaults["slots"] if arguments.slots is None else arguments.slots
     size = {"workers": arguments.workers, "lanes": arguments.lanes, "jobs": jobs, "slots": slots}
     if arguments.engine == "soft":
-        from afflux_drivers.soft_engine import SoftEngine
+        from afflux_drivers.aggregator.engine import SoftEngine
 
         return SoftEngine(**size)
     try:

@@ -9,11 +9,11 @@ import torch
 from afflux.membership import Interruption
 from afflux.rendezvous import Introduction, Meeting
 from afflux.settings import Settings
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.shared_segment import SegmentOffer, fetch_segment
-from afflux_drivers.shared_worker import SharedCall, SharedWorker
-from afflux_drivers.ticket import JobTicket
+from afflux_drivers.shared.segment import SegmentOffer, fetch_segment
+from afflux_drivers.shared.worker import SharedCall, SharedWorker
 from afflux_hdl.contract import wire
 
 __all__ = ["SharedMembership", "Sharing", "why_not_shared"]

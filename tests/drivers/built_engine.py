@@ -74,7 +74,7 @@ def build(fault: Fault | None = None) -> ctypes.CDLL:
 
 
 class BuiltEngine:
-    """An engine of such a library; see `afflux_drivers.engine.Engine`."""
+    """An engine of such a library; see `afflux_drivers.aggregator.engine.Engine`."""
 
     name = "soft"
 

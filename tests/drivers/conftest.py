@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from afflux_drivers.multicast import MulticastGroup
-from afflux_drivers.server import AggregatorServer
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.sockets import MulticastGroup
 
 
 class Served:

@@ -7,7 +7,7 @@ import numpy as np
 from tests.drivers.tensors import bits_of, name
 from tests.drivers.virtual_job import Fate, VirtualJob, counters_of
 
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from afflux_sim import golden_numbers
 

@@ -2,7 +2,7 @@
 
 import socket
 
-from afflux_drivers.multicast import MulticastGroup
+from afflux_drivers.sockets import MulticastGroup
 
 LOOPBACK = "127.0.0.1"
 ADDRESS = "239.255.71.3"

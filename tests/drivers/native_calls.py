@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
 __all__ = ["blocks_of", "exact", "numbers", "padded", "reduce", "reduce_in_place", "scan"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from tests.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import frame_header, mac_of
 from afflux_drivers.packets import HEADER
-from afflux_drivers.ticket import JobTicket
 from afflux_hdl.contract import wire
 
 _INTERESTING = np.array([0, 1, -1, 2**31 - 1, -(2**31), 2**30, -(2**30) - 1], np.int32)

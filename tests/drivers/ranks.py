@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from afflux_drivers.loss import LossSwitch
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.ticket import JobTicket
-from afflux_drivers.worker import Worker
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
 LIMIT_S = 60.0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from afflux_drivers import _native
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
 REDUCTIONS = {reduction: number for number, reduction in enumerate(Reduction)}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
 FLOATS = (wire.Dtype.FLOAT32, wire.Dtype.FLOAT16, wire.Dtype.BFLOAT16)

@@ -6,7 +6,7 @@ from tests.drivers.golden_check import check_counters, check_operation
 from tests.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
 from tests.drivers.virtual_job import VirtualJob, counters_of
 
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
 LANES, SLOTS = 3, 2

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 from tests.drivers.ranks import Ranks
 
-from afflux_drivers.control import create_job, describe, read_counters
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.jobs import JobTable, NoRoom
+from afflux_drivers.control.client import create_job, describe, read_counters
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
-from afflux_drivers.jobs import JobTable, NoRoom
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.ticket import JobTicket
 from afflux_hdl.contract import registers
 
 
@@ -239,7 +239,7 @@ def test_engine_that_never_gets_ready(monkeypatch):
     engine = SoftEngine()
     table = JobTable(engine, capacity=10)
     busy = registers.address_of("job_busy")
-    monkeypatch.setattr("afflux_drivers.jobs._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_TIMEOUT_S", 0.05)
     monkeypatch.setattr(
         SoftEngine, "read", lambda self, address: 1 if address == busy else 0, raising=True
     )

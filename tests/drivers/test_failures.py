@@ -10,7 +10,9 @@ from tests.drivers.conftest import Served
 from tests.drivers.ranks import Ranks, run_ranks
 from tests.drivers.virtual_job import ticket_of
 
-from afflux_drivers.control import create_job
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job
 from afflux_drivers.errors import (
     AffluxError,
     AggregatorRefused,
@@ -21,10 +23,8 @@ from afflux_drivers.errors import (
     RanksMissing,
     WorkerFailed,
 )
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.session import Session
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.worker import Worker
+from afflux_drivers.worker.session import Session
+from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
 F32 = wire.Dtype.FLOAT32

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from tests.drivers.virtual_job import ticket_of
 
-from afflux_drivers.fingerprint import Description
-from afflux_drivers.operation import Operation
+from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.packets import datagram_bytes
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.session import Session
+from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
 

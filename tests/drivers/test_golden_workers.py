@@ -15,8 +15,8 @@ from tests.drivers.virtual_job import (
 )
 from tests.sim.golden_tensors import DTYPES, bits_of, draw, reductions
 
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.ticket import JobTicket
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.control.tickets import JobTicket
 from afflux_hdl.contract import wire
 from afflux_sim.golden_layout import Endpoint
 from afflux_sim.golden_network import join_all, make_workers, run_in_order, run_unkindly

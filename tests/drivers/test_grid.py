@@ -1,6 +1,6 @@
 import pytest
 
-from afflux_drivers.grid import Grid
+from afflux_drivers.worker.grid import Grid
 from afflux_hdl.contract import wire
 
 

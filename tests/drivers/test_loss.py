@@ -1,6 +1,6 @@
 import pytest
 
-from afflux_drivers.loss import LossSwitch
+from afflux_drivers.worker.loss import LossSwitch
 
 
 def fates(switch: LossSwitch) -> tuple[list[bool], list[bool]]:

@@ -12,14 +12,14 @@ from tests.drivers.groups import LOOPBACK, free_group, why_no_group
 from tests.drivers.ranks import Ranks
 from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
-from afflux_drivers.control import create_job, read_counters
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job, read_counters
 from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable
-from afflux_drivers.multicast import MulticastGroup, join_group, send_to_groups
 from afflux_drivers.packets import PacketBuffer
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.statistics import WorkerStatistics
-from afflux_drivers.transport import UdpTransport
+from afflux_drivers.sockets import MulticastGroup, join_group, send_to_groups
+from afflux_drivers.worker.statistics import WorkerStatistics
+from afflux_drivers.worker.transport import UdpTransport
 from afflux_hdl.contract import wire
 
 
@@ -149,7 +149,7 @@ def test_no_way_into_a_group(monkeypatch):
     def refuse(*_: object) -> socket.socket:
         raise OSError("no such device")
 
-    monkeypatch.setattr("afflux_drivers.transport.join_group", refuse)
+    monkeypatch.setattr("afflux_drivers.worker.transport.join_group", refuse)
     with pytest.raises(AggregatorUnreachable, match=r"group 239\.1\.2\.3:4701 .*no such device"):
         UdpTransport(LOOPBACK, 9, WorkerStatistics(), None, MulticastGroup("239.1.2.3", 4701))
 

@@ -11,7 +11,7 @@ from tests.drivers import native_calls
 from tests.drivers.tensors import FLOATS, OPERATIONS, awkward, bits_of, from_bits, gaussian, name
 
 from afflux_drivers import _native
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from afflux_sim import golden_numbers
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.drivers.virtual_job import ticket_of
 
+from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
-from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.session import Session
+from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
 F32 = wire.Dtype.FLOAT32

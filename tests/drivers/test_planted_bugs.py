@@ -11,12 +11,11 @@ from tests.drivers.tensors import OPERATIONS, awkward
 from tests.drivers.test_soft_engine import compare_engines, tickets_of
 from tests.drivers.virtual_job import VirtualJob, at_random, counters_of
 
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, PacketBuffer
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
 
 # What a fault may look like: wrong bits or counts, an impossible packet, no end, a crash.

@@ -8,7 +8,7 @@ from tests.drivers.golden_check import check_counters, check_operation
 from tests.drivers.tensors import OPERATIONS, awkward
 from tests.drivers.virtual_job import Fate, VirtualJob, at_random
 
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
 

@@ -15,11 +15,11 @@ from tests.drivers.random_frames import FrameSource
 from tests.drivers.ranks import Ranks
 from tests.drivers.tensors import gaussian
 
-from afflux_drivers.control import create_job, describe, read_counters
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.server import AggregatorServer
-from afflux_drivers.session import Session
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job, describe, read_counters
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
 
 
@@ -189,7 +189,7 @@ def test_many_connections_do_not_stop_it(served):
 
 
 def test_a_silent_connection_is_dropped(served, monkeypatch):
-    monkeypatch.setattr("afflux_drivers.control_server._IDLE_S", 0.1)
+    monkeypatch.setattr("afflux_drivers.aggregator.control_server._IDLE_S", 0.1)
     lease = create_job(served.address, 1, 1, 1, 5.0)
     with socket.create_connection(served.address, 5) as client:
         client.settimeout(5)

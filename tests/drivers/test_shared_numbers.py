@@ -8,7 +8,7 @@ from tests.drivers.golden_check import assert_same_bits, expected
 from tests.drivers.shared_processes import Processes
 from tests.drivers.tensors import DTYPES, OPERATIONS, awkward, bits_of, gaussian
 
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
 LANES = 16  # what the shared-memory group's numbers are those of

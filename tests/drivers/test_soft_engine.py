@@ -14,10 +14,9 @@ from tests.drivers.virtual_job import (
     write_registers,
 )
 
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import mac_of
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.ticket import JobTicket
 from afflux_hdl.contract import registers, wire
 from afflux_sim.golden import GoldenEngine
 from afflux_sim.golden_layout import Endpoint, Group

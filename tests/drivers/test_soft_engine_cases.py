@@ -8,7 +8,7 @@ from tests.cocotb.job_frames import Job
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.sim.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
 
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers
 
 SMALL = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}

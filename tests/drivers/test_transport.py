@@ -4,11 +4,11 @@ from collections.abc import Iterator
 import pytest
 
 from afflux_drivers.errors import PacketTooLong
-from afflux_drivers.loss import LossSwitch
 from afflux_drivers.packets import PacketBuffer, datagram_bytes
-from afflux_drivers.socket_buffers import datagrams_held, enlarge
-from afflux_drivers.statistics import WorkerStatistics
-from afflux_drivers.transport import UdpTransport
+from afflux_drivers.sockets import datagrams_held, enlarge
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.statistics import WorkerStatistics
+from afflux_drivers.worker.transport import UdpTransport
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from tests.drivers.groups import free_group, why_no_group
 from tests.drivers.ranks import run_ranks
 from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
-from afflux_drivers.control import create_job, read_counters
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job, read_counters
+from afflux_drivers.control.tickets import ParentJob
+from afflux_drivers.control.tree import TreeLease, create_tree
 from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable, DeadlineExceeded
-from afflux_drivers.loss import LossSwitch
-from afflux_drivers.parent_job import ParentJob
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.tree import TreeLease, create_tree
-from afflux_drivers.worker import Worker
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
 F32 = wire.Dtype.FLOAT32

@@ -13,13 +13,12 @@ from tests.drivers.test_soft_engine import compare_engines, parents_of, tickets_
 from tests.drivers.virtual_job import VirtualJob, VirtualNetwork, at_random, counters_of
 from tests.drivers.virtual_tree import VirtualTree
 
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import Disagreement
 from afflux_drivers.frames import destination_of
-from afflux_drivers.operation import Operation
 from afflux_drivers.packets import PacketBuffer
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
 
 MEMBERS = {

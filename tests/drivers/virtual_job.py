@@ -13,14 +13,13 @@ from enum import Enum
 
 import numpy as np
 
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of
-from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, PacketBuffer
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.session import Session
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.ticket import JobTicket
+from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
 
 ENGINE_ADDRESS = int.from_bytes(bytes((10, 0, 0, 1)), "big")

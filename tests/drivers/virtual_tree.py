@@ -13,11 +13,10 @@ from tests.drivers.virtual_job import (
     write_registers,
 )
 
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import destination_of, mac_of
-from afflux_drivers.session import Session
-from afflux_drivers.soft_engine import SoftEngine
-from afflux_drivers.ticket import JobTicket
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
 
 _ROOT_KEY = 0xFEDC_BA98_7654_3210

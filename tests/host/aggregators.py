@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from afflux_drivers.server import AggregatorServer
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.server import AggregatorServer
 
 
 @contextlib.contextmanager

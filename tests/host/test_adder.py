@@ -10,11 +10,10 @@ from tests.drivers.ranks import Ranks
 from tests.sim.test_planted_bugs import Bug, generate
 
 from afflux.demo.digits import build_network, training
-from afflux_drivers.control import create_job
-from afflux_drivers.engine import Engine
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.server import AggregatorServer
-from afflux_drivers.soft_engine import SoftEngine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.verilated import VerilatedEngine
 

@@ -16,7 +16,7 @@ from tests.host.ranks import run_ranks, values
 from tests.host.test_failures import caught
 
 import afflux
-from afflux_drivers.shared_segment import SegmentOffer, ShareRefused, fetch_segment
+from afflux_drivers.shared.segment import SegmentOffer, ShareRefused, fetch_segment
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 
@@ -79,7 +79,7 @@ def test_a_name_that_nobody_listens_at():
 
 
 def test_another_user_gets_nothing(monkeypatch):
-    monkeypatch.setattr("afflux_drivers.shared_segment._user_of", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr("afflux_drivers.shared.segment._user_of", lambda _: os.geteuid() + 1)
 
     def ask(offer):
         with pytest.raises(ShareRefused, match="another user"):

@@ -10,7 +10,7 @@ from tests.host.ranks import run_ranks, values
 
 import afflux
 from afflux.location import Location
-from afflux_drivers.control import read_counters
+from afflux_drivers.control.client import read_counters
 
 
 @pytest.fixture

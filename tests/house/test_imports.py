@@ -151,8 +151,8 @@ def test_reads_every_form_of_import(source, expected):
 
 def test_sees_an_upward_import():
     assert upward_imports(
-        {"afflux_drivers.worker": {"afflux_sim.engine", "afflux_hdl.contract.wire"}}
-    ) == ["afflux_drivers.worker imports afflux_sim.engine"]
+        {"afflux_drivers.worker.worker": {"afflux_sim.engine", "afflux_hdl.contract.wire"}}
+    ) == ["afflux_drivers.worker.worker imports afflux_sim.engine"]
 
 
 def test_sees_a_forbidden_import_through_the_package_and_other_modules():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.sim.engine_checks import open_engine
 
-from afflux_drivers.jobs import read_counters
+from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import wire
 from afflux_sim.closed_loop import ClosedLoop, LoopError, Order
 from afflux_sim.traffic import ColumnTraffic, DenseTraffic, Overlap, presence

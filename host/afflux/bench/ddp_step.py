@@ -24,7 +24,7 @@ from afflux.bench.alternate import Entry, Plan, alternate
 from afflux.bench.registry import Row
 from afflux.tensors import ENGINE_DTYPES
 from afflux.torchrun import end_with_parent, run_module
-from afflux_drivers.reduction import Reduction
+from afflux_drivers.collective import Reduction
 
 __all__ = ["main", "measure_step"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from afflux.bench.columns import aligned
 from afflux.bench.gateware_engines import ENGINES, BenchEngine
 from afflux.bench.registry import Bench, Row
-from afflux_drivers.jobs import read_counters
+from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import registers, wire
 from afflux_sim.closed_loop import ClosedLoop, Order, Passed
 from afflux_sim.traffic import DenseTraffic

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from afflux.location import Location, lanes_to, local_address_towards
-from afflux_drivers.control import describe
+from afflux_drivers.control.client import describe
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["ask"]

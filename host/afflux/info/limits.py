@@ -5,7 +5,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from afflux_drivers.socket_buffers import enlarge
+from afflux_drivers.sockets import enlarge
 
 __all__ = [
     "WANTED_BUFFER_BYTES",

@@ -8,6 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import (
     AffluxError,
     AggregatorMisbehaved,
@@ -18,15 +20,13 @@ from afflux_drivers.errors import (
     RanksMissing,
     WorkerFailed,
 )
-from afflux_drivers.loss import LossSwitch
-from afflux_drivers.multicast import MulticastGroup
-from afflux_drivers.operation import Operation
 from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.session import Session
-from afflux_drivers.statistics import WorkerStatistics
-from afflux_drivers.ticket import JobTicket
-from afflux_drivers.transport import UdpTransport
+from afflux_drivers.sockets import MulticastGroup
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.session import Session
+from afflux_drivers.worker.statistics import WorkerStatistics
+from afflux_drivers.worker.transport import UdpTransport
 from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]

@@ -7,11 +7,10 @@ import socket
 
 from afflux_drivers import _native
 from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
-from afflux_drivers.loss import LossSwitch
-from afflux_drivers.multicast import MulticastGroup, join_group
 from afflux_drivers.packets import PacketBuffer
-from afflux_drivers.socket_buffers import enlarge
-from afflux_drivers.statistics import WorkerStatistics
+from afflux_drivers.sockets import MulticastGroup, enlarge, join_group
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_hdl.contract import wire
 
 __all__ = ["UdpTransport"]

@@ -5,11 +5,11 @@ import socket
 import time
 from dataclasses import dataclass
 
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.parent_ports import ParentPorts, lanes_towards
+from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
-from afflux_drivers.multicast import MulticastGroup
-from afflux_drivers.parent_job import ParentJob
-from afflux_drivers.parent_ports import ParentPorts, lanes_towards
+from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import registers
 
 __all__ = ["Job", "JobTable", "NoRoom", "engine_limits", "read_counters"]

@@ -5,9 +5,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from afflux_drivers.engine import Engine
-from afflux_drivers.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
-from afflux_drivers.parent_job import ParentJob
+from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
+from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 
 __all__ = ["Operator"]

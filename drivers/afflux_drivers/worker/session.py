@@ -1,8 +1,8 @@
 """What a worker keeps of a job run from one operation to the next. No sockets, no clock."""
 
 from afflux_drivers import _native
-from afflux_drivers.statistics import WorkerStatistics
-from afflux_drivers.ticket import JobTicket
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.worker.statistics import WorkerStatistics
 
 __all__ = ["Session"]
 

@@ -6,8 +6,8 @@ import socket
 import threading
 import time
 
-from afflux_drivers.jobs import Job, JobTable
-from afflux_drivers.requests import Operator
+from afflux_drivers.aggregator.jobs import Job, JobTable
+from afflux_drivers.aggregator.requests import Operator
 
 __all__ = ["ControlServer"]
 

@@ -5,15 +5,14 @@ import select
 import socket
 import threading
 
-from afflux_drivers.control_server import ControlServer
-from afflux_drivers.engine import Engine
+from afflux_drivers.aggregator.control_server import ControlServer
+from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.jobs import JobTable, engine_limits
+from afflux_drivers.aggregator.parent_ports import ParentPorts
+from afflux_drivers.aggregator.requests import Operator
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of, source_port_of
-from afflux_drivers.jobs import JobTable, engine_limits
-from afflux_drivers.multicast import MulticastGroup, send_to_groups
 from afflux_drivers.packets import datagram_bytes
-from afflux_drivers.parent_ports import ParentPorts
-from afflux_drivers.requests import Operator
-from afflux_drivers.socket_buffers import datagrams_held, enlarge
+from afflux_drivers.sockets import MulticastGroup, datagrams_held, enlarge, send_to_groups
 from afflux_hdl.contract import registers, wire
 
 __all__ = ["AggregatorServer"]

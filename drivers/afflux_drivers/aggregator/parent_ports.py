@@ -6,7 +6,7 @@ import threading
 
 from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
 from afflux_drivers.packets import datagram_bytes
-from afflux_drivers.socket_buffers import enlarge
+from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
 __all__ = ["ParentPorts", "lanes_towards"]

@@ -1,9 +1,10 @@
-"""What a rank must know to take part in a job."""
+"""What a rank must know to take part in a job, and a child aggregator of its parent's."""
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
-__all__ = ["JobTicket"]
+__all__ = ["JobTicket", "ParentJob"]
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,28 @@ class JobTicket:
         fields["key"] = int(fields["key"], 16)
         fields["members"] = tuple(fields.get("members", ()))
         return cls(**fields)
+
+
+@dataclass(frozen=True)
+class ParentJob:
+    """What the operator of an aggregator must know for a job that has a parent.
+
+    Attributes:
+        address: The parent's IPv4 address, as four decimal octets.
+        port: Its UDP port.
+        job: Job number there.
+        key: Key of the job run there.
+        worker: Own worker number there.
+        round: First round r0, the same at all levels.
+    """
+
+    address: str
+    port: int
+    job: int
+    key: int
+    worker: int
+    round: int
+
+    def to_request(self) -> dict[str, Any]:
+        """The object that a create request carries; the key is in hexadecimal."""
+        return {**asdict(self), "key": f"{self.key:016x}"}

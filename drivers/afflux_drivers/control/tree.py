@@ -9,10 +9,9 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
-from afflux_drivers.control import JobLease, create_job
+from afflux_drivers.control.client import JobLease, create_job
+from afflux_drivers.control.tickets import JobTicket, ParentJob
 from afflux_drivers.errors import AffluxError, AggregatorRefused, AggregatorUnreachable
-from afflux_drivers.parent_job import ParentJob
-from afflux_drivers.ticket import JobTicket
 from afflux_hdl.contract import wire
 
 __all__ = ["TreeLease", "create_tree"]

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
+from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.errors import (
     AffluxError,
     DeadlineExceeded,
@@ -19,8 +20,6 @@ from afflux_drivers.errors import (
     RanksMissing,
     WorkerFailed,
 )
-from afflux_drivers.fingerprint import Description
-from afflux_drivers.reduction import Reduction
 from afflux_hdl.contract import wire
 
 __all__ = ["RanksEnded", "SharedCall", "SharedWorker"]

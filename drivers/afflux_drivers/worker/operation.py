@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
+from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
-from afflux_drivers.fingerprint import Description
-from afflux_drivers.grid import Grid
 from afflux_drivers.packets import PacketBuffer
-from afflux_drivers.reduction import Reduction
-from afflux_drivers.session import Session
-from afflux_drivers.storage import storage_dtype
+from afflux_drivers.worker.grid import Grid
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
 __all__ = ["Operation"]

@@ -5,10 +5,9 @@ import socket
 import time
 from typing import Any
 
+from afflux_drivers.control.tickets import JobTicket, ParentJob
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
-from afflux_drivers.multicast import MulticastGroup
-from afflux_drivers.parent_job import ParentJob
-from afflux_drivers.ticket import JobTicket
+from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
 __all__ = ["JobLease", "JobTicket", "create_job", "describe", "read_counters"]

@@ -1,0 +1,1 @@
+"""The aggregator on a host: an engine behind a UDP socket, and its control channel."""

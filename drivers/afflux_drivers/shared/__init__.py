@@ -1,0 +1,1 @@
+"""A rank's end of a group whose ranks share memory."""
