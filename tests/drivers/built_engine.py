@@ -37,7 +37,8 @@ def build(fault: Fault | None = None) -> ctypes.CDLL:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise FileNotFoundError("no C++ compiler: g++ or clang++")
-    sources = {path: path.read_text() for path in sorted((SOURCES / "engine").glob("*.*pp"))}
+    parts = [*(SOURCES / "packet").glob("*.*pp"), *(SOURCES / "engine").glob("*.*pp")]
+    sources = {path: path.read_text() for path in sorted(parts)}
     if fault is not None:
         path = SOURCES / fault.file
         sources[path] = fault.planted(sources[path])
@@ -48,11 +49,12 @@ def build(fault: Fault | None = None) -> ctypes.CDLL:
     folder = BUILD / digest
     library = folder / "engine.so"
     if not library.exists():
-        (folder / "engine").mkdir(parents=True, exist_ok=True)
         for path, text in sources.items():
-            (folder / "engine" / path.name).write_text(text)
+            copy = folder / path.relative_to(SOURCES)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text)
         # One translation unit: the headers are read once, and the sources are small.
-        parts = [front, *(folder / "engine").glob("*.cpp")]
+        parts = [front, *folder.glob("*/*.cpp")]
         whole = folder / "whole.cpp"
         whole.write_text("".join(f'#include "{path}"\n' for path in parts))
         # Written aside, as another test process may do the same.

@@ -44,7 +44,7 @@ def build(name: str, fault: Fault | None) -> Path:
     # What stands before the archive is taken in the place of what the archive has.
     archives = [
         str(OBJECTS / f"lib{part}.a")
-        for part in ("shared", "worker", "engine", "codec", "nanobind-static")
+        for part in ("shared", "worker", "engine", "packet", "codec", "nanobind-static")
     ]
     options = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", f"-I{SOURCES}", "-shared"]
     command = [compiler, *options, *changed, *map(str, bindings), *archives, "-o", str(library)]

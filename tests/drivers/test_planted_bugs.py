@@ -120,7 +120,7 @@ WORKER_FAULTS = {
     ),
     "rounds up": (
         Fault(
-            "worker/tensor.cpp",
+            "worker/blocks.cpp",
             "codec::quantise(numbers_, blocks, elements, exponents, out);",
             "codec::quantise(numbers_, blocks, elements, exponents, out);"
             "for (std::size_t i = 0; i < blocks * kBlock; ++i) out[i] |= 1;",
@@ -138,7 +138,7 @@ WORKER_FAULTS = {
     ),
     "forgets classes": (
         Fault(
-            "worker/tensor.cpp",
+            "worker/blocks.cpp",
             "codec::class_counts(tensor_.dtype, source(block), length(block), out);",
             "",
         ),

@@ -9,12 +9,12 @@
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
 #include "codec/classes.hpp"
-#include "codec/keys.hpp"
-#include "codec/level.hpp"
-#include "codec/limbs.hpp"
+#include "codec/exact.hpp"
+#include "codec/instruction_set.hpp"
 #include "codec/quantise.hpp"
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
+#include "codec/sortable.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

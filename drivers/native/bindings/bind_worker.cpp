@@ -15,9 +15,9 @@
 
 #include "bindings/parts.hpp"
 #include "worker/errors.hpp"
-#include "worker/line.hpp"
 #include "worker/operation.hpp"
 #include "worker/session.hpp"
+#include "worker/udp_loop.hpp"
 
 namespace nb = nanobind;
 

@@ -4,8 +4,8 @@
 
 #include "codec/elements.hpp"
 #include "codec/environment.hpp"
+#include "codec/exact.hpp"
 #include "codec/kernels/table.hpp"
-#include "codec/limbs.hpp"
 #include "codec/padded.hpp"
 
 namespace afflux::codec {

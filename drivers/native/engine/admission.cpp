@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/engine.hpp"
-#include "engine/octets.hpp"
+#include "packet/octets.hpp"
 
 namespace afflux::engine {
 namespace {

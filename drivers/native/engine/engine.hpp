@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "engine/counters.hpp"
-#include "engine/frame.hpp"
 #include "engine/job.hpp"
 #include "engine/outbox.hpp"
 #include "engine/register_file.hpp"
 #include "engine/rounds.hpp"
 #include "engine/sender.hpp"
 #include "engine/slots.hpp"
+#include "packet/frame.hpp"
 
 namespace afflux::engine {
 

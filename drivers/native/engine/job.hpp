@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/frame.hpp"
+#include "packet/frame.hpp"
 
 namespace afflux::engine {
 

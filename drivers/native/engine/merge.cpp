@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/octets.hpp"
+#include "packet/octets.hpp"
 
 namespace afflux::engine {
 namespace {

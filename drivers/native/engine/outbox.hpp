@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/frame.hpp"
+#include "packet/frame.hpp"
 
 namespace afflux::engine {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "engine/frame.hpp"
 #include "engine/job.hpp"
 #include "engine/outbox.hpp"
 #include "engine/slots.hpp"
+#include "packet/frame.hpp"
 
 namespace afflux::engine {
 

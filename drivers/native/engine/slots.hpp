@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/frame.hpp"
 #include "engine/outbox.hpp"
+#include "packet/frame.hpp"
 
 namespace afflux::engine {
 

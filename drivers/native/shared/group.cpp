@@ -7,7 +7,7 @@
 
 #include "shared/one_pass.hpp"
 #include "shared/planted.hpp"
-#include "shared/small.hpp"
+#include "shared/small_tensor.hpp"
 #include "shared/staged.hpp"
 
 namespace afflux::shared {

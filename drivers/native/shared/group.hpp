@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "shared/errors.hpp"
-#include "shared/gate.hpp"
 #include "shared/operation.hpp"
+#include "shared/phases.hpp"
 #include "shared/segment.hpp"
 
 namespace afflux::shared {

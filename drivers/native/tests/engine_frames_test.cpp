@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "engine/octets.hpp"
+#include "packet/octets.hpp"
 #include "tests/check.hpp"
 
 using namespace afflux;

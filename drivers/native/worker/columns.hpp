@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/tensor.hpp"
+#include "worker/blocks.hpp"
 
 namespace afflux::worker {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "codec/keys.hpp"
-#include "codec/limbs.hpp"
+#include "codec/exact.hpp"
+#include "codec/sortable.hpp"
 
 namespace afflux::worker {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/tensor.hpp"
+#include "worker/blocks.hpp"
 
 namespace afflux::worker {
 

@@ -1,7 +1,7 @@
 // Where an operation puts the datagrams that it wants sent.
 #pragma once
 
-#include "engine/frame.hpp"
+#include "packet/frame.hpp"
 
 namespace afflux::worker {
 

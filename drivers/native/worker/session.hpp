@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "engine/frame.hpp"
+#include "packet/frame.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/frame.hpp"
-#include "worker/packet_room.hpp"
+#include "packet/frame.hpp"
+#include "packet/packet_buffer.hpp"
 
 namespace afflux::worker {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codec/kernels/lanes.hpp"
-#include "codec/kernels/rare.hpp"
+#include "codec/kernels/slow_path.hpp"
 #include "codec/types.hpp"
 
 namespace afflux::codec {

@@ -1,4 +1,4 @@
-#include "codec/keys.hpp"
+#include "codec/sortable.hpp"
 
 #include <limits>
 

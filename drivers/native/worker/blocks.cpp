@@ -1,12 +1,12 @@
-#include "worker/tensor.hpp"
+#include "worker/blocks.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include "codec/classes.hpp"
-#include "codec/keys.hpp"
 #include "codec/quantise.hpp"
 #include "codec/scan.hpp"
+#include "codec/sortable.hpp"
 
 namespace afflux::worker {
 

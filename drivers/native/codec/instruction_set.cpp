@@ -1,4 +1,4 @@
-#include "codec/level.hpp"
+#include "codec/instruction_set.hpp"
 
 #include <atomic>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "shared/gate.hpp"
+#include "shared/phases.hpp"
 
 #include <sched.h>
 

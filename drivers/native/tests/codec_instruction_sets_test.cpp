@@ -9,8 +9,8 @@
 
 #include "check.hpp"
 #include "codec/environment.hpp"
-#include "codec/kernels/rare.hpp"
-#include "codec/level.hpp"
+#include "codec/instruction_set.hpp"
+#include "codec/kernels/slow_path.hpp"
 #include "codec/quantise.hpp"
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"

@@ -1,4 +1,4 @@
-#include "codec/kernels/rare.hpp"
+#include "codec/kernels/slow_path.hpp"
 
 #include <algorithm>
 #include <array>

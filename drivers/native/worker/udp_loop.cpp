@@ -1,4 +1,4 @@
-#include "worker/line.hpp"
+#include "worker/udp_loop.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "shared/small.hpp"
+#include "shared/small_tensor.hpp"
 
 #include <algorithm>
 #include <array>

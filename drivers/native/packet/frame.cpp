@@ -1,8 +1,8 @@
-#include "engine/frame.hpp"
+#include "packet/frame.hpp"
 
 #include <algorithm>
 
-#include "engine/octets.hpp"
+#include "packet/octets.hpp"
 
 namespace afflux::engine {
 

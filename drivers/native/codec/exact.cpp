@@ -1,4 +1,4 @@
-#include "codec/limbs.hpp"
+#include "codec/exact.hpp"
 
 #include <algorithm>
 #include <bit>
