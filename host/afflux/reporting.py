@@ -35,7 +35,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
     `lanes`, `operations_engine` and `operations_gloo` (collectives by way), and `gloo` (calls by
     "<collective> <dtype>"). With an aggregator also `slots`, the fields of
     `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
-    `frame_bytes_received`; with shared memory the counts of `afflux_drivers.shared.worker.SharedWorker.statistics`.
+    `frame_bytes_received`; with shared memory the counts of
+    `afflux_drivers.shared.worker.SharedWorker.statistics`.
     """
     found = group_of(group)
     membership = found.membership

@@ -95,7 +95,7 @@ def make_engine(arguments: argparse.Namespace) -> Engine:
 
         return SoftEngine(**size)
     try:
-        from afflux_sim.verilated import VerilatedEngine
+        from afflux_sim.rtl.verilated import VerilatedEngine
     except ImportError as error:
         raise _rtl_is_missing(error) from error
     try:

@@ -9,8 +9,8 @@
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// may first build its engine) |
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
-| AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.verilator_build` reads it |
-| AFFLUX_CACHE | folder | where the simulated engine's builds are kept; `afflux_sim.build_cache` reads it |
+| AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
+| AFFLUX_CACHE | folder | where the simulated engine's builds are kept; `afflux_sim.rtl.build.cache` reads it |
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
 

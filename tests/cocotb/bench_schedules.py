@@ -13,7 +13,7 @@ from hypothesis.errors import HypothesisSideeffectWarning
 from tests.cocotb.pins import new_director, perform_on_pins
 from tests.cocotb.schedules import Schedule, play_schedule, schedules
 
-from afflux_sim.bench.engine_bench import EngineBench
+from afflux_sim.testbench.engine_testbench import EngineBench
 
 # cocotb loads pytest's plugins for its own use and leaves hypothesis's half started.
 warnings.simplefilter("ignore", HypothesisSideeffectWarning)

@@ -17,8 +17,9 @@ from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
-from afflux_sim import golden_layout, golden_state
-from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden import frames as golden_layout
+from afflux_sim.golden import state as golden_state
+from afflux_sim.golden.engine import GoldenEngine
 
 __all__ = ["Action", "Actions", "Director", "Play", "ReadRegister", "WriteRegister"]
 

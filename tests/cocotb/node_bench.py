@@ -18,9 +18,9 @@ from afflux_hdl.contract.registers import (
     counter_address,
     node_counter_address,
 )
-from afflux_sim.bench.pace import Pace
-from afflux_sim.bench.stream_driver import StreamDriver
-from afflux_sim.bench.stream_sampler import StreamSampler
+from afflux_sim.testbench.pace import Pace
+from afflux_sim.testbench.stream_driver import StreamDriver
+from afflux_sim.testbench.stream_sampler import StreamSampler
 
 __all__ = ["NodeBench"]
 

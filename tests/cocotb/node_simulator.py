@@ -16,10 +16,10 @@ from cocotb_tools import runner
 import afflux_hdl
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.node.verilog import NODE_MODULE
-from afflux_sim.bench.simulator import BUILD_FLAGS, OPTIMISATION, PUBLIC_FLAGS, Verilator
-from afflux_sim.build_cache import BuildError, cached, digest
-from afflux_sim.initial_values import loops_for_initial_values
-from afflux_sim.toolchain import Toolchain, find_toolchain
+from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_sim.rtl.build.initial_values import loops_for_initial_values
+from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
+from afflux_sim.testbench.simulator import BUILD_FLAGS, OPTIMISATION, PUBLIC_FLAGS, Verilator
 
 __all__ = ["build_node", "run_bench"]
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from tests.cocotb.director import Action, Actions, Play, ReadRegister
 
-from afflux_sim.stimulus import BACK_TO_BACK, Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["paces", "perform"]
 

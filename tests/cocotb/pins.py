@@ -6,7 +6,7 @@ from typing import Any
 from tests.cocotb.director import Action, Actions, Director, Play, ReadRegister
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.bench.engine_bench import EngineBench
+from afflux_sim.testbench.engine_testbench import EngineBench
 
 __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 

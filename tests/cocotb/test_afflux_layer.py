@@ -9,7 +9,7 @@ from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, TYPES, Afflux, block_
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 from afflux_hdl.contract import wire
-from afflux_sim.golden_layout import Endpoint, Packet, as_block, build_frame, parse_packet
+from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, parse_packet
 
 NIBBLES = {"version_type": ("version", "type"), "opcode_dtype": ("opcode", "dtype")}
 

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import BUILD
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.bench.simulator import build_simulator, run_module
+from afflux_sim.testbench.simulator import build_simulator, run_module
 
 FOLDER = BUILD / "cocotb"
 MODULES = [

@@ -15,12 +15,12 @@ from tests.coverage.points import read_points
 from tests.coverage.report import Report
 from tests.mutation.battery import full_battery, parameters, short_battery
 
-from afflux_sim.build_cache import default_folder
-from afflux_sim.engine_verilog import engine_verilog
-from afflux_sim.initial_values import loops_for_initial_values
-from afflux_sim.toolchain import find_toolchain
-from afflux_sim.verilated import VerilatedEngine
-from afflux_sim.verilator_build import build_library
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.initial_values import loops_for_initial_values
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 WANTED = 0.95
 

@@ -9,7 +9,7 @@ from tests.drivers.virtual_job import Fate, VirtualJob, counters_of
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from afflux_sim import golden_numbers
+from afflux_sim.golden import numbers as golden_numbers
 
 
 def expected(

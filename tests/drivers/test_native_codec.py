@@ -13,7 +13,7 @@ from tests.drivers.tensors import FLOATS, OPERATIONS, awkward, bits_of, from_bit
 from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from afflux_sim import golden_numbers
+from afflux_sim.golden import numbers as golden_numbers
 
 LEVELS = _native.codec_levels()
 SUMS = [each for each in OPERATIONS if each[1] in (Reduction.SUM, Reduction.AVG)]

@@ -18,9 +18,9 @@ from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import mac_of
 from afflux_hdl.contract import registers, wire
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import Endpoint, Group
-from afflux_sim.golden_state import Parent as GoldenParent
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.state import Parent as GoldenParent
 
 # (N, F, slots, key, r0): small enough that rounds complete, the last of them close to the wrap.
 _JOBS = {

@@ -9,7 +9,7 @@ import time
 
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 
-from afflux_sim.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 STEP = 50_000
 """Frames after which there is a sign of life."""

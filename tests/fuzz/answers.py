@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.fuzz.packing import HEADER, Peer, checksum
 
-from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden.engine import GoldenEngine
 
 __all__ = ["Answer", "compare", "read_answer"]
 

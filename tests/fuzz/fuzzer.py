@@ -18,11 +18,11 @@ from afflux_hdl.contract.registers import (
     address_of,
     counter_address,
 )
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import Endpoint, Group
-from afflux_sim.golden_state import Parent
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.state import Parent
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["BUILD", "Fuzzer", "FuzzerReport"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.fuzz.packing import HEADER, Peer, pack_frame, repaired
 
-from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden.engine import GoldenEngine
 
 __all__ = ["Jobs", "OrderlyJob", "Traffic", "UnrulyJob", "Work"]
 

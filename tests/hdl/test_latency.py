@@ -9,8 +9,8 @@ from amaranth.sim import Simulator
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.golden_layout import DATA, ELEMENTS, Endpoint, Packet, as_block
-from afflux_sim.golden_worker import GoldenWorker
+from afflux_sim.golden.frames import DATA, ELEMENTS, Endpoint, Packet, as_block
+from afflux_sim.golden.worker import GoldenWorker
 
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 KEY = 0x0123_4567_89AB_CDEF

@@ -15,7 +15,7 @@ from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

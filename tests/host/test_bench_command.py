@@ -24,7 +24,7 @@ from afflux.bench.figures import merge_rows
 from afflux.bench.inputs import BLOCK, DTYPES, PIECE, Inputs
 from afflux.bench.options import add_arguments, read_options
 from afflux.bench.sizes import parse_size, sweep
-from afflux_sim import golden_numbers
+from afflux_sim.golden import numbers as golden_numbers
 
 ROOT = Path(__file__).parents[2]
 RESULT_LINE = re.compile(r"^ *\d+ +\d+ +\w+ +\w+ +-1( +[\d.]+ +[\d.]+ +[\d.]+ +\d+){2}$")

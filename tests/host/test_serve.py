@@ -129,7 +129,7 @@ def test_does_not_start_for_another_owner():
 
 
 def test_missing_packages_are_named(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "afflux_sim.verilated", None)
+    monkeypatch.setitem(sys.modules, "afflux_sim.rtl.verilated", None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert serve.main(["--engine", "rtl", "--port", "0"]) == 1
     said = capsys.readouterr().out

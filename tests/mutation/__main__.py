@@ -20,9 +20,9 @@ from tests.mutation.judge import Judge, Verdict
 from tests.mutation.mutants import Mutant, Netlist
 from tests.sim.engine_checks import BUILDS, Build
 
-from afflux_sim.build_cache import default_folder
-from afflux_sim.toolchain import find_toolchain
-from afflux_sim.verilator_build import build_library
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
 
 WANTED = 0.9
 

@@ -34,7 +34,7 @@ from tests.sim.queue_checks import (
 )
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["Trial", "full_battery", "parameters", "short_battery"]
 

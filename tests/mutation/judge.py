@@ -18,8 +18,8 @@ from tests.mutation.mutants import SELECTOR
 from tests.mutation.transcript import Bounded, Recorder, Transcript
 from tests.sim.counter_starts import CountsFromStart
 
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 __all__ = ["Judge", "Verdict"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.stimulus import BACK_TO_BACK, Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["Bounded", "Check", "Recorder", "Transcript"]
 

@@ -22,8 +22,8 @@ from afflux_hdl.contract.registers import (
     counter_address,
 )
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = [
     "check_addresses",

@@ -15,7 +15,7 @@ from tests.hdl.part_player import planted
 
 from afflux_hdl.contract.registers import COUNTER_BASE, COUNTERS
 from afflux_hdl.engine import counters, engine
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["START", "CountsFromStart", "counters_that_start_late"]
 

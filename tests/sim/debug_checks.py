@@ -12,8 +12,8 @@ from tests.sim.random_jobs import renew_jobs
 
 from afflux_hdl.contract import registers
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_constants", "check_debug", "check_levels", "check_peaks"]
 

@@ -18,8 +18,8 @@ from tests.sim.random_jobs import renew_jobs
 
 from afflux_hdl.contract.registers import address_of
 from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB, REPLIES
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = [
     "BUILDS",

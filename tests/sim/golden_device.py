@@ -16,10 +16,10 @@ from afflux_hdl.contract.registers import (
     address_of,
     counter_address,
 )
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import Endpoint, Group
-from afflux_sim.golden_state import Parent
-from afflux_sim.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.state import Parent
+from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 
 __all__ = ["Engine", "GoldenDevice"]
 

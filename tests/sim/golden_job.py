@@ -1,9 +1,9 @@
 """A golden engine with one job whose golden workers have all joined."""
 
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import Endpoint, Group
-from afflux_sim.golden_network import join_all, make_workers
-from afflux_sim.golden_worker import GoldenWorker
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.network import join_all, make_workers
+from afflux_sim.golden.worker import GoldenWorker
 
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 JOB = 2

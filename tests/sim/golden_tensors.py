@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from afflux_sim.golden_numbers import Tensor
+from afflux_sim.golden.numbers import Tensor
 
 DTYPES = ("int32", "float32", "float16", "bfloat16")
 KINDS = ("dense", "sparse", "zeros", "special", "huge", "tiny", "mixed")

@@ -11,7 +11,7 @@ from tests.sim.engine_checks import Build
 
 from afflux_hdl.contract.registers import address_of
 from afflux_hdl.contract.wire import LANES_MAX
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_all_workers", "check_lanes", "check_neighbours"]
 

@@ -7,7 +7,7 @@ from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
 
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_near_numbers", "check_what_is_agreed"]
 

@@ -5,7 +5,7 @@ from tests.cocotb.job_frames import Job, ParentJob
 from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
 
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_ports"]
 

@@ -10,7 +10,7 @@ from tests.sim.slow_network import STUCK, SlowNetwork
 
 from afflux_hdl.contract.registers import Command, address_of
 from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = [
     "check_answers_behind_orders",

@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, Afflux
 from tests.cocotb.job_frames import Job
 
-from afflux_sim.golden import GoldenEngine
+from afflux_sim.golden.engine import GoldenEngine
 
 __all__ = ["RandomFrames"]
 

@@ -3,8 +3,8 @@
 from tests.cocotb.director import Action, Actions, Play, WriteRegister
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["STUCK", "SlowNetwork"]
 

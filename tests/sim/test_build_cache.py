@@ -11,10 +11,12 @@ import pytest
 from tests.conftest import BUILD
 from tests.sim.loopback import loopback
 
-from afflux_sim import build_cache, toolchain, verilator_build
-from afflux_sim.build_cache import BuildError, cached, digest
-from afflux_sim.toolchain import ToolchainError, find_toolchain
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.build import cache as build_cache
+from afflux_sim.rtl.build import toolchain
+from afflux_sim.rtl.build import verilator as verilator_build
+from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_sim.rtl.build.toolchain import ToolchainError, find_toolchain
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 
 @pytest.fixture
@@ -37,7 +39,8 @@ def test_the_folder_is_in_the_checkout_or_chosen(monkeypatch):
 
 def test_an_installed_package_uses_the_users_cache(monkeypatch):
     monkeypatch.delenv("AFFLUX_CACHE", raising=False)
-    monkeypatch.setattr(build_cache, "__file__", "/usr/lib/site-packages/afflux_sim/build_cache.py")
+    installed = "/usr/lib/site-packages/afflux_sim/rtl/build/cache.py"
+    monkeypatch.setattr(build_cache, "__file__", installed)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere/cache")
     assert build_cache.default_folder() == Path("/somewhere/cache/afflux")
     monkeypatch.delenv("XDG_CACHE_HOME")

@@ -8,9 +8,9 @@ from tests.sim.engine_checks import open_engine
 
 from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import wire
-from afflux_sim.closed_loop import ClosedLoop, LoopError, Order
-from afflux_sim.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.load.closed_loop import ClosedLoop, LoopError, Order
+from afflux_sim.load.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_presence_is_what_it_says():
 
 def test_the_picture_of_a_slots_life_is_true():
     """The file in the documents is what the engine does. `make docs` draws it anew."""
-    from afflux_sim.slot_life import draw, record
+    from docs.generate.slot_life import draw, record
 
     rows = record()
     path = Path(__file__).parents[2] / "docs/plots/slot_life.svg"

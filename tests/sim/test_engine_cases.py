@@ -5,7 +5,7 @@ from tests.cocotb.cases import CASES
 from tests.cocotb.job_frames import Job
 from tests.sim.engine_checks import check_case
 
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

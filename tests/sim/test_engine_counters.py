@@ -9,7 +9,7 @@ from tests.sim.engine_checks import BUILDS, check_any_frame, check_floods
 from afflux_hdl.contract.registers import COUNTERS, counter_address
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import generate
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

@@ -14,8 +14,8 @@ from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Group, Job
 from tests.cocotb.performer import perform
 
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

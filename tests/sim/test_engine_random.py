@@ -7,7 +7,7 @@ from tests.cocotb.performer import paces, perform
 from tests.cocotb.schedules import Schedule, play_schedule, schedules
 from tests.sim.engine_checks import BUILDS, check_any_frame, check_checksums, open_engine
 
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

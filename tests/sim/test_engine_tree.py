@@ -11,8 +11,8 @@ from tests.sim.engine_checks import check_case
 from tests.sim.golden_tensors import bits_of, draw
 from tests.sim.tree_network import Aggregator, Links, TreeNetwork
 
-from afflux_sim.golden_numbers import all_reduce
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

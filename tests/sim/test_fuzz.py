@@ -12,7 +12,7 @@ from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.fuzz.packing import HEADER, Peer, pack_frame, repaired
 from tests.sim.test_planted_bugs import Bug, generate
 
-from afflux_sim.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
 ENGINE = Peer(bytes.fromhex("02affa000001"), bytes((10, 0, 0, 9)), 4700)

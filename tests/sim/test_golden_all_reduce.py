@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.sim.golden_job import JOB, new_job
 from tests.sim.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import ABSENT, DATA, PROBE, Endpoint, Packet, parse_packet
-from afflux_sim.golden_network import deliver, run_in_order, run_unkindly
-from afflux_sim.golden_numbers import Tensor, all_reduce
-from afflux_sim.golden_state import Job
-from afflux_sim.golden_worker import GoldenWorker
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import ABSENT, DATA, PROBE, Endpoint, Packet, parse_packet
+from afflux_sim.golden.network import deliver, run_in_order, run_unkindly
+from afflux_sim.golden.numbers import Tensor, all_reduce
+from afflux_sim.golden.state import Job
+from afflux_sim.golden.worker import GoldenWorker
 
 OPERATIONS = [(dtype, reduction) for dtype in DTYPES for reduction in reductions(dtype)]
 

@@ -11,7 +11,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
 
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.frames import (
     COUNTERS,
     HEADER,
     JOIN,

@@ -10,7 +10,7 @@ from scapy.layers.l2 import Ether, getmacbyip
 from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
 from tests.sim.golden_tensors import bits_of, draw
 
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.frames import (
     CONFLICT,
     JOINED,
     MISSING,
@@ -20,8 +20,8 @@ from afflux_sim.golden_layout import (
     build_frame,
     parse_packet,
 )
-from afflux_sim.golden_network import run_in_order, run_unkindly
-from afflux_sim.golden_numbers import all_reduce
+from afflux_sim.golden.network import run_in_order, run_unkindly
+from afflux_sim.golden.numbers import all_reduce
 
 GROUP = Group("239.1.2.3", 4701)
 

@@ -5,7 +5,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.frames import (
     DATA,
     JOINED,
     RESULT,

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sim.golden_tensors import KINDS, bits_of, draw, narrow, reductions
 
-from afflux_sim.golden_numbers import (
+from afflux_sim.golden.numbers import (
     all_reduce,
     bits_to_tensor,
     class_counts,
@@ -24,7 +24,7 @@ from afflux_sim.golden_numbers import (
     quantise,
     widen,
 )
-from afflux_sim.golden_rounding import FORMATS, round_to_bits
+from afflux_sim.golden.rounding import FORMATS, round_to_bits
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 workers_ = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 63, 64])

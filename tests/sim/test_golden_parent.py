@@ -9,7 +9,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine
 
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.frames import (
     ABSENT_WORDS,
     CONFLICT,
     DATA,
@@ -27,7 +27,7 @@ from afflux_sim.golden_layout import (
     build_frame,
     parse_packet,
 )
-from afflux_sim.golden_state import Parent
+from afflux_sim.golden.state import Parent
 
 R0 = FIRST_ROUND
 SLOT, SLOTS, LANES = 1, 2, 3

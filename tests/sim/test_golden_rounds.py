@@ -9,8 +9,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
 
-from afflux_sim.golden import GoldenEngine, combine
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.engine import GoldenEngine, combine
+from afflux_sim.golden.frames import (
     ABSENT_WORDS,
     CONFLICT,
     DATA,

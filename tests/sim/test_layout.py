@@ -3,8 +3,10 @@
 import pytest
 
 from afflux_hdl.contract import registers, wire
-from afflux_sim import golden, golden_layout, golden_numbers
-from afflux_sim.golden_layout import Endpoint, Packet, as_block, build_frame, parse_packet
+from afflux_sim.golden import engine as golden
+from afflux_sim.golden import frames as golden_layout
+from afflux_sim.golden import numbers as golden_numbers
+from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, parse_packet
 
 HERE = Endpoint(bytes(6), "10.0.0.1", wire.PORT)
 

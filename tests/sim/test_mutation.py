@@ -13,10 +13,10 @@ from tests.mutation.mutants import Netlist, allot, changes, stage_of
 from tests.mutation.transcript import Recorder
 from tests.mutation.yosys import run_script
 
-from afflux_sim.build_cache import default_folder
-from afflux_sim.toolchain import find_toolchain
-from afflux_sim.verilated import VerilatedEngine
-from afflux_sim.verilator_build import build_library
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 BUS_BITS = 32
 

@@ -25,7 +25,7 @@ from tests.shadow import environment_with
 from tests.sim.control_checks import check_behind_a_join
 
 import afflux_hdl
-from afflux_sim.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,9 @@ import pytest
 from tests.conftest import BUILD
 from tests.sim.test_planted_bugs import Bug, generate
 
-from afflux_sim.closed_loop import ClosedLoop, Passed
-from afflux_sim.traffic import DenseTraffic
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.load.closed_loop import ClosedLoop, Passed
+from afflux_sim.load.traffic import DenseTraffic
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from docs.generate import scaling_tables
 
-from afflux_sim import scaling_tables
-from afflux_sim.topology import (
+from afflux_sim.scaling.events import play, play_ring
+from afflux_sim.scaling.formulas import (
     Cluster,
     all_reduce_s,
     ring_s,
@@ -15,7 +16,6 @@ from afflux_sim.topology import (
     traffic_bytes,
     union_density,
 )
-from afflux_sim.topology_events import play, play_ring
 
 ROUNDS = 30
 SPARSE = {"density": 0.1, "union": union_density(0.1, 8)}

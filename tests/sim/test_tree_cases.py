@@ -12,10 +12,10 @@ from tests.cocotb.performer import perform
 from tests.cocotb.tree_cases import TREE_CASES
 from tests.sim.golden_device import GoldenDevice
 
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import CONFLICT, DATA, Packet
-from afflux_sim.golden_state import Job as JobState
-from afflux_sim.golden_state import Parent
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import CONFLICT, DATA, Packet
+from afflux_sim.golden.state import Job as JobState
+from afflux_sim.golden.state import Parent
 
 BUILT = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 8}
 ALL_CASES = CASES | TREE_CASES

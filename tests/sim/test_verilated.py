@@ -6,8 +6,8 @@ import threading
 import pytest
 from tests.sim.loopback import broken_keep, loopback, never_idle
 
-from afflux_sim.stimulus import Stimulus
-from afflux_sim.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 WIDTHS = [512, 32]
 

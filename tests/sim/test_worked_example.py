@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from afflux_sim.worked_example import example, insert
+from docs.generate.worked_example import example, insert
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 

@@ -18,9 +18,9 @@ from tests.cocotb.performer import perform
 from tests.sim.golden_device import Engine
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.golden_layout import Endpoint, Group, is_for
-from afflux_sim.golden_numbers import Tensor
-from afflux_sim.golden_worker import GoldenWorker
+from afflux_sim.golden.frames import Endpoint, Group, is_for
+from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = ["Aggregator", "Links", "TreeNetwork"]
 

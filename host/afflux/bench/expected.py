@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from afflux.bench.inputs import BLOCK, Inputs
-from afflux_sim import golden_numbers
+from afflux_sim.golden import numbers as golden_numbers
 
 __all__ = ["wrong_elements"]
 

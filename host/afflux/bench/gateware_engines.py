@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["ENGINES", "BenchEngine"]
 

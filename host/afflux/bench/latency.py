@@ -6,9 +6,9 @@ Otherwise the engine is idle; the result then waits for nothing.
 from afflux.bench.columns import aligned
 from afflux.bench.gateware_engines import ENGINES, BenchEngine
 from afflux.bench.registry import Bench, Row
-from afflux_sim.closed_loop import ClosedLoop
-from afflux_sim.stimulus import NOT_DRAINED
-from afflux_sim.traffic import DenseTraffic
+from afflux_sim.load.closed_loop import ClosedLoop
+from afflux_sim.load.traffic import DenseTraffic
+from afflux_sim.rtl.stimulus import NOT_DRAINED
 
 __all__ = ["BENCH", "NAME", "measure"]
 

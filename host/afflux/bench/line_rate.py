@@ -13,8 +13,8 @@ from afflux.bench.gateware_engines import ENGINES, BenchEngine
 from afflux.bench.registry import Bench, Row
 from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import registers, wire
-from afflux_sim.closed_loop import ClosedLoop, Order, Passed
-from afflux_sim.traffic import DenseTraffic
+from afflux_sim.load.closed_loop import ClosedLoop, Order, Passed
+from afflux_sim.load.traffic import DenseTraffic
 
 __all__ = ["BENCH", "MIX", "NAME", "measure"]
 

@@ -12,8 +12,8 @@ from afflux.bench.columns import aligned
 from afflux.bench.gateware_engines import ENGINES, BenchEngine
 from afflux.bench.registry import Bench, Row
 from afflux_hdl.contract import wire
-from afflux_sim.closed_loop import ClosedLoop
-from afflux_sim.traffic import ColumnTraffic, Overlap, presence
+from afflux_sim.load.closed_loop import ClosedLoop
+from afflux_sim.load.traffic import ColumnTraffic, Overlap, presence
 
 __all__ = ["BENCH", "NAME", "measure"]
 

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.build_cache import BuildError, cached, digest
+from afflux_sim.rtl.build.cache import BuildError, cached, digest
 
 __all__ = ["engine_verilog"]
 

@@ -7,7 +7,7 @@ __all__ = ["BACK_TO_BACK", "NOT_DRAINED", "Stimulus"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stimulus:
-    """Pace of one :meth:`~afflux_sim.verilated.VerilatedEngine.play`.
+    """Pace of one :meth:`~afflux_sim.rtl.verilated.VerilatedEngine.play`.
 
     Attributes:
         ready_share: Share of the cycles in which the engine may send a beat, chosen at random.

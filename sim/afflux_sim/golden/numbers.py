@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from afflux_sim.golden_layout import ELEMENTS, MAX, MIN, SUM, Block
-from afflux_sim.golden_rounding import FORMATS, round_to_bits
+from afflux_sim.golden.frames import ELEMENTS, MAX, MIN, SUM, Block
+from afflux_sim.golden.rounding import FORMATS, round_to_bits
 
 __all__ = [
     "IDENTITY",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from afflux_sim.golden_layout import ELEMENTS, LANES, Endpoint, Group
+from afflux_sim.golden.frames import ELEMENTS, LANES, Endpoint, Group
 
 __all__ = ["Job", "Parent", "Slot", "SlotVersion"]
 

@@ -1,8 +1,8 @@
 """The life of one slot for a round, as the engine lives it: ``docs/plots/slot_life.svg``.
 
-``python -m afflux_sim.slot_life docs/plots/slot_life.svg`` runs the engine's RTL, 512 bits wide, in
-Amaranth's own simulator, with two workers that contribute one block each, and draws what was on the
-ports and between the stages. A test does the same and compares.
+``python -m docs.generate.slot_life docs/plots/slot_life.svg`` runs the engine's RTL, 512 bits
+wide, in Amaranth's own simulator, with two workers that contribute one block each, and draws what
+was on the ports and between the stages. A test does the same and compares.
 """
 
 import sys
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from amaranth.sim import Simulator
+from docs.generate.wave_svg import Track, render
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.layouts import Cause
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.loop_job import FIRST_ROUND, LoopJob
-from afflux_sim.traffic import DenseTraffic
-from afflux_sim.wave_svg import Track, render
+from afflux_sim.load.loop_job import FIRST_ROUND, LoopJob
+from afflux_sim.load.traffic import DenseTraffic
 
 __all__ = ["draw", "record"]
 

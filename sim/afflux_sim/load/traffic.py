@@ -1,4 +1,4 @@
-"""What workers send through a :class:`~afflux_sim.closed_loop.ClosedLoop`, and what must come back.
+"""What workers send through a closed loop, and what must come back.
 
 Elements are chosen so that a result is checked by a comparison of bytes: a lost, doubled or
 misplaced contribution changes them.
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from afflux_hdl.contract import wire
-from afflux_sim.closed_loop import LoopError
-from afflux_sim.loop_job import Contribution
+from afflux_sim.load.closed_loop import LoopError
+from afflux_sim.load.loop_job import Contribution
 
 __all__ = ["ColumnTraffic", "DenseTraffic", "Overlap", "presence"]
 

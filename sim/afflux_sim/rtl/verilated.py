@@ -6,7 +6,7 @@
         engine.write(address_of("local_port"), 4700)
         answers = engine.play(frames)
 
-Built on first use, see :mod:`afflux_sim.verilator_build` and :mod:`afflux_sim.build_cache`.
+Built on first use, see :mod:`afflux_sim.rtl.build.verilator` and :mod:`afflux_sim.rtl.build.cache`.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import Self
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.build_cache import default_folder
-from afflux_sim.engine_verilog import engine_verilog
-from afflux_sim.shim_binding import ShimStatistics, ShimStimulus, load
-from afflux_sim.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
-from afflux_sim.toolchain import find_toolchain
-from afflux_sim.verilator_build import build_library
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.shim_binding import ShimStatistics, ShimStimulus, load
+from afflux_sim.rtl.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
 
 __all__ = ["SimulationError", "Statistics", "VerilatedEngine"]
 

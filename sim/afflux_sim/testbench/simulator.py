@@ -10,10 +10,10 @@ from pathlib import Path
 from cocotb_tools import runner
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.build_cache import BuildError, cached, digest
-from afflux_sim.engine_verilog import engine_verilog
-from afflux_sim.initial_values import loops_for_initial_values
-from afflux_sim.toolchain import Toolchain, find_toolchain
+from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_sim.rtl.build.initial_values import loops_for_initial_values
+from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
+from afflux_sim.rtl.build.verilog_cache import engine_verilog
 
 __all__ = ["build_simulator", "run_module"]
 

@@ -7,9 +7,9 @@ engine, the Verilated one and the software one run under the same schedules.
 import random
 from collections.abc import Callable, Sequence
 
-from afflux_sim.golden_layout import Endpoint, Group, is_for
-from afflux_sim.golden_numbers import Tensor
-from afflux_sim.golden_worker import GoldenWorker
+from afflux_sim.golden.frames import Endpoint, Group, is_for
+from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = ["Receive", "join_all", "make_workers", "run_in_order", "run_unkindly"]
 

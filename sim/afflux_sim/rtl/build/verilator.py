@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from afflux_sim.build_cache import BuildError, cached, digest
-from afflux_sim.initial_values import loops_for_initial_values
-from afflux_sim.toolchain import Toolchain
+from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_sim.rtl.build.initial_values import loops_for_initial_values
+from afflux_sim.rtl.build.toolchain import Toolchain
 
 __all__ = ["build_library"]
 
-SHIM = Path(__file__).with_name("shim.cpp")
+SHIM = Path(__file__).parents[1] / "shim.cpp"
 PREFIX = "VAffluxEngine"
 TOP = "afflux_engine"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.frames import (
     CONFLICT,
     COUNTERS,
     DATA,
@@ -38,7 +38,7 @@ from afflux_sim.golden_layout import (
     parse_present,
     source_of,
 )
-from afflux_sim.golden_state import Job, Parent, Slot
+from afflux_sim.golden.state import Job, Parent, Slot
 
 __all__ = ["GoldenEngine", "combine"]
 

@@ -10,8 +10,8 @@ import zlib
 from collections import deque
 from dataclasses import dataclass
 
-from afflux_sim.golden_encoding import Encoding, encoding_of
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.encoding import Encoding, encoding_of
+from afflux_sim.golden.frames import (
     ABSENT,
     ABSENT_WORDS,
     CONFLICT,
@@ -39,7 +39,7 @@ from afflux_sim.golden_layout import (
     parse_present,
     split_look_ahead,
 )
-from afflux_sim.golden_numbers import IDENTITY, NON_FINITE, OPCODES, Tensor
+from afflux_sim.golden.numbers import IDENTITY, NON_FINITE, OPCODES, Tensor
 
 __all__ = ["GoldenWorker", "Operation", "fingerprint"]
 

@@ -20,9 +20,9 @@ from enum import Enum
 from typing import Protocol
 
 from afflux_hdl.contract import registers, wire
-from afflux_sim.loop_job import AFFLUX_HEADER, EVERYONE, FIRST_ROUND, Contribution, LoopJob
-from afflux_sim.stimulus import NOT_DRAINED
-from afflux_sim.verilated import VerilatedEngine
+from afflux_sim.load.loop_job import AFFLUX_HEADER, EVERYONE, FIRST_ROUND, Contribution, LoopJob
+from afflux_sim.rtl.stimulus import NOT_DRAINED
+from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = [
     "ClosedLoop",
@@ -74,7 +74,7 @@ class Passed:
 
     Attributes:
         cycles, beats_in, beats_out, receive_stalls, frames_in, frames_out: As in
-            :class:`~afflux_sim.verilated.Statistics`.
+            :class:`~afflux_sim.rtl.verilated.Statistics`.
         blocks_in, blocks_out: Blocks in contributions and in results, a multicast one once.
         rounds: Rounds completed, counted at their first result.
         blocks_reduced: Blocks of their results, each result counted once.

@@ -30,7 +30,7 @@ def default_folder() -> Path:
     chosen = os.environ.get("AFFLUX_CACHE")
     if chosen:
         return Path(chosen).absolute()
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[4]
     if (checkout / "pyproject.toml").is_file() and (checkout / "hdl").is_dir():
         return checkout / "build" / "verilated"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

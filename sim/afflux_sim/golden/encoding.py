@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from afflux_sim.golden_layout import ELEMENTS, Block, as_block
-from afflux_sim.golden_numbers import (
+from afflux_sim.golden.frames import ELEMENTS, Block, as_block
+from afflux_sim.golden.numbers import (
     EXACT_SCALE_BITS,
     NON_FINITE,
     Floats,

@@ -1,4 +1,4 @@
-"""The tables of ``docs/scaling.md``: ``python -m afflux_sim.scaling_tables docs/scaling.md``."""
+"""The tables of ``docs/scaling.md``: ``python -m docs.generate.scaling_tables docs/scaling.md``."""
 
 import math
 import re
@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from afflux_hdl.contract import wire
-from afflux_sim.topology import (
+from afflux_sim.scaling.events import play, play_ring
+from afflux_sim.scaling.formulas import (
     Cluster,
     all_reduce_s,
     ring_s,
@@ -16,7 +17,6 @@ from afflux_sim.topology import (
     slots_needed,
     union_density,
 )
-from afflux_sim.topology_events import play, play_ring
 
 __all__ = ["TABLES", "render"]
 

@@ -1,7 +1,7 @@
 """The worked example in `docs/protocol.md` section 12, as packets of the golden model.
 
-`python -m afflux_sim.worked_example docs/protocol.md` writes it between the markers there; a test
-compares the two.
+`python -m docs.generate.worked_example docs/protocol.md` writes it between the markers there;
+a test compares the two.
 """
 
 import sys
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from afflux_sim.golden import GoldenEngine
-from afflux_sim.golden_layout import (
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import (
     ABSENT,
     HEADER_AT,
     LANES,
@@ -21,7 +21,7 @@ from afflux_sim.golden_layout import (
     parse_packet,
     split_look_ahead,
 )
-from afflux_sim.golden_network import deliver, make_workers
+from afflux_sim.golden.network import deliver, make_workers
 
 __all__ = ["BEGIN", "END", "example", "insert"]
 

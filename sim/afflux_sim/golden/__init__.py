@@ -1,0 +1,1 @@
+"""The golden model: worker, aggregator, numbers, written from docs/protocol.md alone."""

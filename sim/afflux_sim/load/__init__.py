@@ -1,0 +1,1 @@
+"""Workers that keep a simulated engine busy, to measure it."""

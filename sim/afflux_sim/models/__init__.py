@@ -1,0 +1,1 @@
+"""Small models of the protocol, and the checker that visits all of their states."""

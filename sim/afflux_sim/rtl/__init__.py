@@ -1,0 +1,1 @@
+"""The engine's RTL, simulated inside this process by Verilator."""
