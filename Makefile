@@ -22,7 +22,7 @@ SETUP := .venv/afflux-native.stamp
 NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name CMakeLists.txt)
 # What contract_headers.py writes is not formatted by hand either.
 FORMATTED := $(filter-out drivers/native/contract/%, $(filter %pp, $(NATIVE_SOURCES)))
-ROOTS := hdl drivers sim host
+ROOTS := hdl drivers sim host benchmarks docs
 
 .PHONY: help
 help: ## show this list
@@ -71,7 +71,7 @@ lint: $(SETUP) ## formatting and lints, of the C++ too
 	$(PY) -m ruff check .
 
 .PHONY: types
-types: $(SETUP) ## type checks of the four packages
+types: $(SETUP) ## type checks
 	$(PY) -m mypy
 
 .PHONY: verilog
@@ -82,18 +82,18 @@ verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
 .PHONY: bench
 bench: $(SETUP) ## speed of the simulated engine, into build/bench/engine.json
 	@mkdir -p build/bench
-	$(PY) -m afflux.bench.engine $(BENCH_ARGS)
+	$(PY) -m benchmarks.training $(BENCH_ARGS)
 
 .PHONY: bench-engine
 bench-engine: $(SETUP) ## rates, stalls and latencies of the gateware, into build/bench/engine.json
 	@mkdir -p build/bench
-	$(PY) -m afflux.bench.gateware $(BENCH_ARGS)
+	$(PY) -m benchmarks.gateware $(BENCH_ARGS)
 
 .PHONY: bench-host
 bench-host: $(SETUP) ## speed between ranks of this host, beside Gloo, into build/bench/host.json
 	@mkdir -p build/bench
-	$(PY) -m afflux.bench.codec
-	$(PY) -m afflux.bench.host $(BENCH_ARGS)
+	$(PY) -m benchmarks.ranks.codec
+	$(PY) -m benchmarks.ranks $(BENCH_ARGS)
 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes

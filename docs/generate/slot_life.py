@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from amaranth.sim import Simulator
-from docs.generate.wave_svg import Track, render
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.engine.engine import Engine
@@ -18,6 +17,7 @@ from afflux_hdl.engine.layouts import Cause
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.load.loop_job import FIRST_ROUND, LoopJob
 from afflux_sim.load.traffic import DenseTraffic
+from docs.generate.wave_svg import Track, render
 
 __all__ = ["draw", "record"]
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.process_group import AffluxProcessGroup, create_process_group
 from afflux.reachable import empty, reachable_gradients
-from afflux.reporting import engine_counters, engine_description, statistics
+from afflux.statistics import engine_counters, engine_description, statistics
 
 __all__ = [
     "AffluxProcessGroup",

@@ -2,7 +2,7 @@
 
 import sys
 
-from afflux.cli import main
+from afflux.commands.cli import main
 
 __all__: list[str] = []
 

@@ -12,9 +12,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from afflux.aggregator import enter
-from afflux.board import Board
-from afflux.calls import (
+from afflux.group.calls import (
     Call,
     all_reduce_text,
     canonical_name,
@@ -22,14 +20,16 @@ from afflux.calls import (
     reduction_name,
     tensors_in,
 )
-from afflux.fallback import GlooFallback, make_gloo_groups
-from afflux.membership import Membership
-from afflux.progress import Progress
-from afflux.rendezvous import Meeting
+from afflux.group.exchange import Meeting
+from afflux.group.fallback import GlooFallback, make_gloo_groups
+from afflux.group.notices import Board
+from afflux.group.progress import Progress
+from afflux.group.reducer import Membership
+from afflux.group.rendezvous import enter
+from afflux.group.tensors import ENGINE_DTYPES, dtype_name
+from afflux.group.torch_store import own_connection
+from afflux.group.work import NO_TIMEOUT, FinishedWork
 from afflux.settings import Settings, SettingsError
-from afflux.stores import own_connection
-from afflux.tensors import ENGINE_DTYPES, dtype_name
-from afflux.work import NO_TIMEOUT, FinishedWork
 from afflux_drivers.collective import Reduction
 
 __all__ = ["AffluxProcessGroup", "create_process_group"]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import cocotb
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+
 from tests.cocotb.director import Play
 from tests.cocotb.job_frames import Job
 from tests.cocotb.model_bench import ModelBench

@@ -19,12 +19,12 @@ from cocotbext.axi import (
     AxiStreamSink,
     AxiStreamSource,
 )
-from tests.cocotb.afflux_layer import ENGINE_PORT
-from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
-from tests.cocotb.node_frames import arp_reply, arp_request, random_host_frame
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.contract.registers import Access, address_of, counter_address, node_counter_address
+from tests.cocotb.afflux_layer import ENGINE_PORT
+from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
+from tests.cocotb.node_frames import arp_reply, arp_request, random_host_frame
 
 EVERY = (*registers.REGISTERS, *registers.NODE_REGISTERS)
 COMMANDS = ("job_command",)

@@ -13,6 +13,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 from cocotbext.eth.eth_mac import AxiStreamBus, EthMacFrame, EthMacRx, EthMacTx
+
 from tests.cocotb.director import Play
 from tests.cocotb.job_frames import Job
 from tests.cocotb.model_bench import CLOCK_PERIOD_NS, ModelBench

@@ -12,6 +12,15 @@ from cocotb.triggers import FallingEdge
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 from scapy.utils import checksum
+
+from afflux_hdl.contract.registers import (
+    NODE_FRAME_COUNTERS,
+    NODE_HOST_COUNTERS,
+    Command,
+    address_of,
+    node_address_of,
+)
+from afflux_hdl.node.classify import HEADER_BYTES
 from tests.cocotb.afflux_layer import Afflux
 from tests.cocotb.cases import Round
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
@@ -24,15 +33,6 @@ from tests.cocotb.node_frames import (
     padded,
     random_host_frame,
 )
-
-from afflux_hdl.contract.registers import (
-    NODE_FRAME_COUNTERS,
-    NODE_HOST_COUNTERS,
-    Command,
-    address_of,
-    node_address_of,
-)
-from afflux_hdl.node.classify import HEADER_BYTES
 
 JUMBO = 9000
 JOINED = 11

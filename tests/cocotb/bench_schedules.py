@@ -10,10 +10,10 @@ import cocotb
 from cocotb.task import bridge, resume
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import HypothesisSideeffectWarning
-from tests.cocotb.pins import new_director, perform_on_pins
-from tests.cocotb.schedules import Schedule, play_schedule, schedules
 
 from afflux_sim.testbench.engine_testbench import EngineBench
+from tests.cocotb.pins import new_director, perform_on_pins
+from tests.cocotb.schedules import Schedule, play_schedule, schedules
 
 # cocotb loads pytest's plugins for its own use and leaves hypothesis's half started.
 warnings.simplefilter("ignore", HypothesisSideeffectWarning)

@@ -6,6 +6,7 @@ Run by test_engine.py; not collected by pytest itself.
 import random
 
 import cocotb
+
 from tests.cocotb.job_frames import Job
 from tests.cocotb.pins import run_on_pins
 from tests.cocotb.stream_worker import StreamWorker

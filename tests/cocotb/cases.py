@@ -12,6 +12,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
+
 from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux, blocks_of
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux
-from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
 from afflux_sim.golden import frames as golden_layout
 from afflux_sim.golden import state as golden_state
 from afflux_sim.golden.engine import GoldenEngine
+from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux
+from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 __all__ = ["Action", "Actions", "Director", "Play", "ReadRegister", "WriteRegister"]
 

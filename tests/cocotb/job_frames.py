@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+
 from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, Afflux, block_bytes
 
 __all__ = ["ENGINE_ADDRESS", "ENGINE_MAC", "Group", "Job", "ParentJob"]

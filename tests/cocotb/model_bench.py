@@ -6,6 +6,7 @@ from typing import Any
 
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+
 from tests.cocotb.cases import Round
 from tests.cocotb.director import Action, Actions, Director, Play, ReadRegister
 from tests.cocotb.job_frames import Job

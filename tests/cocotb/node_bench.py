@@ -8,8 +8,6 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
-from tests.cocotb.afflux_layer import ENGINE_PORT
-from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 
 from afflux_hdl.contract.registers import (
     COUNTERS,
@@ -21,6 +19,8 @@ from afflux_hdl.contract.registers import (
 from afflux_sim.testbench.pace import Pace
 from afflux_sim.testbench.stream_driver import StreamDriver
 from afflux_sim.testbench.stream_sampler import StreamSampler
+from tests.cocotb.afflux_layer import ENGINE_PORT
+from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 
 __all__ = ["NodeBench"]
 

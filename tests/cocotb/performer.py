@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TypeVar
 
-from tests.cocotb.director import Action, Actions, Play, ReadRegister
-
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.cocotb.director import Action, Actions, Play, ReadRegister
 
 __all__ = ["paces", "perform"]
 

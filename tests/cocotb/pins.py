@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.cocotb.director import Action, Actions, Director, Play, ReadRegister
-
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.testbench.engine_testbench import EngineBench
+from tests.cocotb.director import Action, Actions, Director, Play, ReadRegister
 
 __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 

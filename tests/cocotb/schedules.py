@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies
+
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
 

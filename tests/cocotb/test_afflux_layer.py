@@ -5,11 +5,11 @@ import random
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, TYPES, Afflux, block_bytes, blocks_of
-from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 from afflux_hdl.contract import wire
 from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, parse_packet
+from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, TYPES, Afflux, block_bytes, blocks_of
+from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
 NIBBLES = {"version_type": ("version", "type"), "opcode_dtype": ("opcode", "dtype")}
 

@@ -4,10 +4,10 @@ Workers, lanes and slots are run-time values, so one build of each width serves 
 """
 
 import pytest
-from tests.conftest import BUILD
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.testbench.simulator import build_simulator, run_module
+from tests.conftest import BUILD
 
 FOLDER = BUILD / "cocotb"
 MODULES = [

@@ -1,11 +1,11 @@
 """Runs the benches of the node, on a 512-bit and on a 32-bit one."""
 
 import pytest
-from tests.cocotb.node_simulator import build_node, run_bench
-from tests.conftest import BUILD
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from tests.cocotb.node_simulator import build_node, run_bench
+from tests.conftest import BUILD
 
 FOLDER = BUILD / "cocotb"
 MODULES = ["bench_node", "bench_axi_lite"]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
+
 from tests.cocotb.afflux_layer import ENGINE_PORT, Afflux, blocks_of
 from tests.cocotb.cases import Case, Round, draw_blocks, draw_words, everyone
 from tests.cocotb.director import Actions, Director

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from tests.drivers.tensors import bits_of, name
-from tests.drivers.virtual_job import Fate, VirtualJob, counters_of
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from afflux_sim.golden import numbers as golden_numbers
+from tests.drivers.tensors import bits_of, name
+from tests.drivers.virtual_job import Fate, VirtualJob, counters_of
 
 
 def expected(

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from tests.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import frame_header, mac_of
 from afflux_drivers.packets import HEADER
 from afflux_hdl.contract import wire
+from tests.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
 _INTERESTING = np.array([0, 1, -1, 2**31 - 1, -(2**31), 2**30, -(2**30) - 1], np.int32)
 

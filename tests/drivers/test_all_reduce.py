@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.drivers.golden_check import check_counters, check_operation
-from tests.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
-from tests.drivers.virtual_job import VirtualJob, counters_of
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
+from tests.drivers.golden_check import check_counters, check_operation
+from tests.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
+from tests.drivers.virtual_job import VirtualJob, counters_of
 
 LANES, SLOTS = 3, 2
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from tests.drivers.ranks import Ranks
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.jobs import JobTable, NoRoom
@@ -17,6 +16,7 @@ from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
 from afflux_hdl.contract import registers
+from tests.drivers.ranks import Ranks
 
 
 def test_ticket_survives_json():

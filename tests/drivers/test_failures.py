@@ -6,9 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.drivers.conftest import Served
-from tests.drivers.ranks import Ranks, run_ranks
-from tests.drivers.virtual_job import ticket_of
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.collective import Reduction
@@ -26,6 +23,9 @@ from afflux_drivers.errors import (
 from afflux_drivers.worker.session import Session
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
+from tests.drivers.conftest import Served
+from tests.drivers.ranks import Ranks, run_ranks
+from tests.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
 

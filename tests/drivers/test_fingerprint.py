@@ -2,13 +2,13 @@ import zlib
 
 import numpy as np
 import pytest
-from tests.drivers.virtual_job import ticket_of
 
 from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
+from tests.drivers.virtual_job import ticket_of
 
 
 @pytest.mark.parametrize(

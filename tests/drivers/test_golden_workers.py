@@ -4,6 +4,14 @@ import random
 
 import numpy as np
 import pytest
+
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.control.tickets import JobTicket
+from afflux_hdl.contract import wire
+from afflux_sim.golden.frames import Endpoint
+from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
+from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.golden.worker import GoldenWorker
 from tests.drivers.virtual_job import (
     ENGINE_ADDRESS,
     ENGINE_MAC,
@@ -14,14 +22,6 @@ from tests.drivers.virtual_job import (
     create_job,
 )
 from tests.sim.golden_tensors import DTYPES, bits_of, draw, reductions
-
-from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.control.tickets import JobTicket
-from afflux_hdl.contract import wire
-from afflux_sim.golden.frames import Endpoint
-from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
-from afflux_sim.golden.numbers import all_reduce
-from afflux_sim.golden.worker import GoldenWorker
 
 OPERATIONS = [(dtype, reduction) for dtype in DTYPES for reduction in reductions(dtype)]
 LANES, SLOTS = 3, 2

@@ -6,11 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.drivers.conftest import Served
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.groups import LOOPBACK, free_group, why_no_group
-from tests.drivers.ranks import Ranks
-from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.collective import Reduction
@@ -21,6 +16,11 @@ from afflux_drivers.sockets import MulticastGroup, join_group, send_to_groups
 from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_drivers.worker.transport import UdpTransport
 from afflux_hdl.contract import wire
+from tests.drivers.conftest import Served
+from tests.drivers.golden_check import assert_same_bits, expected
+from tests.drivers.groups import LOOPBACK, free_group, why_no_group
+from tests.drivers.ranks import Ranks
+from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
 
 @pytest.fixture

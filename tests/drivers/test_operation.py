@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.drivers.virtual_job import ticket_of
 
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
@@ -12,6 +11,7 @@ from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
+from tests.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
 LANES = 2

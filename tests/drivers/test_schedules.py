@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.drivers.golden_check import check_counters, check_operation
-from tests.drivers.tensors import OPERATIONS, awkward
-from tests.drivers.virtual_job import Fate, VirtualJob, at_random
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
+from tests.drivers.golden_check import check_counters, check_operation
+from tests.drivers.tensors import OPERATIONS, awkward
+from tests.drivers.virtual_job import Fate, VirtualJob, at_random
 
 
 @settings(max_examples=60)

@@ -9,11 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from tests.drivers.conftest import Served
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.random_frames import FrameSource
-from tests.drivers.ranks import Ranks
-from tests.drivers.tensors import gaussian
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
@@ -21,6 +16,11 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
+from tests.drivers.conftest import Served
+from tests.drivers.golden_check import assert_same_bits, expected
+from tests.drivers.random_frames import FrameSource
+from tests.drivers.ranks import Ranks
+from tests.drivers.tensors import gaussian
 
 
 def ask(served: Served, line: bytes) -> bytes:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.drivers.shared_processes import Processes
 
 from afflux_drivers import _native
+from tests.drivers.shared_processes import Processes
 
 FLOAT32, SUM, MAX = 1, 0, 2
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.shared_processes import Processes
-from tests.drivers.tensors import DTYPES, OPERATIONS, awkward, bits_of, gaussian
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
+from tests.drivers.golden_check import assert_same_bits, expected
+from tests.drivers.shared_processes import Processes
+from tests.drivers.tensors import DTYPES, OPERATIONS, awkward, bits_of, gaussian
 
 LANES = 16  # what the shared-memory group's numbers are those of
 

@@ -4,6 +4,14 @@ import random
 from collections.abc import Collection
 
 import pytest
+
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.frames import mac_of
+from afflux_hdl.contract import registers, wire
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import Endpoint, Group
+from afflux_sim.golden.state import Parent as GoldenParent
 from tests.drivers.random_frames import FrameSource
 from tests.drivers.virtual_job import (
     ENGINE_MAC,
@@ -13,14 +21,6 @@ from tests.drivers.virtual_job import (
     create_job,
     write_registers,
 )
-
-from afflux_drivers.aggregator.engine import Engine, SoftEngine
-from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.frames import mac_of
-from afflux_hdl.contract import registers, wire
-from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import Endpoint, Group
-from afflux_sim.golden.state import Parent as GoldenParent
 
 # (N, F, slots, key, r0): small enough that rounds complete, the last of them close to the wrap.
 _JOBS = {

@@ -7,11 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.drivers.conftest import Served
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.groups import free_group, why_no_group
-from tests.drivers.ranks import run_ranks
-from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.collective import Reduction
@@ -22,6 +17,11 @@ from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable, Dead
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
+from tests.drivers.conftest import Served
+from tests.drivers.golden_check import assert_same_bits, expected
+from tests.drivers.groups import free_group, why_no_group
+from tests.drivers.ranks import run_ranks
+from tests.drivers.tensors import OPERATIONS, awkward, gaussian
 
 F32 = wire.Dtype.FLOAT32
 

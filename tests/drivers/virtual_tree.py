@@ -3,6 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.frames import destination_of, mac_of
+from afflux_drivers.worker.session import Session
+from afflux_hdl.contract import registers, wire
 from tests.drivers.virtual_job import (
     FIRST_ROUND,
     Parent,
@@ -12,12 +17,6 @@ from tests.drivers.virtual_job import (
     ticket_of,
     write_registers,
 )
-
-from afflux_drivers.aggregator.engine import Engine, SoftEngine
-from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.frames import destination_of, mac_of
-from afflux_drivers.worker.session import Session
-from afflux_hdl.contract import registers, wire
 
 _ROOT_KEY = 0xFEDC_BA98_7654_3210
 

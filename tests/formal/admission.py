@@ -17,8 +17,6 @@ still holds its round.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Array, Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
-from tests.formal.inside import Inside
-from tests.formal.watched import watching
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.admit import Admit
@@ -26,6 +24,8 @@ from afflux_hdl.engine.layouts import FrameSummary, JobEntry, OperationKind, Rou
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import PARENT_TYPES, WORKER_TYPES
 from afflux_hdl.engine.slot_state import SlotStateMemory
+from tests.formal.inside import Inside
+from tests.formal.watched import watching
 
 __all__ = ["AdmissionHarness"]
 

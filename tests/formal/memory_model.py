@@ -3,6 +3,7 @@
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal
 from amaranth.lib import memory
+
 from tests.formal.watched import WatchedMemory
 
 __all__ = ["MemoryModelHarness"]

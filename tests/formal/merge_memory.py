@@ -9,15 +9,15 @@ operation's delivery comes out, whatever came before and comes next.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+
+from afflux_hdl.engine.layouts import OperationKind, SlotOperation
+from afflux_hdl.engine.merge import DELIVERY_DELAY, Merge
+from afflux_hdl.engine.slot_memory import SlotMemory
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
 from tests.formal.lane_alu import merged
 from tests.formal.walks import rank, tie_walk
 from tests.formal.watched import watching
-
-from afflux_hdl.engine.layouts import OperationKind, SlotOperation
-from afflux_hdl.engine.merge import DELIVERY_DELAY, Merge
-from afflux_hdl.engine.slot_memory import SlotMemory
 
 __all__ = ["MergeMemoryHarness"]
 

@@ -9,15 +9,15 @@ it, that one's stream keeps the rule. The node's ``tx`` is ``Egress.o``, its ``h
 from amaranth.asserts import AnyConst
 from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component
-from tests.formal.inside import Inside
-from tests.formal.stage_streams import drive
-from tests.formal.streams import holds
-from tests.formal.watched import WatchedMemory, watching
 
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
+from tests.formal.inside import Inside
+from tests.formal.stage_streams import drive
+from tests.formal.streams import holds
+from tests.formal.watched import WatchedMemory, watching
 
 __all__ = ["ArpHarness", "EchoHarness", "EgressHarness", "PacketFifoHarness"]
 

@@ -7,10 +7,10 @@ until it is taken) and is otherwise free in when it asks and when it takes answe
 
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Mux, Signal, Value
-from tests.formal.inside import Inside
-from tests.formal.streams import holds
 
 from afflux_hdl.node.axi_lite import OKAY, SLVERR, AxiLite
+from tests.formal.inside import Inside
+from tests.formal.streams import holds
 
 __all__ = ["RegisterPortHarness"]
 

@@ -24,6 +24,7 @@ from amaranth.hdl import (
     Signal,
     Value,
 )
+
 from tests.formal.admission import at_most
 
 __all__ = ["RoundsHarness"]

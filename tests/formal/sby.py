@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+import afflux_hdl
 from tests.conftest import BUILD
 from tests.shadow import environment_with
-
-import afflux_hdl
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = BUILD / "formal"

@@ -11,15 +11,15 @@ frame a beat stands.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+
+from afflux_hdl.engine.replicate import FrameOrder
+from afflux_hdl.engine.slot_memory import SlotMemory
+from afflux_hdl.engine.transmit import Transmit
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
 from tests.formal.streams import holds
 from tests.formal.walks import rank, tie_walk
 from tests.formal.watched import WatchedMemory, watching
-
-from afflux_hdl.engine.replicate import FrameOrder
-from afflux_hdl.engine.slot_memory import SlotMemory
-from afflux_hdl.engine.transmit import Transmit
 
 __all__ = ["SendingHarness"]
 

@@ -6,14 +6,14 @@ Each stage as it is, with anything at its other ports, at any time.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
-from tests.formal.inside import Inside
-from tests.formal.streams import holds
-from tests.formal.watched import WatchedMemory, watching
 
 from afflux_hdl.engine.delivery_queue import DeliveryQueue
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
 from afflux_hdl.engine.replicate import HEADERS, Replicate
+from tests.formal.inside import Inside
+from tests.formal.streams import holds
+from tests.formal.watched import WatchedMemory, watching
 
 __all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
 

@@ -1,6 +1,7 @@
 """The quick proofs, each with its first planted bug. ``python -m tests.formal`` runs them all."""
 
 import pytest
+
 from tests.formal.catalogue import PROOFS
 from tests.formal.sby import Proof, check
 

@@ -1,6 +1,7 @@
 """What induction has to know of a lane walk."""
 
 from amaranth.hdl import Assert, Module, Value
+
 from tests.formal.inside import Inside
 
 __all__ = ["rank", "tie_walk"]

@@ -7,9 +7,8 @@ import argparse
 import sys
 import time
 
-from tests.fuzz.fuzzer import BUILD, Fuzzer
-
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from tests.fuzz.fuzzer import BUILD, Fuzzer
 
 STEP = 50_000
 """Frames after which there is a sign of life."""

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tests.fuzz.packing import HEADER, Peer, checksum
-
 from afflux_sim.golden.engine import GoldenEngine
+from tests.fuzz.packing import HEADER, Peer, checksum
 
 __all__ = ["Answer", "compare", "read_answer"]
 

@@ -7,10 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from tests.fuzz.answers import compare, read_answer
-from tests.fuzz.packing import HEADER, Peer, pack_frame
-from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJob, Work
-
 from afflux_hdl.contract.registers import (
     COUNTERS,
     FRAME_COUNTERS,
@@ -23,6 +19,9 @@ from afflux_sim.golden.frames import Endpoint, Group
 from afflux_sim.golden.state import Parent
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.fuzz.answers import compare, read_answer
+from tests.fuzz.packing import HEADER, Peer, pack_frame
+from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJob, Work
 
 __all__ = ["BUILD", "Fuzzer", "FuzzerReport"]
 

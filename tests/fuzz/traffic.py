@@ -8,9 +8,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.fuzz.packing import HEADER, Peer, pack_frame, repaired
-
 from afflux_sim.golden.engine import GoldenEngine
+from tests.fuzz.packing import HEADER, Peer, pack_frame, repaired
 
 __all__ = ["Jobs", "OrderlyJob", "Traffic", "UnrulyJob", "Work"]
 

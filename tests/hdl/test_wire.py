@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from docs.generate import contract_tables as reference
 
 from afflux_hdl.contract import registers, wire
+from docs.generate import contract_tables as reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 

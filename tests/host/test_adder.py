@@ -5,9 +5,6 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tests.conftest import BUILD
-from tests.drivers.ranks import Ranks
-from tests.sim.test_planted_bugs import Bug, generate
 
 from afflux.demo.digits import build_network, training
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
@@ -16,6 +13,9 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.conftest import BUILD
+from tests.drivers.ranks import Ranks
+from tests.sim.test_planted_bugs import Bug, generate
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from afflux.bench import engine
-from afflux.bench.columns import aligned
+from benchmarks.report.columns import aligned
+from benchmarks.training import __main__ as engine
 
 
 @pytest.mark.slow

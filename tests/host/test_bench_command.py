@@ -14,17 +14,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.host.scripts import alive
 
-from afflux import cli
-from afflux.bench import command, contenders, host, host_plots, host_tables, nccl_format
-from afflux.bench.cpu_time import CpuTimer
-from afflux.bench.expected import wrong_elements
-from afflux.bench.figures import merge_rows
-from afflux.bench.inputs import BLOCK, DTYPES, PIECE, Inputs
-from afflux.bench.options import add_arguments, read_options
-from afflux.bench.sizes import parse_size, sweep
+from afflux.commands import cli
+from afflux.commands.bench import command, contenders, nccl_format
+from afflux.commands.bench.cpu_time import CpuTimer
+from afflux.commands.bench.expected import wrong_elements
+from afflux.commands.bench.inputs import BLOCK, DTYPES, PIECE, Inputs
+from afflux.commands.bench.options import add_arguments, read_options
+from afflux.commands.bench.sizes import parse_size, sweep
 from afflux_sim.golden import numbers as golden_numbers
+from benchmarks.ranks import __main__ as host
+from benchmarks.ranks import plots as host_plots
+from benchmarks.ranks import tables as host_tables
+from benchmarks.report.figures import merge_rows
+from tests.host.scripts import alive
 
 ROOT = Path(__file__).parents[2]
 RESULT_LINE = re.compile(r"^ *\d+ +\d+ +\w+ +\w+ +-1( +[\d.]+ +[\d.]+ +[\d.]+ +\d+){2}$")

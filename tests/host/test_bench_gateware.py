@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from afflux.bench import gateware, gateware_plots, gateware_tables
-from afflux.bench.figures import merge_rows, read_rows
 from afflux_hdl.engine.engine import Engine
+from benchmarks.gateware import __main__ as gateware
+from benchmarks.gateware import plots as gateware_plots
+from benchmarks.gateware import tables as gateware_tables
+from benchmarks.report.figures import merge_rows, read_rows
 
 # "33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32".
 STATED = re.findall(r"(\d+) cycles and (\d+) for\s+each .*?at (\d+)", Engine.__doc__ or "", re.S)

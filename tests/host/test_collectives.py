@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-from tests.host.ranks import run_ranks, values
 
-from afflux import fallback
+from afflux.group import fallback
+from tests.host.ranks import run_ranks, values
 
 
 def broadcast(rank, size):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
+from tests.host.ranks import run_ranks, values
 
 
 def network(seed=3):

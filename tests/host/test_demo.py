@@ -8,11 +8,11 @@ import time
 
 import numpy as np
 import pytest
-from tests.host.scripts import alive
 
 from afflux.demo import __main__ as demo
 from afflux.demo.launch import Run
 from afflux.demo.report import checks, table
+from tests.host.scripts import alive
 
 
 @pytest.mark.slow

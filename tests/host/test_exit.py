@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from tests.host.scripts import alive, run_script
 
 START = """
@@ -11,7 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 import afflux
-from afflux import child
+from afflux.group import launched_aggregator as child
 dist.init_process_group("afflux", timeout=timedelta(seconds=20))
 rank, size = dist.get_rank(), dist.get_world_size()
 tensor = torch.ones(1000)

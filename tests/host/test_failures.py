@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
 
 import afflux
-from afflux import child
+from afflux.group import launched_aggregator as child
+from tests.host.ranks import run_ranks, values
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 

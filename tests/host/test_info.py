@@ -9,15 +9,15 @@ import sys
 from subprocess import PIPE
 
 import pytest
-from tests.host.aggregators import aggregator, answering, closed_port
 
-from afflux import cli
-from afflux.info import interfaces, limits, sharing
-from afflux.info.advice import advice
-from afflux.info.aggregators import ask
-from afflux.info.command import collect
-from afflux.info.offloads import read_offloads
-from afflux.info.text import render
+from afflux.commands import cli
+from afflux.commands.info import interfaces, limits, sharing
+from afflux.commands.info.advice import advice
+from afflux.commands.info.aggregators import ask
+from afflux.commands.info.command import collect
+from afflux.commands.info.offloads import read_offloads
+from afflux.commands.info.text import render
+from tests.host.aggregators import aggregator, answering, closed_port
 
 MIB = 1 << 20
 

@@ -1,6 +1,7 @@
 """A group that cannot be made: the same clear error at every rank, soon."""
 
 import pytest
+
 from tests.host.aggregators import aggregator, answering, closed_port
 from tests.host.ranks import run_ranks
 

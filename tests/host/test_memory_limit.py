@@ -5,12 +5,12 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.memory_limits import join, memory_limit
-from tests.host.ranks import run_ranks, values
 
 import afflux
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
+from tests.host.memory_limits import join, memory_limit
+from tests.host.ranks import run_ranks, values
 
 MIB = 1 << 20
 TENSOR = 48 * MIB

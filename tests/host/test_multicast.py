@@ -5,12 +5,12 @@ import re
 import pytest
 import torch
 import torch.distributed as dist
+
+import afflux
+from afflux.commands import serve
 from tests.drivers.groups import free_group, why_no_group
 from tests.host.ranks import run_ranks, values
 from tests.host.test_serve import finish, start
-
-import afflux
-from afflux import serve
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
 
-from afflux.failure import GroupClosed
+from afflux.group.failure import GroupClosed
+from tests.host.ranks import run_ranks, values
 
 SHARED = {"AFFLUX_AGGREGATOR": "shm://"}
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
-from tests.host.test_ddp import network, steps, weights
-from tests.host.test_failures import caught
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
+from tests.host.ranks import run_ranks, values
+from tests.host.test_ddp import network, steps, weights
+from tests.host.test_failures import caught
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
 
 import afflux
+from tests.host.ranks import run_ranks, values
 
 pytestmark = pytest.mark.usefixtures("engine")
 

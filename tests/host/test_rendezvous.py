@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from afflux.rendezvous import Introduction, Meeting, RendezvousError, host_identity
+from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
 
 
 def file_store(folder):

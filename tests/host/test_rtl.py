@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
 
 import afflux
+from tests.host.ranks import run_ranks, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,16 +8,16 @@ import sys
 import time
 
 import pytest
+
+from afflux.commands import serve
 from tests.host.aggregators import closed_port
 from tests.host.ranks import run_ranks, values
 from tests.host.scripts import alive
 
-from afflux import serve
-
 READY = re.compile(r"afflux: soft engine on (udp://127\.0\.0\.1:(\d+))\n")
 
 
-def start(*options, stdin=subprocess.DEVNULL, program=("-m", "afflux.cli", "serve")):
+def start(*options, stdin=subprocess.DEVNULL, program=("-m", "afflux.commands.cli", "serve")):
     process = subprocess.Popen(
         [sys.executable, *program, "--engine", "soft", *options],
         stdin=stdin,
@@ -60,7 +60,7 @@ def test_serves_and_ends_cleanly(how):
         environment = {"AFFLUX_AGGREGATOR": match[1]}
         assert values(run_ranks(reduce_once, 2, environment=environment)) == [2, 2]
         counters = subprocess.run(
-            [sys.executable, "-m", "afflux.cli", "counters", match[1]],
+            [sys.executable, "-m", "afflux.commands.cli", "counters", match[1]],
             check=False,
             capture_output=True,
             text=True,
@@ -100,7 +100,7 @@ def test_a_taken_port_is_a_clear_error():
 def test_counters_of_nobody():
     port = closed_port()
     done = subprocess.run(
-        [sys.executable, "-m", "afflux.cli", "counters", f"udp://127.0.0.1:{port}"],
+        [sys.executable, "-m", "afflux.commands.cli", "counters", f"udp://127.0.0.1:{port}"],
         check=False,
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from afflux import settings
-from afflux.location import Location, lanes_to, local_address_towards
+from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
 from afflux.settings import Settings, SettingsError
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.ranks import run_ranks, values
-from tests.host.test_failures import caught
 
 import afflux
 from afflux_drivers.shared.segment import SegmentOffer, ShareRefused, fetch_segment
+from tests.host.ranks import run_ranks, values
+from tests.host.test_failures import caught
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 
@@ -104,7 +104,7 @@ def test_one_host_shares_memory_without_being_asked():
 def on_another_host(rank, size, elsewhere):
     # The default group is there already; the next one meets a rank from elsewhere.
     if rank == elsewhere:
-        afflux.aggregator.host_identity = lambda: "another host"
+        afflux.group.rendezvous.host_identity = lambda: "another host"
     group = dist.new_group()
     tensor = torch.ones(10)
     dist.all_reduce(tensor, group=group)
@@ -121,7 +121,7 @@ def test_several_hosts_do_not(elsewhere):
 def memory_out_of_reach(rank, size):
     # As where a cloned machine has the same name for itself.
     if rank == 1:
-        afflux.shared_memory.fetch_segment = out_of_reach
+        afflux.group.shared_memory.fetch_segment = out_of_reach
     started = time.monotonic()
     group = dist.new_group()
     tensor = torch.ones(10)
@@ -141,7 +141,7 @@ def test_what_counts_is_the_memory_not_the_name():
 
 def insist(rank, _size):
     if rank == 1:
-        afflux.shared_memory.fetch_segment = out_of_reach
+        afflux.group.shared_memory.fetch_segment = out_of_reach
     return caught(dist.new_group)
 
 

@@ -5,12 +5,12 @@ import contextlib
 import pytest
 import torch
 import torch.distributed as dist
-from tests.host.aggregators import aggregator, closed_port
-from tests.host.ranks import run_ranks, values
 
 import afflux
-from afflux.location import Location
+from afflux.group.aggregator_url import Location
 from afflux_drivers.control.client import read_counters
+from tests.host.aggregators import aggregator, closed_port
+from tests.host.ranks import run_ranks, values
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ All of them are checks of the test suite, on an engine that is built for little.
 from dataclasses import dataclass
 from functools import partial
 
+from afflux_hdl.engine.parameters import Parameters
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.job_frames import Job
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.transcript import Check
@@ -32,9 +34,6 @@ from tests.sim.queue_checks import (
     check_results_of_no_job,
     check_shares,
 )
-
-from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["Trial", "full_battery", "parameters", "short_battery"]
 

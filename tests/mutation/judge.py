@@ -13,13 +13,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
 
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 from tests.mutation.battery import Trial
 from tests.mutation.mutants import SELECTOR
 from tests.mutation.transcript import Bounded, Recorder, Transcript
 from tests.sim.counter_starts import CountsFromStart
-
-from afflux_sim.rtl.stimulus import Stimulus
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 __all__ = ["Judge", "Verdict"]
 

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.back import rtlil
-from tests.mutation.cell_bits import CellBits
-from tests.mutation.yosys import run_script
-from tests.sim.counter_starts import counters_that_start_late
 
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import MODULE, Top
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
+from tests.mutation.cell_bits import CellBits
+from tests.mutation.yosys import run_script
+from tests.sim.counter_starts import counters_that_start_late
 
 __all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 

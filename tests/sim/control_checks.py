@@ -5,14 +5,6 @@ from collections import Counter
 from dataclasses import replace
 from ipaddress import IPv4Address
 
-from tests.cocotb.cases import CASES, reduce_round
-from tests.cocotb.director import Actions, Director, Play, ReadRegister, WriteRegister
-from tests.cocotb.job_frames import Group, Job, ParentJob
-from tests.cocotb.performer import perform
-from tests.fuzz.packing import repaired
-from tests.sim.engine_checks import Build
-from tests.sim.slow_network import STUCK, SlowNetwork
-
 from afflux_hdl.contract.registers import (
     COUNTERS,
     REGISTERS,
@@ -24,6 +16,13 @@ from afflux_hdl.contract.registers import (
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.cocotb.cases import CASES, reduce_round
+from tests.cocotb.director import Actions, Director, Play, ReadRegister, WriteRegister
+from tests.cocotb.job_frames import Group, Job, ParentJob
+from tests.cocotb.performer import perform
+from tests.fuzz.packing import repaired
+from tests.sim.engine_checks import Build
+from tests.sim.slow_network import STUCK, SlowNetwork
 
 __all__ = [
     "check_addresses",

@@ -11,11 +11,10 @@ from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
-from tests.hdl.part_player import planted
-
 from afflux_hdl.contract.registers import COUNTER_BASE, COUNTERS
 from afflux_hdl.engine import counters, engine
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.hdl.part_player import planted
 
 __all__ = ["START", "CountsFromStart", "counters_that_start_late"]
 

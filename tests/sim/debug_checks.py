@@ -2,6 +2,10 @@
 
 import random
 
+from afflux_hdl.contract import registers
+from afflux_hdl.contract.registers import address_of
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director, ReadRegister, WriteRegister
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
@@ -9,11 +13,6 @@ from tests.fuzz.packing import repaired
 from tests.sim.engine_checks import Build
 from tests.sim.random_frames import RandomFrames
 from tests.sim.random_jobs import renew_jobs
-
-from afflux_hdl.contract import registers
-from afflux_hdl.contract.registers import address_of
-from afflux_sim.rtl.stimulus import Stimulus
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_constants", "check_debug", "check_levels", "check_peaks"]
 

@@ -6,6 +6,10 @@ one with a planted bug, on mutants, and where coverage is measured.
 
 import random
 
+from afflux_hdl.contract.registers import address_of
+from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB, REPLIES
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.cases import CASES, Case
 from tests.cocotb.director import Actions, Director, ReadRegister
 from tests.cocotb.job_frames import Job
@@ -15,11 +19,6 @@ from tests.cocotb.streams import draw_tensor, reduce_in_order, reduce_unkindly
 from tests.cocotb.tree_cases import TREE_CASES
 from tests.sim.random_frames import RandomFrames
 from tests.sim.random_jobs import renew_jobs
-
-from afflux_hdl.contract.registers import address_of
-from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB, REPLIES
-from afflux_sim.rtl.stimulus import Stimulus
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = [
     "BUILDS",

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from itertools import combinations
 
+from afflux_hdl.contract.registers import address_of
+from afflux_hdl.contract.wire import LANES_MAX
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director, ReadRegister
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
 from tests.sim.debug_checks import FOLLOW_CYCLES
 from tests.sim.engine_checks import Build
-
-from afflux_hdl.contract.registers import address_of
-from afflux_hdl.contract.wire import LANES_MAX
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_all_workers", "check_lanes", "check_neighbours"]
 

@@ -2,12 +2,11 @@
 
 import random
 
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
-
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_near_numbers", "check_what_is_agreed"]
 

@@ -1,11 +1,10 @@
 """Checks of the engine's pace: the cycles that its documentation states."""
 
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Director
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
-
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["LATENCY", "check_pace"]
 

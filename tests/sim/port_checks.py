@@ -1,11 +1,10 @@
 """Checks of the UDP ports that an engine takes for its own and for its jobs' parents."""
 
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job, ParentJob
 from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
-
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = ["check_ports"]
 

@@ -2,15 +2,14 @@
 
 from collections import Counter
 
+from afflux_hdl.contract.registers import Command, address_of
+from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Director
 from tests.cocotb.job_frames import Job, ParentJob
 from tests.cocotb.performer import perform
 from tests.sim.engine_checks import Build
 from tests.sim.slow_network import STUCK, SlowNetwork
-
-from afflux_hdl.contract.registers import Command, address_of
-from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 __all__ = [
     "check_answers_behind_orders",

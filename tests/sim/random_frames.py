@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, Afflux
-from tests.cocotb.job_frames import Job
 
 from afflux_sim.golden.engine import GoldenEngine
+from tests.cocotb.afflux_layer import ABSENT, ENGINE_PORT, Afflux
+from tests.cocotb.job_frames import Job
 
 __all__ = ["RandomFrames"]
 

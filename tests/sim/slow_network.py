@@ -1,10 +1,9 @@
 """An engine whose network takes nothing, but when a job command waits for it."""
 
-from tests.cocotb.director import Action, Actions, Play, WriteRegister
-
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.cocotb.director import Action, Actions, Play, WriteRegister
 
 __all__ = ["STUCK", "SlowNetwork"]
 

@@ -8,8 +8,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.conftest import BUILD
-from tests.sim.loopback import loopback
 
 from afflux_sim.rtl.build import cache as build_cache
 from afflux_sim.rtl.build import toolchain
@@ -17,6 +15,8 @@ from afflux_sim.rtl.build import verilator as verilator_build
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.toolchain import ToolchainError, find_toolchain
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.conftest import BUILD
+from tests.sim.loopback import loopback
 
 
 @pytest.fixture

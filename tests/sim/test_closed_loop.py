@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.sim.engine_checks import open_engine
 
 from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import wire
 from afflux_sim.load.closed_loop import ClosedLoop, LoopError, Order
 from afflux_sim.load.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.sim.engine_checks import open_engine
 
 
 @pytest.fixture(scope="module")

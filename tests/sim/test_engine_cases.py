@@ -1,11 +1,11 @@
 """The ten cases for jobs that are too large for the simulator's pins to be driven from Python."""
 
 import pytest
+
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.cases import CASES
 from tests.cocotb.job_frames import Job
 from tests.sim.engine_checks import check_case
-
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

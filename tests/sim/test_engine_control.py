@@ -1,6 +1,7 @@
 """What an operator does with the engine's RTL: registers, job commands, reset."""
 
 import pytest
+
 from tests.sim.control_checks import (
     check_addresses,
     check_commands,

@@ -3,13 +3,13 @@
 from typing import cast
 
 import pytest
-from tests.sim.counter_starts import START, CountsFromStart, counters_that_start_late
-from tests.sim.engine_checks import BUILDS, check_any_frame, check_floods
 
 from afflux_hdl.contract.registers import COUNTERS, counter_address
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import generate
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.sim.counter_starts import START, CountsFromStart, counters_that_start_late
+from tests.sim.engine_checks import BUILDS, check_any_frame, check_floods
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

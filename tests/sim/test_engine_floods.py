@@ -1,6 +1,7 @@
 """Floods: frames back to back, as many as the bus carries, while the network takes few or none."""
 
 import pytest
+
 from tests.sim.engine_checks import (
     BUILDS,
     check_bounds,

@@ -10,12 +10,12 @@ from collections import Counter
 import pytest
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
-from tests.cocotb.director import Actions, Director
-from tests.cocotb.job_frames import Group, Job
-from tests.cocotb.performer import perform
 
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.cocotb.director import Actions, Director
+from tests.cocotb.job_frames import Group, Job
+from tests.cocotb.performer import perform
 
 pytestmark = pytest.mark.slow
 

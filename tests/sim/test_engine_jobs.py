@@ -3,12 +3,12 @@
 import random
 
 import pytest
+
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
 from tests.cocotb.performer import perform
 from tests.sim.control_checks import check_behind_a_join, check_stuck_results
-
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 BUILT = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])

@@ -1,6 +1,7 @@
 """The engine's RTL at the limits of its build: all workers, all slots."""
 
 import pytest
+
 from tests.sim.engine_checks import BUILDS, open_engine
 from tests.sim.limit_checks import check_all_workers, check_lanes, check_neighbours
 

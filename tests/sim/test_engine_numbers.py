@@ -1,6 +1,7 @@
 """What the engine's RTL computes, where a single bit decides."""
 
 import pytest
+
 from tests.sim.engine_checks import BUILDS, open_engine
 from tests.sim.merge_checks import check_near_numbers, check_what_is_agreed
 

@@ -1,6 +1,7 @@
 """What waits in the queue of results, and which ports are a parent's: gaps that mutants showed."""
 
 import pytest
+
 from tests.sim.engine_checks import BUILDS, open_engine
 from tests.sim.port_checks import check_ports
 from tests.sim.queue_checks import (

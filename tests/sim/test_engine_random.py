@@ -2,12 +2,12 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.performer import paces, perform
 from tests.cocotb.schedules import Schedule, play_schedule, schedules
 from tests.sim.engine_checks import BUILDS, check_any_frame, check_checksums, open_engine
-
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

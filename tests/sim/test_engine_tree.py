@@ -5,14 +5,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+
+from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.cocotb.job_frames import Job
 from tests.cocotb.tree_cases import TREE_CASES
 from tests.sim.engine_checks import check_case
 from tests.sim.golden_tensors import bits_of, draw
 from tests.sim.tree_network import Aggregator, Links, TreeNetwork
-
-from afflux_sim.golden.numbers import all_reduce
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
 
 from afflux_sim.golden.frames import (
     COUNTERS,
@@ -20,6 +19,7 @@ from afflux_sim.golden.frames import (
     REFUSED,
     parse_packet,
 )
+from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
 
 WORKERS, LANES, SLOTS = 3, 5, 2
 GOOD: dict[str, Any] = {

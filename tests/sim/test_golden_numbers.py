@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.sim.golden_tensors import KINDS, bits_of, draw, narrow, reductions
 
 from afflux_sim.golden.numbers import (
     all_reduce,
@@ -25,6 +24,7 @@ from afflux_sim.golden.numbers import (
     widen,
 )
 from afflux_sim.golden.rounding import FORMATS, round_to_bits
+from tests.sim.golden_tensors import KINDS, bits_of, draw, narrow, reductions
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 workers_ = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 63, 64])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine
 
 from afflux_sim.golden.frames import (
     ABSENT_WORDS,
@@ -28,6 +27,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
 )
 from afflux_sim.golden.state import Parent
+from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine
 
 R0 = FIRST_ROUND
 SLOT, SLOTS, LANES = 1, 2, 3

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
 
 from afflux_sim.golden.engine import GoldenEngine, combine
 from afflux_sim.golden.frames import (
@@ -27,6 +26,7 @@ from afflux_sim.golden.frames import (
     build_frame,
     parse_packet,
 )
+from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
 
 SLOT = 1
 R0 = FIRST_ROUND

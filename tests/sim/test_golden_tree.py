@@ -6,14 +6,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.sim.golden_device import GoldenDevice
-from tests.sim.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
-from tests.sim.tree_network import Aggregator, Links, TreeNetwork
 
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Packet
 from afflux_sim.golden.numbers import Tensor, all_reduce
 from afflux_sim.golden.state import Job
+from tests.sim.golden_device import GoldenDevice
+from tests.sim.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
+from tests.sim.tree_network import Aggregator, Links, TreeNetwork
 
 BUILD = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 4}
 KIND_LINKS = Links()

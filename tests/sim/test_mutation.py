@@ -5,6 +5,11 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.mutation.battery import parameters, short_battery
 from tests.mutation.cell_bits import CellBits
 from tests.mutation.equivalence import Prover, cut
@@ -12,11 +17,6 @@ from tests.mutation.judge import Judge
 from tests.mutation.mutants import Netlist, allot, changes, stage_of
 from tests.mutation.transcript import Recorder
 from tests.mutation.yosys import run_script
-
-from afflux_sim.rtl.build.cache import default_folder
-from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
-from afflux_sim.rtl.verilated import VerilatedEngine
 
 BUS_BITS = 32
 

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+
+import afflux_hdl
+from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 from tests.cocotb.cases import CASES
 from tests.cocotb.director import Actions, Director
 from tests.cocotb.job_frames import Job
@@ -23,9 +26,6 @@ from tests.cocotb.streams import draw_tensor, reduce_in_order
 from tests.conftest import BUILD
 from tests.shadow import environment_with
 from tests.sim.control_checks import check_behind_a_join
-
-import afflux_hdl
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 
 pytestmark = pytest.mark.slow
 

@@ -1,12 +1,12 @@
 """A slower engine, right in all that it sends, is seen by the measurement of its rate."""
 
 import pytest
-from tests.conftest import BUILD
-from tests.sim.test_planted_bugs import Bug, generate
 
 from afflux_sim.load.closed_loop import ClosedLoop, Passed
 from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.conftest import BUILD
+from tests.sim.test_planted_bugs import Bug, generate
 
 pytestmark = pytest.mark.slow
 

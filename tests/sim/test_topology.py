@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from docs.generate import scaling_tables
 
 from afflux_sim.scaling.events import play, play_ring
 from afflux_sim.scaling.formulas import (
@@ -16,6 +15,7 @@ from afflux_sim.scaling.formulas import (
     traffic_bytes,
     union_density,
 )
+from docs.generate import scaling_tables
 
 ROUNDS = 30
 SPARSE = {"density": 0.1, "union": union_density(0.1, 8)}

@@ -4,10 +4,10 @@ import random
 import threading
 
 import pytest
-from tests.sim.loopback import broken_keep, loopback, never_idle
 
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from tests.sim.loopback import broken_keep, loopback, never_idle
 
 WIDTHS = [512, 32]
 

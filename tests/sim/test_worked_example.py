@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from docs.generate.worked_example import example, insert
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"

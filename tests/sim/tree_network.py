@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from afflux_hdl.contract.registers import address_of
+from afflux_sim.golden.frames import Endpoint, Group, is_for
+from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.worker import GoldenWorker
 from tests.cocotb.director import Director
 from tests.cocotb.job_frames import Group as GroupAddress
 from tests.cocotb.job_frames import Job, ParentJob
 from tests.cocotb.performer import perform
 from tests.sim.golden_device import Engine
-
-from afflux_hdl.contract.registers import address_of
-from afflux_sim.golden.frames import Endpoint, Group, is_for
-from afflux_sim.golden.numbers import Tensor
-from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = ["Aggregator", "Links", "TreeNetwork"]
 

@@ -1,0 +1,1 @@
+"""The hardware design, cycle by cycle."""

@@ -1,0 +1,184 @@
+"""Tables of the gateware's figures for the documents.
+
+``python -m benchmarks.gateware.tables build/bench/engine.json docs/benchmarks.md`` renews what
+stands between ``<!-- figures: NAME -->`` and ``<!-- end figures -->`` there.
+"""
+
+import sys
+from collections.abc import Iterable
+
+from afflux.commands.bench.registry import Row
+from benchmarks.report import document
+
+__all__ = ["TABLES", "render"]
+
+
+def _table(header: str, cells: Iterable[Iterable[str]]) -> str:
+    return document.markdown(header.split(" | "), cells)
+
+
+def _groups(rows: list[Row], *names: str) -> list[list[Row]]:
+    """Rows that agree in ``names``, in the order of their first ones."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return list(groups.values())
+
+
+def _span(values: Iterable[float], digits: int) -> str:
+    """One value, or the least and the greatest."""
+    low, high = min(values := list(values)), max(values)
+    texts = [f"{value:,.{digits}f}" for value in (low, high)]
+    return texts[0] if texts[0] == texts[1] else f"{texts[0]} – {texts[1]}"
+
+
+def _line_rate(rows: list[Row]) -> str:
+    """All numbers of workers and both orders in one line."""
+    rows = [r for r in rows if r["bench"] == "line_rate" and r["traffic"] == "full"]
+    return _table(
+        "bits | results | blocks | workers | `beats_per_cycle` in | out | `receive_stalls` | drops "
+        "| payload in (Gbit/s)",
+        (
+            (
+                str(group[0]["bus_bits"]),
+                group[0]["results"],
+                group[0]["blocks"],
+                f"{group[0]['workers']} – {group[-1]['workers']}",
+                _span((r["beats_per_cycle"] for r in group), 3),
+                _span((r["beats_out_per_cycle"] for r in group), 3),
+                _span((r["receive_stalls"] for r in group), 0),
+                _span((r["dropped"] for r in group), 0),
+                _span((r["payload_gbps"] for r in group), 1),
+            )
+            for group in _groups(rows, "bus_bits", "results", "blocks")
+        ),
+    )
+
+
+def _element_rates(rows: list[Row]) -> str:
+    """Ingested and reduced apart: 512 bits, full frames."""
+    rows = [
+        r
+        for r in rows
+        if r["bench"] == "line_rate"
+        and (r["traffic"], r["results"], r["blocks"]) == ("full", "unicast", "16")
+        and r["order"] == "back to back"
+    ]
+    return _table(
+        "bits | workers | ingested (M elements/s) | reduced (M elements/s)",
+        (
+            (
+                str(r["bus_bits"]),
+                str(r["workers"]),
+                f"{r['ingested_elements_per_s'] / 1e6:,.1f}",
+                f"{r['reduced_elements_per_s'] / 1e6:,.1f}",
+            )
+            for r in rows
+        ),
+    )
+
+
+def _port(rows: list[Row]) -> str:
+    return _table(
+        "bits | port | blocks | workers | payload in | payload out, at the same time | stalls",
+        (
+            (
+                str(r["bus_bits"]),
+                f"{r['port_gbps']:g} Gbit/s",
+                r["blocks"],
+                str(r["workers"]),
+                f"{r['payload_share_in']:.2%} of the port",
+                f"{r['payload_share_out']:.2%}",
+                str(r["receive_stalls"]),
+            )
+            for r in rows
+            if r["bench"] == "line_rate" and r["traffic"] == "port"
+        ),
+    )
+
+
+def _duplicates(rows: list[Row]) -> str:
+    return _table(
+        "bits | workers | blocks | beats in | stalls | `duplicates` | `replays` "
+        "| `replays_dropped` | other drops",
+        (
+            (
+                str(r["bus_bits"]),
+                str(r["workers"]),
+                r["blocks"],
+                f"{r['beats_per_cycle']:.3f}",
+                str(r["receive_stalls"]),
+                f"{r.get('counter_duplicates', 0):,}",
+                f"{r.get('counter_replays', 0):,}",
+                f"{r.get('counter_replays_dropped', 0):,}",
+                str(r["dropped"] - r.get("counter_duplicates", 0)),
+            )
+            for r in rows
+            if r["bench"] == "line_rate" and r["traffic"] == "duplicates"
+        ),
+    )
+
+
+def _latency(rows: list[Row]) -> str:
+    rows = [r for r in rows if r["bench"] == "latency"]
+    return _table(
+        "bits | blocks | workers | cycles | at the other phase | ns at the target clock",
+        (
+            (
+                str(group[0]["bus_bits"]),
+                str(group[0]["blocks"]),
+                ", ".join(str(r["workers"]) for r in group),
+                _span((r["latency_cycles"] for r in group), 0),
+                _span((r["latency_cycles_max"] for r in group), 0),
+                _span((r["latency_ns"] for r in group), 0),
+            )
+            for group in _groups(rows, "bus_bits", "blocks")
+        ),
+    )
+
+
+def _zero_skip(rows: list[Row]) -> str:
+    rows = [r for r in rows if r["bench"] == "zero_skip" and r["bus_bits"] == 512]
+    cells = []
+    for group in _groups(rows, "workers", "density", "overlap"):
+        line = [str(group[0]["workers"]), f"{group[0]['density']:g}", group[0]["overlap"]]
+        if group[0]["density"] == 1:
+            line[2] = "–"
+        for row in group:
+            line += [
+                f"{row['cycles']:,}",
+                f"{row['cycles_of_dense']:.4f}",
+                f"{row['cycles_of_ideal']:.2f}",
+            ]
+        cells.append(line)
+    ways = list(dict.fromkeys(r["results"] for r in rows))
+    header = "workers | density | overlap"
+    for way in ways:
+        header += f" | {way}: cycles | of dense | of ideal"
+    return _table(header, cells)
+
+
+MARK = "figures"
+
+TABLES: document.Tables = {
+    "line_rate": _line_rate,
+    "element_rates": _element_rates,
+    "port": _port,
+    "duplicates": _duplicates,
+    "latency": _latency,
+    "zero_skip": _zero_skip,
+}
+
+
+def render(text: str, rows: list[Row]) -> str:
+    """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
+    return document.render(text, MARK, TABLES, rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renew the tables of the document that the second argument names."""
+    return document.renew(MARK, TABLES, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""`python -m benchmarks.ranks.codec`: what the codec moves on one core, into build/bench/host.json.
+
+A tensor far larger than the caches becomes integers, exponents found on the way, and comes back.
+Bytes read and written are counted, as for the memcpy of an equally long tensor that alternates.
+"""
+
+import argparse
+import ctypes
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from afflux.commands.bench.registry import Row
+from afflux_drivers import _native
+from afflux_hdl.contract import wire
+from benchmarks.report.columns import aligned
+from benchmarks.report.figures import merge_rows
+
+__all__ = ["NAME", "main", "measure"]
+
+NAME = "codec"
+"""Value of its rows' "bench"."""
+
+WANTED = 0.75
+"""Of memcpy's rate."""
+
+# Ranks of the operation: guard bits, and a division that is part of the unit.
+_RANKS = 4
+# Blocks that are quantised while as many are scanned: 64 KiB of float32, in the second cache.
+_ROW_BLOCKS = 256
+_TORCH = {
+    wire.Dtype.INT32: torch.int32,
+    wire.Dtype.FLOAT32: torch.float32,
+    wire.Dtype.FLOAT16: torch.float16,
+    wire.Dtype.BFLOAT16: torch.bfloat16,
+}
+
+
+def measure(dtype: wire.Dtype, tensor_bytes: int, repeats: int) -> list[Row]:
+    """Rates of both ways for one dtype.
+
+    Args:
+        dtype: Of the elements.
+        tensor_bytes: Their size; whole blocks of it are used.
+        repeats: Alternating runs; medians are taken.
+    """
+    # torch's memory is aligned, as a training script's is.
+    tensor = torch.empty(0, dtype=_TORCH[dtype])
+    count = tensor_bytes // tensor.element_size() // wire.BLOCK_ELEMENTS * wire.BLOCK_ELEMENTS
+    generator = torch.Generator().manual_seed(1)
+    if dtype is wire.Dtype.INT32:
+        tensor = torch.randint(-1000, 1000, (count,), generator=generator, dtype=torch.int32)
+    else:
+        tensor = torch.randn(count, generator=generator).to(_TORCH[dtype])
+    elements, back = _storage(tensor), _storage(torch.zeros_like(tensor))
+    integers = torch.zeros(count, dtype=torch.int32).numpy()
+    exponents = np.zeros(count // wire.BLOCK_ELEMENTS, np.uint8)
+    numbers = _native.Numbers(_RANKS, int(dtype), 0)
+
+    def copy() -> None:
+        ctypes.memmove(back.ctypes.data, elements.ctypes.data, elements.nbytes)
+
+    def encode() -> None:
+        numbers.encode(elements, _ROW_BLOCKS, exponents, integers)
+
+    def decode() -> None:
+        numbers.decode(integers, exponents, back)
+
+    works = {"memcpy": copy, "encode": encode, "decode": decode}
+    moved = {"memcpy": 2 * elements.nbytes}
+    moved["encode"] = moved["decode"] = elements.nbytes + integers.nbytes
+    times = _alternate(works, repeats)
+    rows: list[Row] = []
+    for what in ("encode", "decode"):
+        row: Row = {"bench": NAME, "what": what, "dtype": dtype.name.lower()}
+        row |= {"level": _native.codec_level(), "bytes": elements.nbytes, "moved": moved[what]}
+        for clock, kind in enumerate(("", "cpu_")):
+            ours, copies = times[what][clock], times["memcpy"][clock]
+            ratios = [
+                (moved[what] / own) / (moved["memcpy"] / other)
+                for own, other in zip(ours, copies, strict=True)
+            ]
+            row[f"codec_{kind}s"], row[f"memcpy_{kind}s"] = median(ours), median(copies)
+            row[f"{kind}ratio"] = median(ratios)
+        rows.append(row)
+    return rows
+
+
+def _storage(tensor: torch.Tensor) -> NDArray[np.generic]:
+    whole = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+    return whole.numpy()
+
+
+def _alternate(
+    works: dict[str, Callable[[], None]], repeats: int
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Seconds by the clock, and of the processor, of each work in each round."""
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in works}
+    for round_number in range(repeats + 1):
+        for name, work in works.items():
+            wall, processor = time.perf_counter(), time.thread_time()
+            work()
+            if round_number:
+                times[name][0].append(time.perf_counter() - wall)
+                times[name][1].append(time.thread_time() - processor)
+    return times
+
+
+def table(rows: list[Row]) -> str:
+    """Rates and their share of memcpy's, for people."""
+    header = ["what", "dtype", "GB/s", "of memcpy", "of memcpy, processor time", "wanted"]
+    cells = [
+        [
+            row["what"],
+            row["dtype"],
+            f"{row['moved'] / row['codec_s'] / 1e9:.2f}",
+            f"{row['ratio']:.2f}",
+            f"{row['cpu_ratio']:.2f}",
+            f"{WANTED}",
+        ]
+        for row in rows
+    ]
+    heading = f"Codec, one core, {rows[0]['level']}: bytes read and written"
+    return aligned(heading, header, cells)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks.codec", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("build/bench/host.json"))
+    parser.add_argument("--bytes", type=int, default=100_000_000, help="(%(default)s)")
+    parser.add_argument("--repeats", type=int, default=11, help="(%(default)s)")
+    arguments = parser.parse_args(argv)
+    rows: list[Row] = []
+    for dtype in wire.Dtype:
+        rows += measure(dtype, arguments.bytes, arguments.repeats)
+    merge_rows(arguments.output, [NAME], rows)
+    print(f"{table(rows)}\n\nwritten to {arguments.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Tables of the host's figures, for the terminal and for the documents.
+
+``python -m benchmarks.ranks.tables build/bench/host.json docs/benchmarks.md`` renews what stands
+between ``<!-- host figures: NAME -->`` and ``<!-- end figures -->`` there.
+"""
+
+import sys
+
+from afflux.commands.bench.registry import Row
+from benchmarks.ranks.cases import CASES, DDP_OVERHEAD_WANTED, Case
+from benchmarks.report import document
+from benchmarks.report.columns import aligned
+
+__all__ = ["TABLES", "render", "text_table"]
+
+_HEADER = ["what", "ranks", "Afflux", "Gloo", "times as fast", "wanted", "floor", "of it"]
+_HEADER += ["CPU", "CPU of Gloo", "wrong"]
+
+
+def text_table(rows: list[Row]) -> str:
+    """Wanted and reached, for the terminal; rows of bench "host"."""
+    heading = "Medians; times of a call, CPU of a rank for a call"
+    if any(row.get("quick") for row in rows):
+        heading = "A quick run, with small tensors and few calls: these are no figures"
+    text = aligned(heading, _HEADER, _speed_cells(rows))
+    steps = [
+        f"DDP step, {row['bucket_bytes'] / 2**20:g}-MiB buckets, {row['ranks']} ranks: "
+        f"{_time(row['afflux_s'])}, the engine alone {_time(row['raw_s'])} "
+        f"({row['overhead']:+.1%}, wanted < {DDP_OVERHEAD_WANTED:.0%}), Gloo {_time(row['gloo_s'])}"
+        for row in rows
+        if row["case"] == "ddp_step"
+    ]
+    return "\n".join([text, "", *steps])
+
+
+def _speed_cells(rows: list[Row]) -> list[list[str]]:
+    cells = []
+    for case in CASES:
+        for row in rows:
+            if row["case"] == case.name:
+                cells.append(_speed_line(case, row))
+    return cells
+
+
+def _speed_line(case: Case, row: Row) -> list[str]:
+    floor_key, most = case.floor or ("floor_s", None)
+    share = f"{row['afflux_s'] / row[floor_key]:.2f}"
+    if most is not None:
+        share += f" (≤ {most:g})"
+    wanted = case.wanted.get(row["ranks"])
+    return [
+        case.title,
+        str(row["ranks"]),
+        _time(row["afflux_s"]),
+        _time(row["gloo_s"]),
+        f"{row['ratio']:.2f}",
+        "–" if wanted is None else f"{wanted:g} {'✓' if row['ratio'] >= wanted else '✗'}",
+        _time(row[floor_key]),
+        share,
+        _time(row["afflux_cpu_s"]),
+        _time(row["gloo_cpu_s"]),
+        "–" if row["wrong"] is None else str(row["wrong"]),
+    ]
+
+
+def _figures(rows: list[Row]) -> list[Row]:
+    """Those of the host that are not of a quick run."""
+    return [row for row in rows if row["bench"] == "host" and not row.get("quick")]
+
+
+def _speed(rows: list[Row]) -> str:
+    return document.markdown(_HEADER, _speed_cells(_figures(rows)))
+
+
+def _steps(rows: list[Row]) -> str:
+    header = ["ranks", "bucket", "Afflux", "the engine alone", "overhead", "Gloo", "times as fast"]
+    return document.markdown(
+        header,
+        [
+            [
+                str(row["ranks"]),
+                f"{row['bucket_bytes'] / 2**20:g} MiB",
+                _time(row["afflux_s"]),
+                _time(row["raw_s"]),
+                f"{row['overhead']:+.1%}",
+                _time(row["gloo_s"]),
+                f"{row['ratio']:.2f}",
+            ]
+            for row in _figures(rows)
+            if row["case"] == "ddp_step"
+        ],
+    )
+
+
+def _codec(rows: list[Row]) -> str:
+    header = ["way", "type", "instructions", "GB/s", "of memcpy", "of memcpy, processor time"]
+    return document.markdown(
+        header,
+        [
+            [
+                row["what"],
+                row["dtype"],
+                row["level"],
+                f"{row['moved'] / row['codec_s'] / 1e9:.2f}",
+                f"{row['ratio']:.2f}",
+                f"{row['cpu_ratio']:.2f}",
+            ]
+            for row in rows
+            if row["bench"] == "codec"
+        ],
+    )
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.{1 if seconds >= 1e-2 else 2}f} ms"
+    return f"{seconds * 1e6:.{0 if seconds >= 1e-4 else 1}f} µs"
+
+
+MARK = "host figures"
+
+TABLES: document.Tables = {
+    "speed": _speed,
+    "ddp_step": _steps,
+    "codec": _codec,
+}
+
+
+def render(text: str, rows: list[Row]) -> str:
+    """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
+    return document.render(text, MARK, TABLES, rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renew the tables of the document that the second argument names."""
+    return document.renew(MARK, TABLES, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

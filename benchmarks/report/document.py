@@ -1,0 +1,45 @@
+"""Tables of figures in the documents, renewed from a file of figures."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from afflux.commands.bench.registry import Row
+from benchmarks.report.figures import read_rows
+
+__all__ = ["Tables", "markdown", "render", "renew"]
+
+Tables = Mapping[str, Callable[[list[Row]], str]]
+"""What makes each table, by its name in the document."""
+
+
+def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
+    """A table with these column titles."""
+    titles = list(header)
+    lines = [titles, *cells]
+    first, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([first, "|" + "---|" * len(titles), *rest])
+
+
+def render(text: str, mark: str, tables: Tables, rows: list[Row]) -> str:
+    """``text`` with renewed tables: from ``<!-- MARK: NAME -->`` to ``<!-- end figures -->``.
+
+    Raises:
+        KeyError: There is no such table.
+    """
+
+    def section(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return f"<!-- {mark}: {name} -->\n{tables[name](rows)}\n<!-- end figures -->"
+
+    pattern = rf"<!-- {mark}: (\w+) -->\n.*?<!-- end figures -->"
+    return re.sub(pattern, section, text, flags=re.DOTALL)
+
+
+def renew(mark: str, tables: Tables, arguments: list[str] | None) -> int:
+    """Command line: the file of figures, then the document whose tables are renewed."""
+    figures, document = map(Path, sys.argv[1:] if arguments is None else arguments)
+    text = document.read_text(encoding="utf-8")
+    document.write_text(render(text, mark, tables, read_rows(figures)), encoding="utf-8")
+    return 0

@@ -1,0 +1,28 @@
+"""The file of figures: each suite replaces its own rows in it and leaves the others'."""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from afflux.commands.bench.machine import describe_machine
+from afflux.commands.bench.registry import SCHEMA, Row
+
+__all__ = ["merge_rows", "read_rows"]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of the file; none if there is no file, or one of another schema."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    rows: list[Row] = content["rows"] if content.get("schema") == SCHEMA else []
+    return rows
+
+
+def merge_rows(path: Path, names: Collection[str], rows: list[Row]) -> None:
+    """Writes ``rows`` in the place of all rows whose "bench" is one of ``names``."""
+    kept = [row for row in read_rows(path) if row["bench"] not in names]
+    result = {"schema": SCHEMA, "machine": describe_machine(), "rows": kept + rows}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

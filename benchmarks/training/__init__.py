@@ -1,0 +1,1 @@
+"""Training through the engine: speed, accuracy, bytes on the wire."""

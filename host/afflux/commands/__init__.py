@@ -1,0 +1,1 @@
+"""The command `afflux` and its subcommands."""

@@ -1,0 +1,150 @@
+"""`afflux bench`: all-reduce measured and printed as nccl-tests does.
+
+Under torchrun or an MPI launcher each process is one rank; alone it starts its ranks itself.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from afflux.commands.bench import size_plot
+from afflux.commands.bench.contenders import NotAvailable, launched_by_mpi, mpi_missing
+from afflux.commands.bench.interruption import terminated_as_interrupted
+from afflux.commands.bench.machine import describe_machine
+from afflux.commands.bench.options import BenchOptions, read_options
+from afflux.commands.bench.rank import join, measure
+from afflux.commands.bench.registry import SCHEMA, Row
+from afflux.torchrun import RanksFailed, run_module
+
+__all__ = ["failed", "run"]
+
+_MOST_RANKS = 64
+
+
+def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: list[str]) -> int:
+    """The exit status: 1 if an element was wrong, or something did not work.
+
+    Args:
+        parser: For errors in the options.
+        arguments: What it has read.
+        own: The same as words, for ranks that are started here.
+    """
+    options = read_options(parser, arguments)
+    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install 'afflux[plot]'")
+    for path in (arguments.output_file, arguments.plot):
+        if path and not path.absolute().parent.is_dir():
+            parser.error(f"{path}: there is no such folder")
+    if launched_by_mpi() and "RANK" not in os.environ:
+        _meet_through_mpi(parser)
+    under_launcher = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    if under_launcher and arguments.ranks:
+        parser.error(f"--ranks: this is one of {os.environ['WORLD_SIZE']} ranks already")
+    ranks = int(os.environ["WORLD_SIZE"]) if under_launcher else arguments.ranks or _default_ranks()
+    if not 1 <= ranks <= _MOST_RANKS:
+        parser.error(f"--ranks {ranks}: 1 to {_MOST_RANKS}")
+    if "mpi" in options.compare and (missing := mpi_missing(ranks)):
+        parser.error(missing)
+    try:
+        rows = _as_rank(options) if under_launcher else _start(ranks, own)
+    except (NotAvailable, RanksFailed) as error:
+        print(f"afflux bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if rows is None:
+        return 0
+    save(rows, arguments.output_file, arguments.plot)
+    return 1 if failed(rows) else 0
+
+
+def save(rows: list[Row], json_path: Path | None, plot_path: Path | None) -> None:
+    """Writes the files that were asked for."""
+    if json_path:
+        result = {"schema": SCHEMA, "machine": describe_machine(), "rows": rows}
+        json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if plot_path:
+        size_plot.draw(rows, plot_path)
+
+
+def failed(rows: list[Row]) -> bool:
+    """Whether an element was wrong, or ranks or runs did not get the same bits."""
+    return any(
+        row["wrong"] or row["out_of_place_wrong"] or not row["same_bits"]
+        or row.get("out_of_place_same_bits") is False
+        for row in rows
+    )  # fmt: skip
+
+
+def _default_ranks() -> int:
+    return max(2, min(8, len(os.sched_getaffinity(0))))
+
+
+def _as_rank(options: BenchOptions) -> list[Row] | None:
+    """The rows at rank 0; at the others None, unless something was wrong."""
+    torch.set_num_threads(1)
+    groups = join(options.timeout_s, "gloo" in options.compare)
+    try:
+        rows = measure(options, groups)
+    finally:
+        dist.destroy_process_group()
+    return rows if groups.rank == 0 or failed(rows) else None
+
+
+def _start(ranks: int, own: list[str]) -> list[Row]:
+    variables = {key: value for key, value in os.environ.items() if key.startswith("AFFLUX_")}
+    show = _Shown()
+    cases = ["--cases", json.dumps([own])]
+    with terminated_as_interrupted():
+        written, _ = run_module("afflux.commands.bench.rank", ranks, cases, variables, show)
+    result = written[0][0]
+    if "reason" in result:
+        raise NotAvailable(result["reason"])
+    rows: list[Row] = result["rows"]
+    return rows
+
+
+class _Shown:
+    """Passes on what ranks print, up to torchrun's own account of a failure."""
+
+    def __init__(self) -> None:
+        self._on = True
+
+    def __call__(self, line: str) -> bool:
+        self._on = self._on and "failed (exitcode:" not in line
+        if self._on:
+            print(line, end="", flush=True)
+        return True
+
+
+def _meet_through_mpi(parser: argparse.ArgumentParser) -> None:
+    """Sets what torch.distributed reads from the environment, as torchrun would."""
+    try:
+        MPI = importlib.import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        parser.error(f"an MPI launcher started this, but mpi4py does not work: {error}")
+    world = MPI.COMM_WORLD
+    where = None
+    if world.Get_rank() == 0:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            where = (socket.gethostname(), probe.getsockname()[1])
+    local = world.Split_type(MPI.COMM_TYPE_SHARED)
+    if local.Get_size() == world.Get_size() and where:
+        where = ("127.0.0.1", where[1])
+    host, port = world.bcast(where, root=0)
+    os.environ |= {
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+        "RANK": str(world.Get_rank()),
+        "WORLD_SIZE": str(world.Get_size()),
+        "LOCAL_RANK": str(local.Get_rank()),
+    }

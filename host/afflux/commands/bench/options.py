@@ -1,0 +1,234 @@
+"""The options of `afflux bench`: those of nccl-tests where they apply, and a few of our own."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from afflux.commands.bench.contenders import COMPARED
+from afflux.commands.bench.inputs import DTYPES
+from afflux.commands.bench.sizes import parse_size, sweep
+
+__all__ = ["OPS", "BenchOptions", "add_arguments", "read_options"]
+
+OPS = ("sum", "avg", "max", "min")
+
+_ALTERNATING_REPEATS = 5
+
+# Of nccl-tests, but without a meaning here: option, long name, the value that changes nothing, and
+# why not. Commands that people have copied say `-g 1`; only other values are refused.
+_REFUSED: tuple[tuple[str, str, str, str], ...] = (
+    ("-t", "--nthreads", "1", "a rank is a process with one thread: set the number of ranks"),
+    ("-g", "--ngpus", "1", "a rank is a process, and tensors are in CPU memory: use --ranks"),
+    ("-m", "--agg_iters", "1", "calls are not aggregated"),
+    ("-r", "--root", "0", "all_reduce has no root"),
+    ("-p", "--parallel_init", "0", "each process makes its own group"),
+    ("-z", "--blocking", "0", "each call returns when it is over; there is no stream"),
+    ("-y", "--stream_null", "0", "there are no streams"),
+    ("-G", "--cudagraph", "0", "there are no CUDA graphs"),
+    ("-C", "--report_cputime", "0", "processor time always stands beside the wall time"),
+    ("-D", "--device_implementation", "0", "there are no device kernels"),
+    ("-V", "--device_cta_count", "0", "there are no device kernels"),
+    ("-x", "--cta_policy", "0", "there are no device kernels"),
+    ("-u", "--unalign", "0", "tensors are where torch puts them"),
+    ("-I", "--iter_stats", "0", "the JSON of -J has every run; more of them with --repeats"),
+    ("-K", "--iter_samples", "0", "the JSON of -J has every run; more of them with --repeats"),
+    ("-F", "--output_file_csv", "", "results are written as JSON, with -J"),
+)
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What to measure. Sizes are in bytes, as given: a multiple of the element is made of them."""
+
+    sizes: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    ops: tuple[str, ...]
+    iterations: int = 20
+    warmup: int = 1
+    checks: int = 1
+    cycles: int = 1
+    average: int = 1
+    repeats: int = 1
+    density: float = 1.0
+    reachable: bool = False
+    compare: tuple[str, ...] = ()
+    timeout_s: float = 300.0
+    timestamps: bool = False
+    memory: bool = False
+    seed: int = 0
+    out_of_place: bool = True
+    step: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them; `read_options` makes sense of what was given."""
+    parser.add_argument(
+        "collective", nargs="?", choices=["all_reduce"], default="all_reduce", help="(%(default)s)"
+    )
+    ours = parser.add_argument_group("of Afflux")
+    ours.add_argument(
+        "--ranks", type=int, metavar="N", help="start N ranks on this host, with torchrun"
+    )
+    ours.add_argument(
+        "--density", type=_share, default=1.0, metavar="SHARE",
+        help="of the blocks of 64 elements that are not zero, at random (%(default)s)",
+    )  # fmt: skip
+    ours.add_argument("--reachable", action="store_true", help="tensors of afflux.empty; also -R 1")
+    ours.add_argument(
+        "--compare", type=_compared, default=(), metavar="gloo[,mpi]",
+        help="time these in the same run, in turn with Afflux",
+    )  # fmt: skip
+    ours.add_argument(
+        "--repeats", type=_positive, metavar="N",
+        help=f"runs, of which the median counts (1, with --compare {_ALTERNATING_REPEATS})",
+    )  # fmt: skip
+    ours.add_argument("--no-out-of-place", action="store_true", help="in place alone")
+    ours.add_argument("--seed", type=int, default=0, help="of the data (%(default)s)")
+    ours.add_argument("--plot", type=Path, metavar="FILE.svg", help="needs the extra afflux[plot]")
+
+    theirs = parser.add_argument_group("of nccl-tests")
+    theirs.add_argument("-b", "--minbytes", type=_size, default="32M", help="(%(default)s)")
+    theirs.add_argument("-e", "--maxbytes", type=_size, default="32M", help="(%(default)s)")
+    theirs.add_argument("-i", "--stepbytes", type=_size, default="1M", help="(%(default)s)")
+    theirs.add_argument("-f", "--stepfactor", type=int, default=1, help="instead of -i")
+    theirs.add_argument("-n", "--iters", type=_positive, default=20, help="calls (%(default)s)")
+    theirs.add_argument(
+        "-w", "--warmup_iters", type=_natural, default=1, help="untimed calls (%(default)s)"
+    )
+    theirs.add_argument(
+        "-c", "--check", type=_natural, default=1, help="checked calls; 0: none (%(default)s)"
+    )
+    theirs.add_argument(
+        "-N", "--run_cycles", type=_positive, default=1, help="all of it N times (%(default)s)"
+    )
+    theirs.add_argument("-o", "--op", choices=[*OPS, "prod", "all"], default="sum")
+    theirs.add_argument(
+        "-d", "--datatype", default="float", metavar="{" + ",".join([*DTYPES, "all"]) + "}"
+    )
+    theirs.add_argument(
+        "-a", "--average", type=int, choices=[0, 1, 2, 3], default=1,
+        help="time of 0 rank 0, 1 all ranks' mean, 2 least, 3 greatest (%(default)s)",
+    )  # fmt: skip
+    theirs.add_argument(
+        "-R", "--local_register", type=int, choices=[0, 1, 2], default=0, help="1: --reachable"
+    )
+    theirs.add_argument(
+        "-J", "--output_file", "--json", type=Path, metavar="FILE", help="write JSON"
+    )
+    theirs.add_argument("-S", "--report_timestamps", action="store_true", help="in each line")
+    theirs.add_argument(
+        "-M", "--memory_report", type=int, choices=[0, 1], default=0, help="1: peak memory of ranks"
+    )
+    theirs.add_argument(
+        "-T", "--timeout", type=_seconds, default=300.0, help="of a call, in s (%(default)s)"
+    )
+    for short, long, harmless, why in _REFUSED:
+        theirs.add_argument(
+            short, long, action=_Refuse, harmless=harmless, why=why, help=argparse.SUPPRESS
+        )
+
+
+def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> BenchOptions:
+    """What was given, or `parser.error` with what is wrong with it."""
+    try:
+        sizes = sweep(
+            arguments.minbytes, arguments.maxbytes, arguments.stepbytes, arguments.stepfactor
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    if arguments.op == "prod":
+        parser.error("-o prod: the engine adds and compares; torch's call would go to Gloo")
+    if arguments.datatype not in (*DTYPES, "all"):
+        parser.error(
+            f"-d {arguments.datatype}: the engine reduces {', '.join(DTYPES)}; other types go to "
+            "Gloo"
+        )
+    if arguments.local_register == 2:
+        parser.error("-R 2: there is one kind of reachable tensor: -R 1")
+    dtypes = tuple(DTYPES) if arguments.datatype == "all" else (arguments.datatype,)
+    ops = OPS if arguments.op == "all" else (arguments.op,)
+    if (dtypes, ops) == (("int32",), ("avg",)):
+        parser.error("-d int32 -o avg: integers have no average")
+    repeats = arguments.repeats or (_ALTERNATING_REPEATS if arguments.compare else 1)
+    return BenchOptions(
+        sizes=sizes,
+        dtypes=dtypes,
+        ops=ops,
+        iterations=arguments.iters,
+        warmup=arguments.warmup_iters,
+        checks=arguments.check,
+        cycles=arguments.run_cycles,
+        average=arguments.average,
+        repeats=repeats,
+        density=arguments.density,
+        reachable=arguments.reachable or arguments.local_register == 1,
+        compare=arguments.compare,
+        timeout_s=arguments.timeout,
+        timestamps=arguments.report_timestamps,
+        memory=bool(arguments.memory_report),
+        seed=arguments.seed,
+        out_of_place=not arguments.no_out_of_place,
+        step=f"{arguments.stepfactor}(factor)"
+        if arguments.stepfactor > 1
+        else f"{arguments.stepbytes}(bytes)",
+    )
+
+
+class _Refuse(argparse.Action):
+    """An option of nccl-tests that has no meaning here: says why, unless it changes nothing."""
+
+    def __init__(self, *arguments: Any, harmless: str, why: str, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._harmless = harmless
+        self._why = why
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if values != self._harmless:
+            parser.error(f"{option_string} {values} of nccl-tests does not apply: {self._why}")
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError("at least 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not 0 < float(text) < float("inf"):
+        raise argparse.ArgumentTypeError("a positive number of seconds")
+    return float(text)
+
+
+def _share(text: str) -> float:
+    if not 0 < float(text) <= 1:
+        raise argparse.ArgumentTypeError("a share, above 0 and at most 1")
+    return float(text)
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4096, 256K or 32M") from None
+
+
+def _compared(text: str) -> tuple[str, ...]:
+    names = tuple(name for name in text.split(",") if name)
+    for name in names:
+        if name not in COMPARED:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(COMPARED)}")
+    return tuple(dict.fromkeys(names))

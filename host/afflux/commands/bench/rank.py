@@ -1,0 +1,299 @@
+"""One rank of `afflux bench`: goes through the sizes, measures, checks, and prints at rank 0."""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import afflux
+from afflux.commands.bench import contenders, nccl_format
+from afflux.commands.bench.alternate import Entry, Plan, Timing, alternate
+from afflux.commands.bench.expected import wrong_elements
+from afflux.commands.bench.inputs import DTYPES, Inputs
+from afflux.commands.bench.machine import processor_name
+from afflux.commands.bench.options import BenchOptions, add_arguments, read_options
+from afflux.commands.bench.registry import Row
+from afflux.commands.bench.side_table import side_table
+from afflux.torchrun import end_with_parent
+
+__all__ = ["main", "measure"]
+
+_LAUNCH_TIMEOUT_S = 300.0
+
+_WAYS = ("small", "staged", "one_pass")
+"""Of shared memory, by the names of its statistics."""
+
+
+@dataclass
+class _Groups:
+    """One for what is not timed, and one for each contender that has one."""
+
+    control: Any
+    afflux: Any
+    gloo: Any
+    rank: int = field(init=False)
+    ranks: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.ranks = dist.get_world_size()
+
+
+def join(timeout_s: float, with_gloo: bool) -> _Groups:
+    """The groups of this rank, from the environment that torchrun has set."""
+    timeout = timedelta(seconds=timeout_s)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=max(timeout_s, _LAUNCH_TIMEOUT_S)))
+    ours = dist.new_group(backend="afflux", timeout=timeout)
+    return _Groups(
+        dist.group.WORLD,
+        ours,
+        dist.new_group(backend="gloo", timeout=timeout) if with_gloo else None,
+    )
+
+
+def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
+    """All sizes, types and reductions; prints at rank 0. Collective.
+
+    Raises:
+        NotAvailable: Something that the options ask for is not here; at every rank.
+    """
+    say: Callable[[str], None] = _print if groups.rank == 0 else _ignore
+    devices = _devices(groups)
+    say(_heading(options, groups, devices))
+    rows: list[Row] = []
+    for _ in range(options.cycles):
+        for op in options.ops:
+            for dtype in options.dtypes:
+                if (dtype, op) == ("int32", "avg"):
+                    continue
+                for size in options.sizes:
+                    row = _measure_one(options, groups, size, dtype, op)
+                    rows.append(row)
+                    stamp = time.strftime("  %Y-%m-%d %H:%M:%S") if options.timestamps else ""
+                    say(_line(row) + stamp)
+    wrong = sum((row["wrong"] or 0) + (row["out_of_place_wrong"] or 0) for row in rows)
+    say(nccl_format.summary(wrong, _all_bandwidths(rows)))
+    say(side_table(rows, options.compare))
+    if options.memory:
+        peak = max(row["peak_memory_bytes"] for row in rows)
+        say(f"# Peak memory of a rank : {peak / 2**20:.1f} MiB")
+    return rows
+
+
+def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, op: str) -> Row:
+    element = DTYPES[dtype]
+    count = max(1, size // element.itemsize)
+    inputs = Inputs(count, element, groups.ranks, options.density, options.seed)
+    ours = contenders.Afflux(groups.afflux, options.reachable)
+    others: list[contenders.Contender] = []
+    if "gloo" in options.compare:
+        others.append(contenders.Gloo(groups.gloo))
+    if "mpi" in options.compare:
+        others.append(contenders.Mpi(groups.ranks, element))
+    source = torch.empty(count, dtype=element)
+    inputs.fill(groups.rank, source)
+    tensor = ours.empty(count, element)
+    ordinary = torch.empty(count, dtype=element) if options.reachable else tensor
+    batch = inputs.calls_in_place(op)
+
+    entries = [Entry("afflux", ours, tensor, batch, same_bits=True)]
+    if options.out_of_place:
+        entries.append(Entry("out_of_place", ours, tensor, copies=True, same_bits=True))
+    entries += [Entry(other.name, other, ordinary, batch) for other in others]
+    entries += [
+        Entry(each.name, each, ordinary) for each in (contenders.AddOne(), contenders.ReadAll())
+    ]
+    before = afflux.statistics(groups.afflux)
+    plan = Plan(options.iterations, options.warmup, options.repeats, options.average)
+    timings = alternate(entries, source, op, plan, groups.control)
+
+    about = afflux.statistics(groups.afflux)
+    about["way"] = _way(before, about)
+    wrong = {
+        entry.key: _check(entry, source, inputs, op, options.checks, groups, about["lanes"])
+        for entry in entries[:-2]
+    }
+    return _row(options, groups, inputs, dtype, op, timings, wrong, about)
+
+
+def _way(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """How the calls between two readings of the statistics went."""
+    ways = [way for way in _WAYS if after.get(way, 0) > before.get(way, 0)]
+    return "+".join(ways) or "packets"
+
+
+def _check(
+    entry: Entry,
+    source: torch.Tensor,
+    inputs: Inputs,
+    op: str,
+    times: int,
+    groups: _Groups,
+    lanes: int,
+) -> int | None:
+    """Wrong elements of all ranks after calls with fresh data; None if unchecked."""
+    wrong = 0
+    of_engine = lanes if entry.contender.name == "afflux" else None
+    for _ in range(times):
+        entry.tensor.copy_(source)
+        entry.contender.call(entry.tensor, op)
+        wrong += wrong_elements(entry.tensor, inputs, op, of_engine)
+    if not times:
+        return None
+    total = torch.tensor([wrong])
+    dist.all_reduce(total, group=groups.control)
+    return int(total)
+
+
+def _row(
+    options: BenchOptions,
+    groups: _Groups,
+    inputs: Inputs,
+    dtype: str,
+    op: str,
+    timings: dict[str, Timing],
+    wrong: dict[str, int | None],
+    about: dict[str, Any],
+) -> Row:
+    size = inputs.count * inputs.dtype.itemsize
+    peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024])
+    dist.all_reduce(peak, op=dist.ReduceOp.MAX, group=groups.control)
+    mine = timings["afflux"]
+    row: Row = {
+        "what": "all_reduce",
+        "ranks": groups.ranks,
+        "bytes": size,
+        "count": inputs.count,
+        "dtype": dtype,
+        "op": op,
+        "density": options.density,
+        "reachable": options.reachable,
+        "engine": about["engine"],
+        "way": about["way"],
+        "iterations": options.iterations,
+        "repeats": options.repeats,
+        "average": options.average,
+        "algbw_gb_per_s": nccl_format.algorithm_bandwidth(size, mine.seconds),
+        "busbw_gb_per_s": nccl_format.bus_bandwidth(size, mine.seconds, groups.ranks),
+        "wrong": wrong["afflux"],
+        "same_bits": mine.same_bits,
+        "peak_memory_bytes": int(peak),
+        "out_of_place_wrong": wrong.get("out_of_place"),
+    }
+    for key, timing in timings.items():
+        row[f"{key}_s"] = timing.seconds
+        row[f"{key}_runs_s"] = timing.runs_s
+        row[f"{key}_cpu_s"] = sum(timing.cpu_s) / len(timing.cpu_s)
+        row[f"{key}_cpu_by_rank_s"] = timing.cpu_s
+    for name in options.compare:
+        row[f"{name}_wrong"] = wrong[name]
+    if "gloo" in options.compare:
+        row["ratio"] = row["gloo_s"] / row["afflux_s"]
+    if "out_of_place" in timings:
+        row["out_of_place_same_bits"] = timings["out_of_place"].same_bits
+    return row
+
+
+def _line(row: Row) -> str:
+    outer = None
+    if "out_of_place_s" in row:
+        outer = nccl_format.Column(row["out_of_place_s"], row["out_of_place_wrong"])
+    inner = nccl_format.Column(row["afflux_s"], row["wrong"])
+    return nccl_format.line(
+        row["bytes"], row["count"], row["dtype"], row["op"], row["ranks"], outer, inner
+    )
+
+
+def _all_bandwidths(rows: Sequence[Row]) -> list[float]:
+    return [
+        nccl_format.bus_bandwidth(row["bytes"], row[key], row["ranks"])
+        for row in rows
+        for key in ("out_of_place_s", "afflux_s")
+        if key in row
+    ]
+
+
+def _heading(options: BenchOptions, groups: _Groups, devices: list[str]) -> str:
+    about = afflux.statistics(groups.afflux)
+    notes = [
+        f"engine {about['engine']} ({about['aggregator']}), torch {torch.__version__}",
+        "out-of-place: a copy, then in place, as torch has no other all_reduce; both are timed",
+    ]
+    if options.density < 1:
+        notes.append(
+            f"{options.density:g} of the blocks of 64 elements are not zero; in place, data are "
+            "restored before each call, untimed"
+        )
+    if options.reachable:
+        notes.append("tensors of afflux.empty")
+    return nccl_format.heading(
+        least=options.sizes[0],
+        most=options.sizes[-1],
+        step=options.step,
+        warmup=options.warmup,
+        iterations=options.iterations,
+        checks=options.checks,
+        version=afflux.__version__,
+        notes=notes,
+        devices=devices,
+    )
+
+
+def _devices(groups: _Groups) -> list[str]:
+    """A line of each rank, with host, process and processor."""
+    mine = (
+        f"#  Rank {groups.rank:2d} Group  0 Pid {os.getpid():6d} on {socket.gethostname():>10} "
+        f"device {groups.rank:2d} [cpu] {processor_name() or platform.machine()}"
+    )
+    found: list[str] = [""] * groups.ranks
+    dist.all_gather_object(found, mine, group=groups.control)
+    return found
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+def main() -> int:
+    """One rank that torchrun started: the results of all cases into the folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--cases", type=json.loads, required=True, help="lists of options, as JSON")
+    given = parser.parse_args()
+    end_with_parent()
+    torch.set_num_threads(1)
+    case_parser = argparse.ArgumentParser()
+    add_arguments(case_parser)
+    cases = [read_options(case_parser, case_parser.parse_args(case)) for case in given.cases]
+    longest_s = max(case.timeout_s for case in cases)
+    groups = join(longest_s, any("gloo" in case.compare for case in cases))
+    results: list[dict[str, Any]] = []
+    for case in cases:
+        try:
+            results.append({"rows": measure(case, groups)})
+        except contenders.NotAvailable as reason:
+            results.append({"rows": [], "reason": str(reason)})
+    path = given.folder / f"rank{groups.rank}.json"
+    path.write_text(json.dumps(results), encoding="utf-8")
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

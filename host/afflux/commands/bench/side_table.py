@@ -1,0 +1,44 @@
+"""What nccl-tests has no columns for, as comment lines below its table."""
+
+from collections.abc import Sequence
+
+from afflux.commands.bench.registry import Row
+
+__all__ = ["side_table"]
+
+
+def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
+    """Processor time, floors and the others that were timed, all in place, medians, microseconds.
+
+    "cpu" is processor time of a rank with the engine that it may have started, for one call, mean
+    over ranks.
+    """
+    header = ["size", "type", "redop", "afflux", "cpu"]
+    for name in compare:
+        header += [name, "cpu", f"{name}/afflux", "#wrong"]
+    header += ["add one", "read", "same bits", "way"]
+    cells = [header]
+    for row in rows:
+        line = [str(row["bytes"]), row["dtype"], row["op"]]
+        line += [_us(row["afflux_s"]), _us(row["afflux_cpu_s"])]
+        for name in compare:
+            wrong = row[f"{name}_wrong"]
+            line += [
+                _us(row[f"{name}_s"]),
+                _us(row[f"{name}_cpu_s"]),
+                f"{row[f'{name}_s'] / row['afflux_s']:.2f}",
+                "N/A" if wrong is None else str(wrong),
+            ]
+        line += [_us(row["floor_s"]), _us(row["read_floor_s"])]
+        line += ["yes" if row["same_bits"] else "NO", row["way"]]
+        cells.append(line)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["#", "# in place, microseconds of a call, medians; cpu: processor time of a rank"]
+    for line in cells:
+        lines.append("#  " + "  ".join(t.rjust(w) for t, w in zip(line, widths, strict=True)))
+    return "\n".join(lines)
+
+
+def _us(seconds: float) -> str:
+    microseconds = seconds * 1e6
+    return f"{microseconds:.{0 if microseconds >= 1000 else 1}f}"

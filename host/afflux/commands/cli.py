@@ -1,0 +1,73 @@
+"""The command `afflux`: run an aggregator, read its counters, measure, and look at this machine."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from afflux.commands import serve
+from afflux.group.aggregator_url import Location
+from afflux_drivers.control.client import read_counters
+from afflux_drivers.errors import AffluxError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry of the command; returns the exit status."""
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read the output wanted no more, as `head` does; nothing may be flushed into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="afflux", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("serve", help="run an aggregator until SIGTERM or Ctrl-C")
+    serve.add_arguments(run)
+    counters = commands.add_parser("counters", help="print the counters of an aggregator")
+    counters.add_argument("url", help="udp://host[:port]")
+    counters.add_argument("--timeout", type=float, default=5.0, help="seconds (%(default)s)")
+    info = commands.add_parser("info", help="what this machine offers, and what would help")
+    bench = commands.add_parser("bench", help="time all_reduce, in the columns of nccl-tests")
+
+    # Their modules load what the other commands do not need.
+    if words[:1] == ["info"]:
+        from afflux.commands.info import command as info_command
+
+        info_command.add_arguments(info)
+        return info_command.run(parser.parse_args(words))
+    if words[:1] == ["bench"]:
+        from afflux.commands.bench import command, options
+
+        options.add_arguments(bench)
+        return command.run(bench, parser.parse_args(words), words[1:])
+
+    arguments = parser.parse_args(words)
+    if arguments.command == "serve":
+        return serve.serve(arguments)
+    return _print_counters(parser, arguments)
+
+
+def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    try:
+        location = Location.parse(arguments.url)
+        if location.embedded:
+            parser.error(f"{arguments.url} names no running aggregator; expected udp://host[:port]")
+        found = read_counters((location.host, location.port), arguments.timeout)
+    except (AffluxError, OSError) as error:
+        print(f"afflux: {error}", file=sys.stderr)
+        return 1
+    width = max(map(len, found), default=0)
+    for name, value in found.items():
+        print(f"{name:<{width}}  {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

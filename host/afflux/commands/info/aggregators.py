@@ -1,0 +1,38 @@
+"""Aggregators that were named: whether they answer, and what they are. Nothing is searched for."""
+
+import time
+from typing import Any
+
+from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
+from afflux_drivers.control.client import describe
+from afflux_drivers.errors import AffluxError
+
+__all__ = ["ask"]
+
+
+def ask(url: str, timeout_s: float) -> dict[str, Any]:
+    """What the aggregator at `url` says of itself.
+
+    Returns:
+        `url` and either `error` or: `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`,
+        `protocol`; `answer_s` (connection and answer), `from_address` (the local one that leads
+        there), `lanes_on_the_way` (blocks that a packet there may hold).
+    """
+    started = time.perf_counter()
+    try:
+        location = Location.parse(url)
+        if location.embedded:
+            return {"url": url, "error": "is started with the ranks; there is nobody to ask"}
+        about = describe((location.host, location.port), timeout_s)
+        answer_s = time.perf_counter() - started
+        lanes = lanes_to(location.host, location.port)
+    except (AffluxError, OSError, ValueError) as error:
+        return {"url": url, "error": str(error)}
+    about.pop("ok", None)
+    return {
+        "url": url,
+        **about,
+        "answer_s": answer_s,
+        "from_address": local_address_towards(location.host),
+        "lanes_on_the_way": lanes,
+    }

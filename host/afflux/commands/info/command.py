@@ -1,0 +1,112 @@
+"""The command itself: collects the report, and prints it."""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+import afflux
+from afflux.commands.bench.machine import processor_name
+from afflux.commands.info.advice import advice
+from afflux.commands.info.aggregators import ask
+from afflux.commands.info.interfaces import read_interfaces
+from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
+from afflux.commands.info.sharing import native, why_not_shared
+from afflux.commands.info.text import render
+from afflux.settings import Settings, SettingsError
+
+__all__ = ["add_arguments", "collect", "run"]
+
+_FEATURES = (
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512_fp16",
+    "asimd",
+    "sve",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `afflux info`."""
+    parser.add_argument(
+        "urls", nargs="*", metavar="URL", help="aggregators to ask: udp://host[:port]"
+    )
+    parser.add_argument("--timeout", type=float, default=2.0, help="for each, s (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The exit status: 1 if an aggregator that was named does not answer."""
+    try:
+        report = collect(arguments.urls, arguments.timeout)
+    except SettingsError as error:
+        print(f"afflux info: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(report, indent=1) if arguments.json else render(report))
+    return 1 if any("error" in each for each in report["aggregators"]) else 0
+
+
+def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
+    """All that is shown, as JSON values. Sizes are in bytes.
+
+    Args:
+        urls: Aggregators to ask, beside that of AFFLUX_AGGREGATOR if it names a running one.
+        timeout_s: For each of them.
+
+    Raises:
+        SettingsError: A variable has a value that it cannot have.
+    """
+    aggregator = Settings.from_environment().aggregator
+    named = ([aggregator] if aggregator.startswith("udp:") else []) + list(urls)
+    reason = why_not_shared(aggregator)
+    report: dict[str, Any] = {
+        "versions": {
+            "afflux": afflux.__version__,
+            "torch": torch.__version__,
+            "python": sys.version.split()[0],
+            "kernel": os.uname().release,
+        },
+        "aggregator": aggregator,
+        "shared_memory": {"used_by_ranks_here": not reason, "reason": reason},
+        "processor": {"name": processor_name(), "features": _features()},
+        "codec": _codec(),
+        "cores": {**asdict(cores := read_cores()), "usable": cores.usable},
+        "memory": asdict(read_memory()),
+        "socket_buffers": asdict(read_socket_buffers()),
+        "interfaces": [asdict(each) for each in read_interfaces()],
+        "aggregators": [ask(url, timeout_s) for url in dict.fromkeys(named)],
+    }
+    report["advice"] = advice(report)
+    return report
+
+
+def _codec() -> dict[str, Any]:
+    """Which instructions the codec uses: "python" if there is no compiled one."""
+    module = native()
+    level = getattr(module, "codec_level", None)
+    levels = getattr(module, "codec_levels", None)
+    if level is None or levels is None:
+        return {"level": "python", "levels": ["python"]}
+    return {"level": level(), "levels": list(levels())}
+
+
+def _features() -> list[str]:
+    """Of the processor, those that a codec may use."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                name, _, rest = line.partition(":")
+                if name.strip() in ("flags", "Features"):
+                    present = set(rest.split())
+                    return [each for each in _FEATURES if each in present]
+    except OSError:
+        pass
+    return []

@@ -1,0 +1,101 @@
+"""What a collective call asks for, in words: for messages, and for ranks to compare."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from afflux.group.tensors import dtype_name
+
+__all__ = [
+    "Call",
+    "all_reduce_text",
+    "canonical_name",
+    "describe",
+    "reduction_name",
+    "tensors_in",
+]
+
+_CANONICAL = {
+    "_allgather_base": "all_gather_single",
+    "_reduce_scatter_base": "reduce_scatter_single",
+    "allgather_into_tensor_coalesced": "all_gather_single_coalesced",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_single_coalesced",
+    "alltoall_base": "all_to_all_single",
+    # As torch.distributed calls it.
+    "allreduce": "all_reduce",
+}
+"""torch renamed some in 2026 and calls both; one collective has one name here."""
+
+_UNIFORM = {"all_reduce", "broadcast", "reduce", "allgather", "all_gather_single"}
+"""Collectives whose (last argument's first) tensor must be alike at every rank."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call.
+
+    Attributes:
+        name: The collective.
+        dtype: Of its tensors, "-" without any.
+        text: All that it asks for, such as "broadcast float32 (3,) root 0".
+        agreed: The part of it that must be the same at every rank.
+    """
+
+    name: str
+    dtype: str
+    text: str
+    agreed: str
+
+    @property
+    def agreed_number(self) -> int:
+        """CRC-32 of `agreed`, which ranks compare in its place."""
+        return zlib.crc32(self.agreed.encode())
+
+
+def canonical_name(method: str) -> str:
+    """The collective behind a method of ProcessGroup."""
+    return _CANONICAL.get(method, method)
+
+
+def reduction_name(op: Any) -> str:
+    """Name of a ReduceOp, whether as the enumeration or as the object that options carry: "sum"."""
+    return str(getattr(op, "op", op)).rpartition(".")[2].partition(":")[0].rstrip(">").lower()
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """All tensors in arguments nested in lists."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for each in value for tensor in tensors_in(each)]
+    return []
+
+
+def all_reduce_text(reduction: str, tensor: torch.Tensor) -> str:
+    """The `text` of an all-reduce of one tensor."""
+    return f"all_reduce {reduction} {dtype_name(tensor.dtype)} {tuple(tensor.shape)}"
+
+
+def describe(method: str, arguments: tuple[Any, ...]) -> Call:
+    """Put a call of a ProcessGroup's method into words."""
+    name = canonical_name(method)
+    words = [name]
+    roots: list[str] = []
+    for argument in arguments:
+        if hasattr(argument, "reduceOp"):
+            words.append(reduction_name(argument.reduceOp))
+        if hasattr(argument, "rootRank"):
+            roots.append(f"root {argument.rootRank}")
+    agreed = words + roots
+    dtype = "-"
+    # Where there are outputs and inputs, inputs come last, and every rank has inputs.
+    lists = [tensors for tensors in map(tensors_in, arguments) if tensors]
+    if lists:
+        tensor = lists[-1][0]
+        dtype = dtype_name(tensor.dtype)
+        words += [dtype, str(tuple(tensor.shape))]
+        if name in _UNIFORM:
+            agreed += [dtype, str(tensor.numel())]
+    return Call(name, dtype, " ".join(words + roots), " ".join(agreed))

@@ -1,0 +1,39 @@
+"""Making one message out of what every rank knows of a failure."""
+
+from afflux.group.notices import Record
+from afflux_drivers.errors import AffluxError, DeadlineExceeded
+
+__all__ = ["GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
+
+
+class GroupFailed(AffluxError):
+    """An earlier operation of the group, or another rank, failed; the message says how."""
+
+
+class GroupClosed(AffluxError):
+    """The group has been destroyed, or its process ends."""
+
+
+class OperationTimeout(DeadlineExceeded):
+    """`Work.wait(timeout)` came to its end before the operation did."""
+
+
+def explain(own: AffluxError, first: Record, records: dict[int, Record], size: int) -> AffluxError:
+    """Own error with what the other ranks were doing.
+
+    Args:
+        own: What ended the operation here.
+        first: The rank that failed first, maybe this one.
+        records: By rank, of the ranks that answered.
+        size: Ranks of the group.
+    """
+    lines = [
+        str(records[rank]) if rank in records else f"rank {rank}: does not answer"
+        for rank in range(size)
+    ]
+    message = str(own)
+    if first.error and first.error not in message:
+        message = f"{message}; first failure, at rank {first.rank}: {first.error}"
+    # Attributes such as the missing ranks stay what they are.
+    own.args = (f"{message} [{'; '.join(lines)}]",)
+    return own

@@ -1,0 +1,380 @@
+"""Carries out the collectives of a group one at a time, in the order they were asked for.
+
+Most do so in the group's own thread. One that its caller waits for anyway is carried out in the
+caller's, if nothing is before it: handing it over and back costs more than a small one takes.
+Never do two threads use the group's worker or its Gloo fallback at once: two threads that share a
+Gloo group can mix up its messages, and ranks that order operations differently wait for one another
+for ever. The thread owns the deadlines: every Work ends, with a result or an error, whoever waits.
+"""
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Store
+
+from afflux.group.failure import GroupClosed, GroupFailed, OperationTimeout, explain
+from afflux.group.notices import Board, Record, Watcher
+from afflux.group.work import AffluxWork
+from afflux_drivers.errors import AffluxError, Interrupted
+from afflux_drivers.shared.worker import RanksEnded
+
+__all__ = ["CallRefused", "Progress", "Step"]
+
+_log = logging.getLogger("afflux")
+
+_RECORDS_TIMEOUT_S = 2.0
+"""A rank that says nothing for so long is dead or stuck."""
+
+_REASON_TIMEOUT_S = 1.0
+"""What another rank has failed of may be in the store a moment later than that it has."""
+
+Step = Callable[..., list[torch.Tensor]]
+"""Carries out one operation; gets the task's arguments and the seconds that it may take, returns
+the tensors written."""
+
+
+class CallRefused(AffluxError):
+    """The arguments of one call are wrong in a way that shows only when it is carried out.
+
+    Its Work fails, the group goes on.
+    """
+
+
+@dataclass
+class _Task:
+    call: str
+    step: Step
+    arguments: tuple[Any, ...]
+    work: AffluxWork
+
+
+class _News:
+    """In the queue of tasks: the board has something for this rank."""
+
+
+class Progress:
+    """Carries out the operations of one group at one rank.
+
+    Args:
+        board: The group's notices; from now on used by this object only.
+        watched: The store of the board, on a connection that no other thread uses.
+        store: The same store, for `stop`.
+        give_up: Called with the reason when the group has failed here, after the board knows it.
+        rank: Own rank in the group.
+        size: Ranks of the group.
+        name: For the threads.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        watched: Store,
+        store: Store,
+        give_up: Callable[[str], None],
+        rank: int,
+        size: int,
+        name: str,
+    ) -> None:
+        self._board = board
+        self._store = store
+        self._give_up = give_up
+        self._rank = rank
+        self._size = size
+        self._pid = os.getpid()
+        self._tasks: queue.SimpleQueue[_Task | _News | None] = queue.SimpleQueue()
+        # Tasks that have been asked for and whose callbacks are not over.
+        self._pending = 0
+        self._counting = threading.Lock()
+        # Who has it may use worker, fallback and board.
+        self._turn = threading.Lock()
+        self._failure: AffluxError | None = None
+        self._stopping = False
+        self._drained = threading.Event()
+        self._interruption: AffluxError | None = None
+        # Whose wait was over too early, and who has come to its end; with their lock.
+        self._expired: AffluxWork | None = None
+        self._ending: AffluxWork | None = None
+        self._expiring = threading.Lock()
+        self._heard = ""
+        self._news = False
+        self._sequence = 0
+        self._call = ""
+        self._running: AffluxWork | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        self._watcher = Watcher(watched, rank, f"{name}-watch", lambda: self._tasks.put(_News()))
+
+    @property
+    def failure(self) -> AffluxError | None:
+        """The error that ended the group, if one did."""
+        return self._failure
+
+    def submit(self, call: str, step: Step, *arguments: Any) -> AffluxWork:
+        """Queue an operation.
+
+        A future's callback runs in the progress thread. What it submits is carried out at once,
+        before what other threads have queued: that is the only place in the order which is the same
+        at every rank.
+
+        Args:
+            call: What is asked for, for messages.
+            step: Carries it out.
+            arguments: For `step`.
+
+        Raises:
+            AffluxError: The group has failed or is closed.
+        """
+        # First of all without a lock: a forked process may have a copy that nobody lets go.
+        self.check()
+        work = AffluxWork(call, self._expire, self._may_block)
+        task = _Task(call, step, arguments, work)
+        if threading.current_thread() is self._thread:
+            self._carry_out(task)
+        else:
+            # With the lock: nothing is queued behind the mark of the end, where nobody would look.
+            with self._counting:
+                self.check()
+                self._pending += 1
+                self._tasks.put(task)
+        return work
+
+    def carry_out_now(self, call: str, step: Step, *arguments: Any) -> list[torch.Tensor] | None:
+        """Carry out an operation in the calling thread, if none is before it.
+
+        Args:
+            call: What is asked for, for messages.
+            step: Carries it out.
+            arguments: For `step`.
+
+        Returns:
+            The tensors written; None if it must be queued, then nothing has been done.
+
+        Raises:
+            AffluxError: The operation failed, or the group has failed before or is closed.
+        """
+        if self._pending or not self._turn.acquire(False):
+            return None
+        try:
+            self.check()
+            return self._execute(call, step, arguments)
+        finally:
+            self._turn.release()
+
+    def check(self) -> None:
+        """Raise what keeps the group from taking operations.
+
+        Raises:
+            AffluxError: It has failed, is closed, or belongs to the process that forked this one.
+        """
+        if os.getpid() != self._pid:
+            raise GroupClosed(
+                f"this group belongs to process {self._pid}, which forked process {os.getpid()}; "
+                "a forked process needs a group of its own"
+            )
+        if self._failure is not None:
+            raise self._later(self._failure)
+        if self._stopping:
+            raise GroupClosed("the group has been destroyed")
+
+    def interrupted(self) -> str | None:
+        """Why the operation in progress should be given up, if it should. For waiting loops."""
+        if self._interruption is not None:
+            return str(self._interruption)
+        first = self._board.failure()
+        if first is not None:
+            self._heard = f"rank {first.rank} failed: {first.error}"
+            return self._heard
+        return None
+
+    def stop(self, drain_s: float) -> bool:
+        """End the thread.
+
+        Args:
+            drain_s: For operations in flight; those that take longer fail.
+
+        Returns:
+            Whether all were carried out, by this and every other rank as far as rank 0 can tell.
+        """
+        if os.getpid() != self._pid or self._stopping:
+            return False
+        with self._counting:
+            self._stopping = True
+            self._tasks.put(None)
+        self._watcher.stop(self._store)
+        if threading.current_thread() is self._thread:
+            # Called in a future's callback: the loop ends when that returns.
+            return False
+        in_time = self._drained.wait(drain_s)
+        if not in_time:
+            self._interruption = GroupClosed(
+                "the group was destroyed with operations still in flight"
+            )
+        # Waiting loops look each 0.25 s, then ask the other ranks what they were doing.
+        self._thread.join(10.0)
+        return in_time and self._failure is None
+
+    def confirm_end(self, timeout_s: float | None) -> None:
+        """After `stop`: tell the others, and as rank 0 wait until none needs the job any more.
+
+        Args:
+            timeout_s: For that; None if there is no job.
+        """
+        if self._thread.is_alive() or os.getpid() != self._pid:
+            return
+        if self._rank == 0:
+            self._board.begin_close(self._sequence)
+            if timeout_s is None:
+                return
+            late = self._board.unconfirmed(timeout_s)
+            if late:
+                _log.info("ranks %s did not say that they are done; closing all the same", late)
+        else:
+            self._board.confirm_close()
+
+    def _may_block(self) -> bool:
+        return threading.current_thread() is not self._thread
+
+    def _run(self) -> None:
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                break
+            if isinstance(task, _News):
+                self._news = True
+            else:
+                with self._turn:
+                    self._carry_out(task)
+                with self._counting:
+                    self._pending -= 1
+            if self._news:
+                self._hear()
+        # An operation in a caller's thread may be going on.
+        with self._turn:
+            self._drained.set()
+
+    def _hear(self) -> None:
+        """While idle: learn of other ranks' failures, and let rank 0 close."""
+        with self._turn:
+            self._board.look()
+            if self._failure is not None or not self._board.notice():
+                return
+            first = self._board.failure()
+            if first is not None:
+                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"), running=False)
+                return
+            last = self._board.closing()
+            if last is not None and last <= self._sequence and self._rank != 0:
+                self._board.confirm_close()
+                self._failure = GroupClosed("rank 0 has destroyed the group")
+
+    def _carry_out(self, task: _Task) -> None:
+        if self._failure is not None:
+            task.work.fail(self._later(self._failure))
+            return
+        outer = self._running
+        self._running = task.work
+        error: BaseException | None = None
+        tensors: list[torch.Tensor] = []
+        try:
+            tensors = self._execute(task.call, task.step, task.arguments)
+        except Exception as failure:
+            # Its frames hold tensors.
+            error = failure.with_traceback(None)
+        self._running = None
+        with self._expiring:
+            self._ending = task.work
+            if self._expired is task.work:
+                # It came through in the same moment: the operations behind it go on.
+                self._expired = self._interruption = None
+        if error is None:
+            task.work.succeed(tensors)
+        else:
+            task.work.fail(error)
+        self._running = outer
+
+    def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
+        """One operation, by the thread whose turn it is. An error of it fails the group."""
+        self._sequence += 1
+        self._call = call
+        try:
+            if self._interruption is not None:
+                raise self._interruption
+            return step(*arguments)
+        except CallRefused:
+            raise
+        except Interrupted as reason:
+            raise self._fail(self._interruption or self._another_failure(reason)) from None
+        except AffluxError as failure:
+            if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
+                raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
+            failure.args = (f"{call} (operation {self._sequence}): {failure}",)
+            raise self._fail(failure) from failure.__cause__
+        except Exception as failure:
+            text = f"{call} (operation {self._sequence}): {failure}"
+            raise self._fail(GroupFailed(text)) from failure
+        except BaseException as stop:
+            # Ctrl-C in a caller's thread. The others must not wait for what is given up here.
+            text = f"{call} (operation {self._sequence}): given up: {type(stop).__name__}"
+            self._fail(GroupFailed(text), ask=False)
+            raise
+
+    def _another_failure(self, reason: Interrupted) -> AffluxError:
+        """The failure that ended an operation here, if it was another rank's."""
+        deadline = time.monotonic() + _REASON_TIMEOUT_S
+        while not self._heard and time.monotonic() < deadline:
+            self._board.look()
+            if self.interrupted() is None:
+                time.sleep(0.02)
+        return GroupFailed(self._heard or str(reason))
+
+    def _closed_by_rank_0(self) -> bool:
+        self._board.look()
+        return self._rank != 0 and self._board.closing() is not None
+
+    def _fail(self, error: AffluxError, running: bool = True, ask: bool = True) -> AffluxError:
+        """Fail the group with `error`; returns it with what all ranks know, if it may ask them."""
+        record = Record(
+            self._rank, self._sequence, self._call, running, str(error), type(error).__name__
+        )
+        with contextlib.suppress(Exception):
+            first = self._board.declare(record)
+            self._give_up(f"rank {self._rank} failed: {error}")
+            if ask and not isinstance(error, GroupClosed):
+                dead = error.ranks if isinstance(error, RanksEnded) else ()
+                records = self._board.records(_RECORDS_TIMEOUT_S, dead)
+                error = explain(error, first, records, self._size)
+        self._failure = error
+        _log.info("rank %d: %s", self._rank, error)
+        return error
+
+    def _later(self, failure: AffluxError) -> AffluxError:
+        if isinstance(failure, GroupClosed):
+            return GroupClosed(str(failure))
+        return GroupFailed(f"the group failed before: {failure}")
+
+    def _expire(self, work: AffluxWork, seconds: float) -> None:
+        """A `wait(timeout)` is over: end the operation that everyone waits for."""
+        running = self._running
+        detail = "" if running is None or running is work else f", behind {running.call}"
+        started = time.monotonic()
+        timeout = OperationTimeout(f"{work.call}: not over after {seconds:g} s of wait(){detail}")
+        with self._expiring:
+            if work is self._ending or work.is_completed():
+                return
+            self._expired = work
+            self._interruption = timeout
+        # The loop that waits looks each 0.25 s. A step that never looks must not hold the caller.
+        limit_s = _RECORDS_TIMEOUT_S + 5.0
+        while not work.is_completed() and time.monotonic() - started < limit_s:
+            time.sleep(0.01)
+        if not work.is_completed():
+            self._failure = timeout
+            work.fail(timeout)

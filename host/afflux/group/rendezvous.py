@@ -1,0 +1,206 @@
+"""How a group comes to what sums for it: memory that its ranks share, or a job of an aggregator."""
+
+import json
+import logging
+import os
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Store
+
+from afflux.group import launched_aggregator as child
+from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
+from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
+from afflux.group.reducer import JobMembership, Membership
+from afflux.group.shared_memory import Sharing, why_not_shared
+from afflux.group.torch_store import master_of
+from afflux.settings import Settings
+from afflux_drivers.control.client import JobLease, create_job
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.control.tree import TreeLease, create_tree
+from afflux_drivers.errors import AffluxError
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.worker import Worker
+from afflux_hdl.contract import wire
+
+__all__ = ["enter"]
+
+_log = logging.getLogger("afflux")
+
+_LOOPBACK = "127.0.0.1"
+
+
+def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timedelta) -> Membership:
+    """Meet the other ranks of a new group where sums are made. Collective over the group.
+
+    Args:
+        store: Of this group; used by no other thread meanwhile.
+        rank: Own rank in the group.
+        size: Ranks of the group.
+        settings: Own; the ranks' aggregators must be the same, or their parents.
+        timeout: Of the group, for ranks that do not come.
+
+    Raises:
+        AffluxError: At every rank, for the same reason.
+    """
+    meeting = Meeting(store, rank, size, timeout.total_seconds())
+    meeting.introduce(_introduction(settings))
+    lease = _Lease(store, size, settings)
+    sharing = Sharing(meeting, rank, size)
+
+    def first_ticket() -> str:
+        everyone = meeting.introductions()
+        if lease.location.may_share:
+            reason = why_not_shared(everyone)
+            if not reason:
+                try:
+                    return json.dumps({"segment": sharing.offer()})
+                except OSError as error:
+                    reason = f"rank 0: {error}"
+            _no_memory(lease.location, reason)
+        return json.dumps({"job": lease.get(everyone)})
+
+    patience_s = settings.start_timeout_s + settings.connect_timeout_s
+    try:
+        if rank == 0:
+            ticket = json.loads(meeting.publish(first_ticket))
+        else:
+            ticket = json.loads(meeting.ticket(patience_s))
+        if "segment" in ticket:
+            shared, refusals = sharing.enter(ticket["segment"], settings)
+            if shared is not None:
+                return shared
+            _no_memory(Location.parse(settings.aggregator), "; ".join(refusals))
+            if rank == 0:
+                job = meeting.publish(lambda: lease.get(meeting.introductions()), "fallback")
+            else:
+                job = meeting.ticket(patience_s, "fallback")
+        else:
+            job = ticket["job"]
+        return _join(meeting, rank, settings, _own(job, rank), lease)
+    except BaseException:
+        lease.give_back()
+        raise
+
+
+def _no_memory(location: Location, reason: str) -> None:
+    """Go on without shared memory, or not: every rank decides alike."""
+    if location.scheme == "shm":
+        raise RendezvousError(f"AFFLUX_AGGREGATOR=shm://, but memory is not shared: {reason}")
+    _log.info("sums go through a software engine, not through shared memory: %s", reason)
+
+
+def _join(
+    meeting: Meeting, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
+) -> JobMembership:
+    worker: Worker | None = None
+
+    def join() -> None:
+        nonlocal worker
+        worker = Worker(
+            ticket, rank, loss=_loss(settings, rank), peer_timeout_s=settings.peer_timeout_s
+        )
+        worker.join(settings.connect_timeout_s)
+
+    try:
+        meeting.join(join)
+    except BaseException:
+        if worker is not None:
+            worker.close()
+        raise
+    if worker is None:
+        raise RendezvousError(f"rank {rank} has no worker")
+    return JobMembership(worker, ticket, settings.aggregator, lease.give_back)
+
+
+class _Lease:
+    """Rank 0's hold on the group's job, and on the engine if this process started it.
+
+    Args:
+        store: Of the group.
+        size: Ranks of the group.
+        settings: Own.
+    """
+
+    def __init__(self, store: Store, size: int, settings: Settings) -> None:
+        self._store = store
+        self._size = size
+        self._settings = settings
+        self._lease: JobLease | TreeLease | None = None
+        self._started: tuple[Location, str] | None = None
+
+    @property
+    def location(self) -> Location:
+        """Where sums are made. Raises SettingsError if the URL is none."""
+        return Location.parse(self._settings.aggregator)
+
+    def get(self, everyone: list[Introduction]) -> str:
+        """Rank 0: make the job. Returns the tickets of its aggregators."""
+        settings = self._settings
+        location = self.location.elsewhere
+        if location.embedded:
+            master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
+            one_host = len({each.host for each in everyone}) == 1
+            host = _LOOPBACK if one_host else local_address_towards(master)
+            address = child.acquire(location, host, settings.start_timeout_s)
+            self._started = (location, host)
+        else:
+            address = (location.host, location.port)
+        wish = min(each.lanes for each in everyone), settings.slots
+        if location.parent is not None:
+            places = [Location.parse(each.url) for each in everyone]
+            leaves = [(place.host, place.port) for place in places]
+            tree = create_tree(location.parent, leaves, *wish, settings.connect_timeout_s)
+            self._lease = tree
+            return json.dumps([ticket.to_json() for ticket in tree.tickets])
+        job = create_job(address, self._size, *wish, settings.connect_timeout_s)
+        self._lease = job
+        return json.dumps([job.ticket.to_json()])
+
+    def give_back(self) -> None:
+        """End the job, and the engine if no other group uses it."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            try:
+                lease.close()
+            except (AffluxError, OSError):
+                # A dead aggregator has no job left to close.
+                _log.debug("the job was not closed", exc_info=True)
+        started, self._started = self._started, None
+        if started is not None:
+            child.release(*started)
+
+
+def _own(text: str, rank: int) -> JobTicket:
+    """The ticket of this rank's aggregator, among those that rank 0 has published."""
+    for each in map(JobTicket.from_json, json.loads(text)):
+        if rank in (each.members or range(each.workers)):
+            return each
+    raise RendezvousError(f"rank 0 has no ticket for rank {rank}")
+
+
+def _loss(settings: Settings, rank: int) -> LossSwitch | None:
+    if settings.test_loss == 0:
+        return None
+    return LossSwitch(settings.test_loss, settings.test_seed, rank)
+
+
+def _introduction(settings: Settings) -> Introduction:
+    try:
+        location = Location.parse(settings.aggregator)
+        if settings.lanes is not None:
+            lanes = settings.lanes
+        elif location.scheme == "shm":
+            lanes = wire.LANES_MAX
+        elif location.embedded:
+            # Rank 0 starts it, most likely on the host that torchrun calls master; a way to the
+            # own host goes through the loopback interface, by whichever name.
+            lanes = lanes_to(os.environ.get("MASTER_ADDR", _LOOPBACK), wire.PORT)
+        else:
+            lanes = lanes_to(location.host, location.port)
+    except (AffluxError, OSError, ValueError) as error:
+        text = str(error)
+        if settings.aggregator not in text:
+            text = f"{settings.aggregator}: {text}"
+        return Introduction(settings.aggregator, host_identity(), 1, text)
+    parent = "{}:{}".format(*location.parent) if location.parent is not None else ""
+    return Introduction(settings.aggregator, host_identity(), lanes, parent=parent)
