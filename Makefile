@@ -61,8 +61,8 @@ test: $(SETUP) ## all tests, those in the simulator included
 	$(PY) -m pytest tests $(PYTEST_ARGS)
 
 .PHONY: sim
-sim: $(SETUP) ## only the cocotb tests of the engine
-	$(PY) -m pytest tests/cocotb $(PYTEST_ARGS)
+sim: $(SETUP) ## only the cocotb tests of engine and node
+	$(PY) -m pytest tests/sim/test_cocotb_*.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(SETUP) ## formatting and lints, of the C++ too

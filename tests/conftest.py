@@ -1,11 +1,10 @@
 """Settings of the whole test run: what tests write goes under build/, what they draw is printed."""
 
 import os
-from pathlib import Path
 
 from hypothesis import settings
 
-BUILD = Path(__file__).resolve().parent.parent / "build"
+from tests.support.checkout import BUILD
 
 # Before hypothesis first looks for it; without it, it writes .hypothesis/ where pytest was started.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BUILD / "hypothesis"))

@@ -16,10 +16,10 @@ from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import build_library
 from afflux_sim.rtl.build.verilog_cache import engine_verilog
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.conftest import BUILD as BUILD_FOLDER
 from tests.coverage.points import read_points
 from tests.coverage.report import Report
 from tests.mutation.battery import full_battery, parameters, short_battery
+from tests.support.checkout import BUILD as BUILD_FOLDER
 
 WANTED = 0.95
 

@@ -6,23 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.aggregator.server import AggregatorServer
-from afflux_drivers.sockets import MulticastGroup
-
-
-class Served:
-    """A server that runs in a thread of the test's process."""
-
-    def __init__(self, engine: SoftEngine, group: MulticastGroup | None = None) -> None:
-        self.server = AggregatorServer(engine, group=group)
-        self.address = self.server.address
-        self._thread = threading.Thread(target=self.server.serve_forever)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.server.stop()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
+from tests.support.drivers.served import Served
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import pytest
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from tests.drivers.golden_check import check_counters, check_operation
-from tests.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
-from tests.drivers.virtual_job import VirtualJob, counters_of
+from tests.support.drivers.golden_check import check_counters, check_operation
+from tests.support.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
+from tests.support.drivers.virtual_job import VirtualJob, counters_of
 
 LANES, SLOTS = 3, 2
 

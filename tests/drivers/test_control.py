@@ -16,7 +16,7 @@ from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
 from afflux_hdl.contract import registers
-from tests.drivers.ranks import Ranks
+from tests.support.drivers.ranks import Ranks
 
 
 def test_ticket_survives_json():

@@ -23,9 +23,9 @@ from afflux_drivers.errors import (
 from afflux_drivers.worker.session import Session
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
-from tests.drivers.conftest import Served
-from tests.drivers.ranks import Ranks, run_ranks
-from tests.drivers.virtual_job import ticket_of
+from tests.support.drivers.ranks import Ranks, run_ranks
+from tests.support.drivers.served import Served
+from tests.support.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
 

@@ -8,7 +8,7 @@ from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
-from tests.drivers.virtual_job import ticket_of
+from tests.support.drivers.virtual_job import ticket_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from afflux_sim.golden.frames import Endpoint
 from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
 from afflux_sim.golden.numbers import all_reduce
 from afflux_sim.golden.worker import GoldenWorker
-from tests.drivers.virtual_job import (
+from tests.support.drivers.virtual_job import (
     ENGINE_ADDRESS,
     ENGINE_MAC,
     FIRST_ROUND,
@@ -21,7 +21,7 @@ from tests.drivers.virtual_job import (
     counters_of,
     create_job,
 )
-from tests.sim.golden_tensors import DTYPES, bits_of, draw, reductions
+from tests.support.golden_tensors import DTYPES, bits_of, draw, reductions
 
 OPERATIONS = [(dtype, reduction) for dtype in DTYPES for reduction in reductions(dtype)]
 LANES, SLOTS = 3, 2

@@ -16,11 +16,11 @@ from afflux_drivers.sockets import MulticastGroup, join_group, send_to_groups
 from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_drivers.worker.transport import UdpTransport
 from afflux_hdl.contract import wire
-from tests.drivers.conftest import Served
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.groups import LOOPBACK, free_group, why_no_group
-from tests.drivers.ranks import Ranks
-from tests.drivers.tensors import OPERATIONS, awkward, gaussian
+from tests.support.drivers.golden_check import assert_same_bits, expected
+from tests.support.drivers.groups import LOOPBACK, free_group, why_no_group
+from tests.support.drivers.ranks import Ranks
+from tests.support.drivers.served import Served
+from tests.support.drivers.tensors import OPERATIONS, awkward, gaussian
 
 
 @pytest.fixture

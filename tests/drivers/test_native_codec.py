@@ -12,8 +12,16 @@ from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from afflux_sim.golden import numbers as golden_numbers
-from tests.drivers import native_calls
-from tests.drivers.tensors import FLOATS, OPERATIONS, awkward, bits_of, from_bits, gaussian, name
+from tests.support.drivers import native_calls
+from tests.support.drivers.tensors import (
+    FLOATS,
+    OPERATIONS,
+    awkward,
+    bits_of,
+    from_bits,
+    gaussian,
+    name,
+)
 
 LEVELS = _native.codec_levels()
 SUMS = [each for each in OPERATIONS if each[1] in (Reduction.SUM, Reduction.AVG)]

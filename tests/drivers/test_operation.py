@@ -11,7 +11,7 @@ from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
-from tests.drivers.virtual_job import ticket_of
+from tests.support.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
 LANES = 2

@@ -11,12 +11,12 @@ from afflux_drivers.errors import AffluxError
 from afflux_drivers.packets import HEADER, PacketBuffer
 from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
-from tests.drivers.built_engine import BuiltEngine, Fault, build
-from tests.drivers.faulty_worker import catches
-from tests.drivers.golden_check import check_counters, check_operation
-from tests.drivers.tensors import OPERATIONS, awkward
 from tests.drivers.test_soft_engine import compare_engines, tickets_of
-from tests.drivers.virtual_job import VirtualJob, at_random, counters_of
+from tests.support.drivers.built_engine import BuiltEngine, Fault, build
+from tests.support.drivers.faulty_worker import catches
+from tests.support.drivers.golden_check import check_counters, check_operation
+from tests.support.drivers.tensors import OPERATIONS, awkward
+from tests.support.drivers.virtual_job import VirtualJob, at_random, counters_of
 
 # What a fault may look like: wrong bits or counts, an impossible packet, no end, a crash.
 CAUGHT = (AssertionError, AffluxError, IndexError, ValueError, RuntimeError)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from tests.drivers.golden_check import check_counters, check_operation
-from tests.drivers.tensors import OPERATIONS, awkward
-from tests.drivers.virtual_job import Fate, VirtualJob, at_random
+from tests.support.drivers.golden_check import check_counters, check_operation
+from tests.support.drivers.tensors import OPERATIONS, awkward
+from tests.support.drivers.virtual_job import Fate, VirtualJob, at_random
 
 
 @settings(max_examples=60)

@@ -16,11 +16,11 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
-from tests.drivers.conftest import Served
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.random_frames import FrameSource
-from tests.drivers.ranks import Ranks
-from tests.drivers.tensors import gaussian
+from tests.support.drivers.golden_check import assert_same_bits, expected
+from tests.support.drivers.random_frames import FrameSource
+from tests.support.drivers.ranks import Ranks
+from tests.support.drivers.served import Served
+from tests.support.drivers.tensors import gaussian
 
 
 def ask(served: Served, line: bytes) -> bytes:

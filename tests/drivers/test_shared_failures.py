@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from afflux_drivers import _native
-from tests.drivers.shared_processes import Processes
+from tests.support.drivers.shared_processes import Processes
 
 FLOAT32, SUM, MAX = 1, 0, 2
 

@@ -7,9 +7,9 @@ import pytest
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.shared_processes import Processes
-from tests.drivers.tensors import DTYPES, OPERATIONS, awkward, bits_of, gaussian
+from tests.support.drivers.golden_check import assert_same_bits, expected
+from tests.support.drivers.shared_processes import Processes
+from tests.support.drivers.tensors import DTYPES, OPERATIONS, awkward, bits_of, gaussian
 
 LANES = 16  # what the shared-memory group's numbers are those of
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.checkout import ROOT
+
 BUILD = ROOT / "build/native-planted"
 
 # The numbers of drivers/native/shared/planted.hpp. 4 is the thread sanitizer's alone: the order in

@@ -6,9 +6,9 @@ import pytest
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, read_counters
 from afflux_hdl.contract import wire
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.ranks import Ranks
-from tests.drivers.tensors import OPERATIONS, awkward, gaussian
+from tests.support.drivers.golden_check import assert_same_bits, expected
+from tests.support.drivers.ranks import Ranks
+from tests.support.drivers.tensors import OPERATIONS, awkward, gaussian
 
 
 @pytest.mark.parametrize("workers", range(1, 9))

@@ -12,8 +12,8 @@ from afflux_hdl.contract import registers, wire
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Endpoint, Group
 from afflux_sim.golden.state import Parent as GoldenParent
-from tests.drivers.random_frames import FrameSource
-from tests.drivers.virtual_job import (
+from tests.support.drivers.random_frames import FrameSource
+from tests.support.drivers.virtual_job import (
     ENGINE_MAC,
     Parent,
     configure,

@@ -7,9 +7,9 @@ import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers
-from tests.cocotb.job_frames import Job
+from tests.checks.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
 from tests.fuzz.fuzzer import BUILD, Fuzzer
-from tests.sim.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
+from tests.scenarios.job_frames import Job
 
 SMALL = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
 LARGE = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}

@@ -17,11 +17,11 @@ from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable, Dead
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
-from tests.drivers.conftest import Served
-from tests.drivers.golden_check import assert_same_bits, expected
-from tests.drivers.groups import free_group, why_no_group
-from tests.drivers.ranks import run_ranks
-from tests.drivers.tensors import OPERATIONS, awkward, gaussian
+from tests.support.drivers.golden_check import assert_same_bits, expected
+from tests.support.drivers.groups import free_group, why_no_group
+from tests.support.drivers.ranks import run_ranks
+from tests.support.drivers.served import Served
+from tests.support.drivers.tensors import OPERATIONS, awkward, gaussian
 
 F32 = wire.Dtype.FLOAT32
 

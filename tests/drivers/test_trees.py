@@ -12,14 +12,14 @@ from afflux_drivers.frames import destination_of
 from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
-from tests.drivers.built_engine import BuiltEngine, Fault, build
-from tests.drivers.faulty_worker import catches
-from tests.drivers.golden_check import check_operation
-from tests.drivers.tensors import OPERATIONS, awkward
 from tests.drivers.test_planted_bugs import CAUGHT
 from tests.drivers.test_soft_engine import compare_engines, parents_of, tickets_of
-from tests.drivers.virtual_job import VirtualJob, VirtualNetwork, at_random, counters_of
-from tests.drivers.virtual_tree import VirtualTree
+from tests.support.drivers.built_engine import BuiltEngine, Fault, build
+from tests.support.drivers.faulty_worker import catches
+from tests.support.drivers.golden_check import check_operation
+from tests.support.drivers.tensors import OPERATIONS, awkward
+from tests.support.drivers.virtual_job import VirtualJob, VirtualNetwork, at_random, counters_of
+from tests.support.drivers.virtual_tree import VirtualTree
 
 MEMBERS = {
     "two leaves": [[0, 1], [2, 3, 4]],

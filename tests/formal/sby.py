@@ -18,10 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import afflux_hdl
-from tests.conftest import BUILD
-from tests.shadow import environment_with
+from tests.support.checkout import BUILD, ROOT
+from tests.support.shadow import environment_with
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = BUILD / "formal"
 SOURCES = Path(afflux_hdl.__file__).parent
 TOOLS = Path(sys.executable).parent

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from afflux_sim.golden.engine import GoldenEngine
-from tests.fuzz.packing import HEADER, Peer, checksum
+from tests.scenarios.packing import HEADER, Peer, checksum
 
 __all__ = ["Answer", "compare", "read_answer"]
 

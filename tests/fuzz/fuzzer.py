@@ -20,8 +20,8 @@ from afflux_sim.golden.state import Parent
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.fuzz.answers import compare, read_answer
-from tests.fuzz.packing import HEADER, Peer, pack_frame
 from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJob, Work
+from tests.scenarios.packing import HEADER, Peer, pack_frame
 
 __all__ = ["BUILD", "Fuzzer", "FuzzerReport"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from afflux_sim.golden.engine import GoldenEngine
-from tests.fuzz.packing import HEADER, Peer, pack_frame, repaired
+from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
 
 __all__ = ["Jobs", "OrderlyJob", "Traffic", "UnrulyJob", "Work"]
 

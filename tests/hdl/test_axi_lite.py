@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 
 from afflux_hdl.node import axi_lite
 from afflux_hdl.node.axi_lite import OKAY, SLVERR
-from tests.hdl.part_player import planted
+from tests.support.part_player import planted
 
 READABLE = [0x00, 0x04, 0x20, 0x24, 0x80]
 WRITABLE = [0x20, 0x24]

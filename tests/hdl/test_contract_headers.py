@@ -1,13 +1,12 @@
 """The C++ headers of the contract are what the contract makes them."""
 
-from pathlib import Path
-
 import pytest
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.contract.cpp_headers import HEADERS
+from tests.support.checkout import ROOT
 
-CONTRACT = Path(__file__).parents[2] / "drivers" / "native" / "contract"
+CONTRACT = ROOT / "drivers" / "native" / "contract"
 
 
 @pytest.mark.parametrize("name", HEADERS)

@@ -1,7 +1,6 @@
 """Latencies and throughput that the docstrings of the stages state, measured cycle by cycle."""
 
 import re
-from pathlib import Path
 
 import pytest
 from amaranth.sim import Simulator
@@ -11,11 +10,12 @@ from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.golden.frames import DATA, ELEMENTS, Endpoint, Packet, as_block
 from afflux_sim.golden.worker import GoldenWorker
+from tests.support.checkout import ROOT
 
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 KEY = 0x0123_4567_89AB_CDEF
 FIRST_ROUND = 5
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def new_worker(lanes: int) -> GoldenWorker:

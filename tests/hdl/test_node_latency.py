@@ -1,6 +1,6 @@
 """Latencies that the docstrings of the node's parts state, measured cycle by cycle.
 
-Those of the whole node are measured on its pins, in tests/cocotb/bench_node.py.
+Those of the whole node are measured on its pins, in tests/testbench/node.py.
 """
 
 import pytest
@@ -11,10 +11,10 @@ from afflux_hdl.node.classify import HEADER_BYTES, Classify
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
-from tests.cocotb.job_frames import ENGINE_MAC
-from tests.cocotb.node_frames import arp_request, echo_request
-from tests.hdl.part_player import Played, play
 from tests.hdl.test_node_parts import LOCAL
+from tests.scenarios.job_frames import ENGINE_MAC
+from tests.scenarios.node_frames import arp_request, echo_request
+from tests.support.part_player import Played, play
 
 SMALLEST = bytes.fromhex(ENGINE_MAC.replace(":", "")) + bytes(54)
 WIDTHS = (32, 64, 128, 256, 512)

@@ -18,9 +18,9 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node import arp, classify, echo, echo_check, egress, packet_fifo
 from afflux_hdl.node.classify import Destination
 from afflux_hdl.node.parameters import NodeParameters
-from tests.cocotb.job_frames import ENGINE_ADDRESS, ENGINE_MAC
-from tests.cocotb.node_frames import arp_reply, arp_request, echo_reply, echo_request
-from tests.hdl.part_player import pace, planted, play
+from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
+from tests.scenarios.node_frames import arp_reply, arp_request, echo_reply, echo_request
+from tests.support.part_player import pace, planted, play
 
 PORT = 4700
 LOCAL = {

@@ -2,14 +2,14 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from afflux_hdl.contract import registers, wire
 from docs.generate import contract_tables as reference
+from tests.support.checkout import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def test_header_fields_are_gapless_and_end_with_the_first_beat() -> None:

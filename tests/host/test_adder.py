@@ -13,9 +13,9 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.conftest import BUILD
-from tests.drivers.ranks import Ranks
 from tests.sim.test_planted_bugs import Bug, generate
+from tests.support.checkout import BUILD
+from tests.support.drivers.ranks import Ranks
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,9 +26,9 @@ from benchmarks.ranks import __main__ as host
 from benchmarks.ranks import plots as host_plots
 from benchmarks.ranks import tables as host_tables
 from benchmarks.report.figures import merge_rows
-from tests.host.scripts import alive
+from tests.support.checkout import ROOT
+from tests.support.host.scripts import alive
 
-ROOT = Path(__file__).parents[2]
 RESULT_LINE = re.compile(r"^ *\d+ +\d+ +\w+ +\w+ +-1( +[\d.]+ +[\d.]+ +[\d.]+ +\d+){2}$")
 
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
 from afflux.group import fallback
-from tests.host.ranks import run_ranks, values
+from tests.support.host.ranks import run_ranks, values
 
 
 def broadcast(rank, size):

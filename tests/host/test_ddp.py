@@ -8,7 +8,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
-from tests.host.ranks import run_ranks, values
+from tests.support.host.ranks import run_ranks, values
 
 
 def network(seed=3):

@@ -12,7 +12,7 @@ import pytest
 from afflux.demo import __main__ as demo
 from afflux.demo.launch import Run
 from afflux.demo.report import checks, table
-from tests.host.scripts import alive
+from tests.support.host.scripts import alive
 
 
 @pytest.mark.slow

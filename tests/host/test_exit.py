@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.host.scripts import alive, run_script
+from tests.support.host.scripts import alive, run_script
 
 START = """
 import os, sys, time

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group import launched_aggregator as child
-from tests.host.ranks import run_ranks, values
+from tests.support.host.ranks import run_ranks, values
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 

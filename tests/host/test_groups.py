@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group import launched_aggregator as child
-from tests.host.ranks import run_ranks, values
+from tests.support.host.ranks import run_ranks, values
 
 
 def alive(pid):

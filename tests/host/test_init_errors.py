@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.host.aggregators import aggregator, answering, closed_port
-from tests.host.ranks import run_ranks
+from tests.support.host.aggregators import aggregator, answering, closed_port
+from tests.support.host.ranks import run_ranks
 
 
 def nothing(_rank, _size):

@@ -9,8 +9,8 @@ import torch.distributed as dist
 import afflux
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
-from tests.host.memory_limits import join, memory_limit
-from tests.host.ranks import run_ranks, values
+from tests.support.host.memory_limits import join, memory_limit
+from tests.support.host.ranks import run_ranks, values
 
 MIB = 1 << 20
 TENSOR = 48 * MIB

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from afflux.group.failure import GroupClosed
-from tests.host.ranks import run_ranks, values
+from tests.support.host.ranks import run_ranks, values
 
 SHARED = {"AFFLUX_AGGREGATOR": "shm://"}
 

@@ -7,9 +7,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
-from tests.host.ranks import run_ranks, values
 from tests.host.test_ddp import network, steps, weights
 from tests.host.test_failures import caught
+from tests.support.host.ranks import run_ranks, values
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 

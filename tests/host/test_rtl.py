@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from tests.host.ranks import run_ranks, values
+from tests.support.host.ranks import run_ranks, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

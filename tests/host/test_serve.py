@@ -10,9 +10,9 @@ import time
 import pytest
 
 from afflux.commands import serve
-from tests.host.aggregators import closed_port
-from tests.host.ranks import run_ranks, values
-from tests.host.scripts import alive
+from tests.support.host.aggregators import closed_port
+from tests.support.host.ranks import run_ranks, values
+from tests.support.host.scripts import alive
 
 READY = re.compile(r"afflux: soft engine on (udp://127\.0\.0\.1:(\d+))\n")
 

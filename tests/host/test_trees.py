@@ -9,8 +9,8 @@ import torch.distributed as dist
 import afflux
 from afflux.group.aggregator_url import Location
 from afflux_drivers.control.client import read_counters
-from tests.host.aggregators import aggregator, closed_port
-from tests.host.ranks import run_ranks, values
+from tests.support.host.aggregators import aggregator, closed_port
+from tests.support.host.ranks import run_ranks, values
 
 
 @pytest.fixture

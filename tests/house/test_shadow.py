@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.shadow import environment_with
+from tests.support.shadow import environment_with
 
 
 def test_the_copy_is_imported(tmp_path: Path) -> None:

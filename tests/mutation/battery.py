@@ -8,11 +8,8 @@ from functools import partial
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.cocotb.job_frames import Job
-from tests.fuzz.fuzzer import Fuzzer
-from tests.mutation.transcript import Check
-from tests.sim import engine_checks as checks
-from tests.sim.control_checks import (
+from tests.checks import engine_checks as checks
+from tests.checks.control_checks import (
     check_addresses,
     check_behind_a_join,
     check_commands,
@@ -22,18 +19,21 @@ from tests.sim.control_checks import (
     check_reset,
     check_stuck_results,
 )
-from tests.sim.debug_checks import check_constants, check_debug, check_levels, check_peaks
-from tests.sim.engine_checks import BUILDS, Build
-from tests.sim.limit_checks import check_all_workers, check_lanes, check_neighbours
-from tests.sim.merge_checks import check_near_numbers, check_what_is_agreed
-from tests.sim.pace_checks import check_pace
-from tests.sim.port_checks import check_ports
-from tests.sim.queue_checks import (
+from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
+from tests.checks.engine_checks import BUILDS, Build
+from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
+from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
+from tests.checks.pace_checks import check_pace
+from tests.checks.port_checks import check_ports
+from tests.checks.queue_checks import (
     check_answers_behind_orders,
     check_queued_once,
     check_results_of_no_job,
     check_shares,
 )
+from tests.fuzz.fuzzer import Fuzzer
+from tests.mutation.transcript import Check
+from tests.scenarios.job_frames import Job
 
 __all__ = ["Trial", "full_battery", "parameters", "short_battery"]
 

@@ -18,7 +18,7 @@ from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 from tests.mutation.battery import Trial
 from tests.mutation.mutants import SELECTOR
 from tests.mutation.transcript import Bounded, Recorder, Transcript
-from tests.sim.counter_starts import CountsFromStart
+from tests.support.counter_starts import CountsFromStart
 
 __all__ = ["Judge", "Verdict"]
 

@@ -25,7 +25,7 @@ from afflux_hdl.engine.verilog import MODULE, Top
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
 from tests.mutation.cell_bits import CellBits
 from tests.mutation.yosys import run_script
-from tests.sim.counter_starts import counters_that_start_late
+from tests.support.counter_starts import counters_that_start_late
 
 __all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 

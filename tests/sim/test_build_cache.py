@@ -15,8 +15,8 @@ from afflux_sim.rtl.build import verilator as verilator_build
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.toolchain import ToolchainError, find_toolchain
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.conftest import BUILD
-from tests.sim.loopback import loopback
+from tests.support.checkout import BUILD
+from tests.support.loopback import loopback
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The measuring loop sees what goes wrong: its figures are of right results only."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,8 @@ from afflux_hdl.contract import wire
 from afflux_sim.load.closed_loop import ClosedLoop, LoopError, Order
 from afflux_sim.load.traffic import ColumnTraffic, DenseTraffic, Overlap, presence
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.sim.engine_checks import open_engine
+from tests.checks.engine_checks import open_engine
+from tests.support.checkout import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +159,7 @@ def test_the_picture_of_a_slots_life_is_true():
     from docs.generate.slot_life import draw, record
 
     rows = record()
-    path = Path(__file__).parents[2] / "docs/plots/slot_life.svg"
+    path = ROOT / "docs/plots/slot_life.svg"
     assert path.read_text(encoding="utf-8") == draw(rows)
     # It can differ: one cycle earlier is another picture.
     assert draw(rows[1:]) != draw(rows)

@@ -3,9 +3,9 @@
 import pytest
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.cocotb.cases import CASES
-from tests.cocotb.job_frames import Job
-from tests.sim.engine_checks import check_case
+from tests.checks.engine_checks import check_case
+from tests.scenarios.cases import CASES
+from tests.scenarios.job_frames import Job
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.control_checks import (
+from tests.checks.control_checks import (
     check_addresses,
     check_commands,
     check_last_busy_cycle,
@@ -10,9 +10,9 @@ from tests.sim.control_checks import (
     check_registers,
     check_reset,
 )
-from tests.sim.debug_checks import check_constants, check_debug, check_levels, check_peaks
-from tests.sim.engine_checks import BUILDS, open_engine
-from tests.sim.pace_checks import check_pace
+from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
+from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.pace_checks import check_pace
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

@@ -8,8 +8,8 @@ from afflux_hdl.contract.registers import COUNTERS, counter_address
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import generate
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.sim.counter_starts import START, CountsFromStart, counters_that_start_late
-from tests.sim.engine_checks import BUILDS, check_any_frame, check_floods
+from tests.checks.engine_checks import BUILDS, check_any_frame, check_floods
+from tests.support.counter_starts import START, CountsFromStart, counters_that_start_late
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

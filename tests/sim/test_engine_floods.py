@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.engine_checks import (
+from tests.checks.engine_checks import (
     BUILDS,
     check_bounds,
     check_floods,

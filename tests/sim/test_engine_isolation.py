@@ -13,9 +13,9 @@ from scapy.layers.l2 import Ether
 
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.cocotb.director import Actions, Director
-from tests.cocotb.job_frames import Group, Job
-from tests.cocotb.performer import perform
+from tests.scenarios.director import Actions, Director
+from tests.scenarios.job_frames import Group, Job
+from tests.scenarios.performer import perform
 
 pytestmark = pytest.mark.slow
 

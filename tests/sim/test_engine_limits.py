@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.sim.engine_checks import BUILDS, open_engine
-from tests.sim.limit_checks import check_all_workers, check_lanes, check_neighbours
+from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.sim.engine_checks import BUILDS, open_engine
-from tests.sim.merge_checks import check_near_numbers, check_what_is_agreed
+from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

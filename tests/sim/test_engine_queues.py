@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.sim.engine_checks import BUILDS, open_engine
-from tests.sim.port_checks import check_ports
-from tests.sim.queue_checks import (
+from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.port_checks import check_ports
+from tests.checks.queue_checks import (
     check_answers_behind_orders,
     check_queued_once,
     check_results_of_no_job,

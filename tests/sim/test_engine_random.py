@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.cocotb.director import Actions, Director
-from tests.cocotb.performer import paces, perform
-from tests.cocotb.schedules import Schedule, play_schedule, schedules
-from tests.sim.engine_checks import BUILDS, check_any_frame, check_checksums, open_engine
+from tests.checks.engine_checks import BUILDS, check_any_frame, check_checksums, open_engine
+from tests.scenarios.director import Actions, Director
+from tests.scenarios.performer import paces, perform
+from tests.scenarios.schedules import Schedule, play_schedule, schedules
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 

@@ -8,11 +8,11 @@ import pytest
 
 from afflux_sim.golden.numbers import all_reduce
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.cocotb.job_frames import Job
-from tests.cocotb.tree_cases import TREE_CASES
-from tests.sim.engine_checks import check_case
-from tests.sim.golden_tensors import bits_of, draw
-from tests.sim.tree_network import Aggregator, Links, TreeNetwork
+from tests.checks.engine_checks import check_case
+from tests.scenarios.job_frames import Job
+from tests.scenarios.tree_cases import TREE_CASES
+from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
+from tests.support.golden_tensors import bits_of, draw
 
 pytestmark = pytest.mark.slow
 

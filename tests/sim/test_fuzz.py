@@ -7,12 +7,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
-from tests.cocotb.afflux_layer import Afflux
-from tests.conftest import BUILD as BUILD_FOLDER
 from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer
-from tests.fuzz.packing import HEADER, Peer, pack_frame, repaired
+from tests.scenarios.afflux_layer import Afflux
+from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
 from tests.sim.test_planted_bugs import Bug, generate
+from tests.support.checkout import BUILD as BUILD_FOLDER
 
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
 ENGINE = Peer(bytes.fromhex("02affa000001"), bytes((10, 0, 0, 9)), 4700)

@@ -15,8 +15,8 @@ from afflux_sim.golden.network import deliver, run_in_order, run_unkindly
 from afflux_sim.golden.numbers import Tensor, all_reduce
 from afflux_sim.golden.state import Job
 from afflux_sim.golden.worker import GoldenWorker
-from tests.sim.golden_job import JOB, new_job
-from tests.sim.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
+from tests.support.golden_job import JOB, new_job
+from tests.support.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
 OPERATIONS = [(dtype, reduction) for dtype in DTYPES for reduction in reductions(dtype)]
 

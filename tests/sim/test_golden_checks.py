@@ -19,7 +19,7 @@ from afflux_sim.golden.frames import (
     REFUSED,
     parse_packet,
 )
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
+from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
 
 WORKERS, LANES, SLOTS = 3, 5, 2
 GOOD: dict[str, Any] = {

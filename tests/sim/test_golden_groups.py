@@ -20,8 +20,8 @@ from afflux_sim.golden.frames import (
 )
 from afflux_sim.golden.network import run_in_order, run_unkindly
 from afflux_sim.golden.numbers import all_reduce
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
-from tests.sim.golden_tensors import bits_of, draw
+from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
+from tests.support.golden_tensors import bits_of, draw
 
 GROUP = Group("239.1.2.3", 4701)
 

@@ -24,7 +24,7 @@ from afflux_sim.golden.numbers import (
     widen,
 )
 from afflux_sim.golden.rounding import FORMATS, round_to_bits
-from tests.sim.golden_tensors import KINDS, bits_of, draw, narrow, reductions
+from tests.support.golden_tensors import KINDS, bits_of, draw, narrow, reductions
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 workers_ = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 63, 64])

@@ -27,7 +27,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
 )
 from afflux_sim.golden.state import Parent
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine
+from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine
 
 R0 = FIRST_ROUND
 SLOT, SLOTS, LANES = 1, 2, 3

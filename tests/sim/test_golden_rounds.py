@@ -26,7 +26,7 @@ from afflux_sim.golden.frames import (
     build_frame,
     parse_packet,
 )
-from tests.sim.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
+from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
 
 SLOT = 1
 R0 = FIRST_ROUND

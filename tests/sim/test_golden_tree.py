@@ -11,9 +11,9 @@ from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Packet
 from afflux_sim.golden.numbers import Tensor, all_reduce
 from afflux_sim.golden.state import Job
-from tests.sim.golden_device import GoldenDevice
-from tests.sim.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
-from tests.sim.tree_network import Aggregator, Links, TreeNetwork
+from tests.scenarios.golden_device import GoldenDevice
+from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
+from tests.support.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
 BUILD = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 4}
 KIND_LINKS = Links()

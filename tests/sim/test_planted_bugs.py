@@ -17,15 +17,15 @@ import pytest
 
 import afflux_hdl
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
-from tests.cocotb.cases import CASES
-from tests.cocotb.director import Actions, Director
-from tests.cocotb.job_frames import Job
-from tests.cocotb.performer import perform
-from tests.cocotb.stream_worker import StreamWorker
-from tests.cocotb.streams import draw_tensor, reduce_in_order
-from tests.conftest import BUILD
-from tests.shadow import environment_with
-from tests.sim.control_checks import check_behind_a_join
+from tests.checks.control_checks import check_behind_a_join
+from tests.scenarios.cases import CASES
+from tests.scenarios.director import Actions, Director
+from tests.scenarios.job_frames import Job
+from tests.scenarios.performer import perform
+from tests.scenarios.stream_worker import StreamWorker
+from tests.scenarios.streams import draw_tensor, reduce_in_order
+from tests.support.checkout import BUILD
+from tests.support.shadow import environment_with
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import pytest
 from afflux_sim.load.closed_loop import ClosedLoop, Passed
 from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.conftest import BUILD
 from tests.sim.test_planted_bugs import Bug, generate
+from tests.support.checkout import BUILD
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,6 @@
 """Formulas of docs/scaling.md against a simulation of links and windows."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from afflux_sim.scaling.formulas import (
     union_density,
 )
 from docs.generate import scaling_tables
+from tests.support.checkout import ROOT
 
 ROUNDS = 30
 SPARSE = {"density": 0.1, "union": union_density(0.1, 8)}
@@ -109,7 +109,7 @@ def test_workers_must_spread_evenly():
 
 
 def test_the_document_has_these_tables():
-    path = Path(__file__).parents[2] / "docs/scaling.md"
+    path = ROOT / "docs/scaling.md"
     text = path.read_text(encoding="utf-8")
     for name in scaling_tables.TABLES:
         assert f"<!-- topology: {name} -->" in text

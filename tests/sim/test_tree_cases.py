@@ -10,12 +10,12 @@ from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import CONFLICT, DATA, Packet
 from afflux_sim.golden.state import Job as JobState
 from afflux_sim.golden.state import Parent
-from tests.cocotb.cases import CASES, Case
-from tests.cocotb.director import Actions, Director
-from tests.cocotb.job_frames import Job
-from tests.cocotb.performer import perform
-from tests.cocotb.tree_cases import TREE_CASES
-from tests.sim.golden_device import GoldenDevice
+from tests.scenarios.cases import CASES, Case
+from tests.scenarios.director import Actions, Director
+from tests.scenarios.golden_device import GoldenDevice
+from tests.scenarios.job_frames import Job
+from tests.scenarios.performer import perform
+from tests.scenarios.tree_cases import TREE_CASES
 
 BUILT = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 8}
 ALL_CASES = CASES | TREE_CASES

@@ -7,7 +7,7 @@ import pytest
 
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
-from tests.sim.loopback import broken_keep, loopback, never_idle
+from tests.support.loopback import broken_keep, loopback, never_idle
 
 WIDTHS = [512, 32]
 

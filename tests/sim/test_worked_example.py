@@ -1,12 +1,11 @@
 """The worked example in docs/protocol.md is what the golden model sends."""
 
-from pathlib import Path
-
 import pytest
 
 from docs.generate.worked_example import example, insert
+from tests.support.checkout import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
+PAGE = ROOT / "docs" / "protocol.md"
 
 
 def test_document_holds_the_example():

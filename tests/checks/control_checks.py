@@ -1,0 +1,378 @@
+"""Checks of what an operator does with an engine: registers, job commands, reset."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from ipaddress import IPv4Address
+
+from afflux_hdl.contract.registers import (
+    COUNTERS,
+    REGISTERS,
+    Access,
+    Command,
+    address_of,
+    counter_address,
+)
+from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.engine_checks import Build
+from tests.checks.slow_network import STUCK, SlowNetwork
+from tests.scenarios.cases import CASES, reduce_round
+from tests.scenarios.director import Actions, Director, Play, ReadRegister, WriteRegister
+from tests.scenarios.job_frames import Group, Job, ParentJob
+from tests.scenarios.packing import repaired
+from tests.scenarios.performer import perform
+
+__all__ = [
+    "check_addresses",
+    "check_behind_a_join",
+    "check_commands",
+    "check_last_busy_cycle",
+    "check_own_addresses",
+    "check_registers",
+    "check_reset",
+    "check_stuck_results",
+]
+
+HELD = [
+    register
+    for register in REGISTERS
+    if register.access is Access.READ_WRITE and register.name != "job_command"
+]
+REFUSED, BAD_JOB = 12, 2
+LAST_ADDRESS = 2**REGISTER_ADDRESS_BITS - 4
+"""Left to those who put a register of their own around an engine, as ``tests.mutation`` does."""
+
+
+def check_registers(engine: VerilatedEngine) -> None:
+    """Each register that can be written holds its own bits and no other's; the rest reads 0."""
+    values = {register.name: 0 for register in HELD}
+
+    def compare() -> None:
+        for register in HELD:
+            assert engine.read(register.address) == values[register.name], register.name
+
+    compare()
+    for register in HELD:
+        for pattern in (0xFFFF_FFFF, 0x5A5A_A5A5, 0xA5A5_5A5A, 0):
+            engine.write(register.address, pattern)
+            got = engine.read(register.address)
+            assert got == pattern % 2**register.width, register.name
+    for number, register in enumerate(HELD):
+        value = (0x9E37_79B9 * (number + 1)) % 2**register.width
+        engine.write(register.address, value)
+        values[register.name] = value
+        compare()
+    used = {register.address for register in REGISTERS}
+    used |= {counter_address(counter.name) + half for counter in COUNTERS for half in (0, 4)}
+    for address in range(0, LAST_ADDRESS, 4):
+        if address not in used:
+            engine.write(address, 0xFFFF_FFFF)
+            assert engine.read(address) == 0, hex(address)
+    compare()
+    for counter in COUNTERS:
+        assert engine.read(counter_address(counter.name)) == 0, counter.name
+
+
+def check_commands(engine: VerilatedEngine, build: Build) -> None:
+    """Creates at and beyond every limit, commands for no job, and commands while one is busy."""
+    director = Director(**build)
+    choose = random.Random(4)
+    slots, lanes, workers = build["slots"], build["lanes"], build["workers"]
+    fitting = Job(number=1, workers=2, lanes=1, slots=2, slot_base=1, first_round=3)
+    limits = {
+        "job_workers": workers,
+        "job_lanes": lanes,
+        "job_slot_count": slots - fitting.slot_base,
+        "job_slot_base": slots - fitting.slots,
+    }
+    widths = {register.name: register.width for register in REGISTERS}
+
+    def write(name: str, value: int) -> Actions[None]:
+        yield WriteRegister(address_of(name), value)
+
+    def wait() -> Actions[None]:
+        while (yield ReadRegister(address_of("job_busy"))):
+            pass
+
+    def create_with(name: str, value: int) -> Actions[None]:
+        """Creates the fitting job with one parameter changed, which does not fit."""
+        yield from write(name, value)
+        yield from write("job_command", Command.CREATE)
+        yield from wait()
+        enabled = yield ReadRegister(address_of("job_enabled"))
+        assert not enabled, f"{name} = {value}"
+
+    def too_much() -> Actions[None]:
+        for name, limit in limits.items():
+            yield from director.create(fitting)
+            bits = range(widths[name])
+            beyond = {limit + 1} | {1 << one | 1 << other for one in bits for other in bits}
+            for value in sorted(value for value in beyond if value > limit):
+                yield from create_with(name, value)
+            if name != "job_slot_base":
+                yield from create_with(name, 0)
+            director.golden.destroy_job(fitting.number)
+            (answer,) = yield from director.each([fitting.join(0)])
+            assert (answer.type, answer.words[0]) == (REFUSED, BAD_JOB)
+
+    def just_enough() -> Actions[None]:
+        for number in range(build["jobs"]):
+            largest = Job(number=number, workers=workers, lanes=lanes, slots=slots, key=number)
+            yield from director.create(largest)
+            yield from reduce_round(director, largest, choose, 0, slots - 1)
+            yield from director.destroy(largest)
+
+    def every_number_of_lanes() -> Actions[None]:
+        for count in range(1, lanes + 1):
+            job = Job(number=0, workers=1, lanes=count, slots=1, key=count)
+            yield from director.create(job)
+            yield from reduce_round(director, job, choose, 0)
+            beyond = [lane for lane in range(lanes) if lane >= count]
+            frames = [job.data(0, 0, 1, {lane: [7] * 64}) for lane in beyond]
+            assert (yield from director.each(frames)) == []
+        yield from director.destroy(job)
+
+    def forgets() -> Actions[None]:
+        """A create forgets every worker, and begins every slot anew."""
+        for first_round in (0, 77):
+            job = Job(workers=workers, lanes=1, slots=slots, first_round=first_round, key=5)
+            yield from director.create(job)
+            yield from director.create(job, join=False)
+            frames = [job.data(worker, 0, 0) for worker in range(workers)]
+            assert (yield from director.each(frames)) == []
+            alone = Job(workers=1, lanes=1, slots=slots, first_round=first_round, key=6)
+            yield from director.create(alone)
+            for slot in range(slots):
+                yield from reduce_round(director, alone, choose, 0, slot)
+        yield from director.destroy(alone)
+
+    def for_nobody() -> Actions[None]:
+        yield from director.create(fitting)
+        bits = range(widths["job_index"])
+        indices = {build["jobs"]} | {1 << one | 1 << other for one in bits for other in bits}
+        for index in sorted(index for index in indices if index >= build["jobs"]):
+            for command in Command:
+                yield from write("job_index", index)
+                yield from write("job_command", command)
+                yield from wait()
+        yield from write("job_index", fitting.number)
+        yield from write("job_command", 0)
+        assert not (yield ReadRegister(address_of("job_busy")))
+        assert not (yield ReadRegister(address_of("job_command")))
+        yield from reduce_round(director, fitting, choose, 0)
+
+    def without_parent() -> Actions[None]:
+        """A job that has no parent, or has gone, joins none: nothing is sent."""
+        above = replace(fitting, parent=ParentJob())
+        for job, gone in ((fitting, True), (above, True), (fitting, False)):
+            yield from director.create(job)
+            if gone:
+                yield from director.destroy(job)
+            yield from write("job_index", job.number)
+            yield from write("job_command", Command.JOIN_PARENT)
+            yield from wait()
+            assert (yield Play([])) == []
+
+    def while_busy() -> Actions[None]:
+        """What is commanded meanwhile is not done, now or later."""
+        other = Job(number=0, workers=1, lanes=1, slots=1, slot_base=slots - 1, key=9)
+        yield from director.create(other, join=False)
+        yield from write("job_command", Command.CREATE)
+        yield from write("job_index", fitting.number)
+        for _ in range(4):
+            yield from write("job_command", Command.DESTROY)
+        yield from wait()
+        yield from reduce_round(director, fitting, choose, 1)
+        yield from director.each(other.joins())
+        yield from reduce_round(director, other, choose, 0)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        yield from too_much()
+        yield from just_enough()
+        yield from every_number_of_lanes()
+        yield from forgets()
+        yield from without_parent()
+        yield from for_nobody()
+        yield from while_busy()
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_last_busy_cycle(engine: VerilatedEngine, build: Build) -> None:
+    """A command in the last cycle in which another is carried out is not done; one behind it is."""
+    director = Director(**build)
+    job = Job(workers=2, lanes=1, slots=3)
+    busy, enabled = address_of("job_busy"), address_of("job_enabled")
+
+    def begin_create() -> None:
+        """So that it takes the same time every time."""
+        engine.run(20 + engine.cycles % 2)
+        engine.write(address_of("job_command"), Command.CREATE)
+
+    perform(engine, director.configure())
+    perform(engine, director.create(job))
+    begin_create()
+    # Accesses are a cycle each.
+    lasts = next(cycle for cycle in range(1000) if not engine.read(busy))
+    for early in range(3):
+        begin_create()
+        for _ in range(lasts - early):
+            assert engine.read(busy)
+        engine.write(address_of("job_command"), Command.DESTROY)
+        engine.run(2 * lasts)
+        assert not engine.read(busy)
+        assert engine.read(enabled) == (early > 0), f"{early} cycles before the end"
+
+
+def check_addresses(engine: VerilatedEngine, build: Build) -> None:
+    """Any address but 0.0.0.0 is a parent, any multicast address a group: one for each bit."""
+    director = Director(**build)
+
+    def address(number: int) -> str:
+        return str(IPv4Address(number))
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for bit in range(32):
+            group = Job(
+                workers=2, group=Group(address(14 << 28 | 1 << bit % 28), 1 << bit % 16), key=bit
+            )
+            yield from director.create(group)
+            blocks = {0: [bit] * 64}
+            yield from director.each([group.data(worker, 0, 0, blocks) for worker in range(2)])
+            parent = ParentJob(address=address(1 << bit), port=1 << bit % 16, number=1 << bit % 8)
+            below = Job(workers=1, parent=parent, key=bit)
+            yield from director.create(below)
+            yield from director.join_parent(below)
+            yield from director.each([below.joined_above(), below.data(0, 0, 0, blocks)])
+            assert (yield from director.check_parent_joined(below))
+            yield from director.each([below.down(0, 0, blocks)])
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_own_addresses(engine: VerilatedEngine, build: Build) -> None:
+    """Engines of random addresses: what they take for theirs, and what they send from there."""
+    choose = random.Random(8)
+    job = Job(workers=1, lanes=1, slots=1)
+    for _ in range(40):
+        # All ones and all zeros among the octets, for the sums of header checksums.
+        octets = [choose.choice([0, 255, choose.randrange(256)]) for _ in range(10)]
+        mac, address = bytes([octets[0] & 0xFE, *octets[1:6]]), bytes(octets[6:])
+        port = choose.randrange(1, 2**16 - build["jobs"])
+        director = Director(**build, mac=mac.hex(":"), address=str(IPv4Address(address)), port=port)
+        engine.reset()
+
+        def here(
+            frame: bytes, mac: bytes = mac, address: bytes = address, port: int = port
+        ) -> bytes:
+            """The frame to this engine."""
+            frame = (
+                mac + frame[6:30] + address + frame[34:36] + port.to_bytes(2, "big") + frame[38:]
+            )
+            return repaired(frame)
+
+        def scenario(director: Director = director) -> Actions[None]:
+            yield from director.configure()
+            yield from director.create(job, join=False)
+            yield from director.each_frame(map(here, job.joins()))
+            yield from director.each_frame([here(job.data(0, 0, 0, {0: [3] * 64}))])
+            yield from director.each_frame([job.join(0), here(job.probe(0, 0, 0))])
+            yield from director.check_counters()
+
+        perform(engine, scenario())
+
+
+def check_reset(engine: VerilatedEngine, build: Build) -> None:
+    """A reset in the middle of everything leaves an engine like a new one."""
+    job = Job(number=1, workers=2, lanes=2, slots=2, slot_base=3)
+    before = Director(**build)
+    perform(engine, before.configure())
+    perform(engine, before.create(job))
+    busy = [
+        job.data(worker, slot, 0, {lane: [lane + worker] * 64 for lane in range(job.lanes)})
+        for slot in range(job.slots)
+        for worker in range(job.workers)
+    ]
+    # Queues filled, a frame half sent, a round half done.
+    engine.play(busy * 4 + [job.data(0, 0, 1)], Stimulus(ready_share=0.0, drain=False))
+    engine.play([job.join(1)] * 3 + [job.probe(1, 0, 1)], Stimulus(ready_share=0.3, drain=False))
+    engine.reset()
+    # Nothing comes after it.
+    assert engine.run(3000) == []
+    for register in HELD:
+        assert engine.read(register.address) == 0, register.name
+    after = Director(**build)
+    perform(engine, after.configure())
+    perform(engine, after.check_counters())
+    perform(engine, after.each([job.join(0), busy[0]]))
+    for case in list(CASES.values())[:3]:
+        perform(engine, after.create(job))
+        perform(engine, case(after, job, random.Random(2)))
+    perform(engine, after.check_counters())
+
+
+def check_stuck_results(engine: VerilatedEngine, build: Build) -> None:
+    """Results of a job wait for the network while its slots are given to another job."""
+    choose = random.Random(9)
+    old = Job(number=0, workers=4, lanes=3, slots=4, first_round=0)
+    new = Job(number=1, workers=2, lanes=3, slots=4, first_round=0, key=7)
+    director = Director(**build)
+    golden = director.golden
+
+    def rounds(job: Job) -> list[bytes]:
+        return [
+            job.data(
+                worker,
+                slot,
+                0,
+                {lane: [choose.getrandbits(16) for _ in range(64)] for lane in range(job.lanes)},
+                [worker + 1] * job.lanes,
+            )
+            for slot in range(job.slots)
+            for worker in range(job.workers)
+        ]
+
+    perform(engine, director.configure())
+    perform(engine, director.create(old))
+    frames = rounds(old)
+    of_old = [answer for frame in frames for answer in golden.receive(frame)]
+    network = SlowNetwork(engine)
+    network.sent += engine.play(frames, STUCK)
+    network.perform(director.destroy(old))
+    network.perform(director.create(new, join=False))
+    frames = new.joins() + rounds(new)
+    of_new = [answer for frame in frames for answer in golden.receive(frame)]
+    network.sent += engine.play(frames, STUCK)
+    network.sent += engine.play([])
+    sent = Counter(network.sent)
+    # Results of the job that has gone may be sent or not, but nothing of the other job in them.
+    strange = sent - Counter(of_old) - Counter(of_new)
+    assert not strange, [frame[:64].hex(" ") for frame in strange]
+    lost = Counter(of_new) - sent
+    assert not lost, [frame[:64].hex(" ") for frame in lost]
+
+
+def check_behind_a_join(engine: VerilatedEngine, build: Build) -> None:
+    """A frame directly behind a JOIN that moves its worker is judged by the new address."""
+    job = Job(workers=2, lanes=1, slots=1)
+    moved = replace(job, first_port=job.first_port + 7)
+    director = Director(**build)
+
+    def scenario() -> Actions[dict[str, int]]:
+        yield from director.configure()
+        yield from director.create(job)
+        for here, there in ((job, moved), (moved, job)) * 2:
+            # Back to back, so that each is looked up as soon as can be.
+            frames = [there.join(0), here.probe(0, 0, 0), there.probe(0, 0, 0), here.probe(0, 0, 0)]
+            yield from director.flood(frames)
+        return (yield from director.check_counters())
+
+    counters = perform(engine, scenario())
+    assert counters["bad_address"] == 8
+    assert counters["probes"] == 4

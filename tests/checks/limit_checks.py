@@ -1,0 +1,106 @@
+"""Checks at the limits of a build: all of its workers, and jobs that share all of its slots."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from afflux_hdl.contract.registers import address_of
+from afflux_hdl.contract.wire import LANES_MAX
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.debug_checks import FOLLOW_CYCLES
+from tests.checks.engine_checks import Build
+from tests.scenarios.director import Actions, Director, ReadRegister
+from tests.scenarios.job_frames import Job
+from tests.scenarios.performer import perform
+
+__all__ = ["check_all_workers", "check_lanes", "check_neighbours"]
+
+
+def check_all_workers(engine: VerilatedEngine, build: Build) -> None:
+    """Every worker of the largest job counts once, however often its contribution comes.
+
+    Debug registers show who is in.
+    """
+    director = Director(**build)
+    job = Job(workers=build["workers"], lanes=1, slots=1)
+
+    def shown() -> Actions[list[int]]:
+        values = []
+        for name in ("debug_slot", "debug_seen_low", "debug_seen_high", "debug_phase"):
+            # They follow the slot within some cycles, of which each read takes one.
+            for _ in range(FOLLOW_CYCLES):
+                value = yield ReadRegister(address_of(name))
+            values.append(value)
+        return values
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        yield from director.create(job)
+        for step in range(2):
+            for worker in range(job.workers):
+                frame = job.data(worker, 0, step, {0: [worker + 1] * 64}, [worker])
+                # As one frame, which may complete the round; then again, which may not.
+                yield from director.each([frame, frame, job.probe(worker, 0, step)])
+                seen, last = (2 << worker) - 1, worker == job.workers - 1
+                assert (yield from shown()) == [0, seen % 2**32, seen >> 32, last], worker
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_lanes(engine: VerilatedEngine, build: Build) -> None:
+    """Frames of every number of blocks, more than the build has lanes too, and every two lanes."""
+    director = Director(**build)
+    # The lowest lanes, the highest, and every two: where a walk through them may go wrong.
+    sets: list[Sequence[int]] = [range(count) for count in range(LANES_MAX + 1)]
+    sets += [range(first, LANES_MAX) for first in range(LANES_MAX)]
+    sets += combinations(range(LANES_MAX), 2)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for lanes in {1, build["lanes"]}:
+            job = Job(workers=1, lanes=lanes, slots=1)
+            yield from director.create(job)
+            for step, chosen in enumerate(sets):
+                blocks = {lane: [lane] * 64 for lane in chosen}
+                answers = yield from director.each([job.data(0, 0, step, blocks)])
+                if not answers:
+                    # The round is still to be made.
+                    yield from director.each([job.data(0, 0, step)])
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_neighbours(engine: VerilatedEngine, build: Build) -> None:
+    """A job of any size is created and destroyed beside another, which notices nothing.
+
+    The other has the rest of the slots, with half a round in each, and as many workers, whose
+    numbers are the same.
+    """
+    director = Director(**build)
+    slots, lanes = build["slots"], build["lanes"]
+    workers = build["workers"]
+
+    def halves(job: Job, step: int, worker: int) -> list[bytes]:
+        return [
+            job.data(worker, slot, step, {0: [slot + worker] * 64}) for slot in range(job.slots)
+        ]
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for count in range(1, slots):
+            here = Job(number=0, workers=workers, lanes=lanes, slots=count, key=count)
+            beside = Job(
+                number=1, workers=2, lanes=1, slots=slots - count, slot_base=count, key=count
+            )
+            yield from director.create(beside)
+            yield from director.each(halves(beside, 0, 0))
+            yield from director.create(here, join=False)
+            yield from director.each(halves(beside, 0, 1))
+            yield from director.each(halves(beside, 1, 1))
+            yield from director.destroy(here)
+            yield from director.each(halves(beside, 1, 0))
+            yield from director.destroy(beside)
+        yield from director.check_counters()
+
+    perform(engine, scenario())

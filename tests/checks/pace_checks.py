@@ -1,0 +1,53 @@
+"""Checks of the engine's pace: the cycles that its documentation states."""
+
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.engine_checks import Build
+from tests.scenarios.director import Director
+from tests.scenarios.job_frames import Job
+from tests.scenarios.performer import perform
+
+__all__ = ["LATENCY", "check_pace"]
+
+LATENCY = {512: (33, 4), 32: (49, 64)}
+"""By width: cycles from a round's last beat in to its result's first beat out, for a packet without
+blocks, and for each block more. One cycle more if the frame ends at the wrong phase. As in the
+docstring of ``afflux_hdl.engine.engine.Engine``."""
+
+
+def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
+    """The latency of a result of every size, at both phases, and no gap in it."""
+    director = Director(**build)
+    job = Job(workers=2, lanes=build["lanes"], slots=2)
+    perform(engine, director.configure())
+    perform(engine, director.create(job))
+    fixed, each = LATENCY[bus_bits]
+    step = 0
+    for count in (*range(job.lanes + 1), 0, 1):
+        seen = set()
+        for offset in range(2):
+            blocks = {lane: [lane] * 64 for lane in range(count)}
+            engine.play([job.data(0, 1, step, blocks)])
+            if (engine.cycles ^ offset) & 1:
+                engine.run(1)
+            latency, gaps = _measure(engine, job.data(1, 1, step, blocks))
+            assert gaps == 0, f"{count} blocks: {gaps} gaps"
+            assert fixed + each * count <= latency <= fixed + each * count + 1, (count, latency)
+            seen.add(latency)
+            step += 1
+        assert len(seen) == 2, f"{count} blocks: at both phases {seen}"
+
+
+def _measure(engine: VerilatedEngine, last: bytes) -> tuple[int, int]:
+    """Latency of the results that a frame causes, and cycles without a beat within them."""
+    engine.feed([last])
+    begun, beats = engine.cycles, engine.statistics().beats_out
+    while engine.statistics().beats_out == beats:
+        engine.run(1)
+        if engine.cycles - begun > 10_000:
+            raise AssertionError("no result after 10000 cycles")
+    first = engine.cycles
+    whole = len(engine.play([]))
+    assert whole == 2, f"{whole} results"
+    statistics = engine.statistics()
+    # The engine is idle with the last beat.
+    return first - begun, statistics.cycles - first - (statistics.beats_out - beats - 1)

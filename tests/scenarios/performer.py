@@ -1,0 +1,44 @@
+"""Performs a scenario's actions on the in-process simulation."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TypeVar
+
+from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.scenarios.director import Action, Actions, Play, ReadRegister
+
+__all__ = ["paces", "perform"]
+
+T = TypeVar("T")
+
+
+def paces(ready_share: float, gap_share: float, seed: int) -> Iterator[Stimulus]:
+    """One pace with a new seed for every play."""
+    for number in count():
+        yield Stimulus(ready_share=ready_share, gap_share=gap_share, seed=seed + number)
+
+
+def perform(
+    engine: VerilatedEngine, actions: Actions[T], pace: Iterator[Stimulus] | None = None
+) -> T:
+    """Runs a scenario to its end; its result."""
+    answer: object = None
+    try:
+        while True:
+            answer = _perform_one(engine, actions.send(answer), pace)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _perform_one(
+    engine: VerilatedEngine, action: Action, pace: Iterator[Stimulus] | None
+) -> object:
+    if isinstance(action, Play):
+        stimulus = next(pace) if pace else BACK_TO_BACK
+        return engine.play(action.frames, stimulus, action.mac_errors)
+    if isinstance(action, ReadRegister):
+        return engine.read(action.address)
+    engine.write(action.address, action.value)
+    return None

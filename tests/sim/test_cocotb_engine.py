@@ -1,0 +1,31 @@
+"""Runs the cocotb benches, each on a 512-bit and on a 32-bit engine.
+
+Workers, lanes and slots are run-time values, so one build of each width serves all cases.
+"""
+
+import pytest
+
+from afflux_hdl.engine.parameters import Parameters
+from afflux_sim.testbench.simulator import build_simulator, run_module
+from tests.support.checkout import BUILD
+
+FOLDER = BUILD / "cocotb"
+MODULES = [
+    "cases",
+    "trees",
+    "streams",
+    "schedules",
+    "axi_stream",
+    "ethernet_mac",
+]
+
+
+def built(bus_bits: int) -> Parameters:
+    return Parameters(bus_bits=bus_bits, workers=64, lanes=16, jobs=4, slots=16)
+
+
+@pytest.mark.parametrize("bus_bits", [512, 32])
+@pytest.mark.parametrize("module", MODULES)
+def test_bench(module: str, bus_bits: int) -> None:
+    build = build_simulator(FOLDER, built(bus_bits))
+    run_module(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")

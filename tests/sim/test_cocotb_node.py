@@ -1,0 +1,22 @@
+"""Runs the benches of the node, on a 512-bit and on a 32-bit one."""
+
+import pytest
+
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
+from tests.support.checkout import BUILD
+from tests.testbench.node_simulator import build_node, run_bench
+
+FOLDER = BUILD / "cocotb"
+MODULES = ["node", "axi_lite"]
+
+
+def built(bus_bits: int) -> NodeParameters:
+    return NodeParameters(engine=Parameters(bus_bits=bus_bits, workers=4, lanes=2, jobs=2, slots=4))
+
+
+@pytest.mark.parametrize("bus_bits", [512, 32])
+@pytest.mark.parametrize("module", MODULES)
+def test_node(module: str, bus_bits: int) -> None:
+    build = build_node(FOLDER, built(bus_bits))
+    run_bench(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")

@@ -1,0 +1,73 @@
+"""Counters that do not start at 0, so that their upper bits have something to do.
+
+A counter of 64 bits that starts at 0 moves its upper half after years. One that starts just below
+a carry through nearly all its bits does so with its next events, and must count the same from
+there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+from unittest.mock import patch
+
+from afflux_hdl.contract.registers import COUNTER_BASE, COUNTERS
+from afflux_hdl.engine import counters, engine
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.support.part_player import planted
+
+__all__ = ["START", "CountsFromStart", "counters_that_start_late"]
+
+START = 2**63 - 3
+"""Bits 2 to 62 are set. The third event carries through all of them into bit 63."""
+
+_RIGHT = 'Signal(64, name=f"total_{counter.name}")'
+_END = COUNTER_BASE + 8 * len(COUNTERS)
+
+
+@contextmanager
+def counters_that_start_late() -> Iterator[None]:
+    """Engines that are elaborated meanwhile count from :data:`START` on, after a reset too."""
+    names = planted(counters, _RIGHT, f"{_RIGHT[:-1]}, init={START})")
+    with patch.object(engine, "Counters", names["Counters"]):
+        yield
+
+
+class CountsFromStart:
+    """An engine whose counters start at :data:`START`, for checks that expect them to start at 0.
+
+    What a counter shows is its distance from there. Reading an upper half belongs to the last
+    lower half that was read, as in the engine.
+
+    Args:
+        engine: The engine; everything but counters is its own.
+    """
+
+    def __init__(self, engine: VerilatedEngine) -> None:
+        self._engine = engine
+        self._borrow = 0
+
+    def read(self, address: int) -> int:
+        """Value of the register at byte ``address``; of a counter, half of its distance."""
+        value = self._engine.read(address)
+        if not COUNTER_BASE <= address < _END:
+            return value
+        if address & 4:
+            return (value - (START >> 32) - self._borrow) % 2**32
+        start = START % 2**32
+        self._borrow = value < start
+        return (value - start) % 2**32
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._engine.close()

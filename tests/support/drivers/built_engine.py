@@ -1,0 +1,128 @@
+"""The native software engine, built by a test from its sources, with a fault in them or without."""
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+
+SOURCES = ROOT / "drivers" / "native"
+BUILD = ROOT / "build" / "tests" / "engine"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text of one source file, in whatever layout, in the place of which another stands."""
+
+    file: str
+    right: str
+    wrong: str
+
+    def planted(self, source: str) -> str:
+        """The source with the fault."""
+        right = r"\s+".join(map(re.escape, self.right.split()))
+        parts = re.split(right, source)
+        assert len(parts) == 2, f"{self} does not fit"
+        return self.wrong.join(parts)
+
+
+def build(fault: Fault | None = None) -> ctypes.CDLL:
+    """The engine as a library; built again only if a source has changed."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise FileNotFoundError("no C++ compiler: g++ or clang++")
+    parts = [*(SOURCES / "packet").glob("*.*pp"), *(SOURCES / "engine").glob("*.*pp")]
+    sources = {path: path.read_text() for path in sorted(parts)}
+    if fault is not None:
+        path = SOURCES / fault.file
+        sources[path] = fault.planted(sources[path])
+    front = Path(__file__).with_name("engine_library.cpp")
+    contract = sorted((SOURCES / "contract").glob("*.hpp"))
+    texts = [*sources.values(), *(path.read_text() for path in [front, *contract])]
+    digest = hashlib.sha256("\0".join([compiler, *texts]).encode()).hexdigest()[:16]
+    folder = BUILD / digest
+    library = folder / "engine.so"
+    if not library.exists():
+        for path, text in sources.items():
+            copy = folder / path.relative_to(SOURCES)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text)
+        # One translation unit: the headers are read once, and the sources are small.
+        parts = [front, *folder.glob("*/*.cpp")]
+        whole = folder / "whole.cpp"
+        whole.write_text("".join(f'#include "{path}"\n' for path in parts))
+        # Written aside, as another test process may do the same.
+        aside = folder / f"engine.{os.getpid()}.so"
+        options = ["-std=c++20", "-O1", "-fPIC", "-shared", f"-I{folder}", f"-I{SOURCES}"]
+        subprocess.run([compiler, *options, "-o", str(aside), str(whole)], check=True)
+        aside.rename(library)
+    found = ctypes.CDLL(str(library))
+    found.engine_problem.restype = ctypes.c_char_p
+    found.engine_new.restype = ctypes.c_void_p
+    found.engine_delete.argtypes = [ctypes.c_void_p]
+    found.engine_read.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    found.engine_read.restype = ctypes.c_uint32
+    found.engine_write.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32]
+    found.engine_receive.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+    found.engine_send.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+    found.engine_send.restype = ctypes.c_size_t
+    return found
+
+
+class BuiltEngine:
+    """An engine of such a library; see `afflux_drivers.aggregator.engine.Engine`."""
+
+    name = "soft"
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        workers: int = 64,
+        lanes: int = 16,
+        jobs: int = 8,
+        slots: int = 512,
+    ) -> None:
+        self._library = library
+        self._handle = library.engine_new(workers, lanes, jobs, slots)
+        self._check(ValueError)
+
+    def __del__(self) -> None:
+        self._library.engine_delete(self._handle)
+
+    def play(self, frames: Sequence[bytes]) -> list[bytes]:
+        for frame in frames:
+            self._library.engine_receive(self._handle, frame, len(frame))
+            self._check(RuntimeError)
+        address = ctypes.c_void_p()
+        length = self._library.engine_send(self._handle, ctypes.byref(address))
+        sent = ctypes.string_at(address, length) if length else b""
+        out, at = [], 0
+        while at < len(sent):
+            (size,) = struct.unpack_from("<I", sent, at)
+            out.append(sent[at + 4 : at + 4 + size])
+            at += 4 + size
+        return out
+
+    feed = play
+
+    def read(self, address: int) -> int:
+        return self._library.engine_read(self._handle, address)
+
+    def write(self, address: int, value: int) -> None:
+        self._library.engine_write(self._handle, address, value)
+        self._check(ValueError)
+
+    def close(self) -> None:
+        pass
+
+    def _check(self, kind: type[Exception]) -> None:
+        problem = self._library.engine_problem().decode()
+        if problem:
+            raise kind(problem)

@@ -1,0 +1,49 @@
+"""Operations of a virtual job, compared to the bit with the golden numbers."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from afflux_drivers.collective import Reduction
+from afflux_hdl.contract import wire
+from afflux_sim.golden import numbers as golden_numbers
+from tests.support.drivers.tensors import bits_of, name
+from tests.support.drivers.virtual_job import Fate, VirtualJob, counters_of
+
+
+def expected(
+    tensors: Sequence[np.ndarray], dtype: wire.Dtype, reduction: Reduction, lanes: int
+) -> np.ndarray:
+    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes)
+
+
+def assert_same_bits(results: Sequence[np.ndarray], want: np.ndarray) -> None:
+    for rank, result in enumerate(results):
+        assert result.dtype == want.dtype, rank
+        np.testing.assert_array_equal(bits_of(result), bits_of(want), err_msg=f"rank {rank}")
+
+
+def check_operation(
+    job: VirtualJob,
+    tensors: Sequence[np.ndarray],
+    dtype: wire.Dtype,
+    reduction: Reduction,
+    fates: Iterable[Fate] = (),
+    **options: Any,
+) -> None:
+    """One all-reduce: the golden bits at every rank."""
+    results = job.all_reduce(tensors, dtype, reduction, fates, **options)
+    assert_same_bits(results, expected(tensors, dtype, reduction, job.ticket.lanes))
+
+
+def check_counters(job: VirtualJob) -> None:
+    """Each contribution was counted once, and no sum left the range, whatever was lost."""
+    counters = counters_of(job.engine)
+    sent = sum(session.statistics.blocks_sent for session in job.sessions)
+    assert counters["blocks_accepted"] == sent
+    assert counters["conflicts"] == 0
+    frame_causes = sum(
+        counters[cause] for cause in ("accepted", "duplicates", "stale", "premature", "probes")
+    )
+    assert frame_causes + counters["joins"] == counters["frames_in"]

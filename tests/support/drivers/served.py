@@ -1,0 +1,24 @@
+"""An aggregator on a loopback socket, in a thread of the test's process."""
+
+import threading
+
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.sockets import MulticastGroup
+
+__all__ = ["Served"]
+
+
+class Served:
+    """A server that runs in a thread of the test's process."""
+
+    def __init__(self, engine: SoftEngine, group: MulticastGroup | None = None) -> None:
+        self.server = AggregatorServer(engine, group=group)
+        self.address = self.server.address
+        self._thread = threading.Thread(target=self.server.serve_forever)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.server.stop()
+        self._thread.join(10)
+        assert not self._thread.is_alive()

@@ -1,0 +1,34 @@
+"""The cases of the first switch implementation, on the engine's pins.
+
+Run by test_engine.py; not collected by pytest itself.
+"""
+
+import random
+
+import cocotb
+
+from tests.scenarios.cases import CASES, Case
+from tests.scenarios.job_frames import Job
+from tests.testbench.pins import run_on_pins
+
+# Workers, lanes, slots: the least; two slots; frames for a 1500-byte MTU; the largest frames, from
+# as few workers as the narrow bus needs for them to take no more cycles than the rest.
+SHAPES = {
+    512: [(1, 1, 1), (2, 1, 2), (4, 5, 2), (8, 16, 1)],
+    32: [(1, 1, 1), (2, 1, 2), (4, 5, 2), (2, 16, 1)],
+}
+
+
+@cocotb.test()
+@cocotb.parametrize(case=list(CASES.values()), shape=range(4), ready_share=[1.0, 0.6])
+async def case(dut, case: Case, shape: int, ready_share: float) -> None:
+    workers, lanes, slots = SHAPES[len(dut.rx_data)][shape]
+    job = Job(number=1, workers=workers, lanes=lanes, slots=slots, slot_base=3)
+
+    def scenario(director):
+        yield from director.create(job)
+        yield from case(director, job, random.Random(1))
+        yield from director.check_counters()
+        assert director.left_out == 0
+
+    await run_on_pins(dut, scenario, ready_share=ready_share, gap_share=1 - ready_share)

@@ -1,0 +1,50 @@
+"""Performs a scenario's actions on the engine's pins, under cocotb."""
+
+from collections.abc import Callable
+from typing import Any
+
+from afflux_hdl.contract.registers import address_of
+from afflux_sim.testbench.engine_testbench import EngineBench
+from tests.scenarios.director import Action, Actions, Director, Play, ReadRegister
+
+__all__ = ["new_director", "perform_on_pins", "run_on_pins"]
+
+
+async def run_on_pins(
+    dut: Any, scenario: Callable[[Director], Actions[None]], **pace: float
+) -> None:
+    """Resets the engine and runs a scenario to its end. ``pace`` is that of EngineBench."""
+    bench = EngineBench(dut, **pace)
+    await bench.start()
+    director = await new_director(bench)
+    await perform_on_pins(bench, scenario(director))
+
+
+async def new_director(bench: EngineBench) -> Director:
+    """A director for what the engine was built for; the engine has its addresses."""
+    registers = ("build_workers", "build_lanes", "build_jobs", "build_slots")
+    built = [await bench.registers.read(address_of(register)) for register in registers]
+    workers, lanes, jobs, slots = built
+    director = Director(workers=workers, lanes=lanes, jobs=jobs, slots=slots)
+    await perform_on_pins(bench, director.configure())
+    return director
+
+
+async def perform_on_pins(bench: EngineBench, actions: Actions[Any]) -> Any:
+    """Runs a scenario to its end; its result."""
+    answer: object = None
+    while True:
+        try:
+            action = actions.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = await _perform_one(bench, action)
+
+
+async def _perform_one(bench: EngineBench, action: Action) -> object:
+    if isinstance(action, Play):
+        return await bench.play(action.frames, action.mac_errors)
+    if isinstance(action, ReadRegister):
+        return await bench.registers.read(action.address)
+    await bench.registers.write(action.address, action.value)
+    return None
