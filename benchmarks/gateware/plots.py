@@ -1,4 +1,4 @@
-"""Plots of the gateware: ``python -m benchmarks.gateware.plots FIGURES FOLDER``."""
+"""Plots of the gateware: `python -m benchmarks.gateware.plots FIGURES FOLDER`."""
 
 import argparse
 import sys

@@ -1,7 +1,7 @@
 """Tables of the gateware's figures for the documents.
 
-``python -m benchmarks.gateware.tables build/bench/engine.json docs/benchmarks.md`` renews what
-stands between ``<!-- figures: NAME -->`` and ``<!-- end figures -->`` there.
+`python -m benchmarks.gateware.tables build/bench/engine.json docs/benchmarks.md` renews what
+stands between `<!-- figures: NAME -->` and `<!-- end figures -->` there.
 """
 
 import sys
@@ -18,7 +18,7 @@ def _table(header: str, cells: Iterable[Iterable[str]]) -> str:
 
 
 def _groups(rows: list[Row], *names: str) -> list[list[Row]]:
-    """Rows that agree in ``names``, in the order of their first ones."""
+    """Rows that agree in `names`, in the order of their first ones."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -171,7 +171,7 @@ TABLES: document.Tables = {
 
 
 def render(text: str, rows: list[Row]) -> str:
-    """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
+    """`text` with its tables of figures renewed. Raises `KeyError` for an unknown name."""
     return document.render(text, MARK, TABLES, rows)
 
 

@@ -1,4 +1,4 @@
-"""Plots of the host's figures: ``python -m benchmarks.ranks.plots host.json docs/plots``."""
+"""Plots of the host's figures: `python -m benchmarks.ranks.plots host.json docs/plots`."""
 
 import argparse
 import sys

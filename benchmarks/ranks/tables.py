@@ -1,7 +1,7 @@
 """Tables of the host's figures, for the terminal and for the documents.
 
-``python -m benchmarks.ranks.tables build/bench/host.json docs/benchmarks.md`` renews what stands
-between ``<!-- host figures: NAME -->`` and ``<!-- end figures -->`` there.
+`python -m benchmarks.ranks.tables build/bench/host.json docs/benchmarks.md` renews what stands
+between `<!-- host figures: NAME -->` and `<!-- end figures -->` there.
 """
 
 import sys
@@ -127,7 +127,7 @@ TABLES: document.Tables = {
 
 
 def render(text: str, rows: list[Row]) -> str:
-    """``text`` with its tables of figures renewed. Raises ``KeyError`` for an unknown name."""
+    """`text` with its tables of figures renewed. Raises `KeyError` for an unknown name."""
     return document.render(text, MARK, TABLES, rows)
 
 

@@ -23,7 +23,7 @@ def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
 
 
 def render(text: str, mark: str, tables: Tables, rows: list[Row]) -> str:
-    """``text`` with renewed tables: from ``<!-- MARK: NAME -->`` to ``<!-- end figures -->``.
+    """`text` with renewed tables: from `<!-- MARK: NAME -->` to `<!-- end figures -->`.
 
     Raises:
         KeyError: There is no such table.

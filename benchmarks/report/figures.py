@@ -21,7 +21,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def merge_rows(path: Path, names: Collection[str], rows: list[Row]) -> None:
-    """Writes ``rows`` in the place of all rows whose "bench" is one of ``names``."""
+    """Writes `rows` in the place of all rows whose "bench" is one of `names`."""
     kept = [row for row in read_rows(path) if row["bench"] not in names]
     result = {"schema": SCHEMA, "machine": describe_machine(), "rows": kept + rows}
     path.parent.mkdir(parents=True, exist_ok=True)

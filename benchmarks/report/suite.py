@@ -16,8 +16,8 @@ def run_suite(
     """Run the benchmarks that are asked for, and print and keep each one's rows when it is over.
 
     Args:
-        name: Of the module that is run with ``python -m``.
-        about: What ``--help`` says.
+        name: Of the module that is run with `python -m`.
+        about: What `--help` says.
         benches: What there is.
         argv: The command line; that of the process if None.
 

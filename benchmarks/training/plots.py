@@ -1,4 +1,4 @@
-"""Plots of figures: ``python -m benchmarks.training.plots build/bench/engine.json docs/plots``."""
+"""Plots of figures: `python -m benchmarks.training.plots build/bench/engine.json docs/plots`."""
 
 import argparse
 import json

@@ -1,7 +1,7 @@
 """Writes the reference tables of the documents from the contract.
 
-``python -m docs.generate.contract_tables docs`` rewrites what stands between
-``<!-- generated: NAME -->`` and ``<!-- end -->`` in every Markdown file of the folder. A test
+`python -m docs.generate.contract_tables docs` rewrites what stands between
+`<!-- generated: NAME -->` and `<!-- end -->` in every Markdown file of the folder. A test
 compares, so that documents and contract cannot drift apart.
 """
 
@@ -73,7 +73,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def render(text: str) -> str:
-    """``text`` with every generated section renewed. Raises ``KeyError`` for an unknown name."""
+    """`text` with every generated section renewed. Raises `KeyError` for an unknown name."""
 
     def section(match: re.Match[str]) -> str:
         name = match.group(1)

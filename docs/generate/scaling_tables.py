@@ -1,4 +1,4 @@
-"""The tables of ``docs/scaling.md``: ``python -m docs.generate.scaling_tables docs/scaling.md``."""
+"""The tables of `docs/scaling.md`: `python -m docs.generate.scaling_tables docs/scaling.md`."""
 
 import math
 import re
@@ -143,7 +143,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def render(text: str) -> str:
-    """``text`` with its tables renewed. Raises ``KeyError`` for an unknown name."""
+    """`text` with its tables renewed. Raises `KeyError` for an unknown name."""
 
     def section(match: re.Match[str]) -> str:
         name = match.group(1)

@@ -1,6 +1,6 @@
-"""The life of one slot for a round, as the engine lives it: ``docs/plots/slot_life.svg``.
+"""The life of one slot for a round, as the engine lives it: `docs/plots/slot_life.svg`.
 
-``python -m docs.generate.slot_life docs/plots/slot_life.svg`` runs the engine's RTL, 512 bits
+`python -m docs.generate.slot_life docs/plots/slot_life.svg` runs the engine's RTL, 512 bits
 wide, in Amaranth's own simulator, with two workers that contribute one block each, and draws what
 was on the ports and between the stages. A test does the same and compares.
 """

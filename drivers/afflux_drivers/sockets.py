@@ -70,7 +70,7 @@ class MulticastGroup:
 
     @classmethod
     def parse(cls, text: str) -> "MulticastGroup":
-        """The group of a text such as 239.1.2.3:4701. Raises ``ValueError`` if it names none."""
+        """The group of a text such as 239.1.2.3:4701. Raises `ValueError` if it names none."""
         address, colon, port = text.rpartition(":")
         if not colon or not (port.isascii() and port.isdigit()):
             raise ValueError(f"{text!r} is no address:port of a multicast group")

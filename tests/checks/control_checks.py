@@ -42,7 +42,7 @@ HELD = [
 ]
 REFUSED, BAD_JOB = 12, 2
 LAST_ADDRESS = 2**REGISTER_ADDRESS_BITS - 4
-"""Left to those who put a register of their own around an engine, as ``tests.mutation`` does."""
+"""Left to those who put a register of their own around an engine, as `tests.mutation` does."""
 
 
 def check_registers(engine: VerilatedEngine) -> None:

@@ -66,7 +66,7 @@ def check_case(engine: VerilatedEngine, build: Build, job: Job, case: Case, seed
 def check_cases(
     engine: VerilatedEngine, build: Build, job: Job, seed: int = 1, cases: str = "ten"
 ) -> None:
-    """Cases one after the other, on the same job: the ten, or (``tree``) of groups and parents."""
+    """Cases one after the other, on the same job: the ten, or (`tree`) of groups and parents."""
     director = Director(**build)
 
     def scenario() -> Actions[None]:
@@ -299,7 +299,7 @@ def check_checksums(engine: VerilatedEngine, build: Build, step: int = 1) -> Non
 def check_streams(
     engine: VerilatedEngine, build: Build, job: Job, *, unkind: bool, ready_share: float = 1.0
 ) -> None:
-    """Whole tensors, one after the other; ``unkind``: with loss, duplication and reordering."""
+    """Whole tensors, one after the other; `unkind`: with loss, duplication and reordering."""
     director = Director(**build)
     choose = random.Random(3)
 

@@ -24,7 +24,7 @@ def check_near_numbers(engine: VerilatedEngine, build: Build) -> None:
     job = Job(workers=2, lanes=build["lanes"], slots=1)
 
     def pairs(count: int, first_bit: int) -> list[tuple[int, int]]:
-        """Random numbers, each with one that differs in one bit, from ``first_bit`` on in turn."""
+        """Random numbers, each with one that differs in one bit, from `first_bit` on in turn."""
         numbers = [choose.getrandbits(32) for _ in range(count)]
         return [
             (number, number ^ 1 << (first_bit + place) % 32) for place, number in enumerate(numbers)

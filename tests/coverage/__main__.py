@@ -1,6 +1,6 @@
-"""``python -m tests.coverage``: what of the engine's Verilog the checks run and toggle.
+"""`python -m tests.coverage`: what of the engine's Verilog the checks run and toggle.
 
-Writes a folder for each width of the bus under ``build/coverage`` and prints tables. The checks are
+Writes a folder for each width of the bus under `build/coverage` and prints tables. The checks are
 those that mutants are judged by.
 """
 

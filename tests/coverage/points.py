@@ -1,6 +1,6 @@
-"""Reads what Verilator has counted: the points of ``coverage.dat``.
+"""Reads what Verilator has counted: the points of `coverage.dat`.
 
-A line of that file is ``C '…' count``; between the quotes are keys and values, each key after a
+A line of that file is `C '…' count`; between the quotes are keys and values, each key after a
 \\x01, each value after a \\x02.
 """
 
@@ -20,7 +20,7 @@ class Point:
     """One thing that a simulation may meet or not.
 
     Attributes:
-        kind: ``line``, ``branch`` or ``toggle``.
+        kind: `line`, `branch` or `toggle`.
         module: Verilog module.
         line: Where it begins in the Verilog.
         column: Likewise.
@@ -61,7 +61,7 @@ def read_points(path: Path) -> dict[Point, int]:
 
 
 def _expand(text: str) -> tuple[int, ...]:
-    """``3-5,8`` as numbers."""
+    """`3-5,8` as numbers."""
     lines: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -87,7 +87,7 @@ class Report:
             self.stages[stage_of_module(self._modules[line - 1])].lines.add(count > 0)
 
     def total(self, what: str) -> Share:
-        """Figures of all stages together: of ``lines``, ``branches`` or ``toggles``."""
+        """Figures of all stages together: of `lines`, `branches` or `toggles`."""
         shares = [getattr(stage, what) for stage in self.stages.values()]
         return Share(sum(share.met for share in shares), sum(share.all for share in shares))
 
@@ -118,7 +118,7 @@ class Report:
         }
 
     def write(self, folder: Path) -> None:
-        """Writes ``summary.json``, ``unmet_lines.txt``, ``idle_bits.txt`` and ``engine.v``."""
+        """Writes `summary.json`, `unmet_lines.txt`, `idle_bits.txt` and `engine.v`."""
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.figures(), indent=1)
         (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")

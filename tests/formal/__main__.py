@@ -1,6 +1,6 @@
-"""``python -m tests.formal``: all proofs, their cover statements, and the bugs that they find.
+"""`python -m tests.formal`: all proofs, their cover statements, and the bugs that they find.
 
-Writes ``build/formal/results.json`` and one folder for each run; ends with 1 if anything is not as
+Writes `build/formal/results.json` and one folder for each run; ends with 1 if anything is not as
 it should be: a proof that does not pass, a cover statement that is not reached, a bug that is not
 found.
 """

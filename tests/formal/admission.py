@@ -2,7 +2,7 @@
 
 The admit stage and the slot state memory as they are. Frames are any frames at all, of any job.
 Only this is assumed of those that bear the watched job's key and a worker's number
-(``docs/protocol.md`` section 6 and the end of section 7): they name a round that this worker has
+(`docs/protocol.md` section 6 and the end of section 7): they name a round that this worker has
 reached, and none that it left 2**31 rounds ago; and a worker goes on to round r + 1 only after r
 was complete. Losses are frames that never come; duplicates and delays are frames that name earlier
 rounds.
@@ -45,7 +45,7 @@ class Workers:
         outstanding: For each worker, the latest round that it may have sent.
         merged: For each worker, the latest round that a MERGE has had from it.
         filled: The latest round in which all are.
-        complete: The latest round that was delivered. It is ``filled``, or, with a parent, the
+        complete: The latest round that was delivered. It is `filled`, or, with a parent, the
             latest that the parent's result was taken for.
         present, conflict: For each version, of the round that it holds.
         opened: Rounds opened so far: none, one, or more.
@@ -63,7 +63,7 @@ class Workers:
 
 
 class AdmissionHarness(Elaboratable):
-    """See above; any number of workers up to ``workers``."""
+    """See above; any number of workers up to `workers`."""
 
     def __init__(self, **sizes: int) -> None:
         self._parameters = Parameters(**sizes)

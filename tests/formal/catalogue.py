@@ -1,4 +1,4 @@
-"""All proofs. ``docs/formal.md`` says what they mean together."""
+"""All proofs. `docs/formal.md` says what they mean together."""
 
 from tests.formal.sby import Bug, Proof
 

@@ -1,4 +1,4 @@
-"""``python -m tests.formal.convert harness arguments file``: one harness, as RTLIL.
+"""`python -m tests.formal.convert harness arguments file`: one harness, as RTLIL.
 
 A process of its own, so that it can import the engine from a copy of its sources.
 """

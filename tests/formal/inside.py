@@ -1,6 +1,6 @@
 """What an elaborated part has inside: induction needs to say what its registers hold.
 
-The signals are the local variables of ``elaborate``, by the names that the source gives them.
+The signals are the local variables of `elaborate`, by the names that the source gives them.
 """
 
 import sys
@@ -14,7 +14,7 @@ __all__ = ["Inside"]
 
 
 class Inside:
-    """A part, elaborated, and the local variables of its ``elaborate`` and of its parts' own.
+    """A part, elaborated, and the local variables of its `elaborate` and of its parts' own.
 
     Attributes:
         fragment: To be made a submodule in place of the part.
@@ -39,7 +39,7 @@ class Inside:
             sys.setprofile(before)
 
     def __getitem__(self, path: str) -> Any:
-        """A local variable, or one of a part that is one: ``remaining`` of ``walk.remaining``.
+        """A local variable, or one of a part that is one: `remaining` of `walk.remaining`.
 
         Raises:
             LookupError: If there is none of that name.

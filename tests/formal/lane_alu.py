@@ -1,4 +1,4 @@
-"""Proof: the lane ALU is what ``docs/protocol.md`` section 5.3 says of an element."""
+"""Proof: the lane ALU is what `docs/protocol.md` section 5.3 says of an element."""
 
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Cover, Elaboratable, Module, Mux, Signal, Value

@@ -1,4 +1,4 @@
-"""Proof: the memories of ``watched.py`` allow all that Amaranth's own do."""
+"""Proof: the memories of `watched.py` allow all that Amaranth's own do."""
 
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal

@@ -316,7 +316,7 @@ class MergeMemoryHarness(ElementHarness):
         """A delivery finds in the memory what its operation, and all before, have made."""
         due, due_block, due_words = parts["deliver"], block.next, words.next
         # Another operation that starts meanwhile may have written its words by then. One on the
-        # same version of the same slot does not: ``admission.py``.
+        # same version of the same slot does not: `admission.py`.
         another = Const(0)
         for n in range(DELIVERY_DELAY):
             next_due = Signal(name=f"due_{n}")

@@ -1,9 +1,9 @@
 """Proofs: the streams of the node, to the network and to the host, keep the stream rule.
 
 Each part as it is, with anything at its other ports, at any time; where another part stands before
-it, that one's stream keeps the rule. The node's ``tx`` is ``Egress.o``, its ``host_rx`` a
-``PacketFifo.o``; the sources of ``Egress`` are ``Transmit.o`` (``sending.py``), a ``PacketFifo.o``,
-``Arp.o`` and ``Echo.o``.
+it, that one's stream keeps the rule. The node's `tx` is `Egress.o`, its `host_rx` a
+`PacketFifo.o`; the sources of `Egress` are `Transmit.o` (`sending.py`), a `PacketFifo.o`,
+`Arp.o` and `Echo.o`.
 """
 
 from amaranth.asserts import AnyConst
@@ -135,7 +135,7 @@ class EchoHarness(Elaboratable):
 
 
 def _expect(m: Module, part: Component, here: Value) -> None:
-    """The rule of ``o``; its payload where ``here``, which is any place."""
+    """The rule of `o`; its payload where `here`, which is any place."""
     holds(m, part.o, Assert, payload_if=here)
     waited = Signal()
     m.d.sync += waited.eq(part.o.valid & ~part.o.ready)

@@ -137,7 +137,7 @@ class RegisterPortHarness(Elaboratable):
     def _patience(self, m: Module, slave: AxiLite, inside: Inside) -> None:
         """While the master takes answers at once, each request has its answer soon."""
         patient = slave.b.ready & slave.r.ready
-        # What is held is what was accepted and has no answer yet: ``_writes`` and ``_reads``.
+        # What is held is what was accepted and has no answer yet: `_writes` and `_reads`.
         for name, pending, answer in (
             ("write", inside["aw_held"] & inside["w_held"], slave.b),
             ("read", inside["ar_held"], slave.r),

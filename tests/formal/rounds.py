@@ -1,4 +1,4 @@
-"""Proof: two versions suffice (``docs/protocol.md`` section 7), for any number of rounds.
+"""Proof: two versions suffice (`docs/protocol.md` section 7), for any number of rounds.
 
 A model of the rules alone: one slot's state (section 5.3), N workers (section 6), and a network
 that may lose, repeat and delay everything. Rounds have 32 bits and go on for ever. What a worker
@@ -30,7 +30,7 @@ from tests.formal.admission import at_most
 __all__ = ["RoundsHarness"]
 
 GUARDS = ("versions", "exact round", "own header", "full before next")
-"""What ``without`` may name: the rules of section 7 that can be taken away."""
+"""What `without` may name: the rules of section 7 that can be taken away."""
 
 
 class RoundsHarness(Elaboratable):

@@ -1,8 +1,8 @@
 """Runs one proof: harness to RTLIL, RTLIL through SymbiYosys with z3, outcome with its trace.
 
 A harness is an Amaranth elaboratable that holds the parts of the engine under proof, what drives
-them (``AnySeq``, ``AnyConst``), what may be assumed and what is asserted. Everything is written
-under ``build/formal/<name>``; a counterexample's waveform is ``trace*.vcd`` there.
+them (`AnySeq`, `AnyConst`), what may be assumed and what is asserted. Everything is written
+under `build/formal/<name>`; a counterexample's waveform is `trace*.vcd` there.
 """
 
 import json
@@ -38,7 +38,7 @@ class Bug:
     Attributes:
         name: What is wrong.
         depth: Cycles from reset within which it is to be found.
-        file, right, wrong: A source in ``afflux_hdl``, a text that must occur there once, and its
+        file, right, wrong: A source in `afflux_hdl`, a text that must occur there once, and its
             replacement. Or, if the harness itself can leave something out:
         arguments: Of the harness, in addition.
     """
@@ -57,7 +57,7 @@ class Proof:
 
     Attributes:
         name: Also the folder's, with hyphens for what is no letter.
-        harness: ``module:class`` below ``tests.formal``.
+        harness: `module:class` below `tests.formal`.
         depth: k of the k-induction, whose base case goes as deep.
         arguments: Keyword arguments of the harness, plain values.
         cover: Cycles within which every cover statement is reached; 0 if this is left to another
@@ -82,8 +82,8 @@ class Outcome:
     """What SymbiYosys found.
 
     Attributes:
-        status: ``PASS``, ``FAIL``, ``UNKNOWN`` (the induction step fails), ``ERROR`` or
-            ``TIMEOUT``.
+        status: `PASS`, `FAIL`, `UNKNOWN` (the induction step fails), `ERROR` or
+            `TIMEOUT`.
         step: Cycle of the first violation from reset, if there is one.
         properties: Failed assertions or unreached covers, in the tool's words.
         trace: Waveform of the counterexample.
@@ -121,7 +121,7 @@ def plant(folder: Path, bug: Bug) -> None:
 def check(proof: Proof, bug: Bug | None = None, *, cover: bool = False) -> Outcome:
     """Run a proof, or its cover statements, or look for a bug that is planted.
 
-    A harness that cannot be converted is an ``ERROR``.
+    A harness that cannot be converted is an `ERROR`.
     """
     what = f"-bug-{bug.name}" if bug is not None else "-cover" if cover else ""
     folder = FOLDER / re.sub(r"\W+", "-", proof.name + what)
@@ -163,7 +163,7 @@ def check(proof: Proof, bug: Bug | None = None, *, cover: bool = False) -> Outco
 
 
 def run(folder: Path) -> Outcome:
-    """Run ``run.sby`` in the folder. Base case and induction run one after the other."""
+    """Run `run.sby` in the folder. Base case and induction run one after the other."""
     command = [str(TOOLS / "yowasp-sby"), "-f", "-j", "1"]
     for tool in ("yosys", "yosys-smtbmc", "yosys-witness"):
         option = "--" + (tool.removeprefix("yosys-"))
@@ -196,7 +196,7 @@ def run(folder: Path) -> Outcome:
 
 
 def _named(place: str) -> str:
-    """The line of a harness, with its text, from the ``file:line`` that the tool gives."""
+    """The line of a harness, with its text, from the `file:line` that the tool gives."""
     found = re.fullmatch(r"(.*\.py):(\d+).*", place)
     if found is None or not Path(found[1]).is_file():
         return place

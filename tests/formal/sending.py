@@ -3,7 +3,7 @@
 The transmit stage and the slot memory as they are, any orders at any times, a MAC that stops and
 goes as it likes, and a merge stage that reads and writes anything at any time. Shown are: the rule
 of the stream to the MAC; that the queue before it never overflows; that a frame has as many beats
-as its length field says, with ``last`` on the last and all bytes kept; that each beat is read in
+as its length field says, with `last` on the last and all bytes kept; that each beat is read in
 its bank's phase, so that what goes out is what its address held when it was read; and where in the
 frame a beat stands.
 """

@@ -52,7 +52,7 @@ class _StageHarness(Elaboratable):
 
 
 class ReceiveHarness(_StageHarness):
-    """``Receive.o``: summaries of frames. Frames of any length, at any time, one beat a cycle."""
+    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -90,7 +90,7 @@ class ReceiveHarness(_StageHarness):
 
 
 class DeliveryQueueHarness(_StageHarness):
-    """``DeliveryQueue.o``: deliveries."""
+    """`DeliveryQueue.o`: deliveries."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -101,7 +101,7 @@ class DeliveryQueueHarness(_StageHarness):
 
 
 class ReplicateHarness(_StageHarness):
-    """``Replicate.o``: frame orders."""
+    """`Replicate.o`: frame orders."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -18,8 +18,8 @@ def holds(
 
     Args:
         m: Where.
-        stream: An interface with ``valid``, ``ready`` and ``payload``.
-        kind: ``Assert`` or ``Assume``.
+        stream: An interface with `valid`, `ready` and `payload`.
+        kind: `Assert` or `Assume`.
         payload_if: Where the payload is looked at, if not everywhere.
     """
     payload = Value.cast(stream.payload)  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 A property of one word that may be any word, chosen once and for all, is a property of each. So a
 memory is replaced by the one word that is watched; reads of all others give anything. That allows
-more than the real memory does: what is proved holds for the real one. ``memory_model.py`` proves
+more than the real memory does: what is proved holds for the real one. `memory_model.py` proves
 that the replacement allows all that the real one does.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["WatchedMemory", "watching"]
 
 
 class WatchedMemory(Elaboratable):
-    """Stands for ``amaranth.lib.memory.Memory``.
+    """Stands for `amaranth.lib.memory.Memory`.
 
     Members:
         watched: Address of the real word; what drives it must never change.
@@ -41,7 +41,7 @@ class WatchedMemory(Elaboratable):
         return Signal(self._shape, name=name)
 
     def write_port(self) -> SimpleNamespace:
-        """A write port with ``addr``, ``data`` and ``en``."""
+        """A write port with `addr`, `data` and `en`."""
         port = SimpleNamespace(
             addr=Signal(range(self.depth)), data=self._word("write_data"), en=Signal()
         )
@@ -51,7 +51,7 @@ class WatchedMemory(Elaboratable):
     def read_port(
         self, *, domain: str = "sync", transparent_for: Sequence[SimpleNamespace] = ()
     ) -> SimpleNamespace:
-        """A read port with ``addr``, ``data`` and, if it has a clock, ``en``."""
+        """A read port with `addr`, `data` and, if it has a clock, `en`."""
         port = SimpleNamespace(
             addr=Signal(range(self.depth)), data=self._word("read_data"), en=Signal(init=1)
         )

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: random and mutated frames, as many as wanted, on the simulated engine.
+"""`python -m tests.fuzz`: random and mutated frames, as many as wanted, on the simulated engine.
 
 Ends with status 1 at the first thing that is wrong; the same seed brings it about again.
 """

@@ -95,7 +95,7 @@ class Fuzzer:
         self._traffic = self._new_traffic()
 
     def run(self, frames: int) -> FuzzerReport:
-        """Plays on until ``frames`` frames have been played in all, then checks the counters.
+        """Plays on until `frames` frames have been played in all, then checks the counters.
 
         Raises:
             AssertionError: If the engine does what it must not.

@@ -54,7 +54,7 @@ class Blocks:
         ]
 
     def body(self, count: int) -> bytes:
-        """Words, and ``count`` blocks."""
+        """Words, and `count` blocks."""
         choose = self._choose
         return choose.choice(self._words) + b"".join(choose.choices(self._blocks, k=count))
 

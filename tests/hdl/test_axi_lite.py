@@ -43,7 +43,7 @@ class Master:
             ctx.set(channel.ready, 0)
 
     async def when(self, ctx: Any, flag: Any, payload: Any = None) -> Any:
-        """Waits for the cycle in which ``flag`` is 1, and through it."""
+        """Waits for the cycle in which `flag` is 1, and through it."""
         for _ in range(500):
             was = ctx.get(flag)
             value = None if payload is None else ctx.get(payload)

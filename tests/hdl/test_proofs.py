@@ -1,4 +1,4 @@
-"""The quick proofs, each with its first planted bug. ``python -m tests.formal`` runs them all."""
+"""The quick proofs, each with its first planted bug. `python -m tests.formal` runs them all."""
 
 import pytest
 

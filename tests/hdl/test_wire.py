@@ -71,7 +71,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_documents_repeat_the_contract() -> None:
-    """Changed tables? ``make docs`` writes them anew."""
+    """Changed tables? `make docs` writes them anew."""
     sections = 0
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text()

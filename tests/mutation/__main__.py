@@ -1,6 +1,6 @@
-"""``python -m tests.mutation``: mutates the engine and says what the checks do not notice.
+"""`python -m tests.mutation`: mutates the engine and says what the checks do not notice.
 
-Writes ``build/mutation.json`` and prints a table.
+Writes `build/mutation.json` and prints a table.
 """
 
 import argparse
@@ -41,8 +41,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """Mutants of the engine of one width, each with its verdict.
 
-    ``before`` holds verdicts by the mutants' commands; those who are caught there stay so.
-    ``checks`` are names of those to judge by; none stands for all.
+    `before` holds verdicts by the mutants' commands; those who are caught there stay so.
+    `checks` are names of those to judge by; none stands for all.
     """
     folder = BUILD_FOLDER / "mutation" / str(bus_bits)
     folder.mkdir(parents=True, exist_ok=True)

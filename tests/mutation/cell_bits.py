@@ -35,7 +35,7 @@ class CellBits:
                 ports[found[1]] = found[2]
 
     def bit(self, cell: str, port: str, number: int) -> str:
-        """``"0"``, ``"1"``, ``"x"`` for an undefined value, or ``"s"`` for a signal.
+        """`"0"`, `"1"`, `"x"` for an undefined value, or `"s"` for a signal.
 
         Args:
             cell, port: Names, without the backslash of RTLIL.

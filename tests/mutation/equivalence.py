@@ -1,6 +1,6 @@
-"""Proves of survivors that they do the same: ``python -m tests.mutation.equivalence``.
+"""Proves of survivors that they do the same: `python -m tests.mutation.equivalence`.
 
-Reads ``build/mutation.json`` and the netlists beside it, and marks there who is proved.
+Reads `build/mutation.json` and the netlists beside it, and marks there who is proved.
 
 ::
 
@@ -37,7 +37,7 @@ class Prover:
     """Compares mutants with the engine whose netlist lies in a folder.
 
     Args:
-        folder: Holds ``netlist.il``, with one module.
+        folder: Holds `netlist.il`, with one module.
 
     Raises:
         YosysError: If the netlist cannot be prepared.
@@ -48,7 +48,7 @@ class Prover:
         self._prepare("gold")
 
     def same(self, command: str) -> bool:
-        """Whether it is proved that the mutant which ``command`` makes does the same."""
+        """Whether it is proved that the mutant which `command` makes does the same."""
         try:
             self._prepare("gate", command)
             run_script(

@@ -38,7 +38,7 @@ class Verdict:
     Attributes:
         caught: A check has noticed it.
         trial: Name of that check.
-        how: ``answer``, ``hang`` (or a broken rule of the output stream) or ``crash``; ``""``.
+        how: `answer`, `hang` (or a broken rule of the output stream) or `crash`; `""`.
         what: What the check had to say.
         seconds: How long it took.
     """
@@ -79,7 +79,7 @@ class Judge:
         }
 
     def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
-        """Judges mutants, ``jobs`` at a time, and yields them as they are done."""
+        """Judges mutants, `jobs` at a time, and yields them as they are done."""
         waiting = list(numbers)[::-1]
         running: dict[Any, tuple[int, BaseProcess, float]] = {}
         while waiting or running:
@@ -109,7 +109,7 @@ class Judge:
         return Verdict(bool(trial), trial, how, what, round(time.monotonic() - begun, 3))
 
     def _try(self, number: int, trial: Trial, transcript: Transcript) -> tuple[str, str] | None:
-        """How the check fails on the mutant, and what it says; ``None`` if it passes."""
+        """How the check fails on the mutant, and what it says; `None` if it passes."""
         if not trial.timed:
             with self._open(number) as engine:
                 try:

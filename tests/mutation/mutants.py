@@ -49,7 +49,7 @@ class Mutant:
     Attributes:
         number: Value of the selector that brings it about, from 1 on.
         stage: Part of the engine that it lies in.
-        mode: ``inv``, ``const0``, ``const1``, ``cnot0`` or ``cnot1``.
+        mode: `inv`, `const0`, `const1`, `cnot0` or `cnot1`.
         cell, port, bit: Place in the netlist; the cell's name is its place in the hierarchy.
         control_bit: The port's other bit that has a part in it, if there is one.
         wire: Name and bit of the signal there, if it has a name.
@@ -96,7 +96,7 @@ def stage_of(cell: str, text: str = "") -> str:
 
 
 def allot(sizes: Mapping[str, int], count: int) -> dict[str, int]:
-    """How many of ``count`` mutants each stage gets: as the square root of its cells."""
+    """How many of `count` mutants each stage gets: as the square root of its cells."""
     weights = {stage: size**0.5 for stage, size in sizes.items() if size}
     whole = sum(weights.values())
     least = max(1, count // 80)
@@ -151,7 +151,7 @@ class Netlist:
         return stages
 
     def draw(self, count: int, seed: int) -> list[Mutant]:
-        """About ``count`` mutants, spread over the stages, and within each by yosys."""
+        """About `count` mutants, spread over the stages, and within each by yosys."""
         cells = self.cells()
         wanted = allot({stage: len(names) for stage, names in cells.items()}, count)
         commands = ["read_rtlil netlist.il"]
@@ -183,7 +183,7 @@ class Netlist:
         return _parse(number, stage_of(cell), line)
 
     def verilog(self, mutants: Sequence[Mutant]) -> str:
-        """The engine that is any of ``mutants``, and itself, as :data:`SELECTOR` says."""
+        """The engine that is any of `mutants`, and itself, as :data:`SELECTOR` says."""
         numbers = [mutant.number for mutant in mutants]
         assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"
         width = len(mutants).bit_length()

@@ -82,7 +82,7 @@ class Job:
         return self.first_port + (worker if self.one_host else 0)
 
     def wrap(self, worker: int, packet: Afflux, payload: bytes = b"", **changes: object) -> bytes:
-        """The frame in which a worker sends a packet. ``changes`` are of the IPv4 header."""
+        """The frame in which a worker sends a packet. `changes` are of the IPv4 header."""
         headers = Ether(src=self.mac(worker), dst=ENGINE_MAC)
         headers /= IP(src=self.address(worker), dst=ENGINE_ADDRESS, flags="DF", **changes)
         # With its checksum, which the engine verifies.
@@ -105,7 +105,7 @@ class Job:
         words: Sequence[int] = (),
         **changes: object,
     ) -> bytes:
-        """A contribution to round r₀ + ``step``. Words that are not given are absent."""
+        """A contribution to round r₀ + `step`. Words that are not given are absent."""
         fields = {"type": "DATA", "job": self.number, "worker": worker, "key": self.key}
         fields |= self._round_fields(slot, step, blocks or {}, words)
         return self.wrap(worker, Afflux(**(fields | changes)), block_bytes(blocks or {}))
@@ -124,7 +124,7 @@ class Job:
         source: Mapping[str, object] | None = None,
         **changes: object,
     ) -> bytes:
-        """The parent's result of round r₀ + ``step``. ``source`` changes where it comes from."""
+        """The parent's result of round r₀ + `step`. `source` changes where it comes from."""
         parent = self._parent()
         fields = {"type": "RESULT", "job": parent.number, "worker": parent.worker}
         fields |= {"key": parent.key} | self._round_fields(slot, step, blocks or {}, words)

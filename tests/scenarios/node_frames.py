@@ -49,7 +49,7 @@ def arp_reply(request: bytes) -> bytes:
 
 
 def echo_request(payload: bytes, *, icmp: dict[str, object] | None = None, **ip: object) -> bytes:
-    """An echo request to the engine. ``icmp`` and ``ip`` are changes of the headers."""
+    """An echo request to the engine. `icmp` and `ip` are changes of the headers."""
     headers = Ether(src=PEER_MAC, dst=ENGINE_MAC)
     headers /= IP(**({"src": PEER_ADDRESS, "dst": ENGINE_ADDRESS} | ip))
     return padded(bytes(headers / ICMP(type=8, **(icmp or {})) / Raw(payload)))

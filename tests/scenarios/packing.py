@@ -1,6 +1,6 @@
-"""Frames from bytes and ``struct``, a hundred times as fast as scapy builds them.
+"""Frames from bytes and `struct`, a hundred times as fast as scapy builds them.
 
-Typed from docs/protocol.md sections 2 and 4; ``tests/sim/test_fuzz.py`` compares with scapy.
+Typed from docs/protocol.md sections 2 and 4; `tests/sim/test_fuzz.py` compares with scapy.
 """
 
 import struct
@@ -25,14 +25,14 @@ class Peer:
 
 
 def checksum(data: bytes) -> int:
-    """RFC 1071's, of ``data`` as it stands; 0xFFFF where it might be 0 as well."""
+    """RFC 1071's, of `data` as it stands; 0xFFFF where it might be 0 as well."""
     if len(data) & 1:
         data += b"\0"
     return 0xFFFF - int.from_bytes(data, "big") % 0xFFFF
 
 
 def pack_frame(source: Peer, destination: Peer, payload: bytes, *, checked: bool = True) -> bytes:
-    """A frame around ``payload``; its UDP checksum is 0 unless it is to be ``checked``."""
+    """A frame around `payload`; its UDP checksum is 0 unless it is to be `checked`."""
     length = 8 + len(payload)
     ip = _IP.pack(0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0, source.address, destination.address)
     ip = ip[:10] + checksum(ip).to_bytes(2, "big") + ip[12:]
@@ -44,7 +44,7 @@ def pack_frame(source: Peer, destination: Peer, payload: bytes, *, checked: bool
 
 
 def repaired(frame: bytes) -> bytes:
-    """``frame`` with right checksums, wherever an IPv4 and UDP header may begin in it."""
+    """`frame` with right checksums, wherever an IPv4 and UDP header may begin in it."""
     changed = bytearray(frame)
     changed[24:26] = b"\0\0"
     changed[24:26] = checksum(bytes(changed[14:34])).to_bytes(2, "big")

@@ -13,7 +13,7 @@ __all__ = ["Schedule", "Send", "play_schedule", "schedules"]
 
 @dataclass(frozen=True)
 class Send:
-    """One frame. ``behind`` says to which round: 0 is the slot's current one, 1 the one before.
+    """One frame. `behind` says to which round: 0 is the slot's current one, 1 the one before.
 
     It may also be a round that is not due (negative) or long over.
     """

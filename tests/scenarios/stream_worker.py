@@ -15,7 +15,7 @@ ELEMENTS = 64
 
 
 def active_slots(job: Job, count: int) -> int:
-    """S: slots that a tensor of ``count`` elements uses."""
+    """S: slots that a tensor of `count` elements uses."""
     blocks = -(-count // ELEMENTS)
     return max(1, min(job.slots, -(-blocks // job.lanes)))
 

@@ -53,7 +53,7 @@ def contribute(jobs: list[Job], step: int, choose: random.Random) -> list[bytes]
 
 
 def attack(victims: list[Job], own: Job, step: int, choose: random.Random) -> list[bytes]:
-    """Frames that a worker of ``own`` can make, and some with a stolen key from its own address."""
+    """Frames that a worker of `own` can make, and some with a stolen key from its own address."""
     victim = choose.choice(victims)
     worker, slot = choose.randrange(64), choose.randrange(2)
     spoiled = {0: [99] * 64, 1: [98] * 64}
@@ -72,7 +72,7 @@ def attack(victims: list[Job], own: Job, step: int, choose: random.Random) -> li
 
 
 def to_jobs(frames: list[bytes], jobs: list[Job]) -> Counter[bytes]:
-    """Those that go to workers or groups of ``jobs``."""
+    """Those that go to workers or groups of `jobs`."""
     addresses = {job.address(worker) for job in jobs for worker in range(job.workers)}
     addresses |= {job.group.address for job in jobs if job.group}
     return Counter(frame for frame in frames if Ether(frame)[IP].dst in addresses)

@@ -1,4 +1,4 @@
-"""A small sample of what ``make mutation`` does, and that it tells good engines from bad ones."""
+"""A small sample of what `make mutation` does, and that it tells good engines from bad ones."""
 
 import re
 from pathlib import Path

@@ -48,7 +48,7 @@ class CountsFromStart:
         self._borrow = 0
 
     def read(self, address: int) -> int:
-        """Value of the register at byte ``address``; of a counter, half of its distance."""
+        """Value of the register at byte `address`; of a counter, half of its distance."""
         value = self._engine.read(address)
         if not COUNTER_BASE <= address < _END:
             return value

@@ -35,7 +35,7 @@ class Played:
 
 
 def planted(module: ModuleType, right: str, wrong: str) -> dict[str, Any]:
-    """The names of ``module`` with a bug in it: ``right``, which it must have once, replaced."""
+    """The names of `module` with a bug in it: `right`, which it must have once, replaced."""
     path = Path(str(module.__file__))
     text = path.read_text()
     assert text.count(right) == 1, f"{path.name} does not have {right!r} once"
@@ -64,10 +64,10 @@ def play(
     takes: Callable[[int], bool] = at_once,
     cycles_after: int = 200,
 ) -> Played:
-    """Drives each source's frames, with their error marks, into ``part.i`` or ``part.i[n]``.
+    """Drives each source's frames, with their error marks, into `part.i` or `part.i[n]`.
 
     Args:
-        part: The component; its output is ``part.o``.
+        part: The component; its output is `part.o`.
         sources: Frames and error marks.
         inputs: Other inputs, set once; names may have dots.
         marks: Outputs to be counted.

@@ -85,7 +85,7 @@ async def arp_is_answered(dut: Any) -> None:
 
 
 def same_reply(got: bytes, request: bytes) -> None:
-    """``got`` is the reply, and a receiver that only sums it finds it right."""
+    """`got` is the reply, and a receiver that only sums it finds it right."""
     length = Ether(request)[IP].len
     assert checksum(got[34 : 14 + length]) == 0, "the reply's ICMP checksum is wrong"
     assert checksum(got[14:34]) == 0, "the reply's IPv4 checksum is wrong"
@@ -162,7 +162,7 @@ async def others_pass_to_the_host_unharmed(dut: Any) -> None:
 
 
 async def count_gaps(dut: Any, prefix: str, beats: int) -> int:
-    """Cycles without a beat between the first and the last of ``beats`` beats."""
+    """Cycles without a beat between the first and the last of `beats` beats."""
     valid = getattr(dut, f"{prefix}_valid")
     while not valid.value:
         await FallingEdge(dut.clk)

@@ -27,7 +27,7 @@ SOURCES = Path(afflux_hdl.__file__).parent
 
 
 def build_node(folder: Path, parameters: NodeParameters) -> Path:
-    """The build folder of the node with ``parameters``, taken from the cache if it is there."""
+    """The build folder of the node with `parameters`, taken from the cache if it is there."""
     toolchain = find_toolchain()
     name = digest(
         NODE_MODULE,

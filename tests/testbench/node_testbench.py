@@ -48,8 +48,8 @@ class NodeBench:
 
     Args:
         dut: The node.
-        gaps: Share of the cycles in which no beat is offered, to ``net_rx`` and to ``host_tx``.
-        net_ready, host_ready: Share of the cycles in which ``net_tx`` and ``host_rx`` take a beat.
+        gaps: Share of the cycles in which no beat is offered, to `net_rx` and to `host_tx`.
+        net_ready, host_ready: Share of the cycles in which `net_tx` and `host_rx` take a beat.
         seed: Of these choices.
     """
 
@@ -119,7 +119,7 @@ class NodeBench:
         assert answer.resp == 0, f"write of {address:#x} answered {answer.resp!r}"
 
     async def counters(self) -> dict[str, int]:
-        """All counters of the node, and under ``engine.NAME`` the engine's."""
+        """All counters of the node, and under `engine.NAME` the engine's."""
         places = {counter.name: node_counter_address(counter.name) for counter in NODE_COUNTERS}
         places |= {f"engine.{each.name}": counter_address(each.name) for each in COUNTERS}
         return {
@@ -128,7 +128,7 @@ class NodeBench:
         }
 
     async def send(self, frames: Iterable[bytes], mac_error: bool = False) -> None:
-        """Drives frames from the network; ``net_rx`` must never stall."""
+        """Drives frames from the network; `net_rx` must never stall."""
         for frame in frames:
             await self.net_rx.drive(frame, mac_error)
         assert self.net_rx.stalls == 0, "net_rx_ready was low"

@@ -13,7 +13,7 @@ __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 async def run_on_pins(
     dut: Any, scenario: Callable[[Director], Actions[None]], **pace: float
 ) -> None:
-    """Resets the engine and runs a scenario to its end. ``pace`` is that of EngineBench."""
+    """Resets the engine and runs a scenario to its end. `pace` is that of EngineBench."""
     bench = EngineBench(dut, **pace)
     await bench.start()
     director = await new_director(bench)

@@ -65,7 +65,7 @@ class JobTicket:
         return self.members[worker] if self.members else worker
 
     def worker_of(self, rank: int) -> int:
-        """The worker that is this rank. Raises ``ValueError`` if none is."""
+        """The worker that is this rank. Raises `ValueError` if none is."""
         members = self.members or range(self.workers)
         if rank not in members:
             raise ValueError(
@@ -82,7 +82,7 @@ class JobTicket:
 
     @classmethod
     def from_json(cls, text: str) -> "JobTicket":
-        """The ticket that `to_json` wrote. Raises ``ValueError`` or ``TypeError`` if it is none."""
+        """The ticket that `to_json` wrote. Raises `ValueError` or `TypeError` if it is none."""
         fields = json.loads(text)
         fields["key"] = int(fields["key"], 16)
         fields["members"] = tuple(fields.get("members", ()))

@@ -11,7 +11,7 @@ __all__ = ["Grid"]
 class Grid:
     """The blocks of a tensor of `count` elements, in a job of `lanes` lanes and `job_slots` slots.
 
-    Block b lies at ``b = row * slots * lanes + slot * lanes + lane``, so an array of the padded
+    Block b lies at `b = row * slots * lanes + slot * lanes + lane`, so an array of the padded
     tensor in the shape (rows, slots, lanes, 64) is indexed by row, slot and lane.
 
     Raises:

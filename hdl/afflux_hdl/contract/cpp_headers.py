@@ -1,7 +1,7 @@
 """Writes the contract as C++ headers, for the native drivers.
 
-``python -m afflux_hdl.contract.cpp_headers drivers/native/contract`` writes ``wire.hpp`` and
-``registers.hpp`` into the folder. A test compares them with what this module would write, so that
+`python -m afflux_hdl.contract.cpp_headers drivers/native/contract` writes `wire.hpp` and
+`registers.hpp` into the folder. A test compares them with what this module would write, so that
 C++ and contract cannot drift apart.
 """
 

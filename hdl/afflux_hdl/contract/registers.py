@@ -181,7 +181,7 @@ COUNTER_BASE = 0x100
 
 
 def address_of(name: str) -> int:
-    """Byte address of the register called ``name``. Raises ``KeyError`` if there is none."""
+    """Byte address of the register called `name`. Raises `KeyError` if there is none."""
     for register in REGISTERS:
         if register.name == name:
             return register.address
@@ -189,7 +189,7 @@ def address_of(name: str) -> int:
 
 
 def counter_address(name: str) -> int:
-    """Byte address of the lower word of the counter ``name``. Raises ``KeyError`` if none."""
+    """Byte address of the lower word of the counter `name`. Raises `KeyError` if none."""
     for index, counter in enumerate(COUNTERS):
         if counter.name == name:
             return COUNTER_BASE + 8 * index
@@ -259,7 +259,7 @@ NODE_COUNTER_BASE = NODE_BASE + 0x100
 
 
 def node_address_of(name: str) -> int:
-    """Byte address of the node's register ``name``. Raises ``KeyError`` if there is none."""
+    """Byte address of the node's register `name`. Raises `KeyError` if there is none."""
     for register in NODE_REGISTERS:
         if register.name == name:
             return register.address
@@ -267,7 +267,7 @@ def node_address_of(name: str) -> int:
 
 
 def node_counter_address(name: str) -> int:
-    """Byte address of the lower word of the node's counter ``name``, or ``KeyError``."""
+    """Byte address of the lower word of the node's counter `name`, or `KeyError`."""
     for index, counter in enumerate(NODE_COUNTERS):
         if counter.name == name:
             return NODE_COUNTER_BASE + 8 * index

@@ -38,10 +38,10 @@ __all__ = ["Admit"]
 class Admit(wiring.Component):
     """Decides about frames.
 
-    Latency: 5 cycles from a summary on ``i`` to its operation on ``o``. Throughput: one frame in
-    two cycles, taken when ``phase`` is 0; a frame that holds room in the buffer takes at least two
-    cycles to arrive. ``i`` waits while ``o_full``. A reply that finds ``replies_full`` (a refusal:
-    ``refusals_full``) is dropped and counted; its worker asks again.
+    Latency: 5 cycles from a summary on `i` to its operation on `o`. Throughput: one frame in
+    two cycles, taken when `phase` is 0; a frame that holds room in the buffer takes at least two
+    cycles to arrive. `i` waits while `o_full`. A reply that finds `replies_full` (a refusal:
+    `refusals_full`) is dropped and counted; its worker asks again.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
     the very cycle in which the next frame, two cycles behind, addresses it. Likewise a JOIN is
@@ -51,15 +51,15 @@ class Admit(wiring.Component):
         phase: Alternates from cycle to cycle. The worker table is addressed and written when it is
             0, slot state when it is 1.
         i: Frames.
-        o: Operations for the merge stage, in order of arrival; ``ready`` is taken for granted.
-        o_full: The queue behind ``o`` has no room for the frames that are under way.
+        o: Operations for the merge stage, in order of arrival; `ready` is taken for granted.
+        o_full: The queue behind `o` has no room for the frames that are under way.
         jobs: The job table.
         check_job, check_worker, checked: Worker table.
-        check_route: Route table; ``check_job`` is its address too.
+        check_route: Route table; `check_job` is its address too.
         join, join_job, join_worker, join_entry: Writes the worker table.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
         read_slot, state, write, write_slot, write_state: Slot state.
-        replies, replies_full, refusals_full: Short answers; ``ready`` is taken for granted.
+        replies, replies_full, refusals_full: Short answers; `ready` is taken for granted.
         judged, cause: A frame is counted in this cycle, and how.
         accepted_blocks: Number of blocks of the contribution accepted in this cycle.
         completed, conflicted: This frame completes a round; as a conflict.

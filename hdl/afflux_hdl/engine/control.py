@@ -28,7 +28,7 @@ DRAIN_CYCLES = 8
 
 
 class Control(wiring.Component):
-    """Registers of ``registers.REGISTERS`` and the job table behind them.
+    """Registers of `registers.REGISTERS` and the job table behind them.
 
     A create disables the job and advances its generation, so that results still queued are
     discarded; waits until no frame that saw it enabled is left in the admit stage; sends a fence
@@ -47,12 +47,12 @@ class Control(wiring.Component):
         counter_value: From the counters, one cycle after the address.
         local: The engine's addresses.
         jobs: The job table.
-        fence, join_parent: Send a fence, or a JOIN to the parent of ``join_job``, after the
+        fence, join_parent: Send a fence, or a JOIN to the parent of `join_job`, after the
             operations of the admit stage, in a cycle with phase 1.
         join_job: See above.
         fenced: The fence has gone through.
         clear, clear_job, clear_worker: Forget a worker.
-        write_route, route: Set the route of ``clear_job``.
+        write_route, route: Set the route of `clear_job`.
         initialise, initialise_slot, initialise_state: Set a slot's state.
         parent_joined, parent_joined_job: A job's parent has confirmed.
         debug_job, debug_worker, debug_entry: Worker table, read when phase is 1.
@@ -226,7 +226,7 @@ class Control(wiring.Component):
         return m
 
     def _registers(self, m: Module, busy: Signal, joined: Signal) -> dict[str, Signal]:
-        """Adds the registers to ``m``; returns those that can be written, by name."""
+        """Adds the registers to `m`; returns those that can be written, by name."""
         p = self._parameters
         shown = {
             "identity": registers.IDENTITY,
@@ -309,7 +309,7 @@ class Control(wiring.Component):
     def _debug(self, m: Module, fields: dict[str, Signal]) -> dict[str, Signal]:
         """State of one slot and address of one worker, looked at in every other cycle.
 
-        They follow ``debug_slot`` and ``debug_worker`` within 6 cycles.
+        They follow `debug_slot` and `debug_worker` within 6 cycles.
         """
         p = self._parameters
         state, entry = Signal(SlotState(p)), Signal(WorkerEntry)

@@ -26,7 +26,7 @@ class Counters(wiring.Component):
         receive_judged, receive_cause, admit_judged, admit_cause: Verdicts of the two stages, whose
             causes are different counters.
         amounts: For each counter that is not a frame's verdict, in the order of
-            ``registers.COUNTERS``: by how much it grows in this cycle.
+            `registers.COUNTERS`: by how much it grows in this cycle.
         address: Number of the register: twice the counter's number, plus one for its upper half.
         value: The register, one cycle later. Reading a lower half latches the upper half.
     """

@@ -28,16 +28,16 @@ CONTROLS = 2
 class DeliveryQueue(wiring.Component):
     """Queues deliveries in order.
 
-    Latency: 3 cycles. Throughput: one delivery in each cycle in, one out. ``i`` has no
+    Latency: 3 cycles. Throughput: one delivery in each cycle in, one out. `i` has no
     back-pressure: a replay is dropped if the same result is queued for all workers or its job has
-    ``REPLAYS_PER_JOB`` queued. So is a partial sum that goes up again. A second result for a slot
+    `REPLAYS_PER_JOB` queued. So is a partial sum that goes up again. A second result for a slot
     and version that is still queued, which only a worker can cause that goes on without its result,
     is dropped too; probes recover it.
 
     Members:
         i, i_replay: Deliveries from the merge stage.
         o: The next delivery.
-        done: The delivery taken last from ``o`` has been carried out.
+        done: The delivery taken last from `o` has been carried out.
         done_delivery: That delivery.
         level: Deliveries in the queue.
         replayed, replay_dropped: A replay is queued, or dropped, in this cycle.

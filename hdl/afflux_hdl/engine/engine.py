@@ -10,7 +10,7 @@
                          └─ replies ┼───────────────────────────┘           │
                                     └─ slot memory ─────────────────────────┘
 
-Every stage takes a beat in every cycle; nothing ever stalls ``rx``. Each stage's file states its
+Every stage takes a beat in every cycle; nothing ever stalls `rx`. Each stage's file states its
 latency, its throughput, and what it does with what it cannot take.
 """
 
@@ -48,7 +48,7 @@ REPLIES_MARGIN = 3
 
 
 class Engine(wiring.Component):
-    """The aggregation engine of ``docs/protocol.md``, section 5.
+    """The aggregation engine of `docs/protocol.md`, section 5.
 
     Latency from the last beat of a round's last contribution to the first beat of its first
     result: 33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32; one

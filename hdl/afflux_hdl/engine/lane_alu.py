@@ -13,11 +13,11 @@ class LaneAlu(wiring.Component):
     """Merges two 32-bit elements.
 
     Latency: 1 cycle. Throughput: one element in each cycle. No back-pressure. SUM wraps modulo
-    2**32; ``overflow`` tells that the true sum is not an int32.
+    2**32; `overflow` tells that the true sum is not an int32.
 
     Members:
-        opcode: One of ``wire.Opcode``.
-        fresh: The slot holds nothing yet: take ``arriving`` as it is.
+        opcode: One of `wire.Opcode`.
+        fresh: The slot holds nothing yet: take `arriving` as it is.
         held, arriving: Elements.
         merged, overflow: Outcome, one cycle later.
     """

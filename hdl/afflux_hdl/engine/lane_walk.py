@@ -33,7 +33,7 @@ def _at_most_one(bits: Sequence[Value]) -> tuple[Value, Value]:
 class LaneWalk(wiring.Component):
     """Walks through the lanes whose present bit is set, lowest first, and the beats of each block.
 
-    Latency: ``load`` takes effect in the next cycle. Throughput: one beat in each cycle. All that
+    Latency: `load` takes effect in the next cycle. Throughput: one beat in each cycle. All that
     the outputs need of the bitmap is found a block ahead and kept in registers.
 
     Members:

@@ -1,6 +1,6 @@
 """Payload layouts of the streams between the stages of the engine.
 
-The header layout derives from ``wire.FIELDS``; the others are private to the engine.
+The header layout derives from `wire.FIELDS`; the others are private to the engine.
 """
 
 from amaranth.lib import data, enum
@@ -29,7 +29,7 @@ GENERATION_BITS = 8
 
 
 class Cause(enum.Enum, shape=5):  # type: ignore[call-arg]
-    """What became of a frame: the number of its counter in ``registers.FRAME_COUNTERS``."""
+    """What became of a frame: the number of its counter in `registers.FRAME_COUNTERS`."""
 
     locals().update({counter.name.upper(): n for n, counter in enumerate(registers.FRAME_COUNTERS)})
 
@@ -41,7 +41,7 @@ class PacketBeat(data.StructLayout):
         data: Bytes, the first in the low bits.
         keep: One bit for each byte that belongs to the frame: all, except in the last beat.
         last: The frame ends here.
-        error: With ``last``: the MAC found the frame to be bad.
+        error: With `last`: the MAC found the frame to be bad.
     """
 
     def __init__(self, bus_bits: int) -> None:
@@ -166,9 +166,9 @@ class Delivery(data.StructLayout):
     Members:
         fence: Nothing to be sent: when this has gone all the way, all before it has left.
         reply: Not a result but the next of the replies, which wait in a queue of their own; or, if
-            ``up`` is set, a JOIN.
+            `up` is set, a JOIN.
         up: To the job's parent: a partial sum, or a JOIN.
-        everyone: To all workers, else to ``worker`` only. Also set for a partial sum that goes up
+        everyone: To all workers, else to `worker` only. Also set for a partial sum that goes up
             for the first time.
         worker: Receiver.
         job, generation: Discarded if the job has another generation by now.

@@ -29,9 +29,9 @@ DELIVERY_DELAY = 3
 class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
-    Latency: 3 cycles from an operation's last beat to its delivery on ``o``. Throughput: at 512
+    Latency: 3 cycles from an operation's last beat to its delivery on `o`. Throughput: at 512
     bits an operation takes 2 + 4k cycles, k = number of its blocks, as many as its frame took to
-    arrive; at narrower buses fewer. No back-pressure: ``o`` is taken at once.
+    arrive; at narrower buses fewer. No back-pressure: `o` is taken at once.
 
     Shortest distances: words of a slot are read again 2 cycles after their read at the earliest,
     when they have been written (1 cycle; on narrower buses 4 and 2 cycles); a block is read again
@@ -45,7 +45,7 @@ class Merge(wiring.Component):
         release: Place up to which the receive buffer's content is no longer needed.
         merge_* and write_*: Slot memory.
         o: What is to be delivered, in order.
-        o_replay: With ``o``: it is a replay.
+        o_replay: With `o`: it is a replay.
         overflows: Elements of this cycle's beat whose SUM left the range of int32.
         idle: Nothing is under way.
     """

@@ -111,7 +111,7 @@ class Parameters:
 
     @property
     def count_bits(self) -> int:
-        """Bits of a number of workers, 0 to ``workers``."""
+        """Bits of a number of workers, 0 to `workers`."""
         return bits_for(self.workers)
 
     @property

@@ -6,8 +6,8 @@
         ├─► header register ─► compare ─┐
         └─► UDP checksum ───────────────┴─► verdict ─► o (FrameSummary), or a drop counter
 
-Store-and-forward: a frame is announced on ``o`` only when its last beat is in and every check of
-``docs/protocol.md`` section 5.2 that needs no table has passed. Nothing before that touches a slot.
+Store-and-forward: a frame is announced on `o` only when its last beat is in and every check of
+`docs/protocol.md` section 5.2 that needs no table has passed. Nothing before that touches a slot.
 """
 
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ def _tree_sum(values: Sequence[ValueLike]) -> ValueLike:
 
 
 def _folds_to_ones(total: Value) -> Value:
-    """Whether the one's complement sum of the 16-bit parts of ``total`` is 0xFFFF.
+    """Whether the one's complement sum of the 16-bit parts of `total` is 0xFFFF.
 
-    ``total`` is less than 2**20: the upper part h is at most 15. The lower part l is then
+    `total` is less than 2**20: the upper part h is at most 15. The lower part l is then
     0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has to be added.
     """
     upper = total[16:]
@@ -64,8 +64,8 @@ class Receive(wiring.Component):
     """Buffers and checks frames.
 
     Latency: 6 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
-    always; ``i`` has no back-pressure. Overflow: a frame that finds less room than the largest
-    frame needs is dropped whole and counted as ``receive_overflow``; this does not happen while
+    always; `i` has no back-pressure. Overflow: a frame that finds less room than the largest
+    frame needs is dropped whole and counted as `receive_overflow`; this does not happen while
     the merge stage keeps pace, which it does by construction.
 
     Members:

@@ -30,7 +30,7 @@ class FrameOrder(data.StructLayout):
 
     Members:
         fence: Nothing to be sent.
-        reply: The words are in ``words``, else in the slot memory.
+        reply: The words are in `words`, else in the slot memory.
         peer: Destination.
         source_port: Own UDP port, as on the wire.
         ip_checksum: Header checksum as on the wire, the first octet in the low bits.
@@ -71,11 +71,11 @@ class Replicate(wiring.Component):
     Members:
         local: The engine's addresses.
         i: Deliveries.
-        done, done_delivery: ``i`` has been carried out.
+        done, done_delivery: `i` has been carried out.
         replies: Short answers, taken one for each delivery marked so.
         jobs: The job table.
         send_job, send_worker, sent: Worker table.
-        send_route: Route table, for ``send_job``.
+        send_route: Route table, for `send_job`.
         send_slot, send_round: Slot state.
         o: Frames.
         idle: Nothing is under way.
@@ -137,7 +137,7 @@ class Replicate(wiring.Component):
             self.done_delivery.eq(delivery),
             self.replies.ready.eq(issue & delivery.reply & ~delivery.up & ~delivery.fence),
         ]
-        # Whether ``worker`` is the last one, kept in a register.
+        # Whether `worker` is the last one, kept in a register.
         with m.If(issue):
             m.d.sync += [worker.eq(worker + 1), last.eq((worker + 1)[: len(worker)] == last_worker)]
         # Who gets it is settled when it is taken: a job's table entry changes only behind a fence.

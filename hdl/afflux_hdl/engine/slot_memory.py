@@ -38,7 +38,7 @@ class SlotMemory(wiring.Component):
             with phase = n mod 2, the transmit stage's in one with the opposite phase.
         merge_block, merge_words, send_block, send_words: Read addresses.
         merge_block_data, merge_words_data, send_block_data, send_words_data: One cycle later.
-        write_block, write_block_address, write_block_data: Write, and likewise ``words``.
+        write_block, write_block_address, write_block_data: Write, and likewise `words`.
     """
 
     def __init__(self, parameters: Parameters) -> None:

@@ -1,6 +1,6 @@
 """Slot state: the rounds, seen bitmaps and version headers of all slots.
 
-The whole of what ``docs/protocol.md`` section 5.1 keeps for a slot but its words and blocks.
+The whole of what `docs/protocol.md` section 5.1 keeps for a slot but its words and blocks.
 """
 
 from amaranth.hdl import Module
@@ -32,7 +32,7 @@ class SlotState(data.StructLayout):
     Members:
         round: R, the latest open round.
         seen: Workers whose contribution to R is in.
-        left: Contributions that R still lacks; 0 means that ``seen`` is full.
+        left: Contributions that R still lacks; 0 means that `seen` is full.
         waiting: The partial sum of R has gone to the parent, whose result is not in yet.
         versions: Header of the round that each version holds.
     """

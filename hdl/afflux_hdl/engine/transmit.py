@@ -25,8 +25,8 @@ OUTPUT_MARGIN = 8
 class Transmit(wiring.Component):
     """Sends frames.
 
-    Latency: 4 cycles from an order to the first beat on ``o``, one more if it comes at the wrong
-    phase. Throughput: one beat in each cycle while ``o.ready`` holds; back-pressure stops it in
+    Latency: 4 cycles from an order to the first beat on `o`, one more if it comes at the wrong
+    phase. Throughput: one beat in each cycle while `o.ready` holds; back-pressure stops it in
     steps of two beats, so that each beat is read at its bank's phase.
 
     Members:
@@ -34,7 +34,7 @@ class Transmit(wiring.Component):
         local: The engine's addresses.
         i: Frames to be sent.
         send_words, send_words_data, send_block, send_block_data: Slot memory.
-        o: Frames for the MAC, without frame check sequence; ``keep`` is all ones.
+        o: Frames for the MAC, without frame check sequence; `keep` is all ones.
         departed, departed_bytes: A frame's last beat leaves in this cycle; bytes that do.
         fenced: A fence has arrived: of all orders before it, no memory is still to be read.
         idle: Nothing is under way.

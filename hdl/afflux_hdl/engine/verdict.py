@@ -1,6 +1,6 @@
-"""Verdict: what becomes of a frame, by the tables of ``docs/protocol.md``, sections 5.2 to 5.6.
+"""Verdict: what becomes of a frame, by the tables of `docs/protocol.md`, sections 5.2 to 5.6.
 
-In two steps, a cycle apart: ``Screen`` decides all that needs no slot state, ``Verdict`` the rest.
+In two steps, a cycle apart: `Screen` decides all that needs no slot state, `Verdict` the rest.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -28,8 +28,8 @@ Checks = data.StructLayout(
 )
 """Which checks a frame has passed, and where it comes from.
 
-``good`` and ``refused_version`` are the receive stage's. ``from_parent``: it came to a parent
-port. ``lanes``: no present bit beyond F. ``empty``: no present bit at all. The others: as named.
+`good` and `refused_version` are the receive stage's. `from_parent`: it came to a parent
+port. `lanes`: no present bit beyond F. `empty`: no present bit at all. The others: as named.
 """
 
 Screened = data.StructLayout(
@@ -45,9 +45,9 @@ Screened = data.StructLayout(
 )
 """A frame that has been screened. At most one of the last five is set.
 
-``cause``: the counter that the frame increments, if none of the last three is set. ``refusal``:
-answer REFUSED for this cause, else 0. ``join``: a worker joins. ``parent_joined``: the parent has
-confirmed. ``contribution``, ``probe``, ``result``: such a frame from a worker, or from the parent,
+`cause`: the counter that the frame increments, if none of the last three is set. `refusal`:
+answer REFUSED for this cause, else 0. `join`: a worker joins. `parent_joined`: the parent has
+confirmed. `contribution`, `probe`, `result`: such a frame from a worker, or from the parent,
 that has passed all checks; the slot's state decides.
 """
 
@@ -65,9 +65,9 @@ Place = data.StructLayout(
 )
 """Where a frame's round r lies in its slot's state.
 
-``next``, ``same``, ``previous``: r = R + 1, R, R - 1. ``early``: r is later than R. ``held``:
-version r mod 2 holds a round. ``full``, ``waiting``: of R.
-``own_seen``: the worker's contribution to R is in.
+`next`, `same`, `previous`: r = R + 1, R, R - 1. `early`: r is later than R. `held`:
+version r mod 2 holds a round. `full`, `waiting`: of R.
+`own_seen`: the worker's contribution to R is in.
 """
 
 
@@ -136,12 +136,12 @@ class Verdict(wiring.Component):
         cause: Counter that the frame increments; without meaning if it has not passed the checks of
             the receive stage.
         accept: A contribution: add it.
-        opening: With ``accept``: it opens its round.
+        opening: With `accept`: it opens its round.
         take: The parent's result: it completes the round.
         replay: Send what R or R - 1 has come to again: its result to this worker; or, if R is
             waiting, the partial sum to the parent.
         answer: Short answer: MISSING or JOINED, else 0.
-        missing_seen: With MISSING: it tells ``seen``, else nobody.
+        missing_seen: With MISSING: it tells `seen`, else nobody.
     """
 
     def __init__(self) -> None:

@@ -24,9 +24,9 @@ MODULE = "afflux_engine"
 class Top(TopLevel):
     """The engine with plain port names.
 
-    Byte 0 of a frame is in the low bits of the first beat; ``rx_keep`` is contiguous and all ones
-    but in the last beat; ``rx_error``, with ``rx_last``, marks a frame that the MAC found to be
-    bad. ``rx_ready`` is always 1. ``rst`` is synchronous and acts one cycle later. Register data
+    Byte 0 of a frame is in the low bits of the first beat; `rx_keep` is contiguous and all ones
+    but in the last beat; `rx_error`, with `rx_last`, marks a frame that the MAC found to be
+    bad. `rx_ready` is always 1. `rst` is synchronous and acts one cycle later. Register data
     follow one cycle after their address.
     """
 
@@ -77,12 +77,12 @@ class Top(TopLevel):
 
 
 def generate(parameters: Parameters) -> str:
-    """Verilog of the engine, one text, the top module called ``afflux_engine``."""
+    """Verilog of the engine, one text, the top module called `afflux_engine`."""
     return Top(parameters).to_verilog(MODULE)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: ``python -m afflux_hdl.engine.verilog -o DIR``."""
+    """Command line: `python -m afflux_hdl.engine.verilog -o DIR`."""
     defaults = Parameters()
     parser = argparse.ArgumentParser(description="Write the engine out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")

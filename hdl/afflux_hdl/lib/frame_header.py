@@ -10,7 +10,7 @@ __all__ = ["FrameHeader", "octets"]
 
 
 def octets(header: Value, first: int, count: int) -> Value:
-    """``count`` octets of ``header``, the first one in the low bits."""
+    """`count` octets of `header`, the first one in the low bits."""
     return header[8 * first : 8 * (first + count)]
 
 
@@ -26,9 +26,9 @@ class FrameHeader(wiring.Component):
 
     Members:
         i: Frames.
-        index: Number of the beat on ``i`` within its frame; stays at ``beats`` from there on.
+        index: Number of the beat on `i` within its frame; stays at `beats` from there on.
         complete: The header is here, in this cycle only; or the frame is too short to have one.
-        short: With ``complete``: the frame has fewer than ``size`` bytes.
+        short: With `complete`: the frame has fewer than `size` bytes.
         header: The header, the first octet in the low bits.
 
     Attributes:

@@ -8,10 +8,10 @@ __all__ = ["select"]
 
 
 def select(values: Sequence[Value | int], number: Value) -> Value:
-    """Value ``number`` of ``values``, or 0 if there is none: two to one at each bit.
+    """Value `number` of `values`, or 0 if there is none: two to one at each bit.
 
-    A ``Switch`` becomes a comparison for each value before they are put together; this is as deep
-    as ``number`` is wide.
+    A `Switch` becomes a comparison for each value before they are put together; this is as deep
+    as `number` is wide.
     """
     found = [Value.cast(value) for value in values]
     for n in range(len(number)):

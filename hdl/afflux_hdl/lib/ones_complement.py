@@ -12,7 +12,7 @@ __all__ = ["fold", "tree_sum", "words_of"]
 
 
 def words_of(value: Value) -> list[Value]:
-    """``value`` as 16-bit words."""
+    """`value` as 16-bit words."""
     return [value[16 * n : 16 * n + 16] for n in range(len(value) // 16)]
 
 
@@ -26,7 +26,7 @@ def tree_sum(values: Sequence[Value]) -> Value:
 
 
 def fold(value: Value) -> Value:
-    """``value`` with its carries added in once: below 2**17 if ``value`` is below 2**32.
+    """`value` with its carries added in once: below 2**17 if `value` is below 2**32.
 
     The second fold of that, which cannot carry again, gives the one's complement sum.
     """

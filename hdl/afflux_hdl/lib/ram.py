@@ -2,11 +2,11 @@
 
 Amaranth gives every memory an initial value. UltraRAM has none, and to write zeros out for the
 megabytes of a slot pool takes minutes. What these memories hold is never used before it has been
-written, so in Verilog they are a module of their own, ``afflux_ram``, which has no initial value
+written, so in Verilog they are a module of their own, `afflux_ram`, which has no initial value
 and from which tools infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
 
 Nothing relies on what a read gives of a word that is written in the same cycle, and Verilog says so
-(``no_rw_check``): else, where a device's memory does not promise the old word, Yosys puts registers
+(`no_rw_check`): else, where a device's memory does not promise the old word, Yosys puts registers
 and a choice behind it.
 """
 
@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["RAM_VERILOG", "VERILOG", "Ram"]
 
 VERILOG = "verilog"
-"""What to give as ``platform`` where ``RAM_VERILOG`` is part of the output."""
+"""What to give as `platform` where `RAM_VERILOG` is part of the output."""
 
 RAM_VERILOG = """
 module afflux_ram #(

@@ -11,7 +11,7 @@ __all__ = ["TopLevel"]
 class TopLevel(Elaboratable):
     """A design with plain port names: the attributes that are signals are the ports.
 
-    ``rst`` is synchronous and acts one cycle later.
+    `rst` is synchronous and acts one cycle later.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class TopLevel(Elaboratable):
         return [value for value in vars(self).values() if isinstance(value, Signal)]
 
     def drive_clock(self, m: Module) -> Signal:
-        """Make the domain ``sync`` from the pins. Returns its reset."""
+        """Make the domain `sync` from the pins. Returns its reset."""
         domain = ClockDomain("sync")
         # One register takes the reset pin: it keeps the pin's path short, and simulators from
         # evaluating every register's input twice.
@@ -36,7 +36,7 @@ class TopLevel(Elaboratable):
         return reset
 
     def to_verilog(self, name: str) -> str:
-        """One text, the top module called ``name``."""
+        """One text, the top module called `name`."""
         text = verilog.convert(
             self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
         )

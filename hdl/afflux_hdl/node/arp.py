@@ -27,8 +27,8 @@ class Arp(wiring.Component):
     """Answers ARP requests.
 
     Latency: 3 cycles from a request's last beat to its answer's first. Throughput: one request in
-    each cycle, one beat of answers in each cycle. Overflow: a request that finds ``ARP_WAITING``
-    others waiting is dropped, and marked on ``dropped``; hosts ask again.
+    each cycle, one beat of answers in each cycle. Overflow: a request that finds `ARP_WAITING`
+    others waiting is dropped, and marked on `dropped`; hosts ask again.
 
     Args:
         bus_bits: Width of the packet streams.

@@ -27,11 +27,11 @@ class AxiLite(wiring.Component):
     Write address and write data may come in either order. A read never waits for a write's response
     to be taken, nor the other way round; if both wait to be carried out, they take turns.
 
-    Answered ``SLVERR``, without any effect: a write with not all strobes set, a write to an address
+    Answered `SLVERR`, without any effect: a write with not all strobes set, a write to an address
     that cannot be written, and a read of one that holds no register, which gives 0. Bits 0 and 1 of
     addresses are ignored.
 
-    Latency: 4 cycles from a read's address to its data; 3 and ``SETTLE_CYCLES`` from the later of a
+    Latency: 4 cycles from a read's address to its data; 3 and `SETTLE_CYCLES` from the later of a
     write's address and data to its response. Throughput: one access in about as many cycles.
 
     Args:
@@ -40,7 +40,7 @@ class AxiLite(wiring.Component):
         writable: Addresses of those that can be written.
 
     Members:
-        aw, w, b, ar, r: The five channels; ``aw`` and ``ar`` carry the address, ``b`` the response.
+        aw, w, b, ar, r: The five channels; `aw` and `ar` carry the address, `b` the response.
         address: Of the register bus. Between accesses it is an odd word, because to look at the
             lower word of a counter latches the upper.
         write, write_data: Write in this cycle.
@@ -100,7 +100,7 @@ class AxiLite(wiring.Component):
             reads.eq(ar_held & ~self.r.valid),
             acts.eq(known_aw & w_data.strb.all()),
             self.write_data.eq(w_data.data),
-            # The upper word of something: see ``address``.
+            # The upper word of something: see `address`.
             self.address.eq(0b100),
         ]
         cycles = Signal(range(SETTLE_CYCLES))

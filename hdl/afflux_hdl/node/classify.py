@@ -53,18 +53,18 @@ class Classify(wiring.Component):
     """Tells by its headers where each frame goes.
 
     * ENGINE: local MAC and IPv4 address, IPv4 version 4 without options, UDP, not a later fragment,
-      port from ``local.port`` to ``local.port`` + jobs. Whatever else is wrong is the engine's to
+      port from `local.port` to `local.port` + jobs. Whatever else is wrong is the engine's to
       judge.
     * ARP: a request for the local address (RFC 826), to the local MAC or broadcast, whose sender
       does not claim that address itself.
     * ECHO: local MAC and IPv4 address, no options, not a fragment, ICMP echo request (RFC 792), at
-      most ``ECHO_FRAME_MAX`` bytes by its IPv4 length.
-    * HOST: all others, so frames with an 802.1Q tag, frames shorter than ``HEADER_BYTES``, and
+      most `ECHO_FRAME_MAX` bytes by its IPv4 length.
+    * HOST: all others, so frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`, and
       frames that are marked as bad unless their header is one of the above. NOBODY if the host path
       is off.
 
     Latency: 7 cycles from the beat that holds header byte 41, or the last beat of a shorter frame,
-    to the frame's first beat on ``o``; while beats come without a gap each one leaves 6 + H cycles
+    to the frame's first beat on `o`; while beats come without a gap each one leaves 6 + H cycles
     later, H = beats of a header. Throughput: one beat in each cycle, always. The FIFOs cannot
     overflow, since a frame waits a bounded number of beats and then leaves at full rate.
 
@@ -76,7 +76,7 @@ class Classify(wiring.Component):
         local: The engine's addresses.
         host_path: Frames may go to the host.
         o: The same frames.
-        o_to: With ``o``: where the frame goes; the same for all its beats.
+        o_to: With `o`: where the frame goes; the same for all its beats.
         idle: No frame is on its way.
     """
 

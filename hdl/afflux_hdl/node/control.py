@@ -15,14 +15,14 @@ AMOUNT_BITS = 7
 
 
 class NodeControl(wiring.Component):
-    """Registers and counters of ``registers.NODE_REGISTERS`` and ``registers.NODE_COUNTERS``.
+    """Registers and counters of `registers.NODE_REGISTERS` and `registers.NODE_COUNTERS`.
 
     Latency: read data one cycle after the address; an event is counted one cycle later. Throughput:
     an access and every counter in every cycle. Counters wrap.
 
     Members:
         address, write, write_data: Register access; bits 0 and 1 of the address are ignored, and
-            whatever is below ``registers.NODE_BASE`` is not for this.
+            whatever is below `registers.NODE_BASE` is not for this.
         read_data: One cycle after the address.
         host_path: As the register of that name.
         amounts: One for each counter, under its name: by how much it grows in this cycle.

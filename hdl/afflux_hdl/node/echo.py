@@ -32,14 +32,14 @@ class Echo(wiring.Component):
 
     Latency: 8 cycles from a request's last beat to its reply's first. Throughput: one beat in each
     cycle in, one out. Overflow: a request that finds the buffer or the queue of verdicts full is
-    dropped, and marked on ``dropped``.
+    dropped, and marked on `dropped`.
 
     Args:
         bus_bits: Width of the packet streams.
         buffer_bytes: Size of the buffer, a power of two.
 
     Members:
-        i: Echo requests as ``Classify`` finds them, and nothing else.
+        i: Echo requests as `Classify` finds them, and nothing else.
         local: The engine's addresses.
         o: Replies.
         replied, bad, dropped: A request that ended before is to be answered, is wrong, or found no

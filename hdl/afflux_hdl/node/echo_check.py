@@ -34,7 +34,7 @@ class EchoCheck(wiring.Component):
     """Verifies echo requests.
 
     A request is good if its IPv4 header checksum and its ICMP checksum are right (RFC 1071), all
-    bytes of its IPv4 total length are there, and the frame is not longer than ``ECHO_FRAME_MAX``.
+    bytes of its IPv4 total length are there, and the frame is not longer than `ECHO_FRAME_MAX`.
     Bytes behind the total length are padding and not summed.
 
     The reply's ICMP checksum is the request's and the word that changes from 0x0800 to 0
@@ -42,7 +42,7 @@ class EchoCheck(wiring.Component):
     RFC 1624 is not. The reply's IPv4 header is a new one: the request's type of service,
     identification 0, don't-fragment (RFC 6864, section 4.1), time to live 64.
 
-    Latency: ``ECHO_CHECK_CYCLES`` from a frame's last beat to ``judged``. Throughput: one beat in
+    Latency: `ECHO_CHECK_CYCLES` from a frame's last beat to `judged`. Throughput: one beat in
     each cycle, also of frames that are a single beat each. No back-pressure.
 
     Args:
@@ -52,8 +52,8 @@ class EchoCheck(wiring.Component):
         i: Echo requests without options, their total length at least 28.
         local: The engine's addresses.
         judged: A request's verdict falls in this cycle.
-        good: With ``judged``: it is right.
-        reply: With ``judged``: for its reply.
+        good: With `judged`: it is right.
+        reply: With `judged`: for its reply.
     """
 
     def __init__(self, *, bus_bits: int) -> None:

@@ -15,7 +15,7 @@ class Egress(wiring.Component):
     When a frame ends, the next one is of the source that comes first after its own, in a circle,
     among those that have one. So a source with a frame waits for at most one frame of each other.
 
-    Latency: 1 cycle. Throughput: one beat in each cycle while ``o.ready`` holds and any source has
+    Latency: 1 cycle. Throughput: one beat in each cycle while `o.ready` holds and any source has
     one, between frames too. A source that pauses within a frame makes the others wait: sources
     hold whole frames, or are always ready within one.
 

@@ -49,20 +49,20 @@ class Node(wiring.Component):
 
     Frames for the engine, ARP requests for its address and echo requests to it are dealt with here;
     everything else passes to the host unchanged and in order. The host's frames leave between the
-    node's own. Nothing ever stalls ``rx``; what the host does not take in time is dropped whole and
+    node's own. Nothing ever stalls `rx`; what the host does not take in time is dropped whole and
     counted.
 
     Latency in cycles, with H beats of headers (1 at 512 bits, 11 at 32): each beat reaches the
-    engine 6 + H after ``rx``; from a frame's last beat on ``rx`` to its first on ``host_rx`` 8 + H,
-    and from its last on ``host_tx`` to its first on ``tx`` 3, if nothing is in the way; from the
-    engine to ``tx`` 1. Throughput: one beat in each cycle on each of the four streams.
+    engine 6 + H after `rx`; from a frame's last beat on `rx` to its first on `host_rx` 8 + H,
+    and from its last on `host_tx` to its first on `tx` 3, if nothing is in the way; from the
+    engine to `tx` 1. Throughput: one beat in each cycle on each of the four streams.
 
     Members:
         rx: Frames from the network, without frame check sequence.
-        tx: Frames for the network; ``error`` is 0.
-        host_rx: Frames for the host; ``error`` is 0.
-        host_tx: Frames from the host; ``error``, with ``last``, has the frame dropped.
-        axil: Registers of the engine and, from ``registers.NODE_BASE`` on, of the node.
+        tx: Frames for the network; `error` is 0.
+        host_rx: Frames for the host; `error` is 0.
+        host_tx: Frames from the host; `error`, with `last`, has the frame dropped.
+        axil: Registers of the engine and, from `registers.NODE_BASE` on, of the node.
         idle: Nothing of any frame is inside. Byte and frame counts follow within 2 cycles.
     """
 
@@ -205,7 +205,7 @@ class Node(wiring.Component):
 
 
 def connect_out(m: Module, source: stream.Interface, target: stream.Interface) -> None:
-    """Connects two streams. ``wiring.connect`` does not take a component's own ports."""
+    """Connects two streams. `wiring.connect` does not take a component's own ports."""
     m.d.comb += [
         target.payload.eq(source.payload),
         target.valid.eq(source.valid),

@@ -17,12 +17,12 @@ class PacketFifo(wiring.Component):
     A frame's beats are written behind the frames that are already in. Its last beat either commits
     it or rolls the write position back to where the frame began.
 
-    Latency: 2 cycles from a frame's last beat to its first beat on ``o``. Throughput: one beat in
+    Latency: 2 cycles from a frame's last beat to its first beat on `o`. Throughput: one beat in
     each cycle in, one out, without a gap between frames. Overflow: a lossy FIFO never stalls and
     drops a frame that does not fit; the other kind stalls, and drops only a frame that is larger
-    than the whole FIFO. Either way the frame goes whole, and its end is marked on ``overflowed``.
+    than the whole FIFO. Either way the frame goes whole, and its end is marked on `overflowed`.
 
-    A beat is stored in 9/8 of its bits: ``last``, and ``keep`` without bit 0, which is always set.
+    A beat is stored in 9/8 of its bits: `last`, and `keep` without bit 0, which is always set.
     Block RAMs have just that width.
 
     Args:
@@ -31,10 +31,10 @@ class PacketFifo(wiring.Component):
         lossy: Drops instead of stalling.
 
     Members:
-        i: Frames in; ``ready`` is always 1 if the FIFO is lossy.
-        o: Frames out; ``error`` is 0.
+        i: Frames in; `ready` is always 1 if the FIFO is lossy.
+        o: Frames out; `error` is 0.
         committed, overflowed, refused: What becomes of the frame that ends in this cycle: it is
-            kept, it did not fit, or ``error`` was set.
+            kept, it did not fit, or `error` was set.
         idle: Empty.
     """
 

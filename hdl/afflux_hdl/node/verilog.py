@@ -25,10 +25,10 @@ STREAMS_OUT = ("net_tx", "host_rx")
 class NodeTop(TopLevel):
     """The node with plain port names.
 
-    ``net_rx`` and ``host_tx`` carry frames in, ``net_tx`` and ``host_rx`` out. Byte 0 of a frame is
-    in the low bits of the first beat; ``keep`` is contiguous and all ones but in the last beat;
-    ``error``, with ``last``, marks a frame that is bad. ``net_rx_ready`` is always 1. ``rst`` is
-    synchronous and acts one cycle later; until then, and while it acts, ``host_tx`` and the
+    `net_rx` and `host_tx` carry frames in, `net_tx` and `host_rx` out. Byte 0 of a frame is
+    in the low bits of the first beat; `keep` is contiguous and all ones but in the last beat;
+    `error`, with `last`, marks a frame that is bad. `net_rx_ready` is always 1. `rst` is
+    synchronous and acts one cycle later; until then, and while it acts, `host_tx` and the
     register channels are not ready.
     """
 
@@ -103,12 +103,12 @@ class NodeTop(TopLevel):
 
 
 def generate_node(parameters: NodeParameters) -> str:
-    """Verilog of the node, one text, the top module called ``afflux_node``."""
+    """Verilog of the node, one text, the top module called `afflux_node`."""
     return NodeTop(parameters).to_verilog(NODE_MODULE)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: ``python -m afflux_hdl.node.verilog -o DIR``."""
+    """Command line: `python -m afflux_hdl.node.verilog -o DIR`."""
     parser = argparse.ArgumentParser(description="Write the node out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
     engine_names = [each.name for each in fields(Parameters)]

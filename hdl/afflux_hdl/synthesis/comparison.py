@@ -15,7 +15,7 @@ Leaf = int | float | str | bool | None
 
 
 def read(name: str) -> dict[str, Any]:
-    """A result: of a file, or of a commit, from its ``docs/cost.json``.
+    """A result: of a file, or of a commit, from its `docs/cost.json`.
 
     Raises:
         ValueError: If there is neither.

@@ -72,7 +72,7 @@ def ports(text: str, module: str) -> list[tuple[str, str, int]]:
 
 
 def wrapper(text: str, module: str) -> str:
-    """Verilog of a module with three pins around ``module``, as this file's docstring says."""
+    """Verilog of a module with three pins around `module`, as this file's docstring says."""
     found = [port for port in ports(text, module) if port[1] not in ("clk", "rst")]
     inputs = [(name, width) for kind, name, width in found if kind == "input"]
     outputs = [(name, width) for kind, name, width in found if kind == "output"]
@@ -105,7 +105,7 @@ def wrapper(text: str, module: str) -> str:
 
 
 def synthesise(parameters: Parameters, folder: Path, progress: Progress) -> None:
-    """Leaves ecp5.json, the netlist for nextpnr, in ``folder``.
+    """Leaves ecp5.json, the netlist for nextpnr, in `folder`.
 
     Raises:
         ToolError: If Yosys fails.
@@ -131,13 +131,13 @@ write_json {NAME}.json
 
 
 def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float) -> dict[str, Any]:
-    """Places and routes what ``synthesise`` has left, and reports on it.
+    """Places and routes what `synthesise` has left, and reports on it.
 
     Args:
         seed: Of the placement.
         folder: Where `synthesise` has been.
         progress: Told how far it is.
-        limit_s: Seconds after which routing is given up. Then ``fmax_mhz`` is None.
+        limit_s: Seconds after which routing is given up. Then `fmax_mhz` is None.
 
     Raises:
         ToolError: If nextpnr fails, for one because the device is too small.
@@ -160,7 +160,7 @@ def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float)
 
 
 def parse_log(text: str) -> dict[str, Any] | None:
-    """What ``synth.json`` says of a placement that was not routed; None if there is none."""
+    """What `synth.json` says of a placement that was not routed; None if there is none."""
     estimate = _ESTIMATE.search(text)
     use = {name: (int(used), int(of)) for name, used, of in _USE.findall(text)}
     if estimate is None or not set(_CELLS.values()) <= use.keys():
@@ -174,7 +174,7 @@ def parse_log(text: str) -> dict[str, Any] | None:
 
 
 def parse_report(document: dict[str, Any]) -> dict[str, Any]:
-    """What ``synth.json`` says of a report by nextpnr.
+    """What `synth.json` says of a report by nextpnr.
 
     Raises:
         ValueError: If there is not exactly one clock.

@@ -50,7 +50,7 @@ class Levels:
 
     Args:
         netlist: Of primitives only.
-        within: Instance whose parts are the stages, such as ``engine``; empty for the top.
+        within: Instance whose parts are the stages, such as `engine`; empty for the top.
 
     Raises:
         ValueError: If there is a primitive that is not known, or a loop without a register.

@@ -1,4 +1,4 @@
-"""A flat netlist, as Yosys writes it with ``write_json``."""
+"""A flat netlist, as Yosys writes it with `write_json`."""
 
 import json
 import re
@@ -22,9 +22,9 @@ class Cell:
 
     Attributes:
         name: Its name, with the path of instances before the last dot if the tool kept one.
-        type: Primitive, such as ``LUT6``.
-        inputs, outputs: For each port its nets by index; ``None`` is a constant or open.
-        source: Places in source files that it comes from, as ``file:line.column-…``, with ``|``
+        type: Primitive, such as `LUT6`.
+        inputs, outputs: For each port its nets by index; `None` is a constant or open.
+        source: Places in source files that it comes from, as `file:line.column-…`, with `|`
             between them; empty if the tool kept none.
     """
 
@@ -71,7 +71,7 @@ class Netlist:
 
     @classmethod
     def load(cls, path: Path, module: str) -> "Netlist":
-        """Reads ``module`` from a file.
+        """Reads `module` from a file.
 
         Raises:
             ValueError: If the file has no such module.
@@ -80,7 +80,7 @@ class Netlist:
 
     @classmethod
     def parse(cls, document: dict[str, Any], module: str) -> "Netlist":
-        """Takes ``module`` out of a document that has been read.
+        """Takes `module` out of a document that has been read.
 
         Raises:
             ValueError: If there is no such module.

@@ -87,7 +87,7 @@ def arcs(cell: Cell, chained: frozenset[int]) -> Iterator[Arc]:
 
     Args:
         cell: Any primitive of this file.
-        chained: All nets that are a carry output of a ``CARRY4`` or ``CARRY8``.
+        chained: All nets that are a carry output of a `CARRY4` or `CARRY8`.
 
     Raises:
         ValueError: If the primitive is not known here.

@@ -67,7 +67,7 @@ def synthesise(parameters: Parameters, folder: Path, progress: Progress) -> Netl
 
 
 def count(netlist: Netlist) -> dict[str, int | float]:
-    """Resources of a netlist. ``lut`` includes those that are memories or shift registers."""
+    """Resources of a netlist. `lut` includes those that are memories or shift registers."""
     cells = netlist.count()
     return {
         "lut": sum(luts(cell) for cell in netlist.cells),
@@ -111,7 +111,7 @@ def misplaced(netlist: Netlist) -> list[str]:
 
 
 def report(netlist: Netlist) -> dict[str, Any]:
-    """Everything that ``synth.json`` says about the netlist."""
+    """Everything that `synth.json` says about the netlist."""
     counted = count(netlist)
     levels = Levels(netlist, within="engine")
     stages = levels.stages()

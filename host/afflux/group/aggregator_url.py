@@ -104,7 +104,7 @@ class Location:
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
-    """Host and port of a text such as host:4700 or host. Raises ``ValueError`` if it is none."""
+    """Host and port of a text such as host:4700 or host. Raises `ValueError` if it is none."""
     parts = urlsplit(f"//{text}")
     port = wire.PORT if parts.port is None else parts.port
     if not parts.hostname or "@" in text or parts.netloc != text or not 0 < port < 1 << 16:

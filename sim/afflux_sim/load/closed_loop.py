@@ -56,7 +56,7 @@ class Traffic(Protocol):
     """What the workers of a job send, and what they must get."""
 
     def contribution(self, worker: int, slot: int, turn: int) -> Contribution:
-        """Of ``worker`` in round number ``turn`` of ``slot``, the first being 0."""
+        """Of `worker` in round number `turn` of `slot`, the first being 0."""
         ...
 
     def result(self, slot: int, turn: int, payload: bytes) -> bool:
@@ -74,7 +74,7 @@ class Passed:
 
     Attributes:
         cycles, beats_in, beats_out, receive_stalls, frames_in, frames_out: As in
-            :class:`~afflux_sim.rtl.verilated.Statistics`.
+            `afflux_sim.rtl.verilated.Statistics`.
         blocks_in, blocks_out: Blocks in contributions and in results, a multicast one once.
         rounds: Rounds completed, counted at their first result.
         blocks_reduced: Blocks of their results, each result counted once.
@@ -99,12 +99,12 @@ class ClosedLoop:
 
     Args:
         engine: Its other jobs and their frames must rest meanwhile.
-        bus_bits, clock_hz: Of the engine; the clock only matters with ``port_bits_per_s``.
+        bus_bits, clock_hz: Of the engine; the clock only matters with `port_bits_per_s`.
         workers, lanes, slots: Of the job.
         traffic: What is sent.
         order: Of what may be sent.
         multicast: Results go to a group once, not to each worker.
-        port_bits_per_s: Frames come as from an Ethernet port of this rate; ``None``: a beat in
+        port_bits_per_s: Frames come as from an Ethernet port of this rate; `None`: a beat in
             every cycle.
         copies: How often each contribution is sent; 2 and more make duplicates, which the engine
             has to drop or to answer.
@@ -153,7 +153,7 @@ class ClosedLoop:
                 self._offer(worker, slot)
 
     def run(self, frames: int) -> None:
-        """Sends at least ``frames`` frames, or as many as there are.
+        """Sends at least `frames` frames, or as many as there are.
 
         Raises:
             LoopError: If the engine sends a wrong result, or none at all.

@@ -82,7 +82,7 @@ class LoopJob:
         return _frame(wire.Type.JOIN, worker, 0, 0, nothing)
 
     def data(self, worker: int, slot: int, turn: int, part: Contribution) -> bytes:
-        """The frame that carries a contribution to round number ``turn``, the first being 0."""
+        """The frame that carries a contribution to round number `turn`, the first being 0."""
         return _frame(wire.Type.DATA, worker, slot, (FIRST_ROUND + turn) % 2**32, part)
 
 

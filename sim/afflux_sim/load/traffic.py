@@ -139,7 +139,7 @@ class Overlap:
 def presence(
     workers: int, slots: int, rows: int, density: float, overlap: str, seed: int = 1
 ) -> npt.NDArray[np.bool_]:
-    """[worker, slot, lane, row]: blocks that are not zero, a share of ``density`` at each."""
+    """[worker, slot, lane, row]: blocks that are not zero, a share of `density` at each."""
     random = np.random.default_rng(seed)
     shape = (slots, wire.LANES_MAX, rows)
     if overlap == Overlap.RANDOM:

@@ -1,4 +1,4 @@
-"""The functions of ``shim.cpp`` as Python sees them. ctypes releases the GIL during each call."""
+"""The functions of `shim.cpp` as Python sees them. ctypes releases the GIL during each call."""
 
 import ctypes
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
@@ -9,7 +9,7 @@ __all__ = ["ShimStatistics", "ShimStimulus", "load"]
 
 
 class ShimStimulus(ctypes.Structure):
-    """``Stimulus`` of the shim. Shares are in units of 2**-32."""
+    """`Stimulus` of the shim. Shares are in units of 2**-32."""
 
     _fields_ = (
         ("seed", c_uint64),
@@ -21,7 +21,7 @@ class ShimStimulus(ctypes.Structure):
 
 
 class ShimStatistics(ctypes.Structure):
-    """``Statistics`` of the shim."""
+    """`Statistics` of the shim."""
 
     _fields_ = (
         ("cycles", c_uint64),
@@ -58,7 +58,7 @@ COVERAGE_PROTOTYPES = {"afflux_write_coverage": (c_int, [c_void_p, c_char_p])}
 
 @cache
 def load(path: Path) -> ctypes.CDLL:
-    """The library at ``path``, with its functions' types declared."""
+    """The library at `path`, with its functions' types declared."""
     library = ctypes.CDLL(str(path))
     prototypes = dict(PROTOTYPES)
     if hasattr(library, "afflux_write_coverage"):

@@ -7,17 +7,17 @@ __all__ = ["BACK_TO_BACK", "NOT_DRAINED", "Stimulus"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stimulus:
-    """Pace of one :meth:`~afflux_sim.rtl.verilated.VerilatedEngine.play`.
+    """Pace of one `afflux_sim.rtl.verilated.VerilatedEngine.play`.
 
     Attributes:
         ready_share: Share of the cycles in which the engine may send a beat, chosen at random.
         gap_share: Share of the cycles before each beat in which none is offered, below 1.
         seed: Of these choices. The same seed gives the same cycles.
-        max_cycles: Cycles after which an engine that is still not idle is taken to hang; ``None``:
+        max_cycles: Cycles after which an engine that is still not idle is taken to hang; `None`:
             many more than it takes to send every frame to 64 workers.
         drain: Run on until the engine is idle. If not, the call ends with the last frame's last
             beat. What the engine sends later is returned by later calls, and whether it may send
-            stays as it was in the last cycle, until the next ``play`` or ``run``.
+            stays as it was in the last cycle, until the next `play` or `run`.
 
     Raises:
         ValueError: If a share is out of its range.

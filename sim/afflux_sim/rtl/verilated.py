@@ -6,7 +6,7 @@
         engine.write(address_of("local_port"), 4700)
         answers = engine.play(frames)
 
-Built on first use, see :mod:`afflux_sim.rtl.build.verilator` and :mod:`afflux_sim.rtl.build.cache`.
+Built on first use, see `afflux_sim.rtl.build.verilator` and `afflux_sim.rtl.build.cache`.
 """
 
 import ctypes
@@ -39,11 +39,11 @@ class Statistics:
 
     Attributes:
         cycles: Clock cycles.
-        frames_in: Frames driven into ``rx``.
-        frames_out: Frames taken from ``tx``.
+        frames_in: Frames driven into `rx`.
+        frames_out: Frames taken from `tx`.
         beats_in: Beats driven.
         beats_out: Beats taken.
-        receive_stalls: Cycles in which ``rx_ready`` was low while a beat was offered. The engine
+        receive_stalls: Cycles in which `rx_ready` was low while a beat was offered. The engine
             promises that there are none.
     """
 
@@ -68,7 +68,7 @@ class VerilatedEngine:
         lanes: Most lanes of a slot.
         jobs: Most jobs at once.
         slots: Slots of the pool, shared by all jobs.
-        cache_folder: Where builds are kept; ``None``: see ``build_cache.default_folder``.
+        cache_folder: Where builds are kept; `None`: see `build_cache.default_folder`.
 
     Raises:
         ToolchainError: If Verilator or a C++ compiler is missing.
@@ -104,7 +104,7 @@ class VerilatedEngine:
 
     @classmethod
     def from_library(cls, path: Path) -> Self:
-        """An engine from what ``verilator_build.build_library`` has built."""
+        """An engine from what `verilator_build.build_library` has built."""
         self = cls.__new__(cls)
         self._open(path)
         return self
@@ -122,15 +122,15 @@ class VerilatedEngine:
         stimulus: Stimulus = BACK_TO_BACK,
         mac_errors: Sequence[bool] | None = None,
     ) -> list[bytes]:
-        """Drives ``frames`` into the engine and returns those that it sent, in order.
+        """Drives `frames` into the engine and returns those that it sent, in order.
 
         Args:
             frames: Ethernet frames of at least one byte, without frame check sequence.
             stimulus: Pace and end.
-            mac_errors: For each frame whether the MAC marks it as bad; ``None``: none is.
+            mac_errors: For each frame whether the MAC marks it as bad; `None`: none is.
 
         Raises:
-            ValueError: If a frame is empty, or ``mac_errors`` has another length than ``frames``.
+            ValueError: If a frame is empty, or `mac_errors` has another length than `frames`.
             SimulationError: If the engine does not become idle, or breaks the rules of its output
                 stream. Nothing useful can be done with the instance after that.
         """
@@ -151,7 +151,7 @@ class VerilatedEngine:
             return self._take_output()
 
     def feed(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Drives ``frames`` in back to back and returns what the engine has sent meanwhile.
+        """Drives `frames` in back to back and returns what the engine has sent meanwhile.
 
         What it has still to send comes with the next call: answers leave while frames arrive, as
         they do on a wire, and no cycles go to waiting for the last of them.
@@ -159,7 +159,7 @@ class VerilatedEngine:
         return self.play(frames, NOT_DRAINED)
 
     def run(self, cycles: int) -> list[bytes]:
-        """Lets ``cycles`` clock cycles pass without input; returns the frames that came out."""
+        """Lets `cycles` clock cycles pass without input; returns the frames that came out."""
         with self._lock:
             self._check(self._library.afflux_run(self._use(), cycles))
             return self._take_output()
@@ -173,14 +173,14 @@ class VerilatedEngine:
             self._check(self._library.afflux_reset(self._use()))
 
     def read(self, address: int) -> int:
-        """Value of the register at byte ``address``. Takes one clock cycle."""
+        """Value of the register at byte `address`. Takes one clock cycle."""
         value = ctypes.c_uint32()
         with self._lock:
             self._check(self._library.afflux_read(self._use(), address, ctypes.byref(value)))
         return value.value
 
     def write(self, address: int, value: int) -> None:
-        """Writes the 32-bit ``value`` to the register at byte ``address``, in one clock cycle."""
+        """Writes the 32-bit `value` to the register at byte `address`, in one clock cycle."""
         with self._lock:
             self._check(self._library.afflux_write(self._use(), address, value))
 
@@ -197,10 +197,10 @@ class VerilatedEngine:
         return Statistics(**{name: getattr(counts, name) for name, _ in counts._fields_})
 
     def write_coverage(self, path: Path) -> None:
-        """Writes what of the model has been met so far, as ``verilator_coverage`` reads it.
+        """Writes what of the model has been met so far, as `verilator_coverage` reads it.
 
         Raises:
-            ValueError: If the library was built without ``coverage``.
+            ValueError: If the library was built without `coverage`.
         """
         with self._lock:
             handle = self._use()
@@ -209,7 +209,7 @@ class VerilatedEngine:
             self._check(self._library.afflux_write_coverage(handle, os.fsencode(path)))
 
     def close(self) -> None:
-        """Frees the model. Further calls but this one raise ``ValueError``."""
+        """Frees the model. Further calls but this one raise `ValueError`."""
         with self._lock:
             if self._handle is not None:
                 self._library.afflux_close(self._handle)

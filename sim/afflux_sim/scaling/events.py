@@ -1,4 +1,4 @@
-"""The clusters of :mod:`afflux_sim.scaling.formulas`, played frame by frame over queues and links.
+"""The clusters of `afflux_sim.scaling.formulas`, played frame by frame over queues and links.
 
 Each link sends one frame after the other, first come, first served, and delivers it after its
 delay. Queues are unbounded, as the window bounds what is in them. Nothing is lost.

@@ -23,8 +23,8 @@ class EngineBench:
 
     Args:
         dut: The engine.
-        ready_share: Share of the cycles in which ``tx_ready`` is high.
-        gap_share: Share of the cycles in which no beat is offered to ``rx``.
+        ready_share: Share of the cycles in which `tx_ready` is high.
+        gap_share: Share of the cycles in which no beat is offered to `rx`.
         seed: Of both choices.
     """
 
@@ -53,7 +53,7 @@ class EngineBench:
         """Drives the frames in; the frames that have come out by the time the engine is idle.
 
         Raises:
-            AssertionError: If the engine stalls ``rx``.
+            AssertionError: If the engine stalls `rx`.
             SimTimeoutError: If it does not become idle.
         """
         for number, frame in enumerate(frames):

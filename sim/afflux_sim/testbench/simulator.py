@@ -52,7 +52,7 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def build_simulator(folder: Path, parameters: Parameters) -> Path:
-    """The build folder of the engine with ``parameters``, taken from the cache if it is there.
+    """The build folder of the engine with `parameters`, taken from the cache if it is there.
 
     Args:
         folder: The cache.
@@ -102,7 +102,7 @@ def run_module(
     """Runs the cocotb tests of a module in a simulator process of its own.
 
     Args:
-        build: From ``build_simulator``.
+        build: From `build_simulator`.
         results: Folder for cocotb's results; made if it is not there.
         module: Name that the module is imported by.
         tests: Names of the tests to run; all, if empty.

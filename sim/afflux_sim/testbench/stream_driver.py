@@ -1,4 +1,4 @@
-"""Drives whole frames into the engine's ``rx`` pins."""
+"""Drives whole frames into the engine's `rx` pins."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class StreamDriver:
         pace: In which cycles a beat is offered.
 
     Attributes:
-        stalls: Cycles in which ``rx_ready`` was low while a beat was offered.
+        stalls: Cycles in which `rx_ready` was low while a beat was offered.
     """
 
     def __init__(self, dut: Any, pace: Pace) -> None:

@@ -1,4 +1,4 @@
-"""Takes whole frames from the engine's ``tx`` pins, with back-pressure, and checks the stream."""
+"""Takes whole frames from the engine's `tx` pins, with back-pressure, and checks the stream."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ __all__ = ["StreamSampler"]
 
 
 class StreamSampler:
-    """Takes a beat in each cycle that the pace allows, for as long as ``run`` runs.
+    """Takes a beat in each cycle that the pace allows, for as long as `run` runs.
 
-    The pace is asked only while there is a beat; ``tx_ready`` stays as it is in between.
+    The pace is asked only while there is a beat; `tx_ready` stays as it is in between.
 
     Args:
         dut: The engine.
-        pace: In which cycles with a beat ``tx_ready`` is high.
+        pace: In which cycles with a beat `tx_ready` is high.
 
     Attributes:
         frames: Whole frames so far; whoever reads them removes them.
@@ -39,7 +39,7 @@ class StreamSampler:
 
         Raises:
             AssertionError: If the stream breaks a rule: a beat that waits is changed or withdrawn,
-                or ``tx_keep`` has holes, or is not full before the last beat.
+                or `tx_keep` has holes, or is not full before the last beat.
         """
         edge, valid, pin_ready = self._edge, self._valid, self._ready
         pin_data, pin_keep, last = self._data, self._keep, self._last

@@ -1,6 +1,6 @@
 """Runs a check with a fault in the native worker, in a process of its own.
 
-``python -m tests.support.drivers.faulty_worker LIBRARY MODULE FUNCTION`` imports LIBRARY as the
+`python -m tests.support.drivers.faulty_worker LIBRARY MODULE FUNCTION` imports LIBRARY as the
 extension and calls the function. The status says what came of it: 0 the check passed,
 `CAUGHT_STATUS` it failed as a check does, anything else it could not be run.
 """

