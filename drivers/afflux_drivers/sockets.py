@@ -4,7 +4,7 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 
-__all__ = ["MulticastGroup", "datagrams_held", "enlarge", "join_group", "send_to_groups"]
+__all__ = ["MulticastGroup", "datagrams_held", "enlarge", "send_to_groups"]
 
 # Linux's number, which the socket module lacks. Passes the system's limit, if privileged.
 _SO_RCVBUFFORCE = 33
@@ -83,31 +83,6 @@ class MulticastGroup:
 
     def __str__(self) -> str:
         return f"{self.address}:{self.port}"
-
-
-def join_group(group: MulticastGroup, interface: str) -> socket.socket:
-    """A socket that receives what is sent to the group, as do others of this host.
-
-    Args:
-        group: The group.
-        interface: Own address on the network on which to join it.
-
-    Raises:
-        OSError: If the interface does not exist, or takes no more groups.
-    """
-    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        # Each rank of the host has such a socket, and each gets every datagram.
-        udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        udp.setblocking(False)
-        # Not bound to any address: unicast datagrams to the port are not for the group.
-        udp.bind((group.address, group.port))
-        membership = socket.inet_aton(group.address) + socket.inet_aton(interface)
-        udp.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-    except BaseException:
-        udp.close()
-        raise
-    return udp
 
 
 def send_to_groups(udp: socket.socket, interface: str, ttl: int) -> None:

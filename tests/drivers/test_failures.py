@@ -20,7 +20,6 @@ from afflux_drivers.errors import (
     RanksMissing,
     WorkerFailed,
 )
-from afflux_drivers.worker.session import Session
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 from tests.support.drivers.ranks import Ranks, run_ranks
@@ -203,17 +202,26 @@ def test_refusals_say_why(served):
     lease.close()
 
 
-def test_refused_for_its_protocol_version(served, monkeypatch):
-    lease = create_job(served.address, 1, 4, 4, 5.0)
-    right = Session.join_packet
-    monkeypatch.setattr(
-        Session, "join_packet", lambda self: bytes([2 << 4 | wire.Type.JOIN]) + right(self)[1:]
-    )
-    worker = Worker(lease.ticket, 0)
-    with pytest.raises(AggregatorRefused, match="does not speak this protocol version"):
-        worker.join(5.0)
-    worker.close()
-    lease.close()
+@pytest.mark.parametrize(
+    ("cause", "what"),
+    [(wire.Refusal.VERSION, "does not speak this protocol version"), (77, "cause 77")],
+)
+def test_refusals_that_no_aggregator_of_this_version_sends(cause, what):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as aggregator:
+        aggregator.bind(("127.0.0.1", 0))
+        port = aggregator.getsockname()[1]
+        worker = Worker(replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port), 1)
+
+        def refuse() -> None:
+            join, address = aggregator.recvfrom(100)
+            refused = bytes([wire.VERSION << 4 | wire.Type.REFUSED]) + join[1:22]
+            aggregator.sendto(refused + np.array([cause, *[0] * 15], "<u4").tobytes(), address)
+
+        outcomes = run_ranks([lambda: worker.join(5.0), refuse])
+        assert isinstance(outcomes[0], AggregatorRefused)
+        assert f"127.0.0.1:{port} refused rank 1 of job 0: " in str(outcomes[0])
+        assert what in str(outcomes[0])
+        worker.close()
 
 
 def test_a_job_that_ended_is_silent_and_refuses(served):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from afflux_drivers.collective import Description, Reduction
-from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
@@ -33,7 +32,7 @@ def test_blocks_of_all_ranks_reduce_to_all_fingerprints(reduction):
         session, elements = Session(ticket, rank), np.ones(5, np.float32)
         operation = Operation(session, elements, wire.Dtype.FLOAT32, reduction, (5,))
         (opening,) = operation.open(0.0)
-        block[:] = np.frombuffer(opening, "<i4", 64, datagram_bytes(0))
+        block[:] = np.frombuffer(opening, "<i4", 64, wire.datagram_bytes(0))
     if reduction is Reduction.MAX:
         merged = blocks.max(axis=0)
     elif reduction is Reduction.MIN:

@@ -1,26 +1,28 @@
 """Results to a multicast group, over real sockets on the loopback interface."""
 
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from afflux_drivers import _native
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, read_counters
 from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable
-from afflux_drivers.packets import PacketBuffer
-from afflux_drivers.sockets import MulticastGroup, join_group, send_to_groups
-from afflux_drivers.worker.statistics import WorkerStatistics
-from afflux_drivers.worker.transport import UdpTransport
+from afflux_drivers.sockets import MulticastGroup, send_to_groups
+from afflux_drivers.worker.session import Session
+from afflux_drivers.worker.udp_loop import UdpLoop
 from afflux_hdl.contract import wire
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.groups import LOOPBACK, free_group, why_no_group
 from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.served import Served
 from tests.support.drivers.tensors import OPERATIONS, awkward, gaussian
+from tests.support.drivers.virtual_job import ticket_of
 
 
 @pytest.fixture
@@ -96,9 +98,7 @@ def test_jobs_share_a_group(served_group):
         lease.close()
 
 
-def test_others_in_the_group_do_not_reach_a_worker(group):
-    packet = PacketBuffer()
-    statistics = WorkerStatistics()
+def test_only_the_aggregator_reaches_a_worker_through_its_group(group):
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign,
@@ -106,34 +106,22 @@ def test_others_in_the_group_do_not_reach_a_worker(group):
         for sender in (peer, foreign):
             sender.bind((LOOPBACK, 0))
             send_to_groups(sender, LOOPBACK, 1)
-        transport = UdpTransport(*peer.getsockname(), statistics, None, group)
-        try:
-            for sender in (foreign, peer):
-                sender.sendto(b"abc", (group.address, group.port))
-                transport.wait(2)
-                taken = transport.receive(packet)
-                assert taken == (3 if sender is peer else 0)
-            assert statistics.packets_received == 1
-            assert transport.receive(packet) == -1
-        finally:
-            transport.close()
-
-
-def test_every_rank_of_a_host_can_join(group):
-    """And what goes to one of them alone is not taken by another."""
-    receivers = [join_group(group, LOOPBACK) for _ in range(3)]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.bind((LOOPBACK, 0))
-        send_to_groups(sender, LOOPBACK, 1)
-        sender.sendto(b"to all", (group.address, group.port))
-        sender.sendto(b"to nobody", (LOOPBACK, group.port))
-        for receiver in receivers:
-            receiver.settimeout(2)
-            assert receiver.recv(100) == b"to all"
-            receiver.settimeout(0.05)
-            with pytest.raises(TimeoutError):
-                receiver.recv(100)
-            receiver.close()
+        ticket = ticket_of(1, 4, 1)
+        # Every rank of a host can join; what goes to one of them alone is not taken by another.
+        for _ in range(3):
+            session = Session(ticket, 0)
+            loop = UdpLoop(*peer.getsockname(), None, group)
+            join = _native.Join(session)
+            loop.open(session, join)
+            foreign.sendto(b"abc", (group.address, group.port))
+            peer.sendto(b"to nobody", (LOOPBACK, group.port))
+            loop.run(session, join, time.monotonic() + 0.05)
+            assert session.statistics.packets_received == 0
+            peer.sendto(b"abcd", (group.address, group.port))
+            loop.run(session, join, time.monotonic() + 0.05)
+            assert session.statistics.packets_received == 1
+            assert session.statistics.bytes_received == 4
+            loop.close()
 
 
 @pytest.mark.parametrize("told", ["", "239.255.71.4"])
@@ -145,13 +133,15 @@ def test_a_rank_that_was_told_of_another_group_is_refused(served_group, told):
     lease.close()
 
 
-def test_no_way_into_a_group(monkeypatch):
-    def refuse(*_: object) -> socket.socket:
-        raise OSError("no such device")
-
-    monkeypatch.setattr("afflux_drivers.worker.transport.join_group", refuse)
-    with pytest.raises(AggregatorUnreachable, match=r"group 239\.1\.2\.3:4701 .*no such device"):
-        UdpTransport(LOOPBACK, 9, WorkerStatistics(), None, MulticastGroup("239.1.2.3", 4701))
+def test_a_group_that_cannot_be_joined(group):
+    """Its port is taken by a socket that shares it with nobody."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((group.address, group.port))
+        with pytest.raises(
+            AggregatorUnreachable,
+            match=rf"cannot join the multicast group {group} .*{LOOPBACK}:9 .*{LOOPBACK}: .*in use",
+        ):
+            UdpLoop(LOOPBACK, 9, None, group)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
-from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
+from tests.support.drivers.packet_header import HEADER, Header
 from tests.support.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
@@ -21,20 +22,17 @@ class Rank:
     """Rank 1 of 3 in an operation, with a test for aggregator."""
 
     def __init__(self, count: int = 1000, slots: int = 1, group: str = "") -> None:
-        ticket = replace(ticket_of(3, LANES, slots), group=group)
+        ticket = replace(ticket_of(3, LANES, slots), group=group, group_port=4701)
         self.session = Session(ticket, 1)
         elements = np.arange(1, count + 1, dtype=np.float32)
         self.operation = Operation(self.session, elements, F32, Reduction.SUM, (count,))
-        self.opening = [bytes(datagram) for datagram in self.operation.open(0.0)]
+        self.opening = self.operation.open(0.0)
 
     def receive(self, datagram: bytes, now: float = 0.01) -> bytes | None:
-        packet = PacketBuffer()
-        packet.datagram[: len(datagram)] = datagram
-        answer = self.operation.receive(packet, len(datagram), now)
-        return None if answer is None else bytes(answer)
+        return self.operation.receive(datagram, now)
 
     def expire(self, now: float) -> list[bytes]:
-        return [bytes(datagram) for datagram in self.operation.expire(now)]
+        return self.operation.expire(now)
 
     def ignored(self) -> int:
         return self.session.statistics.ignored
@@ -54,7 +52,7 @@ def answer_to(datagram: bytes, type_: wire.Type, words: list[int], blocks: bytes
 
 def result_of_opening(datagram: bytes, words: list[int] | None = None) -> bytes:
     """The result if all ranks called the same and sent the same words."""
-    block = np.frombuffer(datagram, "<u4", 64, datagram_bytes(0)).copy()
+    block = np.frombuffer(datagram, "<u4", 64, wire.datagram_bytes(0)).copy()
     block[:3] = block[1]
     own = np.frombuffer(datagram, "<u4", 16, wire.HEADER_BYTES).tolist()
     return answer_to(datagram, wire.Type.RESULT, own if words is None else words, block.tobytes())
@@ -84,7 +82,7 @@ def test_opening_packet():
     words = np.frombuffer(datagram, "<u4", 16, wire.HEADER_BYTES).tolist()
     # The greatest elements of blocks 0 and 1 are 64 = 2**6 and 128 = 2**7.
     assert words == [255 - (127 + 6), 255 - (127 + 7)] + [wire.ABSENT] * 14
-    block = np.frombuffer(datagram, "<u4", 64, datagram_bytes(0))
+    block = np.frombuffer(datagram, "<u4", 64, wire.datagram_bytes(0))
     assert block[1] == rank.operation.description.fingerprint
     assert not block[[0, *range(2, 64)]].any()
 
@@ -96,7 +94,7 @@ def test_contribution_after_a_result():
     header = header_of(answer)
     assert header.round == (rank.session.ticket.round + 1) & 0xFFFF_FFFF
     assert header.present == 3
-    blocks = np.frombuffer(answer, "<i4", 128, datagram_bytes(0))
+    blocks = np.frombuffer(answer, "<i4", 128, wire.datagram_bytes(0))
     # E = 133 and 134, g = 2: integers of 2**-22 * ... of x * 2**(30 - 2 - (E - 127)).
     assert blocks[0] == 1 << 22
     assert blocks[64] == 65 << 21
@@ -193,7 +191,7 @@ def test_timer_probes_ever_more_seldom():
         (datagram,) = rank.expire(now)
         sent.append(datagram)
     for probe in sent:
-        assert len(probe) == datagram_bytes(0)
+        assert len(probe) == wire.datagram_bytes(0)
         want = header_of(rank.opening[0])._replace(version_type=0x11, present=0)
         assert header_of(probe) == want
     waits = np.diff([0.0, *times])
@@ -268,23 +266,21 @@ def test_ranks_of_a_tree_have_numbers_of_their_own():
     ticket = replace(ticket_of(3, LANES, 1), members=(4, 7, 1), ranks=9)
     session = Session(ticket, 7)
     operation = Operation(session, np.ones(1000, np.float32), F32, Reduction.SUM, (1000,))
-    (opening,) = (bytes(datagram) for datagram in operation.open(0.0))
+    (opening,) = operation.open(0.0)
     assert header_of(opening).worker == 1
-    assert header_of(bytes(session.join_packet())).worker == 1
-    block = np.frombuffer(opening, "<u4", 64, datagram_bytes(0))
+    (join,) = _native.Join(session).open(0.0)
+    assert header_of(join).worker == 1
+    block = np.frombuffer(opening, "<u4", 64, wire.datagram_bytes(0))
     assert np.flatnonzero(block).tolist() == [7]
-    packet = PacketBuffer()
     missing = answer_to(opening, wire.Type.MISSING, [0b010, 0, 0, *[0] * 13])
-    packet.datagram[: len(missing)] = missing
-    assert operation.receive(packet, len(missing), 0.1) is None
+    assert operation.receive(missing, 0.1) is None
     assert operation.missing_ranks() == (1, 4)
     block = np.full(64, operation.description.fingerprint, np.uint32)
     block[8] ^= 1
     words = np.frombuffer(opening, "<u4", 16, wire.HEADER_BYTES).tolist()
     odd = answer_to(opening, wire.Type.RESULT, words, block.tobytes())
-    packet.datagram[: len(odd)] = odd
     with pytest.raises(Disagreement, match=r"rank 7 called .*ranks \[8\]"):
-        operation.receive(packet, len(odd), 0.1)
+        operation.receive(odd, 0.1)
 
 
 def test_missing_of_another_round_is_ignored():
@@ -299,12 +295,10 @@ def test_missing_of_another_round_is_ignored():
 def test_workers_above_31_are_named_by_the_second_word():
     session = Session(ticket_of(40, LANES, 1), 35)
     operation = Operation(session, np.ones(1000, np.float32), F32, Reduction.SUM, (1000,))
-    (opening,) = (bytes(datagram) for datagram in operation.open(0.0))
+    (opening,) = operation.open(0.0)
     words = [0xFFFF_FFFF & ~(1 << 3), 0xFF & ~(1 << 7), 0, *[0] * 13]
     missing = answer_to(opening, wire.Type.MISSING, words)
-    packet = PacketBuffer()
-    packet.datagram[: len(missing)] = missing
-    assert operation.receive(packet, len(missing), 0.1) is None
+    assert operation.receive(missing, 0.1) is None
     assert operation.missing_ranks() == (3, 39)
 
 
@@ -364,7 +358,7 @@ def test_conflict_and_other_fingerprints_are_disagreements():
     rank = Rank()
     good = result_of_opening(rank.opening[0])
     odd = bytearray(good)
-    odd[datagram_bytes(0) + 8] ^= 1
+    odd[wire.datagram_bytes(0) + 8] ^= 1
     with pytest.raises(Disagreement, match=r"ranks \[2\]") as caught:
         rank.receive(bytes(odd))
     own = caught.value.fingerprint

@@ -8,13 +8,13 @@ import pytest
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.packets import HEADER, PacketBuffer
 from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
 from tests.drivers.test_soft_engine import compare_engines, tickets_of
 from tests.support.drivers.built_engine import BuiltEngine, Fault, build
 from tests.support.drivers.faulty_worker import catches
 from tests.support.drivers.golden_check import check_counters, check_operation
+from tests.support.drivers.packet_header import HEADER
 from tests.support.drivers.tensors import OPERATIONS, awkward
 from tests.support.drivers.virtual_job import VirtualJob, at_random, counters_of
 
@@ -42,7 +42,7 @@ def check_numbers_do_not_overflow() -> None:
 
 
 def check_schedules(
-    receive: Callable[..., bytes | None] = Operation.receive,
+    receive: Callable[[Operation, bytes, float], bytes | None] = Operation.receive,
     make_engine: Callable[[], Engine] = SoftEngine,
 ) -> None:
     """Operations under loss, doubling and long delays."""
@@ -77,13 +77,12 @@ def test_without_a_fault_the_checks_pass(check):
 
 
 def test_worker_that_accepts_any_round():
-    def receive(self: Operation, packet: PacketBuffer, length: int, now: float) -> bytes | None:
+    def receive(self: Operation, datagram: bytes, now: float) -> bytes | None:
         """As the real one, but told that whatever comes is of the round it waits for."""
-        header = list(HEADER.unpack_from(packet.datagram))
+        header = list(HEADER.unpack_from(datagram))
         if header[4] < len(self._session.slots):
             header[6] = self._session.slots[header[4]].round
-            HEADER.pack_into(packet.datagram, 0, *header)
-        return Operation.receive(self, packet, length, now)
+        return Operation.receive(self, HEADER.pack(*header) + datagram[HEADER.size :], now)
 
     with pytest.raises(CAUGHT):
         check_schedules(receive)
@@ -93,11 +92,10 @@ def test_worker_that_ignores_the_operation_number(monkeypatch):
     """Rounds never restart, so this one is caught by the accept rule's own test only."""
     from tests.drivers import test_operation
 
-    def receive(self: Operation, packet: PacketBuffer, length: int, now: float) -> bytes | None:
-        header = list(HEADER.unpack_from(packet.datagram))
+    def receive(self: Operation, datagram: bytes, now: float) -> bytes | None:
+        header = list(HEADER.unpack_from(datagram))
         header[8] = self.description.number & 0xFFFF
-        HEADER.pack_into(packet.datagram, 0, *header)
-        return original(self, packet, length, now)
+        return original(self, HEADER.pack(*header) + datagram[HEADER.size :], now)
 
     original = Operation.receive
     monkeypatch.setattr(Operation, "receive", receive)
@@ -141,7 +139,7 @@ WORKER_FAULTS = {
         Fault(
             "worker/operation.cpp",
             "if (is_exact(tensor)) exact_.emplace(tensor);",
-            "if (is_exact(tensor) && 13 * tensor.count <= 64 * (session.place.lanes - 1))"
+            "if (is_exact(tensor) && 13 * tensor.count <= 64 * (session.job.lanes - 1))"
             " exact_.emplace(tensor);",
         ),
         ["check_codec"],
@@ -158,7 +156,8 @@ WORKER_FAULTS = {
         Fault(
             "worker/columns.cpp",
             "columns.agreed[columns.agreements++] = {block, low};",
-            "columns.agreed[columns.agreements++] = {row > 0 ? block - grid_.row_blocks() : block, low};",
+            "columns.agreed[columns.agreements++] ="
+            " {row > 0 ? block - grid_.row_blocks() : block, low};",
         ),
         ["check_schedules"],
     ),

@@ -1,4 +1,4 @@
-"""How much virtual time lost packets cost, and how much traffic slow paths: not less than needed."""
+"""How much virtual time lost packets cost, and how much traffic slow paths cause."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,6 @@ from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import Disagreement
 from afflux_drivers.frames import destination_of
-from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
 from tests.drivers.test_planted_bugs import CAUGHT
@@ -137,11 +136,10 @@ def test_a_disagreement_below_reaches_every_rank():
     ]
     seen = 0
     frames = [
-        (tree._homes[rank], tree._frame(rank, bytes(datagram)))
+        (tree._homes[rank], tree._frame(rank, datagram))
         for rank, each in enumerate(operations)
         for datagram in each.open(0.0)
     ]
-    buffer = PacketBuffer()
     while frames:
         home, frame = frames.pop(0)
         for sent in tree._engines[home].play([frame]):
@@ -150,9 +148,8 @@ def test_a_disagreement_below_reaches_every_rank():
                 frames.append((host, sent))
                 continue
             datagram = sent[wire.AFFLUX_OFFSET :]
-            buffer.datagram[: len(datagram)] = datagram
             with pytest.raises(Disagreement):
-                operations[port - 5000].receive(buffer, len(datagram), 0.1)
+                operations[port - 5000].receive(datagram, 0.1)
             seen += 1
     assert seen == 5
     assert counters_of(tree.root)["conflicts"] == 1
@@ -169,7 +166,9 @@ def check_groups() -> None:
 # Faults of a worker, with the check that must see each.
 WORKER_FAULTS = {
     "takes no results for everyone": (
-        Fault("worker/operation.cpp", "(place.group && header.worker == wire::kEveryone)", "false"),
+        Fault(
+            "worker/operation.cpp", "(job.has_group() && header.worker == wire::kEveryone)", "false"
+        ),
         "check_groups",
     ),
     # A partial sum that is lost is a dead end then.
@@ -178,7 +177,7 @@ WORKER_FAULTS = {
         "check_tree",
     ),
     "takes its worker number for its rank": (
-        Fault("worker/operation.cpp", "session_.place.rank]", "session_.place.worker]"),
+        Fault("worker/operation.cpp", "session_.job.rank]", "session_.job.worker]"),
         "check_tree",
     ),
 }

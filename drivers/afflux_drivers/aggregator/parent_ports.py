@@ -5,7 +5,6 @@ import socket
 import threading
 
 from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
-from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
@@ -15,7 +14,7 @@ __all__ = ["ParentPorts", "lanes_towards"]
 _IP_MTU = 14
 
 _BUFFER_BYTES = 4 << 20
-_RECEIVE_BYTES = datagram_bytes(wire.LANES_MAX) + 1
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
 
 
 def lanes_towards(address: str, port: int) -> int:

@@ -11,7 +11,6 @@ from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.parent_ports import ParentPorts
 from afflux_drivers.aggregator.requests import Operator
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of, source_port_of
-from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.sockets import MulticastGroup, datagrams_held, enlarge, send_to_groups
 from afflux_hdl.contract import registers, wire
 
@@ -21,7 +20,7 @@ _BATCH = 64
 _BUFFER_BYTES = 16 << 20
 _BIND_TRIES = 16
 # One byte more than the longest packet, so that a datagram that is too long shows.
-_RECEIVE_BYTES = datagram_bytes(wire.LANES_MAX) + 1
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
 
 
 class AggregatorServer:
@@ -87,7 +86,7 @@ class AggregatorServer:
         self._parent_ports = ParentPorts(self.address[0], self.address[1], self._epoll)
         self._woken = False
         lanes = engine_limits(engine)["lanes"]
-        capacity = datagrams_held(buffer_bytes, datagram_bytes(lanes))
+        capacity = datagrams_held(buffer_bytes, wire.datagram_bytes(lanes))
         table = JobTable(engine, capacity, group, self._parent_ports)
         operator = Operator(engine, table, self.address[1], self._wake)
         self._control = ControlServer(listener, table, operator, self._lock)

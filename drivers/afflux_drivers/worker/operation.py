@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
-from afflux_drivers.packets import PacketBuffer
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
@@ -69,12 +68,11 @@ class Operation(_native.Operation):
             self.description.fingerprint,
         )
 
-    def receive(self, packet: PacketBuffer, length: int, now: float) -> bytes | None:
-        """Takes a datagram that came from the aggregator's address.
+    def receive(self, datagram: bytes, now: float) -> bytes | None:
+        """Take a datagram that came from the aggregator's address.
 
         Args:
-            packet: Holds the datagram.
-            length: Its bytes.
+            datagram: The UDP payload.
             now: Seconds.
 
         Returns:
@@ -84,7 +82,6 @@ class Operation(_native.Operation):
             Disagreement: If the ranks called different operations.
             AggregatorMisbehaved: If the result breaks the protocol.
         """
-        datagram = bytes(packet.datagram[:length])
         return self.judged(partial(self.receive_bytes, datagram, now))
 
     def judged(self, call: Callable[[], T]) -> T:

@@ -2,9 +2,15 @@
 
 from afflux_drivers import _native
 from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.sockets import MulticastGroup
 from afflux_drivers.worker.statistics import WorkerStatistics
 
-__all__ = ["Session"]
+__all__ = ["Session", "group_of"]
+
+
+def group_of(ticket: JobTicket) -> MulticastGroup | None:
+    """Return the multicast group of a job's results, None if each worker gets its own."""
+    return MulticastGroup(ticket.group, ticket.group_port) if ticket.group else None
 
 
 class Session(_native.Session):
@@ -32,6 +38,7 @@ class Session(_native.Session):
         self.ticket = ticket
         self.rank = rank
         self.worker = ticket.worker_of(rank)
+        group = group_of(ticket)
         self._statistics = WorkerStatistics()
         super().__init__(
             ticket.job,
@@ -43,7 +50,8 @@ class Session(_native.Session):
             self.worker,
             rank,
             ticket.size,
-            bool(ticket.group),
+            ticket.credit,
+            *(group.words if group else (0, 0)),
             cap_s,
         )
 

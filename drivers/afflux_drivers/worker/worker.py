@@ -2,12 +2,13 @@
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
+from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import (
@@ -20,13 +21,11 @@ from afflux_drivers.errors import (
     RanksMissing,
     WorkerFailed,
 )
-from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
-from afflux_drivers.sockets import MulticastGroup
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import Operation
-from afflux_drivers.worker.session import Session
+from afflux_drivers.worker.session import Session, group_of
 from afflux_drivers.worker.statistics import WorkerStatistics
-from afflux_drivers.worker.transport import UdpTransport
+from afflux_drivers.worker.udp_loop import UdpLoop
 from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
@@ -81,15 +80,12 @@ class Worker:
         self._peer_timeout_s = peer_timeout_s
         # Several probes must fit the time in which their silence is judged.
         self._session = Session(ticket, rank, cap_s=min(1.0, peer_timeout_s / 5))
-        self._transport = UdpTransport(
+        self._loop = UdpLoop(
             ticket.host,
             ticket.port,
-            self._session.statistics,
             LossSwitch.from_environment(rank) if loss is None else loss,
-            MulticastGroup(ticket.group, ticket.group_port) if ticket.group else None,
+            group_of(ticket),
         )
-        self._line = self._transport.line()
-        self._packet = PacketBuffer()
         self._failure: BaseException | None = None
         self._joined = False
         self._closed = False
@@ -165,105 +161,81 @@ class Worker:
     def close(self) -> None:
         """Closes the socket. May be called more than once."""
         self._closed = True
-        self._transport.close()
+        self._loop.close()
 
     def _require_usable(self, call: str) -> None:
         if self._failure is not None:
             raise WorkerFailed(
                 f"{call}: rank {self.rank}'s worker of job {self.ticket.job} on "
-                f"{self._transport.peer} failed earlier: {self._failure}"
+                f"{self._loop.peer} failed earlier: {self._failure}"
             ) from self._failure
         if self._closed:
             raise WorkerFailed(f"{call}: rank {self.rank}'s worker is closed")
 
     def _join(self, timeout_s: float) -> None:
-        session, transport, packet = self._session, self._transport, self._packet
-        trip = session.trip
-        start = now = time.monotonic()
-        sent_at, sends, wait_s = now, 0, 0.0
-        while now < start + timeout_s:
-            if sends == 0 or now >= sent_at + wait_s:
-                transport.send(session.join_packet())
-                sent_at, sends = now, sends + 1
-                wait_s = trip.timeout_s if sends == 1 else min(2 * wait_s, trip.cap_s)
-            transport.wait(min(sent_at + wait_s, start + timeout_s) - now)
-            now = time.monotonic()
-            while (length := transport.receive(packet)) >= 0:
-                if self._is_joined(length):
-                    if sends == 1:
-                        trip.sample(sent_at, now)
-                    session.heard_at = now
-                    return
-        refused = " (its host refuses the port)" if transport.refused else ""
-        raise AggregatorUnreachable(
-            f"join: rank {self.rank} got no answer from the aggregator at {transport.peer} in "
-            f"{timeout_s:g} s, {sends} packets sent{refused}"
+        loop, join = self._loop, _native.Join(self._session)
+        end = time.monotonic() + timeout_s
+        loop.open(self._session, join)
+        try:
+            # In slices, so that signals get their turn.
+            while not join.done and (now := time.monotonic()) < end:
+                loop.run(self._session, join, min(end, now + _INTERRUPT_EVERY_S))
+        except _native.Refused as error:
+            (cause,) = error.args
+            raise AggregatorRefused(
+                f"join: the aggregator at {loop.peer} refused rank {self.rank} of job "
+                f"{self.ticket.job}: {_REFUSALS.get(cause, f'cause {cause}')}"
+            ) from None
+        except _native.DifferentJob as error:
+            (found,) = error.args
+            raise self._different_job(found) from None
+        if not join.done:
+            raise AggregatorUnreachable(
+                f"join: rank {self.rank} got no answer from the aggregator at {loop.peer} in "
+                f"{timeout_s:g} s, {join.sends} packets sent{self._if_refused()}"
+            )
+
+    def _different_job(self, found: Sequence[int]) -> AggregatorRefused:
+        """Return the error that JOINED has other words than the ticket says."""
+        ticket, job, group = self.ticket, list(found[:4]), found[4:]
+        told = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
+        if job != told:
+            return AggregatorRefused(
+                f"join: job {ticket.job} on the aggregator at {self._loop.peer} has workers, "
+                f"lanes, slots, credit {job}; rank {self.rank} was told {told}"
+            )
+        address = socket.inet_ntoa(group[0].to_bytes(4, "big")) if group[0] else ""
+        return AggregatorRefused(
+            f"join: the aggregator at {self._loop.peer} sends the results of job {ticket.job} to "
+            f"{_group_name(address, group[1])}; rank {self.rank} was told "
+            f"{_group_name(ticket.group, ticket.group_port)}"
         )
 
-    def _is_joined(self, length: int) -> bool:
-        """Whether the datagram in the buffer confirms the join."""
-        statistics = self._session.statistics
-        if length != datagram_bytes(0):
-            statistics.ignored += 1
-            return False
-        header = Header._make(HEADER.unpack_from(self._packet.datagram))
-        ticket = self.ticket
-        ours = (header.job, header.worker, header.key) == (
-            ticket.job,
-            self._session.worker,
-            ticket.key,
-        )
-        if not ours or header.version != wire.VERSION or header.present:
-            statistics.ignored += 1
-            return False
-        words = self._packet.words.tolist()
-        if header.type == wire.Type.REFUSED:
-            cause = _REFUSALS.get(words[0], f"cause {words[0]}")
-            raise AggregatorRefused(
-                f"join: the aggregator at {self._transport.peer} refused rank {self.rank} of job "
-                f"{ticket.job}: {cause}"
-            )
-        if header.type != wire.Type.JOINED:
-            statistics.ignored += 1
-            return False
-        told = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
-        if words[:4] != told:
-            raise AggregatorRefused(
-                f"join: the aggregator at {self._transport.peer} says that job {ticket.job} has "
-                f"workers, lanes, slots, credit {words[:4]}; rank {self.rank} was told {told}"
-            )
-        address = socket.inet_ntoa(words[4].to_bytes(4, "big")) if words[4] else ""
-        if (address, words[5]) != (ticket.group, ticket.group_port):
-            raise AggregatorRefused(
-                f"join: the aggregator at {self._transport.peer} sends the results of job "
-                f"{ticket.job} to {_group_name(address, words[5])}; rank {self.rank} was told "
-                f"{_group_name(ticket.group, ticket.group_port)}"
-            )
-        return True
+    def _if_refused(self) -> str:
+        return " (its host refuses the port)" if self._loop.refused else ""
 
     def _run(
         self, operation: Operation, timeout_s: float, interrupted: Callable[[], str | None]
     ) -> None:
-        session, transport, line = self._session, self._transport, self._line
+        session, loop = self._session, self._loop
         start = now = time.monotonic()
         deadline = start + timeout_s
         next_look = start + _INTERRUPT_EVERY_S
-        line.open(session, operation)
+        loop.open(session, operation)
         while True:
             silence_ends = max(start, session.heard_at) + self._peer_timeout_s
             until = min(next_look, deadline, silence_ends)
             try:
-                operation.judged(partial(line.run, session, operation, until))
+                operation.judged(partial(loop.run, session, operation, until))
             except AggregatorMisbehaved as error:
                 raise AggregatorMisbehaved(
-                    f"aggregator at {transport.peer}, rank {self.rank}, operation "
+                    f"aggregator at {loop.peer}, rank {self.rank}, operation "
                     f"{operation.description.text}: {error}"
                 ) from None
-            transport.refused |= line.refused
             if operation.done:
                 return
-            if line.too_long:
-                raise transport.too_long(line.too_long)
+            if loop.too_long:
+                raise loop.packet_too_long()
             now = time.monotonic()
             if now >= deadline:
                 raise self._too_late(operation, timeout_s)
@@ -286,7 +258,7 @@ class Worker:
             return RanksMissing(
                 f"{what}: after {timeout_s:g} s rank {self.rank} still waits for the contributions "
                 f"of rank(s) {names} (job {self.ticket.job} on the aggregator at "
-                f"{self._transport.peer})",
+                f"{self._loop.peer})",
                 ranks,
             )
         if operation.waits_above():
@@ -294,17 +266,16 @@ class Worker:
             names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
             return DeadlineExceeded(
                 f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-                f"{self._transport.peer} has what its own ranks sent, and waits for its parent: "
+                f"{self._loop.peer} has what its own ranks sent, and waits for its parent: "
                 f"for ranks of other aggregators{names}, or for the way between"
             )
         return DeadlineExceeded(
             f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-            f"{self._transport.peer} does not say that a rank is missing"
+            f"{self._loop.peer} does not say that a rank is missing"
         )
 
     def _unreachable(self, operation: Operation, silent_s: float) -> AggregatorUnreachable:
-        refused = " (its host refuses the port)" if self._transport.refused else ""
         return AggregatorUnreachable(
             f"operation {operation.description.text}: rank {self.rank} has heard nothing from the "
-            f"aggregator at {self._transport.peer} for {silent_s:.1f} s{refused}"
+            f"aggregator at {self._loop.peer} for {silent_s:.1f} s{self._if_refused()}"
         )

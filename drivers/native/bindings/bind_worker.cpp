@@ -1,7 +1,8 @@
-// The worker for Python: sessions, operations, and the line that runs them without the
-// interpreter's lock.
+// The worker for Python: sessions, exchanges, and the loop that runs them without the interpreter's
+// lock.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,11 +11,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "bindings/parts.hpp"
 #include "worker/errors.hpp"
+#include "worker/join.hpp"
 #include "worker/operation.hpp"
 #include "worker/session.hpp"
 #include "worker/udp_loop.hpp"
@@ -37,58 +40,37 @@ nb::bytes to_bytes(Octets octets) {
     return nb::bytes(octets.data, octets.bytes);
 }
 
-// Keeps what an operation sends.
-class Collected final : public worker::Outlet {
+// Keeps what an exchange sends.
+class Collected final : public worker::PacketSink {
   public:
     void send(Octets datagram) override { datagrams.push_back(to_bytes(datagram)); }
 
     std::vector<nb::bytes> datagrams;
 };
 
-// An operation and the arrays that it works on.
-class BoundOperation {
+// An operation that keeps the arrays that it works on.
+class BoundOperation final : public worker::Operation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
                    std::uint32_t fingerprint)
-        : elements_(std::move(elements)),
-          result_(std::move(result)),
-          operation(session, tensor(session, dtype, op), fingerprint) {}
-
-    std::vector<nb::bytes> open(double now) {
-        Collected sent;
-        operation.open(now, sent);
-        return std::move(sent.datagrams);
-    }
-
-    std::optional<nb::bytes> receive(nb::bytes datagram, double now) {
-        worker::PacketRoom packet;
-        if (datagram.size() > packet.bytes()) throw std::invalid_argument("no packet is as long");
-        std::memcpy(packet.datagram(), datagram.data(), datagram.size());
-        Collected sent;
-        operation.receive(packet, datagram.size(), now, sent);
-        if (sent.datagrams.empty()) return std::nullopt;
-        return sent.datagrams.front();
-    }
-
-    std::vector<nb::bytes> expire(double now) {
-        Collected sent;
-        operation.expire(now, sent);
-        return std::move(sent.datagrams);
-    }
+        : Operation(session, to_tensor(session, elements, result, dtype, op), fingerprint),
+          elements_(std::move(elements)),
+          result_(std::move(result)) {}
 
   private:
-    worker::Tensor tensor(const Session& session, int dtype, int op) const {
+    static worker::Tensor to_tensor(const Session& session, const Elements& elements,
+                                    const Result& result, int dtype, int op) {
         const worker::Tensor tensor{
             .dtype = static_cast<codec::Dtype>(dtype),
             .op = static_cast<codec::Op>(op),
-            .ranks = static_cast<int>(session.place.ranks),
-            .count = elements_.shape(0),
-            .elements = elements_.data(),
-            .result = result_.data(),
+            .ranks = static_cast<int>(session.job.ranks),
+            .count = elements.shape(0),
+            .elements = elements.data(),
+            .result = result.data(),
         };
         const std::size_t bytes = codec::size_of(tensor.dtype);
-        if (elements_.itemsize() != bytes || result_.itemsize() != bytes ||
-            result_.shape(0) != tensor.count) {
+        if (elements.itemsize() != bytes || result.itemsize() != bytes ||
+            result.shape(0) != tensor.count) {
             throw std::invalid_argument("the arrays do not fit the element type, or one another");
         }
         return tensor;
@@ -96,9 +78,6 @@ class BoundOperation {
 
     Elements elements_;
     Result result_;
-
-  public:
-    worker::Operation operation;
 };
 
 nb::dict take_counts(Session& session) {
@@ -118,39 +97,67 @@ nb::dict take_counts(Session& session) {
     return taken;
 }
 
-void bind_errors(nb::module_& module) {
-    nb::exception<worker::Misbehaved>(module, "Misbehaved", PyExc_RuntimeError);
-    nb::exception<worker::Disagreed> disagreed(module, "Disagreed", PyExc_RuntimeError);
-    // Its argument is the list of fingerprints, or None.
+// An exception class of the module's own, whose argument tells more than a text does.
+template <typename Error, typename ToPython>
+void bind_error(nb::module_& module, const char* name) {
+    nb::exception<Error> raised(module, name, PyExc_RuntimeError);
     nb::register_exception_translator(
         [](const std::exception_ptr& thrown, void* type) {
             try {
                 std::rethrow_exception(thrown);
-            } catch (const worker::Disagreed& error) {
-                nb::object found = nb::none();
-                if (error.fingerprints) found = nb::cast(*error.fingerprints);
-                PyErr_SetObject(static_cast<PyObject*>(type), found.ptr());
+            } catch (const Error& error) {
+                const nb::object argument = ToPython()(error);
+                PyErr_SetObject(static_cast<PyObject*>(type), argument.ptr());
             }
         },
-        disagreed.ptr());
+        raised.ptr());
+}
+
+struct Fingerprints {
+    nb::object operator()(const worker::Disagreed& error) const {
+        return error.fingerprints ? nb::cast(*error.fingerprints) : nb::none();
+    }
+};
+
+struct Cause {
+    nb::object operator()(const worker::Refused& error) const { return nb::cast(error.cause); }
+};
+
+struct Terms {
+    nb::object operator()(const worker::DifferentJob& error) const { return nb::cast(error.found); }
+};
+
+void bind_errors(nb::module_& module) {
+    nb::exception<worker::Misbehaved>(module, "Misbehaved", PyExc_RuntimeError);
+    bind_error<worker::Disagreed, Fingerprints>(module, "Disagreed");
+    bind_error<worker::Refused, Cause>(module, "Refused");
+    bind_error<worker::DifferentJob, Terms>(module, "DifferentJob");
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const std::system_error& error) {
+            const nb::object arguments = nb::make_tuple(error.code().value(), error.what());
+            PyErr_SetObject(PyExc_OSError, arguments.ptr());
+        }
+    });
 }
 
 void bind_session(nb::module_& module) {
     nb::class_<RoundTrip>(module, "RoundTrip",
-                          "Estimates the time-out of one path (RFC 6298, Karn's rule). In seconds.")
+                          "Estimates the timeout of one path (RFC 6298, Karn's rule). In seconds.")
         .def(nb::init<double>(), nb::arg("cap_s") = 1.0)
-        .def_prop_ro("cap_s", &RoundTrip::cap, "The longest time-out.")
+        .def_prop_ro("cap_s", &RoundTrip::cap, "The longest timeout.")
         .def_prop_ro("timeout_s", &RoundTrip::timeout, "How long to wait now.")
         .def_prop_ro("smoothed_s", &RoundTrip::smoothed,
                      "Smoothed round trip, 0 before the first sample.")
         .def("sample", &RoundTrip::sample, nb::arg("sent_at"), nb::arg("now"),
-             "Takes the round trip of a packet that was sent once and answered now.")
+             "Take the round trip of a packet that was sent once and answered now.")
         .def_prop_ro("overdue_after_s", &RoundTrip::overdue_after,
                      "How long to wait once a later packet has been answered.")
         .def("sample_bound", &RoundTrip::sample_bound, nb::arg("sent_at"), nb::arg("now"),
-             "Takes a time that the round trip does not exceed.")
+             "Take a time that the round trip does not exceed.")
         .def("expired", &RoundTrip::expired, nb::arg("sent_at"), nb::arg("now"),
-             "Notes that the time-out of a packet passed.");
+             "Note that the timeout of a packet passed.");
     module.attr("GRANULARITY_S") = worker::kGranularity;
     module.attr("INITIAL_S") = worker::kInitial;
 
@@ -172,18 +179,30 @@ void bind_session(nb::module_& module) {
             "__init__",
             [](Session* self, wire::Job job, wire::Key key, wire::Round first_round,
                unsigned workers, unsigned lanes, std::size_t slots, wire::Worker worker,
-               unsigned rank, unsigned ranks, bool group, double cap_s) {
-                const worker::Place place{job,   key,    first_round, workers, lanes,
-                                          slots, worker, rank,        ranks,   group};
-                new (self) Session(place, cap_s);
+               unsigned rank, unsigned ranks, std::uint32_t credit, std::uint32_t group_host,
+               std::uint16_t group_port, double cap_s) {
+                const worker::JobRun run{.number = job,
+                                         .key = key,
+                                         .first_round = first_round,
+                                         .workers = workers,
+                                         .lanes = lanes,
+                                         .slots = slots,
+                                         .worker = worker,
+                                         .rank = rank,
+                                         .ranks = ranks,
+                                         .credit = credit,
+                                         .group_host = group_host,
+                                         .group_port = group_port};
+                new (self) Session(run, cap_s);
             },
             nb::arg("job"), nb::arg("key"), nb::arg("first_round"), nb::arg("workers"),
             nb::arg("lanes"), nb::arg("slots"), nb::arg("worker"), nb::arg("rank"),
-            nb::arg("ranks"), nb::arg("group"), nb::arg("cap_s"))
+            nb::arg("ranks"), nb::arg("credit"), nb::arg("group_host"), nb::arg("group_port"),
+            nb::arg("cap_s"))
         .def_rw("number", &Session::number, "Number of the next operation.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")
-        .def_ro("trip", &Session::trip, "Estimator of the time-out.")
+        .def_ro("trip", &Session::trip, "Estimator of the timeout.")
         .def_prop_ro(
             "slots",
             [](Session& session) {
@@ -192,20 +211,90 @@ void bind_session(nb::module_& module) {
                 return slots;
             },
             nb::rv_policy::reference_internal, "The job's slots, with their rounds.")
+        .def("take_counts", &take_counts, "Return what was counted since the last call, by name.");
+}
+
+void bind_exchanges(nb::module_& module) {
+    using worker::Exchange;
+    nb::class_<Exchange>(module, "Exchange",
+                         "What a worker and its aggregator send each other until it is over.")
+        .def_prop_ro("next_timer", &Exchange::next_timer,
+                     "When `expire` is due, in seconds; infinite if nothing is outstanding.")
+        .def_prop_ro("done", &Exchange::done, "Whether it is over.")
         .def(
-            "join_packet",
-            [](const Session& session) {
-                const auto packet = session.join_packet();
-                return nb::bytes(packet.data(), packet.size());
+            "open",
+            [](Exchange& exchange, double now) {
+                Collected sent;
+                exchange.open(now, sent);
+                return std::move(sent.datagrams);
             },
-            "A JOIN.")
+            nb::arg("now"), "Return the first packets.")
         .def(
-            "probe_packet",
-            [](const Session& session, Slot& slot, wire::OpcodeDtype opcode_dtype) {
-                return to_bytes(session.probe(slot, opcode_dtype));
+            "receive_bytes",
+            [](Exchange& exchange, nb::bytes datagram, double now) -> std::optional<nb::bytes> {
+                worker::PacketRoom packet;
+                if (datagram.size() > packet.bytes()) {
+                    throw std::invalid_argument("no packet is as long");
+                }
+                std::memcpy(packet.datagram(), datagram.data(), datagram.size());
+                Collected sent;
+                exchange.receive(packet, datagram.size(), now, sent);
+                if (sent.datagrams.empty()) return std::nullopt;
+                return sent.datagrams.front();
             },
-            nb::arg("slot"), nb::arg("opcode_dtype"), "A PROBE for the slot's outstanding round.")
-        .def("take_counts", &take_counts, "What was counted since the last call, by name.");
+            nb::arg("datagram"), nb::arg("now"),
+            "Take a datagram that came from the aggregator's address; return an answer or None.")
+        .def(
+            "expire",
+            [](Exchange& exchange, double now) {
+                Collected sent;
+                exchange.expire(now, sent);
+                return std::move(sent.datagrams);
+            },
+            nb::arg("now"), "Return what is to be sent as timers have run out.");
+
+    nb::class_<worker::Join, Exchange>(module, "Join",
+                                       "How a worker makes its address known to the aggregator.")
+        .def(nb::init<Session&>(), nb::keep_alive<1, 2>(), nb::arg("session"))
+        .def_prop_ro("sends", &worker::Join::sends, "How often the JOIN was sent.");
+
+    nb::class_<BoundOperation, Exchange>(module, "Operation", "One all-reduce of one tensor.")
+        .def(nb::init<Session&, Elements, Result, int, int, std::uint32_t>(),
+             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
+             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"))
+        .def_prop_ro("missing_workers", &BoundOperation::missing_workers,
+                     "Bitmap of the workers whose contributions are missing.")
+        .def("waits_above", &BoundOperation::waits_above,
+             "Return whether the aggregator waits for its parent.");
+}
+
+void bind_loop(nb::module_& module) {
+    using worker::UdpLoop;
+    nb::class_<UdpLoop>(module, "UdpLoop", "A worker's sockets, driven until an exchange is over.")
+        .def(
+            "__init__",
+            [](UdpLoop* self, std::uint32_t host, std::uint16_t port, LossSwitch* loss) {
+                new (self) UdpLoop({host, port}, loss);
+            },
+            nb::keep_alive<1, 4>(), nb::arg("host"), nb::arg("port"), nb::arg("loss").none())
+        .def(
+            "join_group",
+            [](UdpLoop& loop, std::uint32_t host, std::uint16_t port) {
+                loop.join_group({host, port});
+            },
+            nb::arg("host"), nb::arg("port"), "Take what the aggregator sends to a group, too.")
+        .def("close", &UdpLoop::close, "Close the sockets. May be called more than once.")
+        .def_prop_ro("own_host", &UdpLoop::own_host, "Own address on the way to the aggregator.")
+        .def_prop_ro("refused", &UdpLoop::refused,
+                     "Whether the aggregator's host has reported that nobody listens on the port.")
+        .def_prop_ro("too_long", &UdpLoop::too_long,
+                     "Bytes of a packet that was longer than the path's MTU, or 0.")
+        .def_prop_ro("mtu", &UdpLoop::mtu, "Bytes of the longest IPv4 packet on the path.")
+        .def("open", &UdpLoop::open, nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"),
+             nb::arg("exchange"), "Send an exchange's first packets.")
+        .def("run", &UdpLoop::run, nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"),
+             nb::arg("exchange"), nb::arg("until"),
+             "Feed an exchange until it is over, or the time has come.");
 }
 
 }  // namespace
@@ -213,39 +302,8 @@ void bind_session(nb::module_& module) {
 void bind_worker(nb::module_& module) {
     bind_errors(module);
     bind_session(module);
-    nb::class_<BoundOperation>(module, "Operation", "One all-reduce of one tensor.")
-        .def(nb::init<Session&, Elements, Result, int, int, std::uint32_t>(),
-             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
-             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"))
-        .def_prop_ro("next_timer",
-                     [](const BoundOperation& self) { return self.operation.next_timer(); })
-        .def_prop_ro("done", [](const BoundOperation& self) { return self.operation.done(); })
-        .def_prop_ro("missing_workers",
-                     [](const BoundOperation& self) { return self.operation.missing(); })
-        .def("waits_above", [](const BoundOperation& self) { return self.operation.waits_above(); })
-        .def("open", &BoundOperation::open, nb::arg("now"))
-        .def("receive_bytes", &BoundOperation::receive, nb::arg("datagram"), nb::arg("now"))
-        .def("expire", &BoundOperation::expire, nb::arg("now"));
-    nb::class_<worker::Line>(module, "Line",
-                             "A worker's sockets, driven until its operation is over.")
-        .def(nb::init<int, int, std::uint32_t, std::uint16_t, LossSwitch*>(),
-             nb::keep_alive<1, 6>(), nb::arg("socket"), nb::arg("group"), nb::arg("address"),
-             nb::arg("port"), nb::arg("loss").none())
-        .def_prop_ro("refused", &worker::Line::refused)
-        .def_prop_ro("too_long", &worker::Line::too_long)
-        .def(
-            "open",
-            [](worker::Line& line, Session& session, BoundOperation& bound) {
-                line.open(session, bound.operation);
-            },
-            nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"), nb::arg("operation"))
-        .def(
-            "run",
-            [](worker::Line& line, Session& session, BoundOperation& bound, double until) {
-                line.run(session, bound.operation, until);
-            },
-            nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"), nb::arg("operation"),
-            nb::arg("until"));
+    bind_exchanges(module);
+    bind_loop(module);
 }
 
 }  // namespace afflux::bindings

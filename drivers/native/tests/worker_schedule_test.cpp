@@ -9,6 +9,7 @@
 
 #include "engine/engine.hpp"
 #include "tests/check.hpp"
+#include "worker/join.hpp"
 #include "worker/operation.hpp"
 
 using namespace afflux;
@@ -25,7 +26,7 @@ namespace {
 
 using Datagram = std::vector<std::uint8_t>;
 
-constexpr unsigned kRanks = 3, kLanes = 5, kSlots = 4;
+constexpr unsigned kRanks = 3, kLanes = 5, kSlots = 4, kCredit = 4;
 constexpr wire::Key kKey = 77;
 constexpr wire::Round kFirst = 0xFFFF'FFFD;
 const Endpoint kHere{{2, 0, 10, 0, 0, 1}, 0x0A000001, 4700};
@@ -34,7 +35,7 @@ Endpoint endpoint_of(unsigned rank) {
     return {{}, 0x0A000100 + rank, static_cast<std::uint16_t>(5000 + rank)};
 }
 
-class Flights final : public worker::Outlet {
+class Flights final : public worker::PacketSink {
   public:
     void send(Octets datagram) override {
         sent.emplace_back(datagram.data, datagram.data + datagram.bytes);
@@ -58,26 +59,37 @@ class Network {
         set(Address::JobLanes, kLanes);
         set(Address::JobSlotCount, kSlots);
         set(Address::JobRound, kFirst);
+        set(Address::JobCredit, kCredit);
         set(Address::JobCommand, static_cast<std::uint32_t>(registers::Command::Create));
         for (unsigned rank = 0; rank < kRanks; ++rank) {
-            const worker::Place place{
-                0,    kKey,   kFirst, kRanks, kLanes, kSlots, static_cast<wire::Worker>(rank),
-                rank, kRanks, false};
-            sessions.push_back(std::make_unique<Session>(place, 1.0));
-            const auto join = sessions.back()->join_packet();
-            play(rank, {join.begin(), join.end()});
+            const worker::JobRun job{.number = 0,
+                                     .key = kKey,
+                                     .first_round = kFirst,
+                                     .workers = kRanks,
+                                     .lanes = kLanes,
+                                     .slots = kSlots,
+                                     .worker = static_cast<wire::Worker>(rank),
+                                     .rank = rank,
+                                     .ranks = kRanks,
+                                     .credit = kCredit,
+                                     .group_host = 0,
+                                     .group_port = 0};
+            sessions.push_back(std::make_unique<Session>(job, 1.0));
         }
-        for (auto& box : inboxes_) box.clear();
+        std::vector<std::unique_ptr<worker::Join>> joins;
+        for (auto& session : sessions) joins.push_back(std::make_unique<worker::Join>(*session));
+        run(joins);
     }
 
-    // Lets the operations run to their end.
-    void run(std::vector<std::unique_ptr<Operation>>& operations) {
+    // Lets the exchanges run to their end.
+    template <typename Exchange>
+    void run(std::vector<std::unique_ptr<Exchange>>& exchanges) {
         std::vector<Flights> outlets(kRanks);
-        for (unsigned rank = 0; rank < kRanks; ++rank) operations[rank]->open(now_, outlets[rank]);
+        for (unsigned rank = 0; rank < kRanks; ++rank) exchanges[rank]->open(now_, outlets[rank]);
         for (int step = 0; step < 1'000'000; ++step) {
             bool over = true, moved = false;
             for (unsigned rank = 0; rank < kRanks; ++rank) {
-                Operation& operation = *operations[rank];
+                Exchange& exchange = *exchanges[rank];
                 while (!outlets[rank].sent.empty()) {
                     const Datagram datagram = std::move(outlets[rank].sent.front());
                     outlets[rank].sent.pop_front();
@@ -89,20 +101,20 @@ class Network {
                     const Datagram datagram = std::move(inboxes_[rank].front());
                     inboxes_[rank].pop_front();
                     std::memcpy(room.datagram(), datagram.data(), datagram.size());
-                    operation.receive(room, datagram.size(), now_, outlets[rank]);
+                    exchange.receive(room, datagram.size(), now_, outlets[rank]);
                     moved = true;
                 }
-                over = over && operation.done();
+                over = over && exchange.done();
             }
             if (over) return;
             now_ += moved ? 1e-4 : 1e-2;
             for (unsigned rank = 0; rank < kRanks; ++rank) {
-                if (operations[rank]->next_timer() <= now_) {
-                    operations[rank]->expire(now_, outlets[rank]);
+                if (exchanges[rank]->next_timer() <= now_) {
+                    exchanges[rank]->expire(now_, outlets[rank]);
                 }
             }
         }
-        CHECK(!"the operations end");
+        CHECK(!"the exchanges end");
     }
 
     std::vector<std::unique_ptr<Session>> sessions;
@@ -136,25 +148,26 @@ class Network {
     double now_ = 0;
 };
 
+// Integers, which float32 holds too, and sums exactly.
+template <typename Element, codec::Dtype kDtype>
 void test_sums(Network& network, std::size_t count, std::uint32_t fingerprint, unsigned sparse) {
-    std::vector<std::vector<std::int32_t>> elements(kRanks), results(kRanks);
-    std::vector<std::int32_t> expected(count, 0);
+    std::vector<std::vector<Element>> elements(kRanks), results(kRanks);
+    std::vector<Element> expected(count, 0);
     std::mt19937 draw(static_cast<unsigned>(count));
     for (unsigned rank = 0; rank < kRanks; ++rank) {
         elements[rank].assign(count, 0);
         results[rank].assign(count, 0);
         for (std::size_t i = 0; i < count; ++i) {
             if ((i / 64 + rank) % sparse == 0) {
-                elements[rank][i] = static_cast<std::int32_t>(draw() % 1000);
+                elements[rank][i] = static_cast<Element>(draw() % 1000);
             }
             expected[i] += elements[rank][i];
         }
     }
     std::vector<std::unique_ptr<Operation>> operations;
     for (unsigned rank = 0; rank < kRanks; ++rank) {
-        const worker::Tensor tensor{codec::Dtype::Int32,      codec::Op::Sum,
-                                    static_cast<int>(kRanks), count,
-                                    elements[rank].data(),    results[rank].data()};
+        const worker::Tensor tensor{kDtype, codec::Op::Sum,        static_cast<int>(kRanks),
+                                    count,  elements[rank].data(), results[rank].data()};
         operations.push_back(
             std::make_unique<Operation>(*network.sessions[rank], tensor, fingerprint));
     }
@@ -167,9 +180,13 @@ void test_sums(Network& network, std::size_t count, std::uint32_t fingerprint, u
 int main() {
     for (unsigned seed = 0; seed < 4; ++seed) {
         Network network(seed);
-        test_sums(network, 0, 1, 1);
-        test_sums(network, 9, 2, 1);
-        test_sums(network, 5003, 3, 1);
-        test_sums(network, 20011, 4, 3);
+        test_sums<std::int32_t, codec::Dtype::Int32>(network, 0, 1, 1);
+        test_sums<std::int32_t, codec::Dtype::Int32>(network, 9, 2, 1);
+        test_sums<std::int32_t, codec::Dtype::Int32>(network, 5003, 3, 1);
+        test_sums<std::int32_t, codec::Dtype::Int32>(network, 20011, 4, 3);
+        // In exact mode: in one packet, and in several.
+        test_sums<float, codec::Dtype::Float32>(network, 19, 5, 1);
+        test_sums<float, codec::Dtype::Float32>(network, 73, 6, 1);
+        test_sums<float, codec::Dtype::Float32>(network, 5003, 7, 2);
     }
 }

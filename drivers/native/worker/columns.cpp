@@ -9,33 +9,33 @@ namespace afflux::worker {
 
 class Columns::Run {
   public:
-    // Adds a block whose integers lie at `place`. Calls `flush` first if it does not follow.
+    // Adds a block whose integers lie at `offset`. Calls `flush` first if it does not follow.
     template <typename Flush>
-    void add(std::size_t block, std::uint8_t low, std::ptrdiff_t place, Flush flush) {
-        if (size_ > 0 && (block != first_ + size_ || place != place_ + to_place(size_))) {
+    void add(std::size_t block, std::uint8_t low, std::ptrdiff_t offset, Flush flush) {
+        if (size_ > 0 && (block != first_ + size_ || offset != offset_ + offset_of(size_))) {
             end(flush);
         }
         if (size_ == 0) {
             first_ = block;
-            place_ = place;
+            offset_ = offset;
         }
         exponents_[size_++] = static_cast<std::uint8_t>(255 - low);
     }
 
     template <typename Flush>
     void end(Flush flush) {
-        if (size_ > 0) flush(first_, size_, exponents_.data(), place_);
+        if (size_ > 0) flush(first_, size_, exponents_.data(), offset_);
         size_ = 0;
     }
 
   private:
-    static std::ptrdiff_t to_place(std::size_t blocks) {
+    static std::ptrdiff_t offset_of(std::size_t blocks) {
         return static_cast<std::ptrdiff_t>(blocks * wire::kBlockElements);
     }
 
     std::size_t first_ = 0;
     std::size_t size_ = 0;
-    std::ptrdiff_t place_ = 0;
+    std::ptrdiff_t offset_ = 0;
     std::array<std::uint8_t, wire::kLanesMax> exponents_{};
 };
 
@@ -81,7 +81,7 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
     columns.present = 0;
     unsigned present = 0;
     unsigned sent = 0;
-    std::ptrdiff_t place = 0;
+    std::ptrdiff_t offset = 0;
     Run run;
     const auto encode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
                             std::ptrdiff_t at) {
@@ -111,11 +111,11 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         if (mine >> 8 != row || (counts && mine != word)) continue;
         sent |= 1U << lane;
         if (counts) {
-            blocks_.count_classes(block, blocks + place);
+            blocks_.count_classes(block, blocks + offset);
         } else {
-            run.add(block, low, place, encode);
+            run.add(block, low, offset, encode);
         }
-        place += static_cast<std::ptrdiff_t>(wire::kBlockElements);
+        offset += static_cast<std::ptrdiff_t>(wire::kBlockElements);
         columns.own[lane] = word_after(block, counts);
     }
     run.end(encode);
@@ -131,7 +131,7 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
                          " are present where " + hexadecimal(columns.present, 4) +
                          " were agreed on");
     }
-    std::ptrdiff_t place = 0;
+    std::ptrdiff_t offset = 0;
     Run run;
     const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
                             std::ptrdiff_t at) {
@@ -142,11 +142,11 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
     for (std::size_t index = 0; index < columns.agreements; ++index) {
         const Agreed& agreed = columns.agreed[index];
         if (blocks_.floating() && agreed.low == 0) {
-            take_counts(agreed, blocks + place);
+            take_counts(agreed, blocks + offset);
         } else {
-            run.add(agreed.block, agreed.low, place, decode);
+            run.add(agreed.block, agreed.low, offset, decode);
         }
-        place += static_cast<std::ptrdiff_t>(wire::kBlockElements);
+        offset += static_cast<std::ptrdiff_t>(wire::kBlockElements);
     }
     run.end(decode);
 }

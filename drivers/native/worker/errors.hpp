@@ -1,6 +1,7 @@
-// Why an operation can not go on.
+// Why an exchange cannot go on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -24,6 +25,27 @@ class Disagreed : public std::runtime_error {
 
     // Of all ranks; nothing if the aggregator found the disagreement.
     std::optional<std::vector<std::uint32_t>> fingerprints;
+};
+
+// The aggregator refuses a JOIN.
+class Refused : public std::runtime_error {
+  public:
+    explicit Refused(std::uint32_t given)
+        : std::runtime_error("the join is refused"), cause(given) {}
+
+    std::uint32_t cause;  // a wire::Refusal, if it is a known one
+};
+
+// What JOINED says of a job: workers, lanes, slots, credit, address and port of the group or 0.
+using JobTerms = std::array<std::uint32_t, 6>;
+
+// The job that the aggregator has is not the one that this worker was told of.
+class DifferentJob : public std::runtime_error {
+  public:
+    explicit DifferentJob(const JobTerms& given)
+        : std::runtime_error("the job is another one"), found(given) {}
+
+    JobTerms found;
 };
 
 std::string hexadecimal(std::uint32_t value, int digits);

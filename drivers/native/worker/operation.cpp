@@ -29,17 +29,17 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
       number_(static_cast<wire::Operation>(session.number)) {
     if (is_exact(tensor)) exact_.emplace(tensor);
     const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
-    const std::size_t lanes = session.place.lanes;
+    const std::size_t lanes = session.job.lanes;
     if (is_direct(on_wire, lanes)) {
         direct_.emplace(on_wire);
         return;
     }
-    const Grid grid(codec::blocks_of(on_wire.count), lanes, session.place.slots);
+    const Grid grid(codec::blocks_of(on_wire.count), lanes, session.job.slots);
     active_ = open_slots_ = grid.slots;
     columns_.emplace(on_wire, grid);
 }
 
-void Operation::open(double now, Outlet& out) {
+void Operation::open(double now, PacketSink& out) {
     for (std::size_t number = 0; number < active_; ++number) {
         Slot& slot = session_.slots[number];
         std::uint32_t* words = slot.packet.words();
@@ -50,7 +50,7 @@ void Operation::open(double now, Outlet& out) {
             std::int32_t* blocks = slot.packet.blocks();
             std::fill_n(blocks, wire::kBlockElements,
                         static_cast<std::int32_t>(identity(tensor_.opcode())));
-            blocks[session_.place.rank] = static_cast<std::int32_t>(fingerprint_);
+            blocks[session_.job.rank] = static_cast<std::int32_t>(fingerprint_);
             present = 1;
             if (direct_) {
                 direct_->put(blocks + wire::kBlockElements);
@@ -62,14 +62,14 @@ void Operation::open(double now, Outlet& out) {
 }
 
 bool Operation::is_ours(const Header& header, std::size_t length) const {
-    const Place& place = session_.place;
+    const JobRun& job = session_.job;
     const bool to_us =
-        header.worker == place.worker || (place.group && header.worker == wire::kEveryone);
-    return header.key == place.key && header.job == place.job && to_us &&
+        header.worker == job.worker || (job.has_group() && header.worker == wire::kEveryone);
+    return header.key == job.key && header.job == job.number && to_us &&
            length == datagram_bytes(header.blocks());
 }
 
-void Operation::receive(PacketRoom& packet, std::size_t length, double now, Outlet& out) {
+void Operation::receive(PacketRoom& packet, std::size_t length, double now, PacketSink& out) {
     Counts& counts = session_.counts;
     if (length < wire::kUdpPayloadMin) {
         ++counts.ignored;
@@ -92,18 +92,18 @@ void Operation::receive(PacketRoom& packet, std::size_t length, double now, Outl
     }
     if (header.version_type == engine::version_type(wire::Type::Result) &&
         header.opcode_dtype == tensor_.opcode_dtype()) {
-        result(slot, header.present, packet, now, out);
+        take_result(slot, header.present, packet, now, out);
     } else if (header.version_type == engine::version_type(wire::Type::Conflict)) {
         throw Disagreed(std::nullopt);
     } else if (header.version_type == engine::version_type(wire::Type::Missing) &&
-               header.present == 0 && header.worker == session_.place.worker) {
-        missing(slot, packet.words(), now, out);
+               header.present == 0 && header.worker == session_.job.worker) {
+        take_missing(slot, packet.words(), now, out);
     } else {
         ++counts.ignored;
     }
 }
 
-void Operation::expire(double now, Outlet& out) {
+void Operation::expire(double now, PacketSink& out) {
     RoundTrip& trip = session_.trip;
     next_timer_ = kNever;
     for (std::size_t number = 0; number < active_; ++number) {
@@ -125,7 +125,7 @@ double Operation::due(const Slot& slot) const {
                       : std::min(slot.deadline, session_.trip.overdue(slot.sent_at));
 }
 
-std::uint64_t Operation::missing() const {
+std::uint64_t Operation::missing_workers() const {
     std::uint64_t workers = 0;
     for (std::size_t number = 0; number < active_; ++number) {
         const Slot& slot = session_.slots[number];
@@ -140,17 +140,17 @@ bool Operation::waits_above() const {
                        [](const Slot& slot) { return slot.outstanding && slot.waits_above; });
 }
 
-void Operation::send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out) {
-    const Place& place = session_.place;
+void Operation::send(Slot& slot, wire::Present present, bool opening, double now, PacketSink& out) {
+    const JobRun& job = session_.job;
     const Header header{
         .version_type = engine::version_type(wire::Type::Data),
         .opcode_dtype = tensor_.opcode_dtype(),
-        .job = place.job,
-        .worker = place.worker,
+        .job = job.number,
+        .worker = job.worker,
         .slot = slot.number,
         .present = present,
         .round = slot.round,
-        .key = place.key,
+        .key = job.key,
         .operation = number_,
     };
     engine::store_header(slot.packet.datagram(), header);
@@ -162,8 +162,8 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
     out.send(datagram);
 }
 
-void Operation::result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
-                       Outlet& out) {
+void Operation::take_result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
+                            PacketSink& out) {
     ++session_.counts.rounds;
     if (!slot.asked) take_sample(slot, now);
     if (slot.opening) {
@@ -184,7 +184,7 @@ void Operation::result(Slot& slot, wire::Present present, PacketRoom& packet, do
         }
         return;
     }
-    if (!columns_ || !all_absent(words + session_.place.lanes, end)) {
+    if (!columns_ || !all_absent(words + session_.job.lanes, end)) {
         throw Misbehaved("slot " + std::to_string(slot.number) +
                          ": the result names blocks in lanes that are not in use");
     }
@@ -223,7 +223,7 @@ void Operation::opened(const Slot& slot, wire::Present present, const std::int32
 
 void Operation::check_fingerprints(wire::Present present, const std::int32_t* blocks) const {
     if ((present & 1) == 0) throw Misbehaved("the opening result lacks the fingerprints");
-    const unsigned ranks = session_.place.ranks;
+    const unsigned ranks = session_.job.ranks;
     std::vector<std::uint32_t> found(blocks, blocks + ranks);
     if (std::all_of(found.begin(), found.end(),
                     [this](std::uint32_t value) { return value == fingerprint_; })) {
@@ -232,12 +232,12 @@ void Operation::check_fingerprints(wire::Present present, const std::int32_t* bl
     throw Disagreed(std::move(found));
 }
 
-void Operation::missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out) {
+void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now, PacketSink& out) {
     RoundTrip& trip = session_.trip;
-    const Place& place = session_.place;
+    const JobRun& job = session_.job;
     const std::uint64_t seen = std::uint64_t{words[1]} << 32 | words[0];
-    const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - place.workers);
-    const bool own_lost = (seen >> place.worker & 1) == 0;
+    const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - job.workers);
+    const bool own_lost = (seen >> job.worker & 1) == 0;
     // One probe, one answer: a round trip that waits for no other rank. It is that of rounds unless
     // these go further up.
     if (slot.probes_open == 1 && seen != everyone) trip.sample(slot.probed_at, now);

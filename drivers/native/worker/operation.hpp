@@ -1,8 +1,4 @@
-// One collective at one worker, as a machine of packets and time (protocol, section 6).
-//
-// It is fed with packets and the time in seconds, and gives packets to send and the time of its
-// next timer. It knows neither sockets nor clocks, so tests can play any schedule of loss,
-// duplication and delay.
+// One collective at one worker (protocol, section 6).
 #pragma once
 
 #include <cstddef>
@@ -13,49 +9,42 @@
 #include "worker/columns.hpp"
 #include "worker/direct.hpp"
 #include "worker/exact_tensor.hpp"
-#include "worker/outlet.hpp"
+#include "worker/exchange.hpp"
 #include "worker/session.hpp"
 
 namespace afflux::worker {
 
-class Operation {
+class Operation : public Exchange {
   public:
     // Takes the session's next number. The session and the tensor's memory must live as long.
     // Throws std::invalid_argument if the tensor is too large for the job.
     Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint);
 
-    // When `expire` is due; infinite if nothing is outstanding.
-    double next_timer() const { return next_timer_; }
-    // Whether the result is complete.
-    bool done() const { return done_; }
+    double next_timer() const override { return next_timer_; }
+    bool done() const override { return done_; }
+    void open(double now, PacketSink& out) override;
+    // Throws Disagreed or Misbehaved.
+    void receive(PacketRoom& packet, std::size_t length, double now, PacketSink& out) override;
+    void expire(double now, PacketSink& out) override;
 
-    // Sends the opening packets of all active slots.
-    void open(double now, Outlet& out);
+    // Bitmap of the workers whose contributions are missing, as the aggregator last reported.
+    std::uint64_t missing_workers() const;
 
-    // Takes a datagram that came from the aggregator's address; blocks must be aligned, as in a
-    // PacketRoom. Throws Disagreed or Misbehaved.
-    void receive(PacketRoom& packet, std::size_t length, double now, Outlet& out);
-
-    // Sends what is due as timers have run out, and moves them on.
-    void expire(double now, Outlet& out);
-
-    // Bitmap of the workers whose contributions lack, as the aggregator last said.
-    std::uint64_t missing() const;
-
-    // Whether the aggregator last said, of some slot, that it waits for its parent.
+    // Whether the aggregator last reported for some slot that it waits for its parent.
     bool waits_above() const;
 
   private:
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
     bool is_ours(const engine::Header& header, std::size_t length) const;
-    void send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out);
-    void result(Slot& slot, wire::Present present, PacketRoom& packet, double now, Outlet& out);
+    void send(Slot& slot, wire::Present present, bool opening, double now, PacketSink& out);
+    void take_result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
+                     PacketSink& out);
     double due(const Slot& slot) const;
     void take_sample(const Slot& slot, double now);
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
-    void missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out);
+    void take_missing(Slot& slot, const std::uint32_t* words, double now, PacketSink& out);
 
     Session& session_;
     Tensor tensor_;

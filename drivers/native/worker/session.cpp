@@ -15,43 +15,31 @@ void require(const char* what, std::size_t value, std::size_t most) {
                                 std::to_string(value));
 }
 
-const Place& checked(const Place& place) {
-    place.check();
-    return place;
+const JobRun& checked(const JobRun& job) {
+    job.check();
+    return job;
 }
 
 }  // namespace
 
-void Place::check() const {
+JobTerms JobRun::terms() const {
+    return {workers, lanes, static_cast<std::uint32_t>(slots), credit, group_host, group_port};
+}
+
+void JobRun::check() const {
     require("workers", workers, wire::kWorkersMax);
     require("lanes", lanes, wire::kLanesMax);
     require("slots", slots, 65536);
     require("ranks", ranks, wire::kWorkersMax);
-    if (worker >= workers || rank >= ranks) throw std::invalid_argument("no place in the job");
+    if (worker >= workers || rank >= ranks)
+        throw std::invalid_argument("no such worker in the job");
 }
 
-Session::Session(const Place& given, double cap) : place(checked(given)), trip(cap) {
-    slots.reserve(place.slots);
-    for (std::size_t slot = 0; slot < place.slots; ++slot) {
-        slots.emplace_back(static_cast<wire::Slot>(slot), place.first_round, place.lanes);
+Session::Session(const JobRun& given, double cap) : job(checked(given)), trip(cap) {
+    slots.reserve(job.slots);
+    for (std::size_t slot = 0; slot < job.slots; ++slot) {
+        slots.emplace_back(static_cast<wire::Slot>(slot), job.first_round, job.lanes);
     }
-}
-
-std::array<std::uint8_t, wire::kUdpPayloadMin> Session::join_packet() const {
-    std::array<std::uint8_t, wire::kUdpPayloadMin> packet;
-    packet.fill(0xFF);
-    engine::store_header(packet.data(), {
-                                            .version_type = engine::version_type(wire::Type::Join),
-                                            .opcode_dtype = 0,
-                                            .job = place.job,
-                                            .worker = place.worker,
-                                            .slot = 0,
-                                            .present = 0,
-                                            .round = 0,
-                                            .key = place.key,
-                                            .operation = 0,
-                                        });
-    return packet;
 }
 
 Octets Session::probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const {
@@ -59,12 +47,12 @@ Octets Session::probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const {
     const Header header{
         .version_type = engine::version_type(wire::Type::Probe),
         .opcode_dtype = opcode_dtype,
-        .job = place.job,
-        .worker = place.worker,
+        .job = job.number,
+        .worker = job.worker,
         .slot = slot.number,
         .present = 0,
         .round = slot.round,
-        .key = place.key,
+        .key = job.key,
         .operation = static_cast<wire::Operation>(number),
     };
     engine::store_header(slot.probe.data(), header);

@@ -1,21 +1,21 @@
 // What a worker keeps of a job run from one operation to the next. No sockets, no clock.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "packet/frame.hpp"
+#include "worker/errors.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
 
 namespace afflux::worker {
 
-// The job run, and this worker's place in it.
-struct Place {
-    wire::Job job;
+// The job run, and which of its workers this one is.
+struct JobRun {
+    wire::Job number;
     wire::Key key;
     wire::Round first_round;
     unsigned workers;  // of this aggregator
@@ -24,7 +24,14 @@ struct Place {
     wire::Worker worker;  // own number there
     unsigned rank;        // own number among all that are summed
     unsigned ranks;
-    bool group;  // whether results go to a multicast group
+    std::uint32_t credit;
+    std::uint32_t group_host;  // multicast address that results go to; 0 if there is none
+    std::uint16_t group_port;
+
+    bool has_group() const { return group_host != 0; }
+
+    // What JOINED must say.
+    JobTerms terms() const;
 
     // Throws std::invalid_argument if a number is out of range.
     void check() const;
@@ -47,18 +54,16 @@ struct Counts {
 
 class Session {
   public:
-    // Time-outs between repeated packets are `cap` seconds at most.
-    Session(const Place& place, double cap);
+    // Timeouts are `cap` seconds at most.
+    Session(const JobRun& job, double cap);
 
-    const Place place;
+    const JobRun job;
     std::vector<Slot> slots;
     RoundTrip trip;
     Counts counts;
     std::uint64_t number = 0;  // of the next operation
     // When the aggregator's last packet with this job's key came, in seconds.
     double heard_at = -std::numeric_limits<double>::infinity();
-
-    std::array<std::uint8_t, wire::kUdpPayloadMin> join_packet() const;
 
     // A PROBE for the slot's outstanding round. Valid until the slot's next one is made.
     Octets probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const;

@@ -1,6 +1,5 @@
 #include "worker/udp_loop.hpp"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -25,12 +24,12 @@ double now() {
 }  // namespace
 
 // Datagrams that wait to be sent with one call.
-class Line::Batch final : public Outlet {
+class UdpLoop::Batch final : public PacketSink {
   public:
-    Batch(Line& line, Counts& counts) : line_(line), counts_(counts) {}
+    Batch(UdpLoop& loop, Counts& counts) : loop_(loop), counts_(counts) {}
 
     void send(Octets datagram) override {
-        if (line_.loss_ != nullptr && line_.loss_->loses_outward()) {
+        if (loop_.loss_ != nullptr && loop_.loss_->loses_outward()) {
             ++counts_.dropped_sent;
             return;
         }
@@ -48,7 +47,7 @@ class Line::Batch final : public Outlet {
         }
         std::size_t at = 0;
         while (at < size_) {
-            const int sent = sendmmsg(line_.socket_, &messages[at],
+            const int sent = sendmmsg(loop_.socket_.number(), &messages[at],
                                       static_cast<unsigned>(size_ - at), MSG_DONTWAIT);
             if (sent > 0) {
                 for (int i = 0; i < sent; ++i, ++at) {
@@ -58,8 +57,8 @@ class Line::Batch final : public Outlet {
                 continue;
             }
             // About an earlier datagram; this one has not been sent.
-            if (errno == ECONNREFUSED) line_.refused_ = true;
-            if (errno == EMSGSIZE) line_.too_long_ = vectors_[at].iov_len;
+            if (errno == ECONNREFUSED) loop_.refused_ = true;
+            if (errno == EMSGSIZE) loop_.too_long_ = vectors_[at].iov_len;
             // Nor otherwise: no buffers, or no route for now. The timers see to it.
             ++at;
         }
@@ -67,40 +66,58 @@ class Line::Batch final : public Outlet {
     }
 
   private:
-    Line& line_;
+    UdpLoop& loop_;
     Counts& counts_;
     std::array<iovec, kBatch> vectors_;
     std::size_t size_ = 0;
 };
 
-Line::Line(int socket, int group, std::uint32_t address, std::uint16_t port, LossSwitch* loss)
-    : socket_(socket), group_(group), address_(address), port_(port), loss_(loss), rooms_(kBatch) {}
+UdpLoop::UdpLoop(const Address& aggregator, LossSwitch* loss)
+    : aggregator_(aggregator),
+      socket_(UdpSocket::connected(aggregator)),
+      loss_(loss),
+      rooms_(kBatch) {}
 
-void Line::open(Session& session, Operation& operation) {
+void UdpLoop::join_group(const Address& group) {
+    group_.emplace(UdpSocket::of_group(group, own_host()));
+}
+
+void UdpLoop::close() {
+    socket_.close();
+    group_.reset();
+}
+
+// The kernel checks who sends to a connected socket; to a group anyone may send.
+bool UdpLoop::is_foreign(std::uint32_t host, std::uint16_t port) const {
+    return host != aggregator_.host || port != aggregator_.port;
+}
+
+void UdpLoop::open(Session& session, Exchange& exchange) {
     Batch batch(*this, session.counts);
-    operation.open(now(), batch);
+    exchange.open(now(), batch);
     batch.flush();
 }
 
-void Line::run(Session& session, Operation& operation, double until) {
+void UdpLoop::run(Session& session, Exchange& exchange, double until) {
     Batch batch(*this, session.counts);
     while (too_long_ == 0) {
-        bool more = receive(socket_, session, operation, batch);
-        if (group_ >= 0) more |= receive(group_, session, operation, batch);
+        bool more = receive(socket_, session, exchange, batch);
+        if (group_) more |= receive(*group_, session, exchange, batch);
         batch.flush();
-        if (operation.done()) return;
+        if (exchange.done()) return;
         double time = now();
-        if (time >= operation.next_timer()) {
-            operation.expire(time, batch);
+        if (time >= exchange.next_timer()) {
+            exchange.expire(time, batch);
             batch.flush();
             time = now();
         }
         if (time >= until) return;
-        if (!more) wait(std::min(operation.next_timer(), until) - time);
+        if (!more) wait(std::min(exchange.next_timer(), until) - time);
     }
 }
 
-bool Line::receive(int socket, Session& session, Operation& operation, Outlet& out) {
+bool UdpLoop::receive(const UdpSocket& socket, Session& session, Exchange& exchange,
+                      PacketSink& out) {
     std::array<mmsghdr, kBatch> messages;
     std::array<iovec, kBatch> vectors;
     std::array<sockaddr_in, kBatch> sources;
@@ -112,20 +129,18 @@ bool Line::receive(int socket, Session& session, Operation& operation, Outlet& o
         messages[i].msg_hdr.msg_name = &sources[i];
         messages[i].msg_hdr.msg_namelen = sizeof sources[i];
     }
-    const int received = recvmmsg(socket, messages.data(), kBatch, MSG_DONTWAIT, nullptr);
+    const int received = recvmmsg(socket.number(), messages.data(), kBatch, MSG_DONTWAIT, nullptr);
     if (received < 0) {
-        // Errors about what was sent are told once, and are no reason to stop.
+        // The kernel reports send errors once, on receive; they are not fatal.
         if (errno == ECONNREFUSED) refused_ = true;
         return errno == ECONNREFUSED || errno == EINTR;
     }
     const double time = now();
     Counts& counts = session.counts;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(received) && !operation.done(); ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(received) && !exchange.done(); ++i) {
         std::size_t length = messages[i].msg_len;
-        const bool foreign = socket == group_ && (ntohl(sources[i].sin_addr.s_addr) != address_ ||
-                                                  ntohs(sources[i].sin_port) != port_);
-        if (foreign) {
-            // Anyone may send to a group.
+        if (&socket != &socket_ &&
+            is_foreign(ntohl(sources[i].sin_addr.s_addr), ntohs(sources[i].sin_port))) {
             length = 0;
         } else if (loss_ != nullptr && loss_->loses_inward()) {
             ++counts.dropped_received;
@@ -134,14 +149,15 @@ bool Line::receive(int socket, Session& session, Operation& operation, Outlet& o
             ++counts.packets_received;
             counts.bytes_received += length;
         }
-        operation.receive(rooms_[i], length, time, out);
+        exchange.receive(rooms_[i], length, time, out);
     }
     return static_cast<std::size_t>(received) == kBatch;
 }
 
-void Line::wait(double seconds) const {
+void UdpLoop::wait(double seconds) const {
     if (seconds <= 0) return;
-    std::array<pollfd, 2> sockets{{{socket_, POLLIN, 0}, {group_, POLLIN, 0}}};
+    std::array<pollfd, 2> sockets{
+        {{socket_.number(), POLLIN, 0}, {group_ ? group_->number() : -1, POLLIN, 0}}};
     timespec time;
     time.tv_sec = static_cast<time_t>(seconds);
     time.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);

@@ -1,47 +1,62 @@
-// A worker's sockets, driven until its operation is over: datagrams in batches, and the clock.
+// A worker's sockets, driven until an exchange is over: datagrams in batches, and the clock.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "worker/exchange.hpp"
 #include "worker/loss_switch.hpp"
-#include "worker/operation.hpp"
+#include "worker/session.hpp"
+#include "worker/udp_socket.hpp"
 
 namespace afflux::worker {
 
-// Datagrams to and from one aggregator, over sockets that somebody else has opened and closes.
-class Line {
+// Datagrams to and from one aggregator.
+class UdpLoop {
   public:
-    // Non-blocking sockets: one that is connected to the aggregator; one that is bound to a
-    // multicast group, or -1, from which only what `address` and `port` sent is taken (host byte
-    // order). `loss` may be null; it must live as long.
-    Line(int socket, int group, std::uint32_t address, std::uint16_t port, LossSwitch* loss);
+    // `loss` may be null; it must live as long. Throws std::system_error if the aggregator cannot
+    // be reached.
+    UdpLoop(const Address& aggregator, LossSwitch* loss);
 
-    // Whether the aggregator's host has said that nobody listens on the port.
+    // Takes what the aggregator sends to a multicast group, too. Throws std::system_error if the
+    // interface that leads to the aggregator cannot join it.
+    void join_group(const Address& group);
+
+    // Closes the sockets. May be called more than once.
+    void close();
+
+    // Own address on the way to the aggregator.
+    std::uint32_t own_host() const { return socket_.own_host(); }
+
+    // Whether the aggregator's host has reported that nobody listens on the port.
     bool refused() const { return refused_; }
 
     // Bytes of a packet that was longer than the path's MTU; 0 if there was none.
     std::size_t too_long() const { return too_long_; }
 
-    // Feeds the operation, which has been opened, until it is over, a packet was too long, or the
-    // time of the monotonic clock, in seconds, has come. Throws what the operation does.
-    void run(Session& session, Operation& operation, double until);
+    // Bytes of the longest IPv4 packet on the path, as far as is known.
+    std::size_t mtu() const { return socket_.mtu(); }
 
-    // Opens the operation.
-    void open(Session& session, Operation& operation);
+    // Opens the exchange: sends its first packets.
+    void open(Session& session, Exchange& exchange);
+
+    // Feeds the exchange, which has been opened, until it is over, a packet was too long, or the
+    // time of the monotonic clock, in seconds, has come. Throws what the exchange does.
+    void run(Session& session, Exchange& exchange, double until);
 
   private:
     class Batch;
 
     // Takes what has come, up to a batch; returns whether there may be more.
-    bool receive(int socket, Session& session, Operation& operation, Outlet& out);
+    bool receive(const UdpSocket& socket, Session& session, Exchange& exchange, PacketSink& out);
+    bool is_foreign(std::uint32_t host, std::uint16_t port) const;
     void wait(double seconds) const;
 
-    int socket_;
-    int group_;
-    std::uint32_t address_;
-    std::uint16_t port_;
+    Address aggregator_;
+    UdpSocket socket_;
+    std::optional<UdpSocket> group_;
     LossSwitch* loss_;
     bool refused_ = false;
     std::size_t too_long_ = 0;

@@ -43,6 +43,7 @@ __all__ = [
     "Opcode",
     "Refusal",
     "Type",
+    "datagram_bytes",
     "frame_bytes",
     "lanes_for_mtu",
 ]
@@ -215,6 +216,11 @@ def frame_bytes(blocks: int) -> int:
     if not 0 <= blocks <= LANES_MAX:
         raise ValueError(f"a frame carries 0 to {LANES_MAX} blocks, not {blocks}")
     return PAYLOAD_OFFSET + blocks * BLOCK_BYTES
+
+
+def datagram_bytes(blocks: int) -> int:
+    """Bytes of the UDP payload of a packet that carries `blocks` blocks."""
+    return frame_bytes(blocks) - AFFLUX_OFFSET
 
 
 def lanes_for_mtu(mtu: int) -> int:

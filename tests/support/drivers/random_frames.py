@@ -9,8 +9,8 @@ import numpy as np
 
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import frame_header, mac_of
-from afflux_drivers.packets import HEADER
 from afflux_hdl.contract import wire
+from tests.support.drivers.packet_header import HEADER
 from tests.support.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
 _INTERESTING = np.array([0, 1, -1, 2**31 - 1, -(2**31), 2**30, -(2**30) - 1], np.int32)

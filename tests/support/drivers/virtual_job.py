@@ -13,11 +13,11 @@ from enum import Enum
 
 import numpy as np
 
+from afflux_drivers import _native
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of
-from afflux_drivers.packets import HEADER, PacketBuffer
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
@@ -192,22 +192,21 @@ class VirtualNetwork:
             for host in engines
         }
         self._makers = [makers[home] for home in homes]
-        self._buffer = PacketBuffer()
         self._sequence = 0
         # Time, sequence, the rank or the engine's address that it goes to, datagram or frame.
         self._flying: list[tuple[float, int, int | str, bytes]] = []
         for rank, session in enumerate(self.sessions):
-            packet = self._frame(rank, bytes(session.join_packet()))
-            answers = self._engines[self._homes[rank]].play([packet])
-            assert len(answers) == 1
-            header = HEADER.unpack_from(answers[0], wire.AFFLUX_OFFSET)
-            assert header[0] == wire.VERSION << 4 | wire.Type.JOINED
+            join = _native.Join(session)
+            (packet,) = join.open(self.now)
+            (answer,) = self._engines[self._homes[rank]].play([self._frame(rank, packet)])
+            assert join.receive_bytes(answer[wire.AFFLUX_OFFSET :], self.now) is None
+            assert join.done
 
     def _frame(self, rank: int, datagram: bytes) -> bytes:
         return self._makers[rank].frame(datagram, f"10.0.1.{rank}", 5000 + rank)
 
-    def _send(self, rank: int, datagram: memoryview, fates: Iterator[Fate]) -> None:
-        self._launch(self._homes[rank], self._frame(rank, bytes(datagram)), fates)
+    def _send(self, rank: int, datagram: bytes, fates: Iterator[Fate]) -> None:
+        self._launch(self._homes[rank], self._frame(rank, datagram), fates)
 
     def _route(self, frame: bytes, fates: Iterator[Fate]) -> None:
         """Sends an engine's frame to where it is addressed."""
@@ -235,7 +234,7 @@ class VirtualNetwork:
         reduction: Reduction,
         fates: Iterable[Fate] = (),
         patience_s: float = 600.0,
-        receive: Callable[..., memoryview | None] = Operation.receive,
+        receive: Callable[[Operation, bytes, float], bytes | None] = Operation.receive,
         late_s: Mapping[int, float] | None = None,
     ) -> list[np.ndarray]:
         """One operation at all ranks. What `fates` does not reach is delivered at once.
@@ -266,8 +265,7 @@ class VirtualNetwork:
                     for frame in self._engines[target].play([packet]):
                         self._route(frame, fate)
                 else:
-                    self._buffer.datagram[: len(packet)] = packet
-                    answer = receive(operations[target], self._buffer, len(packet), self.now)
+                    answer = receive(operations[target], packet, self.now)
                     if answer is not None:
                         self._send(target, answer, fate)
             else:

@@ -7,43 +7,6 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from afflux_drivers.frames import FrameMaker, destination_of, frame_header, mac_of
-from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
-from afflux_hdl.contract import wire
-
-
-def test_header_fields_stand_where_the_contract_says():
-    for number, field in enumerate(wire.FIELDS):
-        values = [0] * len(wire.FIELDS)
-        values[number] = (1 << 8 * field.size) - 2
-        packed = HEADER.pack(*values)
-        assert len(packed) == wire.HEADER_BYTES
-        expected = values[number].to_bytes(field.size, "little")
-        assert packed[field.offset : field.offset + field.size] == expected
-        assert not any(packed[: field.offset] + packed[field.offset + field.size :])
-        assert getattr(Header._make(HEADER.unpack(packed)), field.name) == values[number]
-
-
-def test_header_splits_its_first_byte():
-    header = Header(0x1A, 0, 0, 0, 0, 0, 0, 0, 0)
-    assert (header.version, header.type) == (1, wire.Type.MISSING)
-
-
-@pytest.mark.parametrize("lanes", [0, 1, 5, 16])
-def test_buffer_views_stand_where_the_contract_says(lanes):
-    packet = PacketBuffer(lanes)
-    datagram = packet.datagram
-    assert len(datagram) == datagram_bytes(lanes) + 1
-    assert datagram_bytes(lanes) == wire.frame_bytes(lanes) - wire.AFFLUX_OFFSET
-    assert packet.words.flags.aligned
-    assert packet.blocks.flags.aligned
-    packet.words[3] = 0x1122_3344
-    assert bytes(datagram[22 + 12 : 22 + 16]) == b"\x44\x33\x22\x11"
-    for lane in range(lanes):
-        packet.blocks[lane, 2] = -2 - lane
-        at = 22 + 64 + 256 * lane + 8
-        assert struct.unpack_from("<i", datagram, at) == (-2 - lane,)
-    datagram[22:26] = b"\1\0\0\0"
-    assert packet.words[0] == 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 86, 4182])

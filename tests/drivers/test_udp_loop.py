@@ -1,0 +1,164 @@
+"""A worker's sockets against a socket of the test's that plays the aggregator."""
+
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from afflux_drivers import _native
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
+from afflux_drivers.sockets import datagrams_held, enlarge
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.session import Session
+from afflux_drivers.worker.udp_loop import UdpLoop
+from afflux_hdl.contract import wire
+from tests.support.drivers.virtual_job import ticket_of
+
+
+@pytest.fixture
+def peer() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(2)
+        yield peer
+
+
+def ticket_at(peer: socket.socket) -> JobTicket:
+    host, port = peer.getsockname()
+    return replace(ticket_of(2, 16, 4), host=host, port=port)
+
+
+def open_join(
+    peer: socket.socket, loss: LossSwitch | None = None
+) -> tuple[Session, UdpLoop, _native.Join]:
+    ticket = ticket_at(peer)
+    session = Session(ticket, 0)
+    return session, UdpLoop(ticket.host, ticket.port, loss), _native.Join(session)
+
+
+def test_counts_what_it_sends_and_receives(peer):
+    session, loop, join = open_join(peer)
+    loop.open(session, join)
+    data, address = peer.recvfrom(100)
+    assert len(data) == wire.datagram_bytes(0)
+    for size in (3, 10_000):
+        peer.sendto(bytes(size), address)
+    loop.run(session, join, time.monotonic() + 0.1)
+    statistics = session.statistics
+    assert (statistics.packets_sent, statistics.bytes_sent) == (1, 86)
+    # One byte more than the longest packet: too long, and seen to be.
+    longest = wire.datagram_bytes(wire.LANES_MAX) + 1
+    assert (statistics.packets_received, statistics.bytes_received) == (2, 3 + longest)
+    assert statistics.ignored == 2
+    assert statistics.frame_bytes_sent == 42 + 86
+    loop.close()
+    loop.close()
+
+
+def test_loses_each_way_and_counts_it(peer):
+    session, loop, join = open_join(peer, LossSwitch(0.5, 1, 0))
+    for _ in range(100):
+        loop.open(session, join)
+    statistics = session.statistics
+    sent = 100 - statistics.dropped_sent
+    assert 25 < sent < 75
+    address = None
+    for _ in range(sent):
+        _, address = peer.recvfrom(100)
+    peer.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        peer.recv(100)
+    for _ in range(100):
+        peer.sendto(b"y", address)
+    loop.run(session, join, time.monotonic() + 0.05)
+    statistics = session.statistics
+    assert statistics.packets_received == 100 - statistics.dropped_received
+    assert 25 < statistics.packets_received < 75
+    loop.close()
+
+
+def test_a_join_is_sent_again_until_it_is_answered(peer):
+    session, loop, join = open_join(peer)
+    loop.open(session, join)
+    first, address = peer.recvfrom(100)
+    loop.run(session, join, time.monotonic() + 0.25)
+    assert join.sends == 2
+    assert peer.recv(100) == first
+    ticket = session.ticket
+    words = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit, *[0] * 12]
+    joined = bytes([wire.VERSION << 4 | wire.Type.JOINED]) + first[1:22]
+    peer.sendto(joined + np.array(words, "<u4").tobytes(), address)
+    start = time.monotonic()
+    loop.run(session, join, start + 5)
+    assert join.done
+    assert time.monotonic() - start < 1
+    assert session.trip.smoothed_s == 0, "which of the two was answered?"
+    loop.close()
+
+
+def test_notices_a_refused_port(peer):
+    session, loop, join = open_join(peer)
+    peer.close()
+    loop.open(session, join)
+    loop.run(session, join, time.monotonic() + 0.1)
+    assert loop.refused
+    loop.close()
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_a_port_that_is_none(port):
+    with pytest.raises(AggregatorUnreachable, match=rf"cannot reach .*127.0.0.1:{port}.*65535"):
+        UdpLoop("127.0.0.1", port, None)
+
+
+def test_no_route_to_the_aggregator():
+    # A broadcast address, which the kernel refuses to a socket that has not asked for it.
+    with pytest.raises(AggregatorUnreachable, match=r"cannot reach .* 255\.255\.255\.255:4700: "):
+        UdpLoop("255.255.255.255", 4700, None)
+
+
+def test_a_packet_that_does_not_fit_the_mtu(peer, monkeypatch):
+    monkeypatch.setattr(UdpLoop, "too_long", 4182)
+    monkeypatch.setattr(UdpLoop, "mtu", 1500)
+    ticket = ticket_at(peer)
+    loop = UdpLoop(ticket.host, ticket.port, None)
+    error = loop.packet_too_long()
+    assert isinstance(error, PacketTooLong)
+    text = f"4182 bytes does not fit the MTU of 1500 bytes on the path to {loop.peer}: at most 5 "
+    assert text in str(error)
+    loop.close()
+
+
+def test_the_loopback_carries_the_longest_packet(peer):
+    ticket = ticket_at(peer)
+    session, loop = Session(ticket, 0), UdpLoop(ticket.host, ticket.port, None)
+    count = 64 * (wire.LANES_MAX - 1)
+    elements = np.ones(count, np.int32)
+    operation = Operation(session, elements, wire.Dtype.INT32, Reduction.SUM, (count,))
+    loop.open(session, operation)
+    assert len(peer.recv(10_000)) == wire.datagram_bytes(wire.LANES_MAX)
+    assert loop.too_long == 0
+    assert loop.mtu >= 4210
+    loop.close()
+
+
+def test_buffers_hold_what_credit_promises(peer):
+    """Fills a receive buffer with as many packets as are said to fit: none is lost."""
+    size = enlarge(peer, 1 << 20)
+    assert size >= 1 << 20
+    for lanes in (1, 5, 16):
+        length = wire.datagram_bytes(lanes)
+        held = datagrams_held(size, length)
+        assert held > 50
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(peer.getsockname())
+            for _ in range(held):
+                sender.send(bytes(length))
+        for _ in range(held):
+            assert len(peer.recv(65536)) == length
