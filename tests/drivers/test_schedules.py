@@ -61,7 +61,8 @@ def test_a_perfect_network_needs_no_second_try():
 def test_a_slow_aggregator_is_not_asked_twice_for_ever():
     """Its round trip is beyond the first timeout; the estimate must get there all the same."""
     generator = np.random.default_rng(3)
-    job = VirtualJob(2, 2, 4, flight_s=0.3)
+    job = VirtualJob(2, 2, 4)
+    job.flight_s = 0.3
     tensors = [awkward(generator, 4000, wire.Dtype.FLOAT32, False) for _ in range(2)]
     for _ in range(3):
         check_operation(job, tensors, wire.Dtype.FLOAT32, Reduction.SUM)

@@ -48,7 +48,7 @@ class UdpLoop(_native.UdpLoop):
         try:
             self.join_group(*group.words)
         except OSError as error:
-            own = socket.inet_ntoa(self.own_host.to_bytes(4, "big"))
+            own = socket.inet_ntoa(self.own_address[0].to_bytes(4, "big"))
             raise AggregatorUnreachable(
                 f"cannot join the multicast group {group} of the aggregator at {self.peer} on the "
                 f"interface of {own}: {error}"

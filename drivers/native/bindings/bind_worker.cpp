@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
@@ -284,7 +285,13 @@ void bind_loop(nb::module_& module) {
             },
             nb::arg("host"), nb::arg("port"), "Take what the aggregator sends to a group, too.")
         .def("close", &UdpLoop::close, "Close the sockets. May be called more than once.")
-        .def_prop_ro("own_host", &UdpLoop::own_host, "Own address on the way to the aggregator.")
+        .def_prop_ro(
+            "own_address",
+            [](const UdpLoop& loop) {
+                const worker::Address own = loop.own_address();
+                return std::pair(own.host, own.port);
+            },
+            "Own address, as a number, and port on the way to the aggregator.")
         .def_prop_ro("refused", &UdpLoop::refused,
                      "Whether the aggregator's host has reported that nobody listens on the port.")
         .def_prop_ro("too_long", &UdpLoop::too_long,

@@ -79,7 +79,7 @@ UdpLoop::UdpLoop(const Address& aggregator, LossSwitch* loss)
       rooms_(kBatch) {}
 
 void UdpLoop::join_group(const Address& group) {
-    group_.emplace(UdpSocket::of_group(group, own_host()));
+    group_.emplace(UdpSocket::of_group(group, own_address().host));
 }
 
 void UdpLoop::close() {

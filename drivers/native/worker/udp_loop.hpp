@@ -27,8 +27,8 @@ class UdpLoop {
     // Closes the sockets. May be called more than once.
     void close();
 
-    // Own address on the way to the aggregator.
-    std::uint32_t own_host() const { return socket_.own_host(); }
+    // Own address and port on the way to the aggregator.
+    Address own_address() const { return socket_.own_address(); }
 
     // Whether the aggregator's host has reported that nobody listens on the port.
     bool refused() const { return refused_; }

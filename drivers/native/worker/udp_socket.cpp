@@ -77,11 +77,11 @@ UdpSocket UdpSocket::of_group(const Address& group, std::uint32_t interface) {
     return made;
 }
 
-std::uint32_t UdpSocket::own_host() const {
+Address UdpSocket::own_address() const {
     sockaddr_in own{};
     socklen_t length = sizeof own;
     if (getsockname(number_, reinterpret_cast<sockaddr*>(&own), &length) < 0) fail("own address");
-    return ntohl(own.sin_addr.s_addr);
+    return {ntohl(own.sin_addr.s_addr), ntohs(own.sin_port)};
 }
 
 std::size_t UdpSocket::mtu() const {

@@ -33,8 +33,8 @@ class UdpSocket {
     // The file number.
     int number() const { return number_; }
 
-    // The own address: that of the interface that leads to the peer.
-    std::uint32_t own_host() const;
+    // Own address and port: those of the interface that leads to the peer.
+    Address own_address() const;
 
     // Bytes of the longest IPv4 packet that the path to the peer is known to carry; 0 if unknown.
     std::size_t mtu() const;

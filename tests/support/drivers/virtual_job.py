@@ -199,7 +199,8 @@ class VirtualNetwork:
             join = _native.Join(session)
             (packet,) = join.open(self.now)
             (answer,) = self._engines[self._homes[rank]].play([self._frame(rank, packet)])
-            assert join.receive_bytes(answer[wire.AFFLUX_OFFSET :], self.now) is None
+            answered_at = self.now + 2 * flight_s
+            assert join.receive_bytes(answer[wire.AFFLUX_OFFSET :], answered_at) is None
             assert join.done
 
     def _frame(self, rank: int, datagram: bytes) -> bytes:
