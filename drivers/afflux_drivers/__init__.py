@@ -1,1 +1,1 @@
-"""From a tensor's blocks to packets and back: worker, codec, transports, software aggregator."""
+"""From a tensor's blocks to packets and back: worker, codec, software aggregator."""

@@ -72,5 +72,5 @@ _STORAGE: dict[wire.Dtype, np.dtype[Any]] = {
 
 
 def storage_dtype(dtype: wire.Dtype) -> np.dtype[Any]:
-    """The numpy dtype that holds elements of `dtype`."""
+    """Return the numpy dtype that holds elements of `dtype`."""
     return _STORAGE[dtype]

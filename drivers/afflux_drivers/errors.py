@@ -15,7 +15,7 @@ __all__ = [
 
 
 class AffluxError(RuntimeError):
-    """Any failure of Afflux. The worker that raised it can not be used again."""
+    """Any failure of Afflux. The worker that raised it cannot be used again."""
 
 
 class AggregatorUnreachable(AffluxError):
@@ -23,7 +23,7 @@ class AggregatorUnreachable(AffluxError):
 
 
 class AggregatorRefused(AffluxError):
-    """The aggregator answered, and said no."""
+    """The aggregator answered, and refused."""
 
 
 class AggregatorMisbehaved(AffluxError):
@@ -39,7 +39,7 @@ class DeadlineExceeded(AffluxError):
 
 
 class RanksMissing(DeadlineExceeded):
-    """An operation was not over in time, and the aggregator says whose contributions lack.
+    """An operation was not over in time; the aggregator reports whose contributions are missing.
 
     Attributes:
         ranks: The missing ranks, ascending.

@@ -1,6 +1,6 @@
 """Ethernet, IPv4 and UDP around a payload, as an engine sees and sends them.
 
-A software aggregator gets payloads from a UDP socket, so the frames of its engine never were on a
+A software aggregator gets payloads from a UDP socket, so the frames of its engine were never on a
 wire: MAC addresses are made from the IPv4 addresses, and the UDP checksum, which the kernel has
 verified, is 0.
 """
@@ -31,7 +31,7 @@ _CACHED_HEADERS = 4096
 
 
 def mac_of(address: int) -> bytes:
-    """The MAC address that stands for an IPv4 address: locally administered, unicast."""
+    """Return the MAC address that stands for an IPv4 address: locally administered, unicast."""
     return b"\x02\x00" + address.to_bytes(4, "big")
 
 
@@ -41,7 +41,7 @@ def frame_header(
     ports: tuple[int, int],
     payload_bytes: int,
 ) -> bytes:
-    """The 42 bytes before a UDP payload, with the right IPv4 checksum and no UDP checksum.
+    """Return the 42 bytes before a UDP payload, with the IPv4 checksum and no UDP checksum.
 
     Args:
         macs: Destination and source MAC address.
@@ -83,7 +83,7 @@ def frame_header(
 
 
 class FrameMaker:
-    """Makes the frames that a host would have received, from the payloads that it did.
+    """Frames that a host would have received, made from the payloads that it did.
 
     Args:
         address: The host's IPv4 address.
@@ -95,7 +95,7 @@ class FrameMaker:
         self._headers: dict[tuple[str, int, int], bytes] = {}
 
     def frame(self, payload: bytes, host: str, port: int) -> bytes:
-        """The frame with `payload` that `host`, four decimal octets, sent from `port`."""
+        """Return the frame with `payload` that `host`, four decimal octets, sent from `port`."""
         key = (host, port, len(payload))
         header = self._headers.get(key)
         if header is None:
@@ -113,11 +113,11 @@ class FrameMaker:
 
 
 def destination_of(frame: bytes) -> tuple[str, int]:
-    """IPv4 address, as four decimal octets, and UDP port that a frame goes to."""
+    """Return the IPv4 address, as four decimal octets, and UDP port that a frame goes to."""
     a, b, c, d, _, _, port = struct.unpack_from(">BBBBBBH", frame, 30)
     return f"{a}.{b}.{c}.{d}", port
 
 
 def source_port_of(frame: bytes) -> int:
-    """UDP port that a frame comes from."""
+    """Return the UDP port that a frame comes from."""
     return int.from_bytes(frame[34:36], "big")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["MulticastGroup", "datagrams_held", "enlarge", "send_to_groups"]
 
-# Linux's number, which the socket module lacks. Passes the system's limit, if privileged.
+# Linux's numbers, missing from the socket module. They exceed the system's limit, if privileged.
 _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
 
@@ -14,7 +14,7 @@ _PER_DATAGRAM_BYTES = 1024
 
 
 def enlarge(udp: socket.socket, size: int) -> int:
-    """Asks for `size` bytes of receive and send buffer; the kernel may give less.
+    """Ask for `size` bytes of receive and send buffer; the kernel may give less.
 
     Returns:
         What the receive buffer may charge in all, in bytes: Linux doubles what it grants, to allow
@@ -32,7 +32,7 @@ def enlarge(udp: socket.socket, size: int) -> int:
 
 
 def datagrams_held(buffer_bytes: int, datagram_bytes: int) -> int:
-    """Datagrams that a receive buffer surely holds.
+    """Return how many datagrams a receive buffer surely holds.
 
     A datagram is charged for the memory that carries it, up to the next power of two, and for the
     kernel's description of it: 6.6 KB were seen for 4.2 KB.
@@ -52,7 +52,7 @@ class MulticastGroup:
         port: UDP port.
 
     Raises:
-        ValueError: If they can not be that.
+        ValueError: If they cannot be that.
     """
 
     address: str
@@ -64,16 +64,22 @@ class MulticastGroup:
         except ValueError:
             multicast = False
         if not multicast:
-            raise ValueError(f"{self.address!r} is no IPv4 multicast address, such as 239.1.2.3")
+            raise ValueError(
+                f"{self.address!r} is not an IPv4 multicast address, such as 239.1.2.3"
+            )
         if not 0 < self.port < 1 << 16:
             raise ValueError(f"the port of a multicast group is 1 to 65535, not {self.port}")
 
     @classmethod
     def parse(cls, text: str) -> "MulticastGroup":
-        """The group of a text such as 239.1.2.3:4701. Raises `ValueError` if it names none."""
+        """Return the group of a text such as 239.1.2.3:4701.
+
+        Raises:
+            ValueError: If the text names none.
+        """
         address, colon, port = text.rpartition(":")
         if not colon or not (port.isascii() and port.isdigit()):
-            raise ValueError(f"{text!r} is no address:port of a multicast group")
+            raise ValueError(f"{text!r} is not an address:port of a multicast group")
         return cls(address, int(port))
 
     @property
@@ -86,7 +92,7 @@ class MulticastGroup:
 
 
 def send_to_groups(udp: socket.socket, interface: str, ttl: int) -> None:
-    """Sets how multicast datagrams leave a socket.
+    """Set how multicast datagrams leave a socket.
 
     Args:
         udp: The socket.

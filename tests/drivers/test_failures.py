@@ -193,7 +193,7 @@ def test_refusals_say_why(served):
         (replace(ticket, job=200), "no such job"),
         (replace(ticket, key=ticket.key ^ 1), "key is not"),
         (replace(ticket, workers=3), "no such worker"),
-        (replace(ticket, slots=5), r"\[2, 4, 4, 4\]; rank 0 was told \[2, 4, 5, 4\]"),
+        (replace(ticket, slots=5), r"\[2, 4, 4, 4\]; rank 0 expects \[2, 4, 5, 4\]"),
     ):
         worker = Worker(wrong, 2 if wrong.workers == 3 else 0)
         with pytest.raises(AggregatorRefused, match=cause):

@@ -399,7 +399,7 @@ def test_blocks_that_no_aggregator_may_send():
             rank.receive(result + bytes(256 * present.bit_count()))
 
     rank = Rank()
-    with pytest.raises(AggregatorMisbehaved, match="lacks the fingerprints"):
+    with pytest.raises(AggregatorMisbehaved, match="fingerprints are missing"):
         rank.receive(answer_to(rank.opening[0], wire.Type.RESULT, [100] * 16))
 
 

@@ -90,7 +90,7 @@ def test_one_that_does_not_answer_is_an_error(capsys):
     url = f"udp://127.0.0.1:{closed_port()}"
     assert cli.main(["info", "--timeout", "1", url]) == 1
     text = capsys.readouterr().out
-    assert "no control channel" in text
+    assert "cannot reach the control channel" in text
     assert f"{url} does not serve" in text
     with answering({"ok": False, "error": "not today"}) as url:
         assert "not today" in ask(url, 5.0)["error"]

@@ -64,7 +64,7 @@ def test_an_engine_that_runs(group):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--group", "10.0.0.1:4701"], "10.0.0.1' is no IPv4 multicast address"),
+        (["--group", "10.0.0.1:4701"], "10.0.0.1' is not an IPv4 multicast address"),
         (["--group", "239.1.2.3"], "no address:port"),
     ],
 )

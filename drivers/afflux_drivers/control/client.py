@@ -3,7 +3,8 @@
 import json
 import socket
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from afflux_drivers.control.tickets import JobTicket, ParentJob
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
@@ -11,6 +12,8 @@ from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
 __all__ = ["JobLease", "JobTicket", "create_job", "describe", "read_counters"]
+
+T = TypeVar("T")
 
 _ANSWER_BYTES = 1 << 16
 _JOIN_PARENT_EVERY_S = 0.05
@@ -26,11 +29,11 @@ class _Channel:
             self._socket = socket.create_connection(address, timeout_s)
         except (OSError, OverflowError) as error:
             raise AggregatorUnreachable(
-                f"no control channel to the aggregator at {self.peer}: {error}"
+                f"cannot reach the control channel of the aggregator at {self.peer}: {error}"
             ) from error
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Sends one request and returns its answer, if that is a yes."""
+        """Send one request and return its answer, if that is a yes."""
         what = f"{request['request']} on the aggregator at {self.peer}"
         deadline = time.monotonic() + timeout_s
         try:
@@ -54,13 +57,13 @@ class _Channel:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise AggregatorMisbehaved(f"{what}: the answer is no JSON object: {line[:80]!r}")
+            raise AggregatorMisbehaved(f"{what}: the answer is not a JSON object: {line[:80]!r}")
         if answer.get("ok") is not True:
             raise AggregatorRefused(f"{what}: {answer.get('error', 'no reason given')}")
         return answer
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self._socket.close()
 
 
@@ -77,12 +80,12 @@ class JobLease:
         self.ticket = ticket
 
     def join_parent(self, timeout_s: float) -> None:
-        """Makes the aggregator join its own parent, which the job was created with.
+        """Make the aggregator join its own parent, which the job was created with.
 
         Raises:
             AggregatorUnreachable: If the aggregator does not answer, or its parent does not answer
                 it, in time.
-            AggregatorRefused: If the aggregator says no.
+            AggregatorRefused: If the aggregator refuses.
         """
         channel, deadline = self._channel, time.monotonic() + timeout_s
         if channel is None:
@@ -100,7 +103,7 @@ class JobLease:
             time.sleep(_JOIN_PARENT_EVERY_S)
 
     def close(self) -> None:
-        """Ends the job. May be called more than once.
+        """End the job. May be called more than once.
 
         Raises:
             AggregatorUnreachable: If the aggregator does not confirm it. The connection is closed
@@ -125,14 +128,22 @@ def create_job(
     parent: ParentJob | None = None,
     to_each: bool = False,
 ) -> JobLease:
-    """Creates a job; lanes and slots are wishes, of which the aggregator may grant less.
+    """Create a job; lanes and slots are wishes, of which the aggregator may grant less.
 
-    With a parent, the aggregator is to join that before any worker sends: `JobLease.join_parent`.
-    Results come to each worker by itself if that is asked for, or the aggregator has no group.
+    Args:
+        address: Host and port of the aggregator's control channel.
+        workers: N.
+        lanes: Most lanes.
+        slots: Most slots.
+        timeout_s: How long to wait for an answer.
+        parent: The aggregator above, which must be joined before any worker sends:
+            `JobLease.join_parent`.
+        to_each: Whether results go to each worker by itself, even if the aggregator has a
+            multicast group.
 
     Raises:
         AggregatorUnreachable: If the aggregator does not answer in time.
-        AggregatorRefused: If it says no.
+        AggregatorRefused: If it refuses.
         AggregatorMisbehaved: If its answer makes no sense.
     """
     channel = _Channel(address, timeout_s)
@@ -149,28 +160,7 @@ def create_job(
             },
             timeout_s,
         )
-        try:
-            group = None
-            if "group" in answer:
-                group = MulticastGroup(str(answer["group"]), int(answer["group_port"]))
-            ticket = JobTicket(
-                host=address[0],
-                port=int(answer["port"]),
-                job=int(answer["job"]),
-                key=int(answer["key"], 16),
-                round=int(answer["round"]),
-                workers=int(answer["workers"]),
-                lanes=int(answer["lanes"]),
-                slots=int(answer["slots"]),
-                credit=int(answer["credit"]),
-                engine=str(answer["engine"]),
-                group=group.address if group is not None else "",
-                group_port=group.port if group is not None else 0,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise AggregatorMisbehaved(
-                f"create on the aggregator at {channel.peer}: the answer lacks or garbles {error}"
-            ) from None
+        ticket = _ticket(address, channel.peer, answer)
         if ticket.workers != workers or not (
             1 <= ticket.lanes <= lanes
             and 1 <= ticket.slots <= min(slots, ticket.credit)
@@ -179,7 +169,7 @@ def create_job(
         ):
             raise AggregatorMisbehaved(
                 f"create on the aggregator at {channel.peer}: asked for {workers} workers, "
-                f"{lanes} lanes, {slots} slots, parent {parent}, it gave {ticket}"
+                f"{lanes} lanes, {slots} slots, parent {parent}, got {ticket}"
             )
     except BaseException:
         channel.close()
@@ -187,18 +177,51 @@ def create_job(
     return JobLease(channel, ticket, timeout_s)
 
 
+def _ticket(address: tuple[str, int], peer: str, answer: dict[str, Any]) -> JobTicket:
+    """Return the ticket that an aggregator's answer to a create request describes."""
+
+    def field(name: str, read: Callable[[Any], T]) -> T:
+        try:
+            return read(answer[name])
+        except (KeyError, TypeError, ValueError):
+            raise AggregatorMisbehaved(
+                f"create on the aggregator at {peer}: malformed answer: missing or invalid {name!r}"
+            ) from None
+
+    group = ""
+    group_port = 0
+    if "group" in answer:
+        group_port = field("group_port", int)
+        group = field("group", lambda text: MulticastGroup(str(text), group_port).address)
+    return JobTicket(
+        host=address[0],
+        port=field("port", int),
+        job=field("job", int),
+        key=field("key", lambda text: int(text, 16)),
+        round=field("round", int),
+        workers=field("workers", int),
+        lanes=field("lanes", int),
+        slots=field("slots", int),
+        credit=field("credit", int),
+        engine=field("engine", str),
+        group=group,
+        group_port=group_port,
+    )
+
+
 def read_counters(address: tuple[str, int], timeout_s: float) -> dict[str, int]:
-    """The engine's counters, by name. Raises as `create_job` does."""
+    """Return the engine's counters, by name. Raises what `create_job` does."""
     counters = _ask_once(address, "counters", timeout_s).get("counters")
     if not isinstance(counters, dict):
         raise AggregatorMisbehaved(
-            f"counters of the aggregator at {address[0]}:{address[1]}: not in its answer"
+            f"counters of the aggregator at {address[0]}:{address[1]}: malformed answer: "
+            "missing or invalid 'counters'"
         )
     return {str(name): int(value) for name, value in counters.items()}
 
 
 def describe(address: tuple[str, int], timeout_s: float) -> dict[str, Any]:
-    """What the aggregator is: protocol, engine, limits, port. Raises as `create_job` does."""
+    """Return the aggregator's protocol, engine, limits and port. Raises what `create_job` does."""
     return _ask_once(address, "describe", timeout_s)
 
 

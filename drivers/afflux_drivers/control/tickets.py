@@ -61,11 +61,15 @@ class JobTicket:
         return self.ranks or self.workers
 
     def rank_of(self, worker: int) -> int:
-        """The rank that is this worker."""
+        """Return the rank that is this worker."""
         return self.members[worker] if self.members else worker
 
     def worker_of(self, rank: int) -> int:
-        """The worker that is this rank. Raises `ValueError` if none is."""
+        """Return the worker that is this rank.
+
+        Raises:
+            ValueError: If none is.
+        """
         members = self.members or range(self.workers)
         if rank not in members:
             raise ValueError(
@@ -75,14 +79,19 @@ class JobTicket:
         return members.index(rank)
 
     def to_json(self) -> str:
-        """One line of JSON; the key is in hexadecimal, as JSON numbers may lose bits."""
+        """Return one line of JSON; the key is in hexadecimal, as JSON numbers may lose bits."""
         fields = asdict(self)
         fields["key"] = f"{self.key:016x}"
         return json.dumps(fields)
 
     @classmethod
     def from_json(cls, text: str) -> "JobTicket":
-        """The ticket that `to_json` wrote. Raises `ValueError` or `TypeError` if it is none."""
+        """Return the ticket that `to_json` wrote.
+
+        Raises:
+            ValueError: If the text is not a ticket.
+            TypeError: If a field is missing, or unknown.
+        """
         fields = json.loads(text)
         fields["key"] = int(fields["key"], 16)
         fields["members"] = tuple(fields.get("members", ()))
@@ -110,5 +119,5 @@ class ParentJob:
     round: int
 
     def to_request(self) -> dict[str, Any]:
-        """The object that a create request carries; the key is in hexadecimal."""
+        """Return the object that a create request carries; the key is in hexadecimal."""
         return {**asdict(self), "key": f"{self.key:016x}"}

@@ -31,10 +31,10 @@ class TreeLease:
         self.tickets = tickets
 
     def close(self) -> None:
-        """Ends all jobs. May be called more than once.
+        """End all jobs. May be called more than once.
 
         Raises:
-            AffluxError: What the first of them raises that can not be ended properly.
+            AffluxError: What the first one that cannot be ended properly raises.
         """
         failure: AffluxError | None = None
         for lease in self._leases:
@@ -53,7 +53,7 @@ def create_tree(
     slots: int,
     timeout_s: float,
 ) -> TreeLease:
-    """Creates the jobs of a tree of two levels.
+    """Create the jobs of a tree of two levels.
 
     Args:
         parent: Host and port of the aggregator above.
@@ -64,14 +64,14 @@ def create_tree(
 
     Raises:
         ValueError: If there are no ranks or too many, or the parent is one of the leaves.
-        AggregatorUnreachable: If one does not answer in time, or not its child.
-        AggregatorRefused: If one says no, or they can not agree on lanes and slots.
+        AggregatorUnreachable: If one does not answer in time, neither us nor its child.
+        AggregatorRefused: If one refuses, or they cannot agree on lanes and slots.
         AggregatorMisbehaved: If an answer makes no sense.
     """
     if not 1 <= len(leaves) <= wire.WORKERS_MAX:
         raise ValueError(f"a tree has 1 to {wire.WORKERS_MAX} ranks, not {len(leaves)}")
     if parent in leaves:
-        raise ValueError(f"the aggregator at {parent[0]}:{parent[1]} can not be its own parent")
+        raise ValueError(f"the aggregator at {parent[0]}:{parent[1]} cannot be its own parent")
     members: dict[tuple[str, int], list[int]] = {}
     for rank, leaf in enumerate(leaves):
         members.setdefault(leaf, []).append(rank)
@@ -107,7 +107,7 @@ def _create_all(
     timeout_s: float,
     leases: list[JobLease],
 ) -> tuple[int, int]:
-    """Creates the jobs, leaves first in `leases`; returns the lanes and slots that all have."""
+    """Create the jobs, leaves first in `leases`; return the lanes and slots that all have."""
     top = create_job(parent, len(members), *wish, timeout_s, to_each=True)
     leases.append(top)
     above = top.ticket
@@ -117,8 +117,8 @@ def _create_all(
     except OSError as error:
         raise AggregatorUnreachable(f"{parent[0]} has no IPv4 address: {error}") from error
     for number, (leaf, ranks) in enumerate(members.items()):
-        place = ParentJob(address, above.port, above.job, above.key, number, above.round)
-        lease = create_job(leaf, len(ranks), above.lanes, above.slots, timeout_s, place)
+        job = ParentJob(address, above.port, above.job, above.key, number, above.round)
+        lease = create_job(leaf, len(ranks), above.lanes, above.slots, timeout_s, job)
         leases.insert(number, lease)
         granted = min(granted[0], lease.ticket.lanes), min(granted[1], lease.ticket.slots)
     return granted

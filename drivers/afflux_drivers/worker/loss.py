@@ -8,7 +8,7 @@ __all__ = ["LossSwitch"]
 
 
 class LossSwitch(_native.LossSwitch):
-    """Decides for each packet, in each direction, whether it gets lost.
+    """A switch that decides for each packet, in each direction, whether it gets lost.
 
     The directions draw from generators of their own, so that the fate of the n-th packet sent does
     not depend on what has been received.
@@ -30,7 +30,7 @@ class LossSwitch(_native.LossSwitch):
 
     @classmethod
     def from_environment(cls, rank: int) -> "LossSwitch | None":
-        """The switch that the environment asks for, or None.
+        """Return the switch that the environment asks for, or None.
 
         Raises:
             ValueError: If a variable is not a number or out of range; names the variable.

@@ -1,8 +1,8 @@
 """One collective at one worker, as a machine of packets and time (section 6 of the protocol).
 
-It is fed with packets and the time, and gives packets to send and the time of its next timer. It
-knows neither sockets nor clocks, so tests can play any schedule of loss, duplication and delay. The
-machine is in C++ (`drivers/native/worker`); here is what has names and texts.
+It takes packets and the time, and gives packets to send and the time of its next timer. It knows
+neither sockets nor clocks, so tests can play any schedule of loss, duplication and delay. The
+machine is in C++ (`drivers/native/worker`); names and texts are here.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from afflux_hdl.contract import wire
 
 __all__ = ["Operation"]
 
-# The numbers that the native code gives them.
+# Their numbers in the native code.
 _OPS = {Reduction.SUM: 0, Reduction.AVG: 1, Reduction.MAX: 2, Reduction.MIN: 3}
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Operation(_native.Operation):
 
     Args:
         session: The job run; the operation takes its next number.
-        elements: 1-D, contiguous, in the storage dtype of `dtype`. Not to be changed before the
+        elements: 1-D, contiguous, in the storage dtype of `dtype`. They must not change before the
             operation is over.
         dtype: Their type.
         reduction: What is done.
@@ -85,7 +85,7 @@ class Operation(_native.Operation):
         return self.judged(partial(self.receive_bytes, datagram, now))
 
     def judged(self, call: Callable[[], T]) -> T:
-        """What `call` returns; an error of the operation's becomes one that says whose it is.
+        """Return what `call` returns; turn errors of the operation into those of this package.
 
         Raises:
             Disagreement: If the ranks called different operations.
@@ -100,13 +100,13 @@ class Operation(_native.Operation):
             raise self._disagreement(None if found is None else tuple(found)) from None
 
     def result(self) -> NDArray[Any]:
-        """The reduced elements, 1-D, in storage dtype, once `done`."""
+        """Return the reduced elements, 1-D, in storage dtype, once `done`."""
         if not self.done:
             raise RuntimeError(f"operation {self.description.text} is not over")
         return self._result
 
     def missing_ranks(self) -> tuple[int, ...]:
-        """Ranks whose contributions lack, as the aggregator last said; ascending."""
+        """Return the ranks whose contributions are missing, as last reported; ascending."""
         ticket, bits = self._session.ticket, self.missing_workers
         workers = (worker for worker in range(ticket.workers) if bits >> worker & 1)
         return tuple(sorted(map(ticket.rank_of, workers)))

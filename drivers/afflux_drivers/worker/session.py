@@ -1,4 +1,4 @@
-"""What a worker keeps of a job run from one operation to the next. No sockets, no clock."""
+"""A worker's state that lasts for a job run. No sockets, no clock."""
 
 from afflux_drivers import _native
 from afflux_drivers.control.tickets import JobTicket
@@ -14,19 +14,19 @@ def group_of(ticket: JobTicket) -> MulticastGroup | None:
 
 
 class Session(_native.Session):
-    """One worker's part in a job run; in C++ (`drivers/native/worker`) but for what has names.
+    """One worker's part in a job run: in C++ (`drivers/native/worker`), but for names.
 
     Args:
         ticket: The job run.
         rank: Own rank, one of the ticket's.
-        cap_s: Longest time-out between repeated packets.
+        cap_s: Longest timeout.
 
     Attributes:
         ticket: The job run.
         rank: Own rank.
         worker: Own worker number at the aggregator.
         slots: The job's slots, with their rounds.
-        trip: Estimator of the time-out.
+        trip: Estimator of the timeout.
         number: Number of the next operation.
         heard_at: When the aggregator's last packet with this job's key came, in seconds.
 

@@ -23,7 +23,7 @@ class WorkerStatistics:
         rounds: Results taken.
         retransmissions: Contributions sent again.
         probes: Probes sent.
-        ignored: Packets received that the accept rule refuses: late, repeated or foreign.
+        ignored: Packets received that the worker does not accept: late, repeated or foreign.
         dropped_sent: Packets that the test switch lost on their way out; not in `packets_sent`.
         dropped_received: Packets that it lost on their way in; not in `packets_received`.
         round_trip_s: Smoothed round trip.

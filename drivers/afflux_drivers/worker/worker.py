@@ -1,4 +1,4 @@
-"""A rank's end of a job: joins, runs operations one after the other, and says what went wrong."""
+"""A rank's end of a job: join it, run operations one after the other, report what goes wrong."""
 
 import socket
 import time
@@ -62,7 +62,7 @@ class Worker:
 
     Raises:
         ValueError: If rank, ticket or the test switch are out of range.
-        AggregatorUnreachable: If there is no way to the aggregator's address, or to its group.
+        AggregatorUnreachable: If the aggregator's address, or its group, cannot be reached.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Worker:
         peer_timeout_s: float = 10.0,
     ) -> None:
         if not peer_timeout_s > 0:
-            raise ValueError(f"a time-out is more than 0 s, not {peer_timeout_s}")
+            raise ValueError(f"a timeout is more than 0 s, not {peer_timeout_s}")
         self.ticket = ticket
         self.rank = rank
         self._peer_timeout_s = peer_timeout_s
@@ -92,16 +92,16 @@ class Worker:
 
     @property
     def statistics(self) -> WorkerStatistics:
-        """What this worker has done so far."""
+        """Counts of this worker so far."""
         self._session.statistics.round_trip_s = self._session.trip.smoothed_s
         return self._session.statistics
 
     def join(self, timeout_s: float) -> None:
-        """Makes this worker's address known to the aggregator.
+        """Make this worker's address known to the aggregator.
 
         Raises:
             AggregatorUnreachable: If no answer comes in time.
-            AggregatorRefused: If the aggregator says no, or the job is not what the ticket says.
+            AggregatorRefused: If the aggregator refuses, or has another job than the ticket's.
             WorkerFailed: If this worker had failed before.
         """
         self._require_usable("join")
@@ -121,17 +121,17 @@ class Worker:
         timeout_s: float,
         interrupted: Callable[[], str | None] = _never,
     ) -> NDArray[Any]:
-        """Reduces a tensor over all ranks of the job.
+        """Reduce a tensor over all ranks of the job.
 
         Args:
             elements: 1-D contiguous; float32, float16 and int32 as such, bfloat16 as uint16 bits.
-                Not to be changed before the call returns.
+                They must not change before the call returns.
             dtype: Type of the elements.
             reduction: What to do with them.
-            shape: Shape of the tensor, which all ranks must give alike.
+            shape: Shape of the tensor, the same at all ranks.
             timeout_s: How long the operation may take, other ranks' delays included.
-            interrupted: Asked while waiting, twice a second or more often; a text that it returns
-                ends the operation with that text as error.
+            interrupted: Called while waiting, twice a second or more often; if it returns a text,
+                the operation ends with that text as error.
 
         Returns:
             A new 1-D array of the same length and storage dtype.
@@ -159,7 +159,7 @@ class Worker:
         return operation.result()
 
     def close(self) -> None:
-        """Closes the socket. May be called more than once."""
+        """Close the sockets. May be called more than once."""
         self._closed = True
         self._loop.close()
 
@@ -198,16 +198,16 @@ class Worker:
     def _different_job(self, found: Sequence[int]) -> AggregatorRefused:
         """Return the error that JOINED has other words than the ticket says."""
         ticket, job, group = self.ticket, list(found[:4]), found[4:]
-        told = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
-        if job != told:
+        expected = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
+        if job != expected:
             return AggregatorRefused(
                 f"join: job {ticket.job} on the aggregator at {self._loop.peer} has workers, "
-                f"lanes, slots, credit {job}; rank {self.rank} was told {told}"
+                f"lanes, slots, credit {job}; rank {self.rank} expects {expected}"
             )
         address = socket.inet_ntoa(group[0].to_bytes(4, "big")) if group[0] else ""
         return AggregatorRefused(
             f"join: the aggregator at {self._loop.peer} sends the results of job {ticket.job} to "
-            f"{_group_name(address, group[1])}; rank {self.rank} was told "
+            f"{_group_name(address, group[1])}; rank {self.rank} expects "
             f"{_group_name(ticket.group, ticket.group_port)}"
         )
 
@@ -271,7 +271,7 @@ class Worker:
             )
         return DeadlineExceeded(
             f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-            f"{self._loop.peer} does not say that a rank is missing"
+            f"{self._loop.peer} reports no missing rank"
         )
 
     def _unreachable(self, operation: Operation, silent_s: float) -> AggregatorUnreachable:

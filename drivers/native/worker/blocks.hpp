@@ -18,7 +18,7 @@ struct Tensor {
     codec::Op op;
     int ranks;
     std::size_t count;
-    const void* elements;  // not changed, nor to be changed meanwhile
+    const void* elements;  // must not change meanwhile
     void* result;          // as many; zeros at first
     // Whether blocks of zeros are sent, too. Those of Max and Min always are.
     bool every_block = false;

@@ -60,7 +60,7 @@ std::uint32_t Columns::next_word(std::size_t first_row, std::size_t column) cons
     return wire::kAbsent;
 }
 
-// What to name after a block was sent; where it was as class counts, its finite elements come next.
+// The word after a block was sent; if it was sent as class counts, its finite elements come next.
 std::uint32_t Columns::word_after(std::size_t block, bool counts) const {
     const std::size_t row = block / grid_.row_blocks();
     if (counts) {
@@ -106,7 +106,7 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         }
         present |= 1U << lane;
         columns.agreed[columns.agreements++] = {block, low};
-        // Where counts are asked for, only who has some sends them.
+        // Where counts are asked for, only workers that have some send them.
         const bool counts = blocks_.floating() && low == 0;
         if (mine >> 8 != row || (counts && mine != word)) continue;
         sent |= 1U << lane;

@@ -31,7 +31,7 @@ class Columns {
                              std::int32_t* blocks);
 
     // Takes the sums of the round that the last `contribute` of this slot was for. Throws
-    // Misbehaved if other lanes are present than were agreed on: who named a block sends it.
+    // Misbehaved if other lanes are present than were agreed on: whoever named a block sends it.
     void take(std::size_t slot, wire::Present present, const std::int32_t* blocks);
 
   private:

@@ -39,7 +39,7 @@ class Refused : public std::runtime_error {
 // What JOINED says of a job: workers, lanes, slots, credit, address and port of the group or 0.
 using JobTerms = std::array<std::uint32_t, 6>;
 
-// The job that the aggregator has is not the one that this worker was told of.
+// The aggregator has another job under this number than the worker expects.
 class DifferentJob : public std::runtime_error {
   public:
     explicit DifferentJob(const JobTerms& given)

@@ -18,7 +18,7 @@ class Join final : public Exchange {
     double next_timer() const override { return deadline_; }
     bool done() const override { return done_; }
     void open(double now, PacketSink& out) override;
-    // Throws Refused, or DifferentJob if the job is not the one that the session was told of.
+    // Throws Refused, or DifferentJob if the job is not the session's.
     void receive(PacketRoom& packet, std::size_t length, double now, PacketSink& out) override;
     void expire(double now, PacketSink& out) override;
 

@@ -222,7 +222,8 @@ void Operation::opened(const Slot& slot, wire::Present present, const std::int32
 }
 
 void Operation::check_fingerprints(wire::Present present, const std::int32_t* blocks) const {
-    if ((present & 1) == 0) throw Misbehaved("the opening result lacks the fingerprints");
+    if ((present & 1) == 0)
+        throw Misbehaved("the fingerprints are missing from the opening result");
     const unsigned ranks = session_.job.ranks;
     std::vector<std::uint32_t> found(blocks, blocks + ranks);
     if (std::all_of(found.begin(), found.end(),
@@ -243,7 +244,7 @@ void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now,
     if (slot.probes_open == 1 && seen != everyone) trip.sample(slot.probed_at, now);
     const double shortest = trip.timeout();
     if (own_lost) {
-        // The contribution was lost; who else is missing is not this rank's to judge yet.
+        // The contribution was lost; this rank cannot judge yet who else is missing.
         slot.answered(now, shortest);
     } else {
         slot.missing = ~seen & everyone;

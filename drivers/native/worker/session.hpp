@@ -1,4 +1,4 @@
-// What a worker keeps of a job run from one operation to the next. No sockets, no clock.
+// A worker's state that lasts for a job run. No sockets, no clock.
 #pragma once
 
 #include <cstddef>

@@ -36,12 +36,9 @@ __all__ = ["Encoding", "encoding_of"]
 class Encoding(ABC):
     """The blocks of one worker's tensor for one operation.
 
-    Attributes
-    ----------
-    block_count : int
-        How many blocks the encoding has, present or not.
-    direct : bool
-        Whether the blocks travel with the opening round, in lanes 1, 2, ….
+    Attributes:
+        block_count: How many blocks the encoding has, present or not.
+        direct: Whether the blocks travel with the opening round, in lanes 1, 2, ….
     """
 
     block_count: int
@@ -49,19 +46,19 @@ class Encoding(ABC):
 
     @abstractmethod
     def visits(self, block: int) -> list[int]:
-        """Exponents that the look-ahead names for `block`, one for each visit; none if absent."""
+        """Return the exponents that the look-ahead names for `block`, one for each visit."""
 
     @abstractmethod
     def encode(self, block: int, exponent: int) -> Block:
-        """What this worker sends for `block` when `exponent` is agreed."""
+        """Return what this worker sends for `block` when `exponent` is agreed."""
 
     @abstractmethod
     def store(self, block: int, exponent: int, result: Block) -> None:
-        """Takes the result for `block` that was summed at `exponent`."""
+        """Take the result for `block` that was summed at `exponent`."""
 
     @abstractmethod
     def tensor(self) -> Tensor:
-        """The result, flat; blocks that never came are zero."""
+        """Return the result, flat; blocks that never came are zero."""
 
 
 class IntegerEncoding(Encoding):
@@ -180,20 +177,20 @@ class BlockFloatEncoding(Encoding):
 
 
 def split_blocks(elements: Tensor) -> Tensor:
-    """Rows of 64 elements, the last one padded with zeros."""
+    """Return the elements in rows of 64, the last one padded with zeros."""
     padding = -elements.size % ELEMENTS
     return np.pad(elements, (0, padding)).reshape(-1, ELEMENTS)
 
 
 def fits_opening(count: int, lanes: int) -> bool:
-    """Whether the blocks of `count` integers fit the lanes 1, 2, … of an opening round."""
+    """Return whether the blocks of `count` integers fit lanes 1, 2, … of an opening round."""
     return -(-count // ELEMENTS) <= lanes - 1
 
 
 def encoding_of(
     tensor: Tensor, *, dtype: str, reduction: str, workers: int, lanes: int
 ) -> Encoding:
-    """The encoding that section 8 prescribes for a flat tensor and an operation."""
+    """Return the encoding that section 8 prescribes for a flat tensor and an operation."""
     direct = fits_opening(tensor.size, lanes)
     if dtype == "int32":
         return IntegerEncoding(

@@ -47,7 +47,7 @@ REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER = 1, 2, 3, 4
 
 
 def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
-    """`a` ∘ `b`, element by element, and how many elements of a SUM left the range of int32."""
+    """Return `a` ∘ `b`, and how many elements of a SUM left the range of int32."""
     if opcode == SUM:
         exact = a.astype(np.int64) + b.astype(np.int64)
         wrapped = exact.astype(np.int32)
@@ -62,19 +62,14 @@ def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
 class GoldenEngine:
     """An aggregator without time: each received frame is answered before the next one comes.
 
-    Parameters
-    ----------
-    workers, lanes, jobs, slots
-        What the engine is built for: greatest N, greatest F, number of jobs, slots of all jobs.
-    mac, address, port
-        The engine's own endpoint.
+    Args:
+        workers, lanes, jobs, slots: What the engine is built for: greatest N, greatest F, number of
+            jobs, slots of all jobs.
+        mac, address, port: The engine's own endpoint.
 
-    Attributes
-    ----------
-    counters : dict[str, int]
-        All counters of section 11, in that order.
-    jobs : list[Job | None]
-        The jobs by number, None where there is none.
+    Attributes:
+        counters: All counters of section 11, in that order.
+        jobs: The jobs by number, None where there is none.
     """
 
     def __init__(
@@ -109,12 +104,10 @@ class GoldenEngine:
         group: Group | None = None,
         parent: Parent | None = None,
     ) -> None:
-        """Sets up job number `job` afresh; `round` is r₀, the first round of each of its slots.
+        """Set up job number `job` afresh; `round` is r₀, the first round of each of its slots.
 
-        Raises
-        ------
-        ValueError
-            If the engine was not built for this, or the slots belong to another job.
+        Raises:
+            ValueError: If the engine was not built for this, or the slots belong to another job.
         """
         if not 0 <= job < len(self.jobs):
             raise ValueError(f"job must be in 0–{len(self.jobs) - 1}, not {job}")
@@ -151,16 +144,14 @@ class GoldenEngine:
         )
 
     def destroy_job(self, job: int) -> None:
-        """Disables job number `job` and forgets all about it."""
+        """Disable job number `job` and forget all about it."""
         self.jobs[job] = None
 
     def join_parent(self, job: int) -> bytes:
-        """The frame by which job number `job` joins its parent; to be sent until JOINED comes.
+        """Return the frame by which a job joins its parent; to be sent until JOINED comes.
 
-        Raises
-        ------
-        ValueError
-            If there is no such job, or it has no parent.
+        Raises:
+            ValueError: If there is no such job, or it has no parent.
         """
         found = self._existing(job)
         if found.parent is None:
@@ -170,26 +161,21 @@ class GoldenEngine:
         return frame
 
     def has_joined_parent(self, job: int) -> bool:
-        """Whether the parent of job number `job` has answered JOINED."""
+        """Return whether the parent of job number `job` has answered JOINED."""
         return self._existing(job).parent_joined
 
     def slot(self, job: int, slot: int) -> Slot:
-        """State of slot `slot` of job `job`, numbered within the job's range, for reading."""
+        """Return the state of a slot, numbered within the job's range, for reading."""
         return self._existing(job).slots[slot]
 
     def receive(self, frame: bytes, mac_error: bool = False) -> list[bytes]:
-        """Takes one whole Ethernet frame, without frame check sequence.
+        """Take one whole Ethernet frame, without frame check sequence.
 
-        Parameters
-        ----------
-        frame
-            From the destination MAC address on.
-        mac_error
-            Whether the MAC marked the frame as bad.
+        Args:
+            frame: From the destination MAC address on.
+            mac_error: Whether the MAC marked the frame as bad.
 
-        Returns
-        -------
-        list[bytes]
+        Returns:
             The frames that this one causes, in the order of sending.
         """
         self._count("frames_in")
@@ -213,7 +199,7 @@ class GoldenEngine:
         self._count("bytes_out", sum(map(len, frames)))
 
     def _judge(self, frame: bytes, mac_error: bool) -> tuple[str, list[bytes]]:
-        """Section 5.2: the counter that the frame belongs to, and what it causes to be sent."""
+        """Return the counter that the frame belongs to, and what it causes to be sent (5.2)."""
         if mac_error:
             return "mac_error", []
 
@@ -264,7 +250,7 @@ class GoldenEngine:
         return self._judge_from_worker(frame)
 
     def _judge_from_worker(self, frame: bytes) -> tuple[str, list[bytes]]:
-        """Section 5.2 from `bad_type` on: a frame to the engine's own port."""
+        """Judge a frame to the engine's own port: section 5.2 from `bad_type` on."""
         packet = parse_packet(frame)
         if packet.type not in (DATA, PROBE, JOIN, CONFLICT) or packet.opcode > 3:
             return "bad_type", []
@@ -301,7 +287,7 @@ class GoldenEngine:
         return self._data(job, packet)
 
     def _judge_from_parent(self, number: int, frame: bytes) -> tuple[str, list[bytes]]:
-        """Section 5.6, "Down": a frame to the parent port of job `number`."""
+        """Judge a frame to the parent port of job `number`: section 5.6, "Down"."""
         packet = parse_packet(frame)
         if packet.type not in (RESULT, CONFLICT, JOINED) or packet.opcode > 3:
             return "bad_type", []
@@ -326,7 +312,7 @@ class GoldenEngine:
         return self._parent_result(job, packet)
 
     def _data(self, job: Job, packet: Packet) -> tuple[str, list[bytes]]:
-        """Section 5.3, a DATA or CONFLICT packet that passed all checks."""
+        """Take a DATA or CONFLICT packet that passed all checks (section 5.3)."""
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
         bit = 1 << packet.worker
@@ -372,7 +358,7 @@ class GoldenEngine:
         return "stale", []
 
     def _probe(self, job: Job, packet: Packet, frame: bytes) -> tuple[str, list[bytes]]:
-        """Section 5.3, a PROBE that passed all checks."""
+        """Take a PROBE that passed all checks (section 5.3)."""
         slot = job.slots[packet.slot]
         distance = (packet.round - slot.round) % 2**32
         complete = job.is_complete(slot)
@@ -392,7 +378,7 @@ class GoldenEngine:
         return "stale", []
 
     def _parent_result(self, job: Job, packet: Packet) -> tuple[str, list[bytes]]:
-        """Section 5.6, a result of the parent that passed all checks."""
+        """Take a result of the parent that passed all checks (section 5.6)."""
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
         distance = (packet.round - slot.round) % 2**32
@@ -414,7 +400,7 @@ class GoldenEngine:
         return "stale", []
 
     def _add(self, job: Job, packet: Packet) -> list[bytes]:
-        """Adds the blocks of an accepted packet; what is sent if it was the round's last one."""
+        """Add the blocks of an accepted packet; return what is sent if it was the last one."""
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
         for lane, block in packet.blocks.items():
@@ -435,7 +421,7 @@ class GoldenEngine:
         return [self._partial_sum(job, packet.slot, packet.round)]
 
     def _complete(self, job: Job, number: int) -> list[bytes]:
-        """Round R of slot `number` is complete: its results."""
+        """Complete round R of slot `number`; return its results."""
         slot = job.slots[number]
         self._count("rounds")
         self._count("conflicts", int(slot.versions[slot.round & 1].conflict))
@@ -448,7 +434,7 @@ class GoldenEngine:
         ]
 
     def _replay(self, job: Job, packet: Packet) -> list[bytes]:
-        """The result of the packet's round once more, to its worker alone."""
+        """Return the result of the packet's round once more, to its worker alone."""
         self._count("replays")
         there = job.joined[packet.worker]
         return [self._result(job, packet.slot, packet.round, packet.worker, there)]
@@ -456,7 +442,7 @@ class GoldenEngine:
     def _result(
         self, job: Job, slot: int, round_: int, worker: int, destination: Endpoint
     ) -> bytes:
-        """RESULT or CONFLICT of a round, with `worker` in the worker byte."""
+        """Return RESULT or CONFLICT of a round, with `worker` in the worker byte."""
         version = job.slots[slot].versions[round_ & 1]
         result = replace(
             self._sums(job, slot, round_),
@@ -468,14 +454,14 @@ class GoldenEngine:
         return build_frame(self.endpoint, destination, result)
 
     def _partial_sum(self, job: Job, slot: int, round_: int) -> bytes:
-        """What the job contributes to a round of its parent: DATA, or CONFLICT."""
+        """Return what the job contributes to a round of its parent: DATA, or CONFLICT."""
         assert job.parent is not None
         version = job.slots[slot].versions[round_ & 1]
         sums = replace(self._sums(job, slot, round_), type=CONFLICT if version.conflict else DATA)
         return self._to_parent(job, job.parent, sums)
 
     def _sums(self, job: Job, slot: int, round_: int) -> Packet:
-        """What a version holds of a round, with neither type nor sender nor receiver."""
+        """Return what a version holds of a round, without type, sender and receiver."""
         version = job.slots[slot].versions[round_ & 1]
         return Packet(
             type=RESULT,
@@ -491,7 +477,7 @@ class GoldenEngine:
         )
 
     def _to_parent(self, job: Job, parent: Parent, packet: Packet) -> bytes:
-        """A frame from the job's parent port, as the worker that the job is at its parent."""
+        """Return a frame from the job's parent port, as the worker that the job is there."""
         here = replace(self.endpoint, port=self._parent_port(job.number))
         known_as = replace(packet, job=parent.job, worker=parent.worker, key=parent.key)
         return build_frame(here, parent.endpoint, known_as)
@@ -506,7 +492,7 @@ class GoldenEngine:
         return self._answer(frame, REFUSED, (cause, VERSION))
 
     def _answer(self, frame: bytes, type_: int, words: tuple[int, ...]) -> list[bytes]:
-        """A short answer: the header of `frame` with version, type and present replaced."""
+        """Return a short answer: the header of `frame` with another version, type and present."""
         answer = replace(
             parse_header(frame),
             version=VERSION,
@@ -518,7 +504,7 @@ class GoldenEngine:
 
 
 def same_address(source: Endpoint, known: Endpoint) -> bool:
-    """Whether a frame comes from where it should.
+    """Return whether a frame comes from where it should.
 
     Not the MAC address: a router in between has its own.
     """

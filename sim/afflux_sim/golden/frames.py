@@ -118,7 +118,7 @@ Block = npt.NDArray[np.int32]
 
 
 def as_block(values: npt.ArrayLike) -> Block:
-    """64 elements as int32, read modulo 2**32; shorter input is padded with zeros."""
+    """Return 64 elements as int32, read modulo 2**32; shorter input is padded with zeros."""
     given = np.asarray(values, dtype=np.int64)
     block = np.zeros(ELEMENTS, dtype=np.int64)
     block[: given.size] = given
@@ -126,12 +126,12 @@ def as_block(values: npt.ArrayLike) -> Block:
 
 
 def look_ahead(row: int, exponent: int) -> int:
-    """Look-ahead word of a block at `row`; exponent 0 where the encoding has none."""
+    """Return the look-ahead word of a block; exponent 0 where the encoding has none."""
     return row << 8 | (255 - exponent)
 
 
 def split_look_ahead(word: int) -> tuple[int, int]:
-    """Row and exponent of a look-ahead word that is not absent."""
+    """Return row and exponent of a look-ahead word that is not absent."""
     return word >> 8, 255 - (word & 0xFF)
 
 
@@ -164,7 +164,7 @@ class Group:
 
     @property
     def words(self) -> tuple[int, int]:
-        """Address and port as a JOINED packet tells them."""
+        """Address and port as a JOINED packet has them."""
         return int(ipaddress.IPv4Address(self.address)), self.port
 
 
@@ -190,7 +190,7 @@ class Packet:
         return sum(1 << lane for lane in self.blocks)
 
     def to_bytes(self) -> bytes:
-        """The packet from its Afflux header on, as it stands in a frame from byte 42."""
+        """Return the packet from its Afflux header on, as it is in a frame from byte 42."""
         header = HEADER.pack(
             self.version << 4 | self.type,
             self.opcode << 4 | self.dtype,
@@ -208,7 +208,7 @@ class Packet:
 
 
 def parse_header(frame: bytes) -> Packet:
-    """Reads the Afflux header of a frame of at least 64 bytes, and nothing after it."""
+    """Read the Afflux header of a frame of at least 64 bytes, and nothing after it."""
     version_type, opcode_dtype, job, worker, slot, _, round_, key, operation = HEADER.unpack_from(
         frame, HEADER_AT
     )
@@ -227,13 +227,13 @@ def parse_header(frame: bytes) -> Packet:
 
 
 def parse_present(frame: bytes) -> int:
-    """The bitmap `present` of a frame of at least 64 bytes."""
+    """Return the bitmap `present` of a frame of at least 64 bytes."""
     (present,) = struct.unpack_from("<H", frame, PRESENT_AT)
     return int(present)
 
 
 def parse_packet(frame: bytes) -> Packet:
-    """Reads the packet of a whole frame whose lengths are known to be right."""
+    """Read the packet of a whole frame whose lengths are known to be right."""
     present = parse_present(frame)
     blocks = {}
     at = BLOCKS_AT
@@ -246,7 +246,7 @@ def parse_packet(frame: bytes) -> Packet:
 
 
 def ones_complement_sum(data: bytes) -> int:
-    """Sum of big-endian 16-bit words with end-around carry (RFC 1071); 0xFFFF if a sum is right."""
+    """Return the end-around-carry sum of big-endian 16-bit words (RFC 1071): 0xFFFF if right."""
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
@@ -254,7 +254,7 @@ def ones_complement_sum(data: bytes) -> int:
 
 
 def build_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> bytes:
-    """The Ethernet frame of `packet`, as an aggregator sends it: UDP checksum 0."""
+    """Return the Ethernet frame of `packet`, as an aggregator sends it: UDP checksum 0."""
     payload = packet.to_bytes()
     udp_length = 8 + len(payload)
     ip = bytearray(struct.pack(">BBHHHBBH", 0x45, 0, 20 + udp_length, 0, 0x4000, 64, 17, 0))
@@ -265,13 +265,13 @@ def build_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> byte
 
 
 def source_of(frame: bytes) -> Endpoint:
-    """Source of a frame: MAC address, IPv4 address and UDP port."""
+    """Return the source of a frame: MAC address, IPv4 address and UDP port."""
     (port,) = struct.unpack_from(">H", frame, 34)
     return Endpoint(frame[6:12], ".".join(map(str, frame[26:30])), port)
 
 
 def is_for(endpoint: Endpoint, frame: bytes) -> bool:
-    """Whether a frame's destination is this endpoint."""
+    """Return whether a frame's destination is this endpoint."""
     return (
         frame[0:6] == endpoint.mac
         and frame[30:34] == endpoint.packed_address

@@ -1,4 +1,4 @@
-"""Moves frames between golden workers and an engine: in order, or as an unkind network does.
+"""How frames get from golden workers to an engine and back: in order, or as in bad networks.
 
 The engine is anything that takes a frame and returns the frames which that causes, so the golden
 engine, the Verilated one and the software one run under the same schedules.
@@ -29,7 +29,7 @@ def make_workers(
     ranks: int | None = None,
     group: Group | None = None,
 ) -> list[GoldenWorker]:
-    """All workers of a job, each at an endpoint of its own.
+    """Return all workers of a job, each at an endpoint of its own.
 
     Under a leaf of a tree they are numbers `first_rank`, … of `ranks`.
     """
@@ -57,7 +57,7 @@ def make_workers(
 
 
 def join_all(receive: Receive, workers: Sequence[GoldenWorker]) -> None:
-    """Joins all workers; each checks what the aggregator answers."""
+    """Join all workers; check for each what the aggregator answers."""
     for worker in workers:
         deliver(receive(worker.join()), workers)
         expected = (worker.workers, worker.lanes, len(worker.rounds))
@@ -68,14 +68,14 @@ def join_all(receive: Receive, workers: Sequence[GoldenWorker]) -> None:
 
 
 def deliver(frames: Sequence[bytes], workers: Sequence[GoldenWorker]) -> None:
-    """Hands each frame to the worker, or to each worker of the group, at its destination."""
+    """Hand each frame to the worker, or to each worker of the group, at its destination."""
     for frame in frames:
         for worker in receivers(frame, workers):
             worker.receive(frame)
 
 
 def receivers(frame: bytes, workers: Sequence[GoldenWorker]) -> list[GoldenWorker]:
-    """Workers at the destination of a frame; there is always one."""
+    """Return the workers at the destination of a frame; there is always one."""
     found = [
         worker
         for worker in workers
@@ -93,7 +93,7 @@ def run_in_order(
     dtype: str,
     reduction: str,
 ) -> list[Tensor]:
-    """One all-reduce over a network that loses nothing; the result of each worker."""
+    """Run one all-reduce over a network that loses nothing; return each worker's result."""
     for worker, tensor in zip(workers, tensors, strict=True):
         worker.start(tensor, dtype, reduction)
     while True:
@@ -117,21 +117,24 @@ def run_unkindly(
     duplication: float = 0.2,
     max_steps: int = 200_000,
 ) -> list[Tensor]:
-    """One all-reduce over a network that loses, duplicates and reorders in both directions.
+    """Run one all-reduce over a network that loses, duplicates and reorders both ways.
 
-    Parameters
-    ----------
-    choose
-        Draws which of the frames on the way moves next, and what becomes of it.
-    loss, duplication
-        Probability that a frame which moves is lost, and that it also stays on the way.
-    max_steps
-        How many frames may move before the all-reduce counts as stuck.
+    Args:
+        receive: Gives a frame to the engine; returns the frames that it sends.
+        workers: All workers of the job.
+        tensors: One for each worker.
+        dtype: Type of their elements.
+        reduction: What is done with them.
+        choose: Draws which of the frames on the way moves next, and what becomes of it.
+        loss: Probability that a frame which moves is lost.
+        duplication: Probability that it also stays on the way.
+        max_steps: How many frames may move before the all-reduce counts as stuck.
 
-    Raises
-    ------
-    AssertionError
-        If the all-reduce is stuck.
+    Returns:
+        The result of each worker.
+
+    Raises:
+        AssertionError: If the all-reduce is stuck.
     """
     for worker, tensor in zip(workers, tensors, strict=True):
         worker.start(tensor, dtype, reduction)

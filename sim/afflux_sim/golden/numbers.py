@@ -1,7 +1,7 @@
 """What numbers mean to the workers: `docs/protocol.md` section 8, as a reference for every codec.
 
-`all_reduce` says which bits every implementation returns, without packets or rounds. The functions
-above it are the steps that a worker needs to get there through packets.
+`all_reduce` defines the bits that every implementation returns, without packets or rounds. The
+functions above it are the steps that a worker needs to get there through packets.
 """
 
 from collections.abc import Sequence
@@ -57,19 +57,19 @@ EXACT_SCALE_BITS = 149
 
 
 def guard_bits(workers: int) -> int:
-    """g = ceil(log2 N)."""
+    """Return g = ceil(log2 N)."""
     return (workers - 1).bit_length()
 
 
 def widen(tensor: Tensor, dtype: str) -> Floats:
-    """Elements as float32, exactly; bfloat16 is given as its bits in uint16."""
+    """Return the elements as float32, exactly; bfloat16 is given as its bits in uint16."""
     if dtype == "bfloat16":
         return (tensor.astype(np.uint32) << 16).view(np.float32)
     return tensor.astype(np.float32)
 
 
 def bits_to_tensor(bits: npt.ArrayLike, dtype: str) -> Tensor:
-    """The tensor of dtype `dtype` whose elements have these bits."""
+    """Return the tensor of dtype `dtype` whose elements have these bits."""
     if dtype == "float32":
         return np.asarray(bits, dtype=np.uint32).view(np.float32)
     if dtype == "float16":
@@ -78,25 +78,25 @@ def bits_to_tensor(bits: npt.ArrayLike, dtype: str) -> Tensor:
 
 
 def finite_part(x: Floats) -> Floats:
-    """`x` with 0 for its NaN and infinities."""
+    """Return `x` with 0 for its NaN and infinities."""
     return np.where(np.isfinite(x), x, np.float32(0))
 
 
 def largest_exponent(x: Floats) -> int:
-    """IEEE biased exponent field of the largest finite magnitude, 1 if that is 0 or subnormal."""
+    """Return the exponent field of the largest finite magnitude, 1 if that is 0 or subnormal."""
     fields = finite_part(x).view(np.uint32) >> 23 & 0xFF
     return max(1, int(fields.max()))
 
 
 def quantise(x: Floats, exponent: int, workers: int) -> npt.NDArray[np.int32]:
-    """q = rint(x * 2**(30 - g - (E - 127))) of the finite elements, 0 for the others."""
+    """Return rint(x * 2**(30 - g - (E - 127))) for finite elements, 0 for the others."""
     # In double the scaling by a power of two is exact; np.rint rounds ties to even.
     shift = 30 - guard_bits(workers) - (exponent - 127)
     return np.rint(np.ldexp(finite_part(x).astype(np.float64), shift)).astype(np.int32)
 
 
 def class_counts(x: Floats) -> npt.NDArray[np.int32]:
-    """The word of section 8.3 for each element: which class it belongs to, 0 if it is finite."""
+    """Return the class word of section 8.3 for each element, 0 if it is finite."""
     return (
         np.where(np.isnan(x), NAN, 0)
         + np.where(np.isposinf(x), PLUS_INFINITY, 0)
@@ -105,7 +105,7 @@ def class_counts(x: Floats) -> npt.NDArray[np.int32]:
 
 
 def exact_integer(x: float) -> int:
-    """X = x * 2**149 of a finite float32."""
+    """Return X = x * 2**149 of a finite float32."""
     numerator, denominator = float(x).as_integer_ratio()
     return numerator * 2**EXACT_SCALE_BITS // denominator
 
@@ -113,14 +113,15 @@ def exact_integer(x: float) -> int:
 def result_bits(
     total: int, scale_bits: int, classes: int, *, dtype: str, reduction: str, workers: int
 ) -> int:
-    """Bits of one element of the result, rounded once.
+    """Return the bits of one element of the result, rounded once.
 
-    Parameters
-    ----------
-    total, scale_bits
-        The sum of the finite elements is total * 2**scale_bits.
-    classes
-        Sum of the class words of all workers.
+    Args:
+        total: The sum of the finite elements, times 2**-scale_bits.
+        scale_bits: Says what one in `total` stands for: 2**scale_bits.
+        classes: Sum of the class words of all workers.
+        dtype: Type of the result.
+        reduction: "sum" or "avg".
+        workers: N.
     """
     to = FORMATS[dtype]
     nans, plus, minus = classes & 1023, classes >> 10 & 1023, classes >> 20 & 1023
@@ -138,7 +139,7 @@ def result_bits(
 
 
 def key_of_float(x: Floats, reduction: str) -> npt.NDArray[np.int32]:
-    """The order-preserving map of section 8.5, with NaN as the key that wins."""
+    """Return the order-preserving integers of section 8.5; that of NaN wins."""
     i = x.view(np.int32)
     key = np.where(i >= 0, i, i ^ 0x7FFFFFFF)
     return np.where(np.isnan(x), 0x7FFFFFFF if reduction == "max" else -(2**31), key).astype(
@@ -147,7 +148,7 @@ def key_of_float(x: Floats, reduction: str) -> npt.NDArray[np.int32]:
 
 
 def float_from_key(key: npt.NDArray[np.int32], dtype: str) -> Tensor:
-    """The elements of dtype `dtype` that these keys stand for."""
+    """Return the elements of dtype `dtype` that these integers stand for."""
     is_nan = (key == 0x7FFFFFFF) | (key == -(2**31))
     i = np.where(key >= 0, key, key ^ 0x7FFFFFFF).astype(np.int32)
     bits = np.where(is_nan, FORMATS["float32"].nan, i).astype(np.int32).view(np.uint32)
@@ -159,31 +160,24 @@ def float_from_key(key: npt.NDArray[np.int32], dtype: str) -> Tensor:
 
 
 def is_exact_mode(count: int, dtype: str, reduction: str) -> bool:
-    """Whether a tensor of `count` elements is reduced in the exact mode of section 8.4."""
+    """Return whether `count` elements are reduced in the exact mode of section 8.4."""
     return dtype != "int32" and reduction in ("sum", "avg") and count <= EXACT_ELEMENTS
 
 
 def all_reduce(
     tensors: Sequence[Tensor], dtype: str, reduction: str, *, part: bool = False
 ) -> Tensor:
-    """The result, to the bit, of an all-reduce over the tensors of all workers.
+    """Return the result, to the bit, of an all-reduce over the tensors of all workers.
 
-    Parameters
-    ----------
-    tensors
-        One for each worker, all of one shape. bfloat16 as uint16 with its bits.
-    dtype
-        "int32", "float32", "float16" or "bfloat16".
-    reduction
-        "sum", "avg" (not for int32), "max" or "min".
-    part
-        Whether the tensors are parts of larger ones, from the start of a block on. Such a part is
-        not in exact mode, however few its elements are.
+    Args:
+        tensors: One for each worker, all of one shape. bfloat16 as uint16 with its bits.
+        dtype: "int32", "float32", "float16" or "bfloat16".
+        reduction: "sum", "avg" (not for int32), "max" or "min".
+        part: Whether the tensors are parts of larger ones, from the start of a block on. Such a
+            part is not in exact mode, however few its elements are.
 
-    Raises
-    ------
-    ValueError
-        If the protocol knows no such operation.
+    Raises:
+        ValueError: If the protocol knows no such operation.
     """
     if dtype not in (*FORMATS, "int32") or reduction not in OPCODES:
         raise ValueError(f"no operation {reduction} of {dtype}")
@@ -243,7 +237,7 @@ def _sum_blocks(floats: list[Floats], dtype: str, reduction: str) -> Tensor:
 
 
 def _sum_block(blocks: list[Floats], dtype: str, reduction: str) -> list[int]:
-    """One block; the last one without its padding, which changes neither exponent nor sums."""
+    """Sum one block; the last one without its padding, which changes nothing."""
     workers = len(blocks)
     # Workers whose finite elements are all zero name no exponent; theirs would be the least, 1.
     exponent = max(largest_exponent(x) for x in blocks)
@@ -259,7 +253,7 @@ def _sum_block(blocks: list[Floats], dtype: str, reduction: str) -> list[int]:
 
 
 def exact_limbs(x: float) -> Block:
-    """13 words of section 8.4: 12 limbs of 25 bits, least first, and the element's classes."""
+    """Return the 13 words of section 8.4: 12 limbs, least first, and the element's classes."""
     words = np.zeros(EXACT_WORDS, dtype=np.int32)
     if np.isfinite(x):
         integer = exact_integer(x)
@@ -271,5 +265,5 @@ def exact_limbs(x: float) -> Block:
 
 
 def exact_total(words: Block) -> int:
-    """The integer that 12 summed limbs stand for: the sum of the elements times 2**149."""
+    """Return the integer of 12 summed limbs: the sum of the elements times 2**149."""
     return sum(int(limb) << 25 * k for k, limb in enumerate(words[:12]))

@@ -40,7 +40,7 @@ FORMATS = {"float32": Format(8, 23), "float16": Format(5, 10), "bfloat16": Forma
 
 
 def round_to_bits(numerator: int, denominator: int, to: Format) -> int:
-    """Bits of numerator / denominator (> 0) in the format `to`; whatever rounds to zero is +0."""
+    """Return the bits of a quotient in the format `to`; whatever rounds to zero is +0."""
     magnitude = abs(numerator)
     if magnitude == 0:
         return 0

@@ -47,7 +47,7 @@ __all__ = ["GoldenWorker", "Operation", "fingerprint"]
 def fingerprint(
     number: int, reduction: str, dtype: str, shape: tuple[int, ...], *, rank: int
 ) -> Block:
-    """The fingerprint block of section 9 that worker number `rank` among all of them sends."""
+    """Return the fingerprint block of section 9 that worker `rank` among all of them sends."""
     text = f"{number}:{reduction}:{dtype}:{'x'.join(map(str, shape))}"
     elements = [IDENTITY[OPCODES[reduction]]] * ELEMENTS
     elements[rank] = zlib.crc32(text.encode("ascii"))
@@ -83,32 +83,26 @@ class Operation:
 class GoldenWorker:
     """One worker of a job; it sends a packet in a slot only when the one before is answered.
 
-    Parameters
-    ----------
-    endpoint, engine
-        Where this worker and the aggregator are.
-    job, key, round
-        As the aggregator gave them when the job was created; `round` is r₀.
-    worker, workers
-        This worker's number and N of its job.
-    lanes, slots
-        F and S_job.
-    rank, ranks
-        This worker's number among all whose contributions are summed, and how many these are
-        (section 8). By default those of the job; others in a tree of aggregators.
-    group
-        Where the job's results go, if it has a group.
+    Args:
+        endpoint: Where this worker is.
+        engine: Where the aggregator is.
+        job: The job's number, as the aggregator gave it when the job was created.
+        key: The job's key, likewise.
+        round: r₀, likewise.
+        worker: This worker's number.
+        workers: N of its job.
+        lanes: F.
+        slots: S_job.
+        rank: This worker's number among all whose contributions are summed (section 8). By default
+            that of the job; another one in a tree of aggregators.
+        ranks: How many these are. By default N.
+        group: Where the job's results go, if it has a group.
 
-    Attributes
-    ----------
-    rounds : list[int]
-        For each slot the round of the outstanding packet, or of the next one.
-    joined : tuple[int, ...] | None
-        N, F, slots, credit, address and port of the group or 0, once JOINED has come.
-    missing : dict[int, list[int]]
-        By slot, the workers that the latest MISSING for the outstanding round named.
-    error : str | None
-        Why the operation, and with it the job run, has failed.
+    Attributes:
+        rounds: For each slot the round of the outstanding packet, or of the next one.
+        joined: N, F, slots, credit, address and port of the group or 0, once JOINED has come.
+        missing: By slot, the workers that the latest MISSING for the outstanding round named.
+        error: Why the operation, and with it the job run, has failed.
     """
 
     def __init__(
@@ -151,16 +145,14 @@ class GoldenWorker:
         return [self.endpoint] if self.group is None else [self.endpoint, self.group.endpoint]
 
     def join(self) -> bytes:
-        """The frame that announces this worker to the aggregator."""
+        """Return the frame that announces this worker to the aggregator."""
         return self._frame(Packet(type=JOIN, job=self.job, worker=self.worker, key=self.key))
 
     def start(self, tensor: Tensor, dtype: str, reduction: str) -> None:
-        """Begins the next operation of the job run with this worker's tensor.
+        """Begin the next operation of the job run with this worker's tensor.
 
-        Raises
-        ------
-        ValueError
-            If the operation before is not over, or has failed.
+        Raises:
+            ValueError: If the operation before is not over, or has failed.
         """
         if not self.done or self.error:
             raise ValueError(f"operation {self._next_number - 1} is not over: {self.error}")
@@ -197,24 +189,22 @@ class GoldenWorker:
         return not self.outstanding
 
     def result(self) -> Tensor:
-        """The tensor of the operation that is over.
+        """Return the tensor of the operation that is over.
 
-        Raises
-        ------
-        ValueError
-            If it has failed, or is not over.
+        Raises:
+            ValueError: If it has failed, or is not over.
         """
         if self.operation is None or self.error or not self.done:
             raise ValueError(f"no result: {self.error}")
         return self.operation.encoding.tensor().reshape(self.operation.shape)
 
     def frames_to_send(self) -> list[bytes]:
-        """Frames that the worker has made since the last call, in order."""
+        """Return the frames that the worker has made since the last call, in order."""
         frames, self._to_send = self._to_send, []
         return frames
 
     def retransmit(self, slot: int, probe: bool = False) -> bytes:
-        """The outstanding packet of `slot` again, or a PROBE for its round."""
+        """Return the outstanding packet of `slot` again, or a PROBE for its round."""
         if slot not in self.outstanding:
             raise ValueError(f"slot {slot} has no outstanding packet")
         assert self.operation is not None
@@ -223,7 +213,7 @@ class GoldenWorker:
         return self._frame(self._packet(PROBE, slot, (0,) * LANES, {}))
 
     def receive(self, frame: bytes) -> None:
-        """Takes one whole Ethernet frame; what is not for this worker changes nothing."""
+        """Take one whole Ethernet frame; what is not for this worker changes nothing."""
         if not self._is_ours(frame):
             return
         packet = parse_packet(frame)
@@ -245,7 +235,7 @@ class GoldenWorker:
                 self._receive_result(packet)
 
     def _is_ours(self, frame: bytes) -> bool:
-        """Whether a frame of the right length came from the aggregator to this worker or group."""
+        """Return whether a frame of the right length came from the aggregator to this worker."""
         if (
             len(frame) < HEADER_AT + 22
             or len(frame) != 128 + 256 * parse_present(frame).bit_count()
@@ -294,7 +284,7 @@ class GoldenWorker:
             self._send(slot, self._agreed_blocks(slot))
 
     def _take_opening(self, packet: Packet) -> None:
-        """Compares the fingerprints and stores the blocks of a direct operation."""
+        """Compare the fingerprints and store the blocks of a direct operation."""
         assert self.operation is not None
         if packet.slot != 0:
             return
@@ -307,13 +297,13 @@ class GoldenWorker:
                 self.operation.encoding.store(lane - 1, 0, block)
 
     def _block(self, row: int, slot: int, lane: int) -> int:
-        """Number of the block at a row, slot and lane."""
+        """Return the number of the block at a row, slot and lane."""
         assert self.operation is not None
         active = len(self.operation.slots)
         return row * active * self.lanes + slot * self.lanes + lane
 
     def _column(self, slot: int, lane: int, active: int) -> deque[int]:
-        """Look-ahead words of the visits to one column, top to bottom."""
+        """Return the look-ahead words of the visits to one column, top to bottom."""
         assert self.operation is not None
         encoding = self.operation.encoding
         if encoding.direct:
@@ -348,7 +338,7 @@ class GoldenWorker:
         return blocks
 
     def _agreed_blocks(self, slot: int) -> dict[int, Block]:
-        """Blocks for the rows that the latest result agreed on; these visits are then over."""
+        """Return the blocks for the rows last agreed on; these visits are then over."""
         assert self.operation is not None
         progress = self.operation.slots[slot]
         assert progress.agreed is not None
@@ -368,7 +358,7 @@ class GoldenWorker:
         return blocks
 
     def _send(self, slot: int, blocks: dict[int, Block]) -> None:
-        """Makes the packet of the slot's round outstanding."""
+        """Make the packet of the slot's round outstanding."""
         assert self.operation is not None
         progress = self.operation.slots[slot]
         words = [column[0] if column else ABSENT for column in progress.columns]
