@@ -121,6 +121,7 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m afflux_hdl.contract.cpp_headers drivers/native/contract
 	$(PY) -m docs.generate.slot_life docs/plots/slot_life.svg
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
+	$(PY) -m docs.generate.worked_example docs/protocol.md
 
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv
