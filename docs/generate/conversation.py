@@ -6,8 +6,9 @@ from typing import Any
 
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Endpoint, Group
-from afflux_sim.golden.network import deliver, make_workers, receivers
+from afflux_sim.golden.network import deliver, make_workers
 from afflux_sim.golden.numbers import Tensor
+from afflux_sim.golden.state import Parent
 from afflux_sim.golden.worker import GoldenWorker
 
 __all__ = ["ENGINE", "Conversation", "Job"]
@@ -17,7 +18,10 @@ ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 
 @dataclass(frozen=True)
 class Job:
-    """What a job is created with; `round` is r0, near the wrap unless said otherwise."""
+    """What a job is created with; `round` is r0, near the wrap unless said otherwise.
+
+    `ranks` is the number of workers of the whole tree, None if the job has them all.
+    """
 
     workers: int
     lanes: int
@@ -26,6 +30,8 @@ class Job:
     key: int = 0x00F1E2D3C4B5A697
     round: int = 0xFFFFFFFE
     group: Group | None = None
+    parent: Parent | None = None
+    ranks: int | None = None
 
     @property
     def credit(self) -> int:
@@ -44,6 +50,7 @@ class Conversation:
         frames: All that were sent, in the order in which they pass the aggregator.
         lost: Numbers of those frames, from 1, that never arrived.
         foreign: Numbers of those that no worker of the job would send.
+        commanded: Numbers of those that the aggregator sends on its operator's command.
         operations: What the workers called, and what comes back.
     """
 
@@ -53,6 +60,7 @@ class Conversation:
     frames: list[bytes] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
     foreign: list[int] = field(default_factory=list)
+    commanded: list[int] = field(default_factory=list)
     operations: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,6 +76,7 @@ class Conversation:
             round=job.round,
             credit=job.credit,
             group=job.group,
+            parent=job.parent,
         )
         self.workers: list[GoldenWorker] = make_workers(
             job.workers,
@@ -77,6 +86,7 @@ class Conversation:
             round=job.round,
             lanes=job.lanes,
             slots=job.slots,
+            ranks=job.ranks,
             group=job.group,
         )
 
@@ -102,9 +112,13 @@ class Conversation:
             self.frames.append(answer)
             if number in lost_answers:
                 self.lost.append(len(self.frames))
-            elif receivers(answer, self.workers):
-                deliver([answer], self.workers)
+            else:
+                self.deliver(answer)
         return answers
+
+    def deliver(self, frame: bytes) -> None:
+        """Hand a frame of the aggregator to those that it goes to."""
+        deliver([frame], self.workers)
 
     def send_foreign(self, frame: bytes) -> list[bytes]:
         """Send a frame that no worker of the job would send; its answer is recorded only."""
@@ -185,6 +199,7 @@ class Conversation:
             "frames": len(self.frames),
             "lost": self.lost,
             "foreign": self.foreign,
+            "commanded": self.commanded,
             "job": job.number,
             "key": f"{job.key:016x}",
             "round": job.round,
@@ -193,6 +208,8 @@ class Conversation:
             "slots": job.slots,
             "credit": job.credit,
             "group": job.group and {"address": job.group.address, "port": job.group.port},
+            "ranks": job.ranks or job.workers,
+            "parent": job.parent and _above(job.parent),
             "aggregator": _place(ENGINE),
             "members": [_place(worker.endpoint) for worker in self.workers],
             "operations": self.operations,
@@ -202,6 +219,15 @@ class Conversation:
 def _hexadecimal(tensor: Tensor) -> str:
     """Return the elements' bits, little-endian and row-major, as hexadecimal digits."""
     return tensor.astype(tensor.dtype.newbyteorder("<")).tobytes().hex()
+
+
+def _above(parent: Parent) -> dict[str, Any]:
+    return {
+        **_place(parent.endpoint),
+        "job": parent.job,
+        "worker": parent.worker,
+        "key": f"{parent.key:016x}",
+    }
 
 
 def _place(endpoint: Endpoint) -> dict[str, Any]:

@@ -40,6 +40,29 @@ class Vector:
         """Return whether a frame goes to the aggregator."""
         return frame[0:6].hex(":") == self.about["aggregator"]["mac"]
 
+    def goes_to_parent(self, frame: bytes) -> bool:
+        """Return whether a frame goes to the aggregator above."""
+        parent = self.about["parent"]
+        return bool(parent) and frame[0:6].hex(":") == parent["mac"]
+
+    def comes_from_parent(self, frame: bytes) -> bool:
+        """Return whether a frame comes from the aggregator above."""
+        parent = self.about["parent"]
+        return bool(parent) and frame[6:12].hex(":") == parent["mac"]
+
+
+def check_key(vector: Vector, packet: Afflux, other: tuple[str, str, int], where: str) -> None:
+    """Check that a packet has job, key and worker of its job here, or of the parent's."""
+    about = vector.about
+    parent = about["parent"]
+    if parent and other == place(parent):
+        assert (packet.job, packet.worker) == (parent["job"], parent["worker"]), where
+        assert packet.key == int(parent["key"], 16), where
+        return
+    assert (packet.job, packet.key) == (about["job"], int(about["key"], 16)), where
+    if packet.worker != 255:
+        assert other == place(about["members"][packet.worker]), f"{where}: worker"
+
 
 def read_vectors(folder: Path) -> list[Vector]:
     """Return the vectors of a folder, with frames as scapy reads them."""
@@ -94,20 +117,30 @@ def check_capture(vector: Vector) -> None:
         AssertionError: A frame is wrong; names its number.
     """
     rounds: dict[tuple[int, int], Round] = {}
+    from_above: dict[tuple[int, int], bytes] = {}
     for number in range(1, len(vector.frames) + 1):
         where = f"{vector.about['name']}, frame {number}"
         packet = dissected(vector, number, where)
+        if vector.comes_from_parent(vector.frames[number - 1]) and TYPES[packet.type] == "RESULT":
+            # Whether it arrives or not: the parent sends a result again as it was.
+            same = from_above.setdefault((packet.slot, packet.round), bytes(packet))
+            assert bytes(packet) == same, f"{where}: another result"
         if vector.is_foreign(number) or not vector.arrives(number):
             continue
         kind = TYPES.get(packet.type)
         here = (packet.slot, packet.round)
-        if kind == "DATA":
+        if kind == "DATA" and vector.goes_to_parent(vector.frames[number - 1]):
+            check_result(packet, "RESULT", rounds[here], vector.about["workers"], where)
+        elif kind == "DATA":
             current = rounds.setdefault(here, Round(packet.opcode, [2**32 - 1] * 16))
             if packet.worker not in current.workers:
                 current.add(packet)
+        elif kind in ("RESULT", "CONFLICT") and vector.goes_up(vector.frames[number - 1]):
+            # The parent's: what the workers get next.
+            rounds[here].words, rounds[here].blocks = packet.words, blocks_of(packet)
         elif kind in ("RESULT", "CONFLICT"):
             check_result(packet, kind, rounds[here], vector.about["workers"], where)
-        elif kind == "JOINED":
+        elif kind == "JOINED" and not vector.goes_up(vector.frames[number - 1]):
             about = vector.about
             told = [about["workers"], about["lanes"], about["slots"], about["credit"]]
             assert packet.words[:4] == told, where
@@ -137,6 +170,11 @@ def dissected(vector: Vector, number: int, where: str) -> Afflux:
     assert len(frame) == HEADERS + 86 + 256 * packet.present.bit_count(), f"{where}: lengths"
     ends = (ether.src, ip.src, udp.sport), (ether.dst, ip.dst, udp.dport)
     engine = place(about["aggregator"])
+    others = [place(each) for each in about["members"]]
+    if about["parent"]:
+        others.append(place(about["parent"]))
+        if others[-1] in ends:
+            engine = (*engine[:2], (engine[2] + 1 + about["job"]) % 2**16)
     up = ends[1] == engine
     member = ends[0] if up else ends[1]
     assert up or ends[0] == engine, f"{where}: neither from nor to the aggregator"
@@ -145,13 +183,11 @@ def dissected(vector: Vector, number: int, where: str) -> Afflux:
         assert member[0].startswith(GROUP_MAC), where
         assert member[1:] == (group["address"], group["port"]), where
     else:
-        assert member in [place(each) for each in about["members"]], f"{where}: {member}"
+        assert member in others, f"{where}: {member}"
     # A refusal repeats what was wrong.
     if not vector.is_foreign(number) and TYPES[packet.type] != "REFUSED":
         assert packet.version == 1, where
-        assert (packet.job, packet.key) == (about["job"], int(about["key"], 16)), where
-        if packet.worker != 255:
-            assert member == place(about["members"][packet.worker]), f"{where}: worker"
+        check_key(vector, packet, member, where)
     return packet
 
 

@@ -14,8 +14,8 @@ from afflux_drivers.frames import destination_of
 from afflux_drivers.packets import HEADER, Header
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
-from afflux_hdl.contract import wire
-from tests.support.drivers.virtual_job import create_job, write_registers
+from afflux_hdl.contract import registers, wire
+from tests.support.drivers.virtual_job import Parent, create_job, write_registers
 from tests.support.vector_reader import Vector
 
 __all__ = ["replay_to_engine", "replay_to_workers"]
@@ -40,7 +40,20 @@ def ticket_of(vector: Vector) -> JobTicket:
         engine="soft",
         group=group["address"],
         group_port=group["port"],
+        members=tuple(range(about["workers"])) if about["parent"] else (),
+        ranks=about["ranks"] if about["parent"] else 0,
     )
+
+
+def parent_of(vector: Vector) -> Parent | None:
+    """Return the aggregator above a vector's job."""
+    above = vector.about["parent"]
+    if above is None:
+        return None
+    address = int.from_bytes(bytes(map(int, above["address"].split("."))), "big")
+    mac = bytes.fromhex(above["mac"].replace(":", ""))
+    endpoint = (mac, address, above["port"])
+    return Parent(endpoint, above["job"], above["worker"], int(above["key"], 16))
 
 
 def replay_to_engine(vector: Vector) -> None:
@@ -61,13 +74,17 @@ def replay_to_engine(vector: Vector) -> None:
             "local_port": there["port"],
         },
     )
-    create_job(engine, ticket_of(vector))
+    create_job(engine, ticket_of(vector), parent=parent_of(vector))
+    name = vector.about["name"]
+    for number in vector.about["commanded"]:
+        write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
+        assert engine.play([]) == [vector.frames[number - 1]], f"{name}, frame {number}: command"
     up = [n for n, frame in enumerate(vector.frames, 1) if vector.goes_up(frame)]
-    assert up[0] == 1, "the first frame does not go to the aggregator"
+    assert up[0] == 1 + len(vector.about["commanded"]), "the first frame does not go up"
     for number, following in pairwise([*up, len(vector.frames) + 1]):
         arrived = [vector.frames[number - 1]] if vector.arrives(number) else []
         expected = vector.frames[number : following - 1]
-        where = f"{vector.about['name']}: the engine's answers to frame {number}"
+        where = f"{name}: the engine's answers to frame {number}"
         assert engine.play(arrived) == expected, where
 
 
@@ -163,7 +180,8 @@ def replay_to_workers(vector: Vector) -> None:
     for number, frame in enumerate(vector.frames, 1):
         datagram = frame[wire.AFFLUX_OFFSET :]
         try:
-            if vector.is_foreign(number):
+            above = vector.goes_to_parent(frame) or vector.comes_from_parent(frame)
+            if vector.is_foreign(number) or above:
                 continue
             if vector.goes_up(frame):
                 source = ".".join(map(str, frame[26:30])), int.from_bytes(frame[34:36], "big")
