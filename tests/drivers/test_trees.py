@@ -226,9 +226,9 @@ FAULTS_SEEN_IN_A_TREE = {
     "takes a parent's result for any round": Fault(
         "engine/rounds.cpp",
         "void Rounds::parent_result(const Job& job, const Packet& packet) {"
-        " const Header& header = packet.header;",
+        " const packet::Header& header = packet.header;",
         "void Rounds::parent_result(const Job& job, const Packet& packet) {"
-        "Header header = packet.header;"
+        "packet::Header header = packet.header;"
         "header.round = slots_[job.slot_base + header.slot].round;",
     ),
 }

@@ -24,7 +24,7 @@ namespace nb = nanobind;
 namespace afflux::bindings {
 namespace {
 
-using engine::Octets;
+using packet::Octets;
 using worker::LossSwitch;
 using worker::RoundTrip;
 using worker::Session;
@@ -61,7 +61,7 @@ class BoundOperation {
     }
 
     std::optional<nb::bytes> receive(nb::bytes datagram, double now) {
-        worker::PacketRoom packet;
+        packet::PacketBuffer packet;
         if (datagram.size() > packet.bytes()) throw std::invalid_argument("no packet is as long");
         std::memcpy(packet.datagram(), datagram.data(), datagram.size());
         Collected sent;

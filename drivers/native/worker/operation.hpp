@@ -33,8 +33,8 @@ class Operation {
     void open(double now, Outlet& out);
 
     // Takes a datagram that came from the aggregator's address; blocks must be aligned, as in a
-    // PacketRoom. Throws Disagreed or Misbehaved.
-    void receive(PacketRoom& packet, std::size_t length, double now, Outlet& out);
+    // PacketBuffer. Throws Disagreed or Misbehaved.
+    void receive(packet::PacketBuffer& packet, std::size_t length, double now, Outlet& out);
 
     // Sends what is due as timers have run out, and moves them on.
     void expire(double now, Outlet& out);
@@ -48,9 +48,10 @@ class Operation {
   private:
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-    bool is_ours(const engine::Header& header, std::size_t length) const;
+    bool is_ours(const packet::Header& header, std::size_t length) const;
     void send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out);
-    void result(Slot& slot, wire::Present present, PacketRoom& packet, double now, Outlet& out);
+    void result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
+                Outlet& out);
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
     void missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out);
