@@ -41,7 +41,7 @@ def top(name: str) -> str:
 
 
 def documented(text: str) -> dict[Arrow, str]:
-    """The arrows of the table between the markers, with their meanings."""
+    """Read the arrows of the table between the markers, with their meanings."""
     table = text.partition("<!-- arrows -->")[2].partition("<!-- end -->")[0]
     found = ARROW.findall(table)
     assert len({(start, end) for start, end, _ in found}) == len(found), "an arrow stands twice"
@@ -49,7 +49,7 @@ def documented(text: str) -> dict[Arrow, str]:
 
 
 def drawn() -> dict[Arrow, list[str]]:
-    """The arrows of the product: Python's four packages, and the C++."""
+    """Read the arrows of the product: Python's four packages, and the C++."""
     python = {
         (start, end): imports
         for (start, end), imports in arrows(python_modules()).items()
@@ -62,7 +62,7 @@ TESTS_OF_CPP = f"{NATIVE}.tests"
 
 
 def circle(pairs: Iterable[Arrow]) -> list[str]:
-    """Rooms that lead back to themselves, in order; empty if there are none."""
+    """Find rooms that lead back to themselves, in order; empty if there are none."""
     following: dict[str, set[str]] = {}
     for start, end in pairs:
         following.setdefault(start, set()).add(end)
@@ -83,7 +83,7 @@ def circle(pairs: Iterable[Arrow]) -> list[str]:
 
 
 def floor_of(room: str) -> int:
-    """The floor of a room of the tests; -1 for what is tested."""
+    """Return the floor of a room of the tests; -1 for what is tested."""
     for number, names in enumerate(TEST_FLOORS):
         if any(room == name or room.startswith(f"{name}.") for name in names if name != "tests"):
             return number
@@ -91,7 +91,7 @@ def floor_of(room: str) -> int:
 
 
 def upward_among_tests(modules: Mapping[str, Module]) -> list[str]:
-    """Imports among the tests that lead to a room that does not stand below."""
+    """List imports among the tests that lead to a room that does not stand below."""
     return [
         f"{module.name} imports {name}"
         for module in modules.values()
@@ -105,7 +105,7 @@ def upward_among_tests(modules: Mapping[str, Module]) -> list[str]:
 
 
 def imported_tests(modules: Mapping[str, Module]) -> list[str]:
-    """Imports of modules that hold tests: what two of them need belongs to the support."""
+    """List imports of test modules: what two of them need belongs to the support."""
     return [
         f"{module.name} imports {name}"
         for module in modules.values()
@@ -217,7 +217,5 @@ def test_sees_a_test_that_is_imported():
 
 
 def test_reads_the_table():
-    table = (
-        "<!-- arrows -->\n| from | to | what |\n|---|---|---|\n| `a.b` | `c` | sums |\n<!-- end -->"
-    )
-    assert documented(table) == {("a.b", "c"): "sums"}
+    lines = ["<!-- arrows -->", "| from | to | what |", "| `a.b` | `c` | sums |", "<!-- end -->"]
+    assert documented("\n".join(lines)) == {("a.b", "c"): "sums"}
