@@ -119,6 +119,8 @@ fuzz: $(SETUP) ## random and mutated frames through the gateware
 docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.contract_tables docs
 	$(PY) -m afflux_hdl.contract.cpp_headers drivers/native/contract
+	$(PY) -m docs.generate.rooms docs/architecture.md
+	$(PY) -m docs.generate.worked_example docs/protocol.md
 	$(PY) -m docs.generate.slot_life docs/plots/slot_life.svg
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
 

@@ -239,7 +239,7 @@ def block_table(columns: list[list[str]], *, result: bool = False) -> str:
 def insert(page: str) -> str:
     """The page with the example between its markers.
 
-    Raises
+    Raises:
     ------
     ValueError
         If the markers are not there.
