@@ -1,7 +1,7 @@
 """Plants a bug: replaces one text of one source file, in a copy of the sources.
 
-Every check that must be able to fail is run on such a copy: of a Python package, of C++ sources, or of
-a single module's names.
+Every check that must be able to fail is run on such a copy: of a Python package, of C++ sources, or
+of a single module's names.
 """
 
 import re
@@ -20,7 +20,7 @@ class Bug:
 
     Attributes:
         file: Path of the source file below the folder of the sources.
-        right: The text. Any white space in it matches any other, so that formatting does not matter.
+        right: The text. Any white space in it matches any other: formatting does not matter.
         wrong: Its replacement, as it stands.
     """
 
