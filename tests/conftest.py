@@ -30,7 +30,7 @@ settings.register_profile(
 )
 settings.load_profile("afflux")
 
-# What a process of the tests may need at its peak: a large model in the compiler, or ranks with torch.
+# What one process may need at its peak: a compiler with a large model, or ranks with torch.
 PROCESS_BYTES = 3 << 30
 
 

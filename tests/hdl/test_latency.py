@@ -120,7 +120,7 @@ class Testbench:
 def measure(
     bus_bits: int, blocks: int, offset: int
 ) -> tuple[int, list[tuple[int, bool]], Testbench]:
-    """Cycles from the last beat in to the first beat out, the beats that left, and the testbench."""
+    """Return cycles from last beat in to first beat out, the beats that left, the testbench."""
     parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
     testbench = Testbench(parameters)
     latency = 0

@@ -95,7 +95,7 @@ class AxiTestbench:
 
 
 def constants(dut: Any) -> dict[str, int]:
-    """What registers show that nothing changes. The sizes are those that test_cocotb_node.py builds."""
+    """Return what registers show that nothing changes, for what test_cocotb_node.py builds."""
     return {
         "identity": registers.IDENTITY,
         "protocol": wire.VERSION,
