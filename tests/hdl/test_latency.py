@@ -46,7 +46,7 @@ def contribution(worker: GoldenWorker, blocks: int, slot: int) -> bytes:
     return worker._frame(packet)
 
 
-class Bench:
+class Testbench:
     """Drives the engine's ports and notes in which cycle each beat leaves."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -117,32 +117,34 @@ class Bench:
         raise AssertionError("not idle after 4000 cycles")
 
 
-def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[int, bool]], Bench]:
-    """Cycles from the last beat in to the first beat out, the beats that left, and the bench."""
+def measure(
+    bus_bits: int, blocks: int, offset: int
+) -> tuple[int, list[tuple[int, bool]], Testbench]:
+    """Return cycles from last beat in to first beat out, the beats that left, the testbench."""
     parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
-    bench = Bench(parameters)
+    testbench = Testbench(parameters)
     latency = 0
 
     async def run(ctx) -> None:  # type: ignore[no-untyped-def]
         nonlocal latency
         worker = new_worker(parameters.lanes)
-        ctx.set(bench.engine.tx.ready, 1)
-        await bench.create(ctx)
-        await bench.send(ctx, worker.join())
-        await bench.settle(ctx)
-        bench.left.clear()
-        bench.reached.clear()
+        ctx.set(testbench.engine.tx.ready, 1)
+        await testbench.create(ctx)
+        await testbench.send(ctx, worker.join())
+        await testbench.settle(ctx)
+        testbench.left.clear()
+        testbench.reached.clear()
         for _ in range(offset):
-            await bench.tick(ctx)
-        last_in = await bench.send(ctx, contribution(worker, blocks, 0))
-        await bench.settle(ctx)
-        latency = bench.left[0][0] - last_in
+            await testbench.tick(ctx)
+        last_in = await testbench.send(ctx, contribution(worker, blocks, 0))
+        await testbench.settle(ctx)
+        latency = testbench.left[0][0] - last_in
 
-    simulator = Simulator(bench.engine)
+    simulator = Simulator(testbench.engine)
     simulator.add_clock(1e-8)
     simulator.add_testbench(run)
     simulator.run()
-    return latency, bench.left, bench
+    return latency, testbench.left, testbench
 
 
 @pytest.mark.parametrize(
@@ -168,10 +170,10 @@ def test_stages_take_as_long_as_the_hardware_guide_says() -> None:
     stated = dict(re.findall(r"^\| `(\w+)` \| (\d+)", guide, flags=re.MULTILINE))
     takes: dict[str, set[int]] = {}
     for offset in range(4):
-        _, left, bench = measure(512, 0, offset)
+        _, left, testbench = measure(512, 0, offset)
         # One beat of headers, one of words.
         before = left[0][0] - measure(512, 0, offset)[0]
-        for name, cycle in bench.reached.items():
+        for name, cycle in testbench.reached.items():
             takes.setdefault(name, set()).add(cycle - before)
             before = cycle
     assert {name: min(cycles) for name, cycles in takes.items()} == {

@@ -19,14 +19,11 @@ from afflux_hdl.node import arp, classify, echo, echo_check, egress, packet_fifo
 from afflux_hdl.node.classify import Destination
 from afflux_hdl.node.parameters import NodeParameters
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
-from tests.scenarios.node_frames import arp_reply, arp_request, echo_reply, echo_request
-from tests.support.part_player import pace, planted, play
+from tests.scenarios.node_frames import LOCAL, arp_reply, arp_request, echo_reply, echo_request
+from tests.support.part_player import pace, play
+from tests.support.planting import names_with
 
 PORT = 4700
-LOCAL = {
-    "local.mac": int.from_bytes(bytes.fromhex(ENGINE_MAC.replace(":", "")), "little"),
-    "local.address": int.from_bytes(bytes(map(int, ENGINE_ADDRESS.split("."))), "little"),
-}
 LOCAL_PORT = {"local.port": int.from_bytes(PORT.to_bytes(2, "big"), "little")}
 FATES = ("committed", "overflowed", "refused")
 
@@ -256,7 +253,7 @@ BUGS = {
 def test_bug_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, module, right, wrong = BUGS[bug]
     own_module, part, check = CHECKS[name]
-    names = planted(module, right, wrong)
+    names = names_with(module, right, wrong)
     if module is own_module:
         built = names[part]
     else:

@@ -13,9 +13,10 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.sim.test_planted_bugs import Bug, generate
 from tests.support.checkout import BUILD
 from tests.support.drivers.ranks import Ranks
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def test_a_flipped_adder_bit_changes_the_weights() -> None:
     torch.set_num_threads(1)
     weights = {"soft": train(SoftEngine())}
     for name, bug in (("whole", None), ("flipped", FLIPPED)):
-        verilog = generate(BUILD / "tests" / "adder" / name, bug, PARAMETERS)
+        verilog = engine_verilog(BUILD / "tests" / "adder" / name, bug, PARAMETERS)
         with VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"]) as engine:
             weights[name] = train(engine)
     assert weights["whole"] == weights["soft"]

@@ -11,19 +11,9 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group import launched_aggregator as child
-from tests.support.host.ranks import run_ranks, values
+from tests.support.host.ranks import caught, run_ranks, values
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
-
-
-def caught(action):
-    """Message, kind and seconds of the error that `action` raises."""
-    started = time.monotonic()
-    try:
-        action()
-    except Exception as error:
-        return str(error), type(error).__name__, time.monotonic() - started
-    return "", "nothing raised", time.monotonic() - started
 
 
 # Disagreement.

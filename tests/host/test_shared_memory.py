@@ -15,8 +15,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux_drivers.shared.segment import SegmentOffer, ShareRefused, fetch_segment
-from tests.host.test_failures import caught
-from tests.support.host.ranks import run_ranks, values
+from tests.support.host.ranks import caught, run_ranks, values
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 

@@ -5,17 +5,9 @@ same check passes on the engine as it is.
 """
 
 import random
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
-import afflux_hdl
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 from tests.checks.control_checks import check_behind_a_join
 from tests.scenarios.cases import CASES
@@ -25,22 +17,13 @@ from tests.scenarios.performer import perform
 from tests.scenarios.stream_worker import StreamWorker
 from tests.scenarios.streams import draw_tensor, reduce_in_order
 from tests.support.checkout import BUILD
-from tests.support.shadow import environment_with
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
-SOURCES = Path(afflux_hdl.__file__).parent
 PARAMETERS = {"bus_bits": 32, "workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
 BUILT = {name: value for name, value in PARAMETERS.items() if name != "bus_bits"}
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A text in one of the engine's sources, which must occur there once, and its replacement."""
-
-    file: str
-    right: str
-    wrong: str
 
 
 BUGS = {
@@ -85,24 +68,6 @@ BUGS = {
 }
 
 
-def generate(
-    folder: Path, bug: Bug | None, parameters: Mapping[str, int] = MappingProxyType(PARAMETERS)
-) -> str:
-    """The Verilog of the engine from a copy of its sources, with the bug in it if there is one."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(SOURCES, folder / "afflux_hdl", ignore=shutil.ignore_patterns("__pycache__"))
-    if bug is not None:
-        path = folder / "afflux_hdl" / bug.file
-        text = path.read_text()
-        assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
-        path.write_text(text.replace(bug.right, bug.wrong))
-    command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(folder)]
-    for name, value in parameters.items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
-    subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
-    return (folder / "afflux_engine.v").read_text()
-
-
 def check(engine: VerilatedEngine) -> None:
     """The ten cases and some tensors; raises if anything differs from the golden model."""
     director = Director(**BUILT)
@@ -125,7 +90,8 @@ def check(engine: VerilatedEngine) -> None:
 
 
 def open_engine(name: str, bug: Bug | None) -> VerilatedEngine:
-    verilog = generate(BUILD / "tests" / "planted" / name.replace(" ", "-"), bug)
+    folder = BUILD / "tests" / "planted" / name.replace(" ", "-")
+    verilog = engine_verilog(folder, bug, PARAMETERS)
     return VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"])
 
 
@@ -149,8 +115,7 @@ def test_a_late_join_is_caught() -> None:
     """
     right = "check = entries.read_port(transparent_for=(write,))"
     bug = Bug("engine/worker_table.py", right, "check = entries.read_port()")
-    verilog = generate(
-        BUILD / "tests" / "planted" / "late-join", bug, PARAMETERS | {"bus_bits": 512}
-    )
+    folder = BUILD / "tests" / "planted" / "late-join"
+    verilog = engine_verilog(folder, bug, PARAMETERS | {"bus_bits": 512})
     with VerilatedEngine.from_verilog(verilog, 512) as engine, pytest.raises(AssertionError):
         check_behind_a_join(engine, BUILT)

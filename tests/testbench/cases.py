@@ -1,6 +1,6 @@
 """The cases of the first switch implementation, on the engine's pins.
 
-Run by test_engine.py; not collected by pytest itself.
+Run by test_cocotb_engine.py; not collected by pytest itself.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""A whole bench around the node: clock, reset, four streams, AXI4-Lite."""
+"""A whole testbench around the node: clock, reset, four streams, AXI4-Lite."""
 
 import logging
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from afflux_sim.testbench.stream_sampler import StreamSampler
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 
-__all__ = ["NodeBench"]
+__all__ = ["NodeTestbench"]
 
 CLOCK_PERIOD_NS = 4
 
@@ -43,7 +43,7 @@ class Pins:
                 setattr(self, f"{known}_{name}", getattr(dut, f"{prefix}_{name}"))
 
 
-class NodeBench:
+class NodeTestbench:
     """Drives all of a node's streams; each has a pace of its own.
 
     Args:
@@ -64,7 +64,7 @@ class NodeBench:
     ) -> None:
         self.dut = dut
         logging.getLogger("cocotb.afflux_node.s_axil").setLevel(logging.WARNING)
-        # Under reset, so that nothing that the bench does to the pins counts.
+        # Under reset, so that nothing that the testbench does to the pins counts.
         dut.rst.value = 1
         self.net_rx = StreamDriver(Pins(dut, "net_rx", "rx"), Pace(1 - gaps, seed))
         self.host_tx = StreamDriver(Pins(dut, "host_tx", "rx"), Pace(1 - gaps, seed + 1))

@@ -1,6 +1,6 @@
 """Whole tensors on the engine's pins: sizes at every boundary, and an unkind network.
 
-Run by test_engine.py; not collected by pytest itself.
+Run by test_cocotb_engine.py; not collected by pytest itself.
 """
 
 import random

@@ -7,7 +7,7 @@ import numpy as np
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from afflux_sim.golden import numbers as golden_numbers
+from afflux_sim.golden import numbers
 from tests.support.drivers.tensors import bits_of, name
 from tests.support.drivers.virtual_job import Fate, VirtualJob, counters_of
 
@@ -15,7 +15,7 @@ from tests.support.drivers.virtual_job import Fate, VirtualJob, counters_of
 def expected(
     tensors: Sequence[np.ndarray], dtype: wire.Dtype, reduction: Reduction, lanes: int
 ) -> np.ndarray:
-    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes)
+    return numbers.all_reduce(tensors, name(dtype), reduction.value, lanes)
 
 
 def assert_same_bits(results: Sequence[np.ndarray], want: np.ndarray) -> None:

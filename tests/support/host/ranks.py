@@ -125,6 +125,16 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
+def caught(action: Callable[[], object]) -> tuple[str, str, float]:
+    """Return message, kind and seconds of the error that `action` raises."""
+    started = time.monotonic()
+    try:
+        action()
+    except Exception as error:
+        return str(error), type(error).__name__, time.monotonic() - started
+    return "", "nothing raised", time.monotonic() - started
+
+
 def _meet(store: str | int, size: int) -> dist.Store:
     if isinstance(store, int):
         return dist.TCPStore("127.0.0.1", store, is_master=False)
