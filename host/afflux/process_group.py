@@ -90,7 +90,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
             self._settings = Settings.from_environment()
         except SettingsError as error:
             Meeting(board_store, rank, size, self._timeout_s).decline(str(error))
-            raise
+            raise SettingsError(f"rank {rank}: {error}") from None
         self.membership: Membership | None = enter(board_store, rank, size, self._settings, timeout)
         try:
             # Two, because C++ callers reach some methods without coming through this class: they

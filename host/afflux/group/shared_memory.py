@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Introduction, Meeting
 from afflux.group.reducer import Interruption
 from afflux.settings import Settings
@@ -25,7 +26,7 @@ class SharedMembership:
     engine = "shm"
     ticket: JobTicket | None = None
 
-    def __init__(self, worker: SharedWorker, url: str) -> None:
+    def __init__(self, worker: SharedWorker, url: AggregatorUrl) -> None:
         self.url = url
         self._worker = worker
 
