@@ -26,10 +26,10 @@ from afflux.group.notices import Board
 from afflux.group.progress import Progress
 from afflux.group.reducer import Membership
 from afflux.group.rendezvous import enter
+from afflux.group.settings import Settings, SettingsError
 from afflux.group.tensors import ENGINE_DTYPES, dtype_name
 from afflux.group.torch_store import own_connection
 from afflux.group.work import NO_TIMEOUT, FinishedWork
-from afflux.settings import Settings, SettingsError
 from afflux_drivers.collective import Reduction
 
 __all__ = ["AffluxProcessGroup", "create_process_group"]

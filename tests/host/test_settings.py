@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from afflux import settings
+from afflux.group import settings
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
-from afflux.settings import Settings, SettingsError
+from afflux.group.settings import Settings, SettingsError
 from afflux_drivers.sockets import MulticastGroup
 
 REPO = Path(__file__).resolve().parents[2]

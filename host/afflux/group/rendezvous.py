@@ -11,9 +11,9 @@ from afflux.group import launched_aggregator as child
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
 from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
 from afflux.group.reducer import JobMembership, Membership
+from afflux.group.settings import Settings
 from afflux.group.shared_memory import Sharing, why_not_shared
 from afflux.group.torch_store import master_of
-from afflux.settings import Settings
 from afflux_drivers.control.client import JobLease, create_job
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.control.tree import TreeLease, create_tree

@@ -9,7 +9,7 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Introduction, Meeting
 from afflux.group.reducer import Interruption
-from afflux.settings import Settings
+from afflux.group.settings import Settings
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError

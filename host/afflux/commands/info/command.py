@@ -17,7 +17,7 @@ from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import native, why_not_shared
 from afflux.commands.info.text import render
-from afflux.settings import Settings, SettingsError
+from afflux.group.settings import Settings, SettingsError
 
 __all__ = ["add_arguments", "collect", "run"]
 
