@@ -26,10 +26,10 @@ from afflux.group.notices import Board
 from afflux.group.progress import Progress
 from afflux.group.reducer import Membership
 from afflux.group.rendezvous import enter
+from afflux.group.settings import Settings, SettingsError
 from afflux.group.tensors import ENGINE_DTYPES, dtype_name
 from afflux.group.torch_store import own_connection
 from afflux.group.work import NO_TIMEOUT, FinishedWork
-from afflux.settings import Settings, SettingsError
 from afflux_drivers.collective import Reduction
 
 __all__ = ["AffluxProcessGroup", "create_process_group"]
@@ -90,7 +90,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
             self._settings = Settings.from_environment()
         except SettingsError as error:
             Meeting(board_store, rank, size, self._timeout_s).decline(str(error))
-            raise
+            raise SettingsError(f"rank {rank}: {error}") from None
         self.membership: Membership | None = enter(board_store, rank, size, self._settings, timeout)
         try:
             # Two, because C++ callers reach some methods without coming through this class: they

@@ -43,7 +43,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
     return {
         "rank": found.rank(),
         "world_size": found.size(),
-        "aggregator": membership.url,
+        "aggregator": str(membership.url),
         "engine": membership.engine,
         "operations_engine": found.engine_operations,
         "operations_gloo": sum(found.fallback.counts.values()),

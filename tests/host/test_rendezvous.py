@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
 
 
@@ -23,7 +24,7 @@ def hash_store(_folder):
 
 
 STORES = [file_store, tcp_store, hash_store]
-ME = Introduction("soft://", host_identity(), 16)
+ME = Introduction(AggregatorUrl("soft"), host_identity(), 16)
 
 
 @pytest.mark.parametrize("make", STORES)
@@ -61,7 +62,8 @@ def test_late_is_not_never(make, tmp_path):
 
 def test_other_aggregators_are_an_error():
     store = dist.HashStore()
-    Meeting(store, 1, 2, 1).introduce(Introduction("udp://a:1", host_identity(), 16))
+    other = AggregatorUrl.parse("udp://a:1")
+    Meeting(store, 1, 2, 1).introduce(Introduction(other, host_identity(), 16))
     meeting = Meeting(store, 0, 2, 1)
     meeting.introduce(ME)
     with pytest.raises(RendezvousError, match=r"rank 0: soft://; rank 1: udp://a:1"):

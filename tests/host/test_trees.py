@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.aggregator_url import Location
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.control.client import read_counters
 from tests.support.host.aggregators import aggregator, closed_port
 from tests.support.host.ranks import run_ranks, values
@@ -21,8 +21,8 @@ def urls():
 
 
 def counters_at(url):
-    location = Location.parse(url)
-    return read_counters((location.host, location.port), 5.0)
+    where = AggregatorUrl.parse(url)
+    return read_counters((where.host, where.port), 5.0)
 
 
 def environment(parent, leaf, other, loss="0"):

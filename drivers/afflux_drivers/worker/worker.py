@@ -58,7 +58,7 @@ class Worker:
     Args:
         ticket: The job run.
         rank: Own rank, one of the ticket's.
-        loss: Loses packets for tests; None takes the switch from the environment.
+        loss: Loses packets, for tests.
         peer_timeout_s: How long the aggregator may leave all packets unanswered.
 
     Raises:
@@ -85,7 +85,7 @@ class Worker:
             ticket.host,
             ticket.port,
             self._session.statistics,
-            LossSwitch.from_environment(rank) if loss is None else loss,
+            loss,
             MulticastGroup(ticket.group, ticket.group_port) if ticket.group else None,
         )
         self._line = self._transport.line()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from afflux.group.aggregator_url import Location
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["ChildFailed", "acquire", "release"]
@@ -38,52 +38,52 @@ class _Child:
     owner: int
 
 
-_children: dict[tuple[Location, str], _Child] = {}
+_children: dict[tuple[AggregatorUrl, str], _Child] = {}
 _lock = threading.Lock()
 
 
-def acquire(location: Location, host: str, timeout_s: float) -> tuple[str, int]:
-    """Address of the aggregator for `location`, started if there is none yet.
+def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> tuple[str, int]:
+    """Address of the aggregator for `url`, started if there is none yet.
 
     Args:
-        location: An embedded one.
+        url: An embedded one.
         host: Local address to bind.
         timeout_s: For it to say that it is ready; rtl:// may have to build its engine first.
 
     Raises:
         ChildFailed: It did not start; the message has its reason.
     """
-    key = (location, host)
+    key = (url, host)
     with _lock:
         child = _children.get(key)
         if child is not None and (child.owner != os.getpid() or child.process.poll() is not None):
             # Of the process that forked this one, or dead.
             child = None
         if child is None:
-            child = _start(location, host, timeout_s)
+            child = _start(url, host, timeout_s)
             _children[key] = child
         child.users += 1
         return child.address
 
 
-def release(location: Location, host: str) -> None:
+def release(url: AggregatorUrl, host: str) -> None:
     """One user less; the last one ends the aggregator."""
     with _lock:
-        child = _children.get((location, host))
+        child = _children.get((url, host))
         if child is None or child.owner != os.getpid():
             return
         child.users -= 1
         if child.users <= 0:
-            del _children[(location, host)]
+            del _children[(url, host)]
             _end(child.process)
 
 
-def _start(location: Location, host: str, timeout_s: float) -> _Child:
-    command = [sys.executable, "-P", str(_SCRIPT), "--engine", location.scheme]
-    command += ["--host", host, "--port", "0", "--bus-bits", str(location.bus_bits)]
+def _start(url: AggregatorUrl, host: str, timeout_s: float) -> _Child:
+    command = [sys.executable, "-P", str(_SCRIPT), "--engine", url.scheme]
+    command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
     command += ["--owner", str(os.getpid())]
-    if location.group:
-        command += ["--group", location.group]
+    if url.group:
+        command += ["--group", str(url.group)]
     if threading.current_thread() is threading.main_thread():
         command.append("--owner-signal")
     process = subprocess.Popen(
@@ -94,7 +94,7 @@ def _start(location: Location, host: str, timeout_s: float) -> _Child:
     if ready is None:
         _end(process)
         reason = line.removeprefix("afflux: cannot serve: ")
-        raise ChildFailed(f"{location.scheme}://: {reason}")
+        raise ChildFailed(f"{url.scheme}://: {reason}")
     return _Child(process, (ready["host"], int(ready["port"])), 0, os.getpid())
 
 

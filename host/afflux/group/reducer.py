@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.tensors import elements_of, write_back
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
@@ -23,12 +24,12 @@ class Membership(Protocol):
     """What a group needs of an aggregator, or of memory that its ranks share.
 
     Attributes:
-        url: AFFLUX_AGGREGATOR as it was given.
+        url: AFFLUX_AGGREGATOR.
         engine: What sums: "shm", "soft", "rtl", …
         ticket: The job; None without one. Rank 0 ends it, so it waits for the other ranks first.
     """
 
-    url: str
+    url: AggregatorUrl
     engine: str
     ticket: JobTicket | None
 
@@ -70,12 +71,12 @@ class JobMembership:
     Args:
         worker: Joined.
         ticket: The job.
-        url: AFFLUX_AGGREGATOR as it was given.
+        url: AFFLUX_AGGREGATOR.
         give_back: Called after the worker's end.
     """
 
     def __init__(
-        self, worker: Worker, ticket: JobTicket, url: str, give_back: Callable[[], None]
+        self, worker: Worker, ticket: JobTicket, url: AggregatorUrl, give_back: Callable[[], None]
     ) -> None:
         self.url = url
         self.ticket: JobTicket | None = ticket

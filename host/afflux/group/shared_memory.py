@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Introduction, Meeting
 from afflux.group.reducer import Interruption
-from afflux.settings import Settings
+from afflux.group.settings import Settings
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
@@ -25,7 +26,7 @@ class SharedMembership:
     engine = "shm"
     ticket: JobTicket | None = None
 
-    def __init__(self, worker: SharedWorker, url: str) -> None:
+    def __init__(self, worker: SharedWorker, url: AggregatorUrl) -> None:
         self.url = url
         self._worker = worker
 
