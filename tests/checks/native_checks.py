@@ -32,7 +32,7 @@ def check_codec() -> None:
     for workers in (2, 5):
         job = VirtualJob(workers, 3, 2)
         for dtype, reduction in OPERATIONS:
-            for count in (9, 1000):
+            for count in (9, 60, 1000):
                 tensors = [awkward(generator, count, dtype, True) for _ in range(workers)]
                 check_operation(job, tensors, dtype, reduction)
         check_counters(job)

@@ -45,8 +45,8 @@ def assert_bits(found: np.ndarray, want: np.ndarray, what: object = "") -> None:
 
 
 def golden(tensors: list[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -> np.ndarray:
-    """In blocks, however few the elements are: no job has one lane, so none is in exact mode."""
-    return numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=1)
+    """In blocks, however few the elements are."""
+    return numbers.all_reduce(tensors, name(dtype), reduction.value, part=True)
 
 
 def of_exponent(
@@ -289,7 +289,7 @@ def test_exact_mode(dtype, reduction, ranks):
         assert _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
         for non_finite in (False, True):
             tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
-            want = numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=16)
+            want = numbers.all_reduce(tensors, name(dtype), reduction.value)
             assert_bits(native_calls.exact(tensors, dtype, reduction), want)
 
 
@@ -297,7 +297,7 @@ def test_exact_mode_ends_where_the_golden_models_does():
     for dtype, reduction in OPERATIONS:
         for count in (1, 72, 73, 74, 78):
             found = _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
-            assert found == numbers.is_exact_mode(count, name(dtype), reduction.value, 16)
+            assert found == numbers.is_exact_mode(count, name(dtype), reduction.value)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -335,9 +335,7 @@ def test_flushed_denormals_change_nothing(level, dtype):
     few = [tensor[:73] for tensor in tensors]
     reductions = list(Reduction)
     want = [golden(tensors, dtype, each) for each in reductions]
-    want_few = [
-        numbers.all_reduce(few, name(dtype), each.value, lanes=16) for each in reductions[:2]
-    ]
+    want_few = [numbers.all_reduce(few, name(dtype), each.value) for each in reductions[:2]]
     scans = [native_calls.scan(dtype, tensor) for tensor in tensors]
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush denormals")
@@ -385,7 +383,7 @@ def test_any_bits_reduce_as_the_golden_model_does(level, operation, words):
     for found in native_calls.reduce_in_place(tensors, dtype, reduction):
         assert_bits(found, want)
     if dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG):
-        want = numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=16)
+        want = numbers.all_reduce(tensors, name(dtype), reduction.value)
         assert_bits(native_calls.exact(tensors, dtype, reduction), want)
 
 
