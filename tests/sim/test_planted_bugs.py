@@ -148,7 +148,7 @@ def test_a_late_join_is_caught() -> None:
     At 512 bits, where two frames can be two cycles apart.
     """
     right = "check = entries.read_port(transparent_for=(write,))"
-    bug = Bug("engine/worker_table.py", right, "check = entries.read_port()")
+    bug = Bug("engine/tables.py", right, "check = entries.read_port()")
     verilog = generate(
         BUILD / "tests" / "planted" / "late-join", bug, PARAMETERS | {"bus_bits": 512}
     )
