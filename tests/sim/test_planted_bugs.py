@@ -114,7 +114,7 @@ def test_a_late_join_is_caught() -> None:
     At 512 bits, where two frames can be two cycles apart.
     """
     right = "check = entries.read_port(transparent_for=(write,))"
-    bug = Bug("engine/worker_table.py", right, "check = entries.read_port()")
+    bug = Bug("engine/tables.py", right, "check = entries.read_port()")
     folder = BUILD / "tests" / "planted" / "late-join"
     verilog = engine_verilog(folder, bug, PARAMETERS | {"bus_bits": 512})
     with VerilatedEngine.from_verilog(verilog, 512) as engine, pytest.raises(AssertionError):

@@ -29,11 +29,10 @@ from afflux_hdl.engine.merge import Merge
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import Receive
 from afflux_hdl.engine.replicate import Replicate
-from afflux_hdl.engine.route_table import RouteTable
 from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.slot_state import SlotStateMemory
+from afflux_hdl.engine.tables import RouteTable, WorkerTable
 from afflux_hdl.engine.transmit import Transmit
-from afflux_hdl.engine.worker_table import WorkerTable
 
 __all__ = ["Engine", "Parameters"]
 
