@@ -200,11 +200,10 @@ def test_sums_at_every_exponent(level, dtype, ranks):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_integers_and_values_at_every_exponent(level, dtype, ranks):
     generator = np.random.default_rng(ranks)
-    exponents = np.arange(1, 255) if ranks == 3 else np.array(EXPONENTS)
-    low = bytes((255 - exponents).astype(np.uint8))
+    exponents = np.array(range(1, 255) if ranks == 3 else EXPONENTS, np.uint8)
     blocks = np.stack([of_exponent(generator, int(e), dtype) for e in exponents])
     out = np.empty(blocks.shape, np.int32)
-    native_calls.numbers(ranks, dtype, Reduction.SUM).quantise(blocks, low, out)
+    native_calls.numbers(ranks, dtype, Reduction.SUM).quantise(blocks, exponents, out)
     for row, exponent in enumerate(exponents.tolist()):
         wide = golden_numbers.widen(blocks[row], name(dtype))
         np.testing.assert_array_equal(out[row], golden_numbers.quantise(wide, exponent, ranks))
@@ -222,7 +221,7 @@ def test_integers_and_values_at_every_exponent(level, dtype, ranks):
     for reduction in (Reduction.SUM, Reduction.AVG):
         found = np.empty(blocks.shape, blocks.dtype)
         operation = native_calls.numbers(ranks, dtype, reduction)
-        operation.dequantise(sums.astype(np.int32), low, found)
+        operation.dequantise(sums.astype(np.int32), exponents, found)
         for row, exponent in enumerate(exponents.tolist()):
             want = [
                 golden_numbers.result_bits(
@@ -238,32 +237,23 @@ def test_integers_and_values_at_every_exponent(level, dtype, ranks):
             assert bits_of(found[row]).tolist() == want, (reduction, exponent)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 64])
 @pytest.mark.parametrize("dtype", [wire.Dtype.INT32, *FLOATS])
-def test_whole_tensors_are_encoded_row_by_row_and_decoded(level, dtype):
-    generator = np.random.default_rng(7)
-    tensor = gaussian(generator, 64 * 50, dtype, density=0.7)
+def test_walk_of_a_worker_gives_integers_there_and_back(level, dtype, slots):
+    """What the benchmark times is what workers do."""
+    tensor = gaussian(np.random.default_rng(7), 64 * 50 + 9, dtype, density=0.4)
     if dtype is wire.Dtype.FLOAT32:
         tensor[:64] *= np.float32(1e-38)
     operation = native_calls.numbers(5, dtype, Reduction.SUM)
-    want_exponents = native_calls.scan(dtype, tensor)
-    want = np.empty(tensor.shape, np.int32)
-    low = bytes(255 - want_exponents)
-    operation.quantise(tensor, low, want)
-    want_back = np.empty_like(tensor)
-    operation.dequantise(want, low, want_back)
-    for row_blocks in (1, 3, 50, 64):
-        # Aligned as vectors that go past the caches must be, and not.
-        for shift in (0, 1):
-            memory = np.zeros(tensor.size + 32, np.int32)
-            start = (-memory.ctypes.data % 64) // 4 + shift
-            out = memory[start : start + tensor.size]
-            exponents = np.empty(50, np.uint8)
-            operation.encode(tensor, row_blocks, exponents, out)
-            np.testing.assert_array_equal(exponents, want_exponents)
-            np.testing.assert_array_equal(out, want)
-            back = np.empty_like(tensor)
-            operation.decode(out, exponents, back)
-            assert_bits(back, want_back)
+    whole, exponents = native_calls.padded(tensor), native_calls.scan(dtype, tensor)
+    integers, want = np.empty(whole.shape, np.int32), np.empty_like(whole)
+    operation.quantise(whole, exponents, integers)
+    operation.dequantise(integers, exponents, want)
+    found = np.zeros_like(tensor)
+    _native.walk_columns(tensor, found, int(dtype), 0, 5, slots, False)
+    assert not found.any()
+    _native.walk_columns(tensor, found, int(dtype), 0, 5, slots, True)
+    assert_bits(found, want[: len(tensor)])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -273,7 +263,7 @@ def test_what_is_not_finite_quantises_to_zero(level, dtype):
     odd = from_bits(bits.get(int(dtype), [0x7F80, 0xFF80, 0x7F81, 0xFFC0]), dtype)
     tensor[5 : 5 + len(odd)] = odd
     out = np.empty(64, np.int32)
-    native_calls.numbers(2, dtype, Reduction.SUM).quantise(tensor, bytes([255 - 135]), out)
+    native_calls.numbers(2, dtype, Reduction.SUM).quantise(tensor, np.array([135], np.uint8), out)
     wide = golden_numbers.widen(tensor, name(dtype))
     np.testing.assert_array_equal(out, golden_numbers.quantise(wide, 135, 2))
     assert not out[5 : 5 + len(odd)].any()
@@ -421,13 +411,14 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="no such operation"):
         _native.Numbers(2, 0, 1)
     operation = _native.Numbers(2, 1, 0)
+    one = np.array([127], np.uint8)
     with pytest.raises(ValueError, match="whole blocks"):
-        operation.quantise(np.zeros(63, np.float32), b"", np.zeros(63, np.int32))
+        operation.quantise(np.zeros(63, np.float32), one, np.zeros(63, np.int32))
     with pytest.raises(ValueError, match="out has"):
-        operation.quantise(np.zeros(64, np.float32), b"\0", np.zeros(63, np.int32))
-    with pytest.raises(ValueError, match="low byte"):
-        operation.quantise(np.zeros(64, np.float32), b"", np.zeros(64, np.int32))
+        operation.quantise(np.zeros(64, np.float32), one, np.zeros(63, np.int32))
+    with pytest.raises(ValueError, match="exponents has"):
+        operation.quantise(np.zeros(64, np.float32), one[:0], np.zeros(64, np.int32))
     with pytest.raises(ValueError, match="storage"):
-        operation.quantise(np.zeros(64, np.float16), b"\0", np.zeros(64, np.int32))
+        operation.quantise(np.zeros(64, np.float16), one, np.zeros(64, np.int32))
     with pytest.raises(ValueError, match="sources"):
         operation.reduce_in_place([np.zeros(64, np.float32)] * 3)

@@ -117,7 +117,7 @@ void compare_levels(Dtype dtype, Op op, std::size_t ranks, std::size_t count) {
     }
 }
 
-// Integers there and back, near and past the caches, from any address.
+// Integers there and back.
 void compare_packets(Dtype dtype, int ranks, std::size_t blocks) {
     const Numbers numbers(ranks, dtype, Op::Sum);
     const Bytes source = elements(dtype, blocks * kBlock);
@@ -125,24 +125,20 @@ void compare_packets(Dtype dtype, int ranks, std::size_t blocks) {
     Bytes want_back;
     for (const std::string& name : levels()) {
         set_level(name);
-        Bytes exponents(blocks), again(blocks);
+        Bytes exponents(blocks);
         scan(dtype, source.data(), blocks * kBlock, exponents.data());
-        for (const std::size_t row : {std::size_t{1}, std::size_t{7}, blocks}) {
-            std::vector<std::int32_t> out(blocks * kBlock);
-            encode(numbers, blocks, row, source.data(), again.data(), out.data());
-            CHECK(again == exponents);
-            if (want.empty()) want = out;
-            for (std::size_t i = 0; i < out.size(); ++i) {
-                CHECK(out[i] == want[i] || exponents[i / kBlock] == 255);
-            }
+        std::vector<std::int32_t> out(blocks * kBlock);
+        quantise(numbers, blocks, source.data(), exponents.data(), out.data());
+        if (want.empty()) want = out;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            // Class counts come in the place of blocks that are not finite.
+            CHECK(out[i] == want[i] || exponents[i / kBlock] == 255);
         }
         for (auto& exponent : exponents) exponent = exponent == 255 ? 200 : exponent;
-        Bytes far(source.size()), near(source.size());
-        decode(numbers, blocks, want.data(), exponents.data(), far.data());
-        dequantise(numbers, blocks, want.data(), exponents.data(), near.data());
-        CHECK(near == far);
-        if (want_back.empty()) want_back = near;
-        CHECK(near == want_back);
+        Bytes back(source.size());
+        dequantise(numbers, blocks, want.data(), exponents.data(), back.data());
+        if (want_back.empty()) want_back = back;
+        CHECK(back == want_back);
     }
 }
 
