@@ -77,7 +77,7 @@ def measure(dtype: wire.Dtype, tensor_bytes: int, repeats: int) -> list[Row]:
     rows: list[Row] = []
     for what in ("into packets", "and back"):
         row: Row = {"bench": NAME, "what": what, "dtype": dtype.name.lower()}
-        row |= {"level": _native.codec_level(), "slots": _SLOTS}
+        row |= {"instruction_set": _native.codec_instruction_set(), "slots": _SLOTS}
         row |= {"bytes": elements.nbytes, "moved": moved[what]}
         for clock, kind in enumerate(("", "cpu_")):
             ours, copies = times[what][clock], times["memcpy"][clock]
@@ -124,7 +124,7 @@ def table(rows: list[Row]) -> str:
         ]
         for row in rows
     ]
-    heading = f"Codec, one core, {rows[0]['level']}: bytes read and written"
+    heading = f"Codec, one core, {rows[0]['instruction_set']}: bytes read and written"
     return aligned(heading, header, cells)
 
 

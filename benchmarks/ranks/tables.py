@@ -100,7 +100,7 @@ def _codec(rows: list[Row]) -> str:
             [
                 row["what"],
                 row["dtype"],
-                row["level"],
+                row["instruction_set"],
                 f"{row['moved'] / row['codec_s'] / 1e9:.2f}",
                 f"{row['ratio']:.2f}",
                 f"{row['cpu_ratio']:.2f}",

@@ -224,11 +224,12 @@ void bind_codec(nb::module_& module) {
             return codec::is_exact(dtype_of(dtype), op_of(reduction), count);
         },
         "dtype"_a, "reduction"_a, "count"_a, "Whether so many elements are summed in exact mode.");
-    module.def("codec_levels", &codec::levels,
+    module.def("codec_instruction_sets", &codec::instruction_sets,
                "Instruction sets that this processor can run the codec with, best last.");
-    module.def("codec_level", &codec::level, "The one in use.");
-    module.def("set_codec_level", &codec::set_level, "level"_a,
-               "Uses one of codec_levels(), for tests; not while other threads use the codec.");
+    module.def("codec_instruction_set", &codec::instruction_set, "The one in use.");
+    module.def(
+        "use_codec_instruction_set", &codec::use_instruction_set, "name"_a,
+        "Uses one of codec_instruction_sets(), for tests; not while other threads use the codec.");
 }
 
 }  // namespace afflux::bindings

@@ -1,5 +1,6 @@
-// Every level of the codec gives the same bits as plain code, at every place in memory and for
-// every length, and reads and writes nothing outside its arrays (the sanitizers see to that).
+// Every instruction set of the codec gives the same bits as plain code, at every place in memory
+// and for every length, and reads and writes nothing outside its arrays (the sanitizers see to
+// that).
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -42,7 +43,7 @@ Bytes elements(Dtype dtype, std::size_t count) {
     return bytes;
 }
 
-// The result by plain code, block by block; Max and Min by the level that is in use.
+// The result by plain code, block by block; Max and Min by the instruction set that is in use.
 Bytes plain_sum(const Numbers& numbers, const std::vector<Bytes>& sources, std::size_t count) {
     const FloatEnvironment environment;
     const std::size_t bytes = kBlock * size_of(numbers.dtype);
@@ -102,14 +103,14 @@ Bytes staged(const Numbers& numbers, const std::vector<Bytes>& sources, std::siz
     return out;
 }
 
-void compare_levels(Dtype dtype, Op op, std::size_t ranks, std::size_t count) {
+void compare_sums(Dtype dtype, Op op, std::size_t ranks, std::size_t count) {
     const Numbers numbers(static_cast<int>(ranks), dtype, op);
     std::vector<Bytes> sources;
     for (std::size_t r = 0; r < ranks; ++r) sources.push_back(elements(dtype, count));
     Bytes want;
     if (is_sum(op) && dtype != Dtype::Int32) want = plain_sum(numbers, sources, count);
-    for (const std::string& name : levels()) {
-        set_level(name);
+    for (const std::string& name : instruction_sets()) {
+        use_instruction_set(name);
         const Bytes found = in_place(numbers, sources, count);
         if (want.empty()) want = found;
         CHECK(found == want);
@@ -123,8 +124,8 @@ void compare_packets(Dtype dtype, int ranks, std::size_t blocks) {
     const Bytes source = elements(dtype, blocks * kBlock);
     std::vector<std::int32_t> want;
     Bytes want_back;
-    for (const std::string& name : levels()) {
-        set_level(name);
+    for (const std::string& name : instruction_sets()) {
+        use_instruction_set(name);
         Bytes exponents(blocks);
         scan(dtype, source.data(), blocks * kBlock, exponents.data());
         std::vector<std::int32_t> out(blocks * kBlock);
@@ -149,7 +150,7 @@ int main() {
         for (const std::size_t count : {1, 63, 64, 65, 640, 1000}) {
             for (const std::size_t ranks : {1, 2, 3, 5, 8, 64}) {
                 for (const Op op : kOps) {
-                    if (is_defined(dtype, op)) compare_levels(dtype, op, ranks, count);
+                    if (is_defined(dtype, op)) compare_sums(dtype, op, ranks, count);
                 }
             }
         }
@@ -157,5 +158,5 @@ int main() {
     }
     CHECK_THROWS(std::invalid_argument, Numbers(0, Dtype::Float32, Op::Sum));
     CHECK_THROWS(std::invalid_argument, Numbers(2, Dtype::Int32, Op::Avg));
-    CHECK_THROWS(std::invalid_argument, (set_level("vax"), 0));
+    CHECK_THROWS(std::invalid_argument, (use_instruction_set("vax"), 0));
 }

@@ -1,4 +1,4 @@
-// The kernels of one level: the inner loops of the codec, compiled for one instruction set.
+// The inner loops of the codec, compiled for one instruction set.
 #pragma once
 
 #include "codec/numbers.hpp"
