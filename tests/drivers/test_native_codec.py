@@ -45,8 +45,8 @@ def assert_bits(found: np.ndarray, want: np.ndarray, what: object = "") -> None:
 
 
 def golden(tensors: list[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -> np.ndarray:
-    """In blocks, however few the elements are: no job has one lane, so none is in exact mode."""
-    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=1)
+    """In blocks, however few the elements are."""
+    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value, part=True)
 
 
 def of_exponent(
@@ -279,7 +279,7 @@ def test_exact_mode(dtype, reduction, ranks):
         assert _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
         for non_finite in (False, True):
             tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
-            want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=16)
+            want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value)
             assert_bits(native_calls.exact(tensors, dtype, reduction), want)
 
 
@@ -287,7 +287,7 @@ def test_exact_mode_ends_where_the_golden_models_does():
     for dtype, reduction in OPERATIONS:
         for count in (1, 72, 73, 74, 78):
             found = _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
-            assert found == golden_numbers.is_exact_mode(count, name(dtype), reduction.value, 16)
+            assert found == golden_numbers.is_exact_mode(count, name(dtype), reduction.value)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -325,9 +325,7 @@ def test_flushed_denormals_change_nothing(instruction_set, dtype):
     few = [tensor[:73] for tensor in tensors]
     reductions = list(Reduction)
     want = [golden(tensors, dtype, each) for each in reductions]
-    want_few = [
-        golden_numbers.all_reduce(few, name(dtype), each.value, lanes=16) for each in reductions[:2]
-    ]
+    want_few = [golden_numbers.all_reduce(few, name(dtype), each.value) for each in reductions[:2]]
     scans = [native_calls.scan(dtype, tensor) for tensor in tensors]
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush denormals")
@@ -375,7 +373,7 @@ def test_any_bits_reduce_as_the_golden_model_does(instruction_set, operation, wo
     for found in native_calls.reduce_in_place(tensors, dtype, reduction):
         assert_bits(found, want)
     if dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG):
-        want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value, lanes=16)
+        want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value)
         assert_bits(native_calls.exact(tensors, dtype, reduction), want)
 
 

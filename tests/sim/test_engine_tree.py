@@ -54,7 +54,7 @@ def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, 
         for dtype, reduction, kind in OPERATIONS:
             tensors = [draw(rng, kind, dtype, count) for _ in network.workers]
             results = network.run(tensors, dtype, reduction)
-            expected = bits_of(all_reduce(tensors, dtype, reduction, 2), dtype)
+            expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
             for rank, result in enumerate(results):
                 assert (bits_of(result, dtype) == expected).all(), f"worker {rank}"
         network.deliver_late()

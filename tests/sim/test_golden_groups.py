@@ -118,7 +118,7 @@ def test_all_reduces_by_multicast(seed):
     engine, workers = new_job(workers=3, lanes=2, slots=2, group=GROUP)
     for dtype, reduction in (("float32", "avg"), ("int32", "sum"), ("bfloat16", "max")):
         tensors = [draw(rng, "sparse", dtype, 1000) for _ in workers]
-        expected = bits_of(all_reduce(tensors, dtype, reduction, 2), dtype)
+        expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
         run = run_in_order(engine.receive, workers, tensors, dtype, reduction)
         run += run_unkindly(engine.receive, workers, tensors, dtype, reduction, choose=choose)
         assert all((bits_of(result, dtype) == expected).all() for result in run)

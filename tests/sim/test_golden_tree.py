@@ -49,7 +49,7 @@ def new_tree(
 
 
 def assert_all_equal(results: list[Tensor], tensors, dtype: str, reduction: str) -> None:
-    expected = bits_of(all_reduce(tensors, dtype, reduction, 3), dtype)
+    expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
     for rank, result in enumerate(results):
         assert (bits_of(result, dtype) == expected).all(), f"worker {rank}"
 

@@ -85,6 +85,8 @@ def test_other_constants():
     assert golden_numbers.PLUS_INFINITY == wire.CLASS_POSITIVE_INFINITY
     assert golden_numbers.MINUS_INFINITY == wire.CLASS_NEGATIVE_INFINITY
     assert len(golden_numbers.exact_limbs(1.0)) == wire.EXACT_WORDS
+    assert golden_numbers.EXACT_WORDS == wire.EXACT_WORDS
+    assert golden_numbers.EXACT_ELEMENTS == wire.EXACT_ELEMENTS
     limit = float(2**wire.EXACT_LIMB_BITS - 1) * 2.0**-149
     assert golden_numbers.exact_limbs(limit)[0] == 2**wire.EXACT_LIMB_BITS - 1
     assert golden.GoldenEngine(mac=bytes(6), address="0.0.0.0", port=1).workers == wire.WORKERS_MAX

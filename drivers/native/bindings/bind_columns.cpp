@@ -10,6 +10,7 @@
 #include "codec/types.hpp"
 #include "packet/packet_buffer.hpp"
 #include "worker/columns.hpp"
+#include "worker/grid.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -42,20 +43,15 @@ void walk_columns(const Input& elements, const Output& result, int dtype, int re
     expect_bytes(result, elements.nbytes(), "result");
     if (job_slots == 0) throw nb::value_error("a job has at least one slot");
     const nb::gil_scoped_release release;
-    const auto parts = [](std::size_t whole, std::size_t size) {
-        return (whole + size - 1) / size;
-    };
-    const std::size_t blocks = std::max<std::size_t>(1, codec::blocks_of(tensor.count));
-    const std::size_t slots = std::min(job_slots, parts(blocks, wire::kLanesMax));
-    const std::size_t rows = parts(blocks, slots * wire::kLanesMax);
-    worker::Columns columns(tensor, rows, slots, wire::kLanesMax);
-    std::vector<Window> windows(slots);
-    for (std::size_t slot = 0; slot < slots; ++slot) {
+    const worker::Grid grid(codec::blocks_of(tensor.count), wire::kLanesMax, job_slots);
+    worker::Columns columns(tensor, grid);
+    std::vector<Window> windows(grid.slots);
+    for (std::size_t slot = 0; slot < grid.slots; ++slot) {
         columns.opening_words(slot, windows[slot].packet.words());
     }
     for (bool more = true; more;) {
         more = false;
-        for (std::size_t slot = 0; slot < slots; ++slot) {
+        for (std::size_t slot = 0; slot < grid.slots; ++slot) {
             Window& window = windows[slot];
             window.present = 0;
             if (window.ended()) continue;
@@ -64,7 +60,7 @@ void walk_columns(const Input& elements, const Output& result, int dtype, int re
             more = true;
         }
         // The packets of all slots are under way at the same time.
-        for (std::size_t slot = 0; back && slot < slots; ++slot) {
+        for (std::size_t slot = 0; back && slot < grid.slots; ++slot) {
             Window& window = windows[slot];
             if (window.present) columns.take(slot, window.present, window.packet.blocks());
         }

@@ -150,17 +150,13 @@ void test_sums(Network& network, std::size_t count, std::uint32_t fingerprint, u
             expected[i] += elements[rank][i];
         }
     }
-    const std::size_t blocks = (count + 63) / 64;
-    const std::size_t slots =
-        std::max<std::size_t>(1, std::min<std::size_t>(kSlots, (blocks + kLanes - 1) / kLanes));
-    const std::size_t rows = (blocks + slots * kLanes - 1) / (slots * kLanes);
     std::vector<std::unique_ptr<Operation>> operations;
     for (unsigned rank = 0; rank < kRanks; ++rank) {
         const worker::Tensor tensor{codec::Dtype::Int32,      codec::Op::Sum,
                                     static_cast<int>(kRanks), count,
                                     elements[rank].data(),    results[rank].data()};
         operations.push_back(
-            std::make_unique<Operation>(*network.sessions[rank], tensor, rows, slots, fingerprint));
+            std::make_unique<Operation>(*network.sessions[rank], tensor, fingerprint));
     }
     network.run(operations);
     for (unsigned rank = 0; rank < kRanks; ++rank) CHECK(results[rank] == expected);

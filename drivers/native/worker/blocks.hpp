@@ -20,6 +20,11 @@ struct Tensor {
     std::size_t count;
     const void* elements;  // not changed, nor to be changed meanwhile
     void* result;          // as many; zeros at first
+    // Whether blocks of zeros are sent, too. Those of Max and Min always are.
+    bool every_block = false;
+
+    // Whether blocks share an exponent, so that the ranks have to agree on it first.
+    bool has_exponents() const { return codec::is_sum(op) && dtype != codec::Dtype::Int32; }
 
     wire::Opcode opcode() const;
     wire::OpcodeDtype opcode_dtype() const;

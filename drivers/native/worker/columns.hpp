@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "worker/blocks.hpp"
+#include "worker/grid.hpp"
 
 namespace afflux::worker {
 
 class Columns {
   public:
-    // `rows` of `slots` active slots with `lanes` lanes; at least one row.
-    Columns(const Tensor& tensor, std::size_t rows, std::size_t slots, std::size_t lanes);
+    // The grid is that of the tensor's blocks; at least one row.
+    Columns(const Tensor& tensor, const Grid& grid);
 
     // Writes the words of the slot's opening round.
     void opening_words(std::size_t slot, std::uint32_t* words) const;
@@ -59,9 +60,7 @@ class Columns {
     void overlay(std::size_t block);
 
     Blocks blocks_;
-    std::size_t rows_;
-    std::size_t lanes_;
-    std::size_t row_blocks_;
+    Grid grid_;
     std::vector<SlotColumns> slots_;
     // Sums of class counts by block: the finite sums come after them.
     std::unordered_map<std::size_t, ClassCounts> counts_;

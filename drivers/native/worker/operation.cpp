@@ -22,20 +22,21 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
 
 }  // namespace
 
-Operation::Operation(Session& session, const Tensor& tensor, std::size_t rows, std::size_t slots,
-                     std::uint32_t fingerprint)
+Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint)
     : session_(session),
       tensor_(tensor),
-      active_(slots),
-      open_slots_(slots),
       fingerprint_(fingerprint),
       number_(static_cast<wire::Operation>(session.number)) {
-    if (is_direct(tensor, session.place.lanes)) {
-        active_ = open_slots_ = 1;
-        direct_.emplace(tensor);
-    } else {
-        columns_.emplace(tensor, rows, slots, session.place.lanes);
+    if (is_exact(tensor)) exact_.emplace(tensor);
+    const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
+    const std::size_t lanes = session.place.lanes;
+    if (is_direct(on_wire, lanes)) {
+        direct_.emplace(on_wire);
+        return;
     }
+    const Grid grid(codec::blocks_of(on_wire.count), lanes, session.place.slots);
+    active_ = open_slots_ = grid.slots;
+    columns_.emplace(on_wire, grid);
 }
 
 void Operation::open(double now, Outlet& out) {
@@ -177,6 +178,7 @@ void Operation::result(Slot& slot, wire::Present present, packet::PacketBuffer& 
     const std::uint32_t* end = words + wire::kLanesMax;
     if (all_absent(words, end)) {
         if (--open_slots_ == 0) {
+            if (exact_) exact_->finish();
             ++session_.number;
             next_timer_ = kNever;
             done_ = true;

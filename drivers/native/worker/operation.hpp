@@ -12,6 +12,7 @@
 
 #include "worker/columns.hpp"
 #include "worker/direct.hpp"
+#include "worker/exact_tensor.hpp"
 #include "worker/outlet.hpp"
 #include "worker/session.hpp"
 
@@ -19,10 +20,9 @@ namespace afflux::worker {
 
 class Operation {
   public:
-    // Takes the session's next number; `rows` and `slots` are those of the tensor's grid. The
-    // session and the tensor's memory must live as long.
-    Operation(Session& session, const Tensor& tensor, std::size_t rows, std::size_t slots,
-              std::uint32_t fingerprint);
+    // Takes the session's next number. The session and the tensor's memory must live as long.
+    // Throws std::invalid_argument if the tensor is too large for the job.
+    Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint);
 
     // When `expire` is due; infinite if nothing is outstanding.
     double next_timer() const { return next_timer_; }
@@ -58,9 +58,10 @@ class Operation {
 
     Session& session_;
     Tensor tensor_;
-    std::size_t active_;  // slots in use
-    std::size_t open_slots_;
+    std::size_t active_ = 1;  // slots in use
+    std::size_t open_slots_ = 1;
     std::uint32_t fingerprint_;
+    std::optional<ExactTensor> exact_;
     std::optional<Direct> direct_;
     std::optional<Columns> columns_;
     wire::Operation number_;
