@@ -91,8 +91,8 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 def _codec() -> dict[str, Any]:
     """Which instructions the codec uses: "python" if there is no compiled one."""
     module = native()
-    level = getattr(module, "codec_level", None)
-    levels = getattr(module, "codec_levels", None)
+    level = getattr(module, "codec_instruction_set", None)
+    levels = getattr(module, "codec_instruction_sets", None)
     if level is None or levels is None:
         return {"level": "python", "levels": ["python"]}
     return {"level": level(), "levels": list(levels())}
