@@ -129,7 +129,7 @@ def compare_engines(
 
     source = FrameSource(generator, tickets, state, above)
     joins = [source.join(ticket, worker) for ticket in tickets for worker in range(ticket.workers)]
-    recent = []
+    recent: list[bytes] = []
     for number in range(frames):
         if number < len(joins):
             frame = joins[number]

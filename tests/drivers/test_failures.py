@@ -3,6 +3,7 @@
 import socket
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_rank_that_never_comes_is_named(served):
     with Ranks(lease.ticket) as ranks:
         start = time.monotonic()
         outcomes = run_ranks(
-            [lambda w=worker: reduce_ones(w, timeout_s=0.7) for worker in ranks.workers[:2]]
+            [partial(reduce_ones, worker, timeout_s=0.7) for worker in ranks.workers[:2]]
         )
         assert time.monotonic() - start < 3
         for rank, outcome in enumerate(outcomes):
@@ -159,7 +160,7 @@ def test_disagreement_is_an_error_at_every_rank(
             return reduce_ones(worker)
 
         start = time.monotonic()
-        outcomes = run_ranks([lambda r=rank: call(r) for rank in range(3)])
+        outcomes = run_ranks([partial(call, rank) for rank in range(3)])
         assert time.monotonic() - start < 4
         for rank, outcome in enumerate(outcomes):
             assert isinstance(outcome, Disagreement), outcome

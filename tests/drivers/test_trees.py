@@ -63,8 +63,8 @@ def test_loss_anywhere_in_a_tree_changes_no_bit(name, group):
     for session in tree.sessions:
         leaf = [session.rank in ranks for ranks in MEMBERS[name]].index(True)
         sent[leaf] += session.statistics.blocks_sent
-    for leaf, blocks in zip(tree.leaves, sent, strict=True):
-        counters = counters_of(leaf)
+    for engine, blocks in zip(tree.leaves, sent, strict=True):
+        counters = counters_of(engine)
         assert counters["blocks_accepted"] == blocks
         assert counters["replays"] > 0
         assert counters["conflicts"] == 0

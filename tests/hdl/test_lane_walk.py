@@ -18,7 +18,7 @@ def test_walks_through_all_beats(bus_bits: int, built: int) -> None:
     bitmaps += [choose.getrandbits(16) >> (16 - built) for _ in range(8)]
     walk = LaneWalk(parameters)
 
-    async def testbench(ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+    async def testbench(ctx) -> None:
         for bitmap in bitmaps:
             ctx.set(walk.load, 1)
             ctx.set(walk.present, bitmap)

@@ -56,7 +56,7 @@ class Testbench:
         self.left: list[tuple[int, bool]] = []
         self.reached: dict[str, int] = {}
 
-    async def tick(self, ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+    async def tick(self, ctx) -> None:
         for name, stage in self.engine.stages.items():
             if ctx.get(stage.o.valid):
                 self.reached.setdefault(name, self.cycle)
@@ -65,14 +65,14 @@ class Testbench:
         await ctx.tick()
         self.cycle += 1
 
-    async def write(self, ctx, name: str, value: int) -> None:  # type: ignore[no-untyped-def]
+    async def write(self, ctx, name: str, value: int) -> None:
         ctx.set(self.engine.register_address, registers.address_of(name))
         ctx.set(self.engine.register_write_data, value)
         ctx.set(self.engine.register_write, 1)
         await self.tick(ctx)
         ctx.set(self.engine.register_write, 0)
 
-    async def create(self, ctx) -> None:  # type: ignore[no-untyped-def]
+    async def create(self, ctx) -> None:
         mac = int.from_bytes(ENGINE.mac, "big")
         values = {
             "local_mac_low": mac % 2**32,
@@ -95,7 +95,7 @@ class Testbench:
         while ctx.get(self.engine.register_read_data):
             await self.tick(ctx)
 
-    async def send(self, ctx, frame: bytes) -> int:  # type: ignore[no-untyped-def]
+    async def send(self, ctx, frame: bytes) -> int:
         """Sends a frame at one beat a cycle; the cycle of its last beat."""
         size = self.parameters.bus_bytes
         for at in range(0, len(frame), size):
@@ -108,7 +108,7 @@ class Testbench:
         ctx.set(self.engine.rx.valid, 0)
         return self.cycle - 1
 
-    async def settle(self, ctx) -> None:  # type: ignore[no-untyped-def]
+    async def settle(self, ctx) -> None:
         await self.tick(ctx)
         for _ in range(4000):
             if ctx.get(self.engine.idle):
@@ -125,7 +125,7 @@ def measure(
     testbench = Testbench(parameters)
     latency = 0
 
-    async def run(ctx) -> None:  # type: ignore[no-untyped-def]
+    async def run(ctx) -> None:
         nonlocal latency
         worker = new_worker(parameters.lanes)
         ctx.set(testbench.engine.tx.ready, 1)

@@ -7,6 +7,8 @@ on one with a bug.
 import gc
 import random
 from collections.abc import Callable
+from functools import partial
+from operator import lt
 from typing import Any
 
 import pytest
@@ -49,7 +51,7 @@ def check_fifo(part: type) -> None:
         size = bus_bits // 8
         fifo = part(bus_bits=bus_bits, depth_bytes=512, lossy=True)
         last_in = sum(-(-len(frame) // size) for frame, _ in frames)
-        played = play(fifo, frames, marks=FATES, takes=lambda now, end=last_in: now > end)
+        played = play(fifo, frames, marks=FATES, takes=partial(lt, last_in))
         room, kept = 512 // size, []
         for frame, error in frames:
             need = -(-len(frame) // size)
@@ -98,7 +100,8 @@ def cases() -> list[tuple[bytes, Destination]]:
     def port(number: int) -> bytes:
         return bytes(ours / ip / UDP(sport=9, dport=number) / body)
 
-    engine, host = Destination.ENGINE, Destination.HOST
+    engine: Any = Destination.ENGINE
+    host: Any = Destination.HOST
     return [
         *((port(PORT + n), engine) for n in range(3)),
         (port(PORT - 1), host),
@@ -180,7 +183,7 @@ def check_arp(part: type) -> None:
             [(request, n == 3) for n, request in enumerate(requests)],
             inputs=LOCAL,
             marks=("replied", "dropped"),
-            takes=lambda now, end=end: now > end,
+            takes=partial(lt, end),
             cycles_after=400,
         )
         waiting = [request for n, request in enumerate(requests) if n != 3]

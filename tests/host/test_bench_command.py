@@ -198,7 +198,8 @@ def test_sums_in_place_stop_before_they_overflow():
     for dtype in DTYPES.values():
         for ranks in (2, 3, 8, 64):
             inputs = Inputs(256, dtype, ranks)
-            tensor = sum(inputs.piece(rank, slice(0, 256)).double() for rank in range(ranks))
+            pieces = [inputs.piece(rank, slice(0, 256)).double() for rank in range(ranks)]
+            tensor = torch.stack(pieces).sum(0)
             for _ in range(inputs.calls_in_place("sum") - 1):
                 tensor = tensor * ranks
             most = 2**31 - 1 if dtype == torch.int32 else torch.finfo(dtype).max
@@ -378,7 +379,7 @@ def test_told_to_stop_it_ends_its_ranks():
         [sys.executable, "-u", *words], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert started.stdout is not None
-    ranks = []
+    ranks: list[int] = []
     try:
         while len(ranks) < 2:
             line = started.stdout.readline()

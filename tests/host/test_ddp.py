@@ -133,14 +133,15 @@ def train_sharded(rank, size):
 
     mesh = init_device_mesh("cpu", (size,))
     torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    first = torch.nn.Linear(8, 16)
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Linear(16, 4))
     fully_shard(model, mesh=mesh)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
         optimiser.zero_grad()
         model(torch.ones(2, 8) * (rank + 1)).sum().backward()
         optimiser.step()
-    return float(model[0].weight.full_tensor().sum().detach())
+    return float(first.weight.full_tensor().sum().detach())
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def environment(parent, leaf, other, loss="0"):
 
 def reduce_some(rank, size):
     generator = torch.Generator().manual_seed(rank)
-    results = []
+    results: list[bytes | float] = []
     for dtype in (torch.float32, torch.bfloat16, torch.int32):
         for shape in ((5,), (100, 333)):
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
@@ -57,7 +57,7 @@ def reduce_some(rank, size):
 def test_ranks_at_two_leaves(urls, loss):
     alone = values(run_ranks(reduce_some, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     parent, leaf, other = urls
-    together = values(run_ranks(reduce_some, 3, environment=environment(*urls, loss)))
+    together = values(run_ranks(reduce_some, 3, environment=environment(parent, leaf, other, loss)))
     for results, pair, _ in (*alone, *together):
         assert results == alone[0][0]
         assert pair in ([], [3.0])

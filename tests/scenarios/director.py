@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -21,7 +21,7 @@ from afflux_sim.golden.frames import Endpoint, Group
 from tests.scenarios.afflux_layer import ENGINE_PORT, Afflux
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
-__all__ = ["Action", "Actions", "Director", "Play", "ReadRegister", "WriteRegister"]
+__all__ = ["Action", "Actions", "Build", "Director", "Play", "ReadRegister", "WriteRegister"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,15 @@ Actions = Generator[Action, Any, T]
 
 JOIN, SHORT_ANSWERS = 2, (10, 11, 12)
 HEADERS_BYTES = 64
+
+
+class Build(TypedDict):
+    """What an engine is built for."""
+
+    workers: int
+    lanes: int
+    jobs: int
+    slots: int
 
 
 class Director:

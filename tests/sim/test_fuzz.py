@@ -93,7 +93,7 @@ BUGS = {
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_found(name: str) -> None:
     folder = BUILD_FOLDER / "tests" / "fuzz" / name.replace(" ", "-")
-    verilog = engine_verilog(folder, BUGS[name], {"bus_bits": 512, **BUILD})
+    verilog = engine_verilog(folder, BUGS[name], 512, BUILD)
     with VerilatedEngine.from_verilog(verilog, 512) as engine:
         with pytest.raises((AssertionError, SimulationError)) as caught:
             Fuzzer(engine, seed=3).run(60_000)

@@ -1,5 +1,7 @@
 """The golden model's own layout, typed from the document, against the contract of the engine."""
 
+from typing import Any
+
 import pytest
 
 from afflux_hdl.contract import registers, wire
@@ -10,7 +12,7 @@ from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, pa
 HERE = Endpoint(bytes(6), "10.0.0.1", wire.PORT)
 
 # For each field of the contract, the golden fields and a value that fills it.
-FILLED = {
+FILLED: dict[str, tuple[dict[str, Any], int]] = {
     "version_type": ({"version": 0xA, "type": 0x5}, 0xA5),
     "opcode_dtype": ({"opcode": 0xC, "dtype": 0x3}, 0xC3),
     "job": ({"job": 0xF1}, 0xF1),
@@ -31,7 +33,7 @@ def test_every_field_is_compared():
 @pytest.mark.parametrize("field", wire.FIELDS, ids=lambda field: field.name)
 def test_fields_lie_where_the_contract_says(field):
     changes, value = FILLED[field.name]
-    zeros = {"type": 0, "version": 0}
+    zeros: dict[str, Any] = {"type": 0, "version": 0}
     frame = build_frame(HERE, HERE, Packet(**zeros | changes))
     header = bytearray(wire.HEADER_BYTES)
     header[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")

@@ -11,7 +11,7 @@ import pytest
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 from tests.checks.control_checks import check_behind_a_join
 from tests.scenarios.cases import CASES
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 from tests.scenarios.stream_worker import StreamWorker
@@ -22,8 +22,7 @@ from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
-PARAMETERS = {"bus_bits": 32, "workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
-BUILT = {name: value for name, value in PARAMETERS.items() if name != "bus_bits"}
+BUILT: Build = {"workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
 
 
 BUGS = {
@@ -91,8 +90,8 @@ def check(engine: VerilatedEngine) -> None:
 
 def open_engine(name: str, bug: Bug | None) -> VerilatedEngine:
     folder = BUILD / "tests" / "planted" / name.replace(" ", "-")
-    verilog = engine_verilog(folder, bug, PARAMETERS)
-    return VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"])
+    verilog = engine_verilog(folder, bug, 32, BUILT)
+    return VerilatedEngine.from_verilog(verilog, 32)
 
 
 def test_the_engine_as_it_is_passes() -> None:
@@ -116,6 +115,6 @@ def test_a_late_join_is_caught() -> None:
     right = "check = entries.read_port(transparent_for=(write,))"
     bug = Bug("engine/tables.py", right, "check = entries.read_port()")
     folder = BUILD / "tests" / "planted" / "late-join"
-    verilog = engine_verilog(folder, bug, PARAMETERS | {"bus_bits": 512})
+    verilog = engine_verilog(folder, bug, 512, BUILT)
     with VerilatedEngine.from_verilog(verilog, 512) as engine, pytest.raises(AssertionError):
         check_behind_a_join(engine, BUILT)

@@ -13,18 +13,21 @@ from tests.support.shadow import environment_with
 __all__ = ["engine_verilog"]
 
 
-def engine_verilog(folder: Path, bug: Bug | None, parameters: Mapping[str, int]) -> str:
+def engine_verilog(
+    folder: Path, bug: Bug | None, bus_bits: int, build: Mapping[str, object]
+) -> str:
     """Return the Verilog.
 
     Args:
         folder: Where the copy goes; what is there is removed.
         bug: The bug; its file is given below `afflux_hdl`.
-        parameters: Of the engine, by name.
+        bus_bits: Width of the bus.
+        build: The other parameters of the engine, by name.
     """
     shutil.rmtree(folder, ignore_errors=True)
     copy_package(afflux_hdl, folder, bug)
     command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(folder)]
-    for name, value in parameters.items():
+    for name, value in {"bus_bits": bus_bits, **build}.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
     return (folder / "afflux_engine.v").read_text()

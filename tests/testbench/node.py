@@ -102,7 +102,7 @@ async def echo_is_answered(dut: Any) -> None:
     bad, overlong = 0, []
     for size in sizes:
         payload = choose.randbytes(size)
-        icmp = {"id": choose.getrandbits(16), "seq": choose.getrandbits(16)}
+        icmp: dict[str, object] = {"id": choose.getrandbits(16), "seq": choose.getrandbits(16)}
         request = echo_request(payload, icmp=icmp, tos=choose.choice([0, 0xB8]), ttl=1)
         await testbench.send([request])
         if choose.random() < 0.5:
@@ -324,8 +324,7 @@ async def what_is_for_the_engine_is_the_engines_to_judge(dut: Any) -> None:
     await testbench.start()
     job = Job(number=1, workers=4, lanes=2, slots=2)
     probe = job.probe(0, 0, 0)
-    fragment = job.wrap(0, packet_of(probe))
-    fragment = bytearray(fragment)
+    fragment = bytearray(job.wrap(0, packet_of(probe)))
     fragment[20] |= 0x20
     above = bytearray(probe)
     above[36:38] = (4700 + 2).to_bytes(2, "big")

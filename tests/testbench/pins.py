@@ -10,9 +10,7 @@ from tests.scenarios.director import Action, Actions, Director, Play, ReadRegist
 __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 
 
-async def run_on_pins(
-    dut: Any, scenario: Callable[[Director], Actions[None]], **pace: float
-) -> None:
+async def run_on_pins(dut: Any, scenario: Callable[[Director], Actions[None]], **pace: Any) -> None:
     """Resets the engine and runs a scenario to its end. `pace` is that of EngineTestbench."""
     testbench = EngineTestbench(dut, **pace)
     await testbench.start()

@@ -5,6 +5,7 @@ its actions resumes the simulation. Run by test_cocotb_engine.py; not collected 
 """
 
 import warnings
+from typing import Any
 
 import cocotb
 from cocotb.task import bridge, resume
@@ -21,7 +22,7 @@ warnings.simplefilter("ignore", HypothesisSideeffectWarning)
 
 @cocotb.test()
 @cocotb.parametrize(ready_share=[1.0, 0.6])
-async def schedule(dut, ready_share: float) -> None:
+async def schedule(dut: Any, ready_share: float) -> None:
     testbench = EngineTestbench(dut, ready_share=ready_share, gap_share=1 - ready_share)
     await testbench.start()
     director = await new_director(testbench)

@@ -64,7 +64,7 @@ def main(library: str, check: str) -> int:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     loader.exec_module(module)
-    package._native = module
+    setattr(package, "_native", module)  # noqa: B010 - the module has no such attribute yet
     where, function = check.split(":")
     called = getattr(importlib.import_module(where), function)
     try:
