@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import launched_aggregator as child
+from afflux.group import launched_aggregator
 from tests.support.host.ranks import run_ranks, values
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
@@ -173,7 +173,7 @@ def lose_the_aggregator(rank, _size):
     # The others may still need their result sent again.
     time.sleep(1)
     if rank == 0:
-        (aggregator,) = child._children.values()
+        (aggregator,) = launched_aggregator._launched.values()
         os.kill(aggregator.process.pid, signal.SIGKILL)
     return caught(lambda: dist.all_reduce(torch.ones(50_000)))
 
@@ -191,7 +191,7 @@ def lose_the_aggregator_and_wait(rank, _size):
     dist.all_reduce(torch.ones(10))
     works = [dist.all_reduce(torch.ones(400_000), async_op=True) for _ in range(5)]
     if rank == 0:
-        (aggregator,) = child._children.values()
+        (aggregator,) = launched_aggregator._launched.values()
         os.kill(aggregator.process.pid, signal.SIGKILL)
     return [caught(work.wait) for work in works], [work.is_completed() for work in works]
 

@@ -1,6 +1,6 @@
 """Making one message out of what every rank knows of a failure."""
 
-from afflux.group.notices import Record
+from afflux.group.notices import CallRecord
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
 
 __all__ = ["GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
@@ -18,7 +18,9 @@ class OperationTimeout(DeadlineExceeded):
     """`Work.wait(timeout)` came to its end before the operation did."""
 
 
-def explain(own: AffluxError, first: Record, records: dict[int, Record], size: int) -> AffluxError:
+def explain(
+    own: AffluxError, first: CallRecord, records: dict[int, CallRecord], size: int
+) -> AffluxError:
     """Own error with what the other ranks were doing.
 
     Args:
