@@ -187,7 +187,7 @@ class Exchange:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise RendezvousError(
-                    f"rank {self._rank} of {self._size} waited {timeout_s:g} s for "
+                    f"timed out: rank {self._rank} of {self._size} waited {timeout_s:g} s for "
                     f"{_names(missing)}"
                 )
             try:

@@ -111,7 +111,7 @@ def _first_line(process: subprocess.Popen[str], timeout_s: float) -> str:
     try:
         line = lines.get(timeout=timeout_s).strip()
     except queue.Empty:
-        return f"the engine was not ready within {timeout_s:g} s (AFFLUX_START_TIMEOUT)"
+        return f"timed out: the engine was not ready in {timeout_s:g} s (AFFLUX_START_TIMEOUT)"
     if line:
         return line
     try:

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import Store
 
 from afflux.group.torch_store import blocks_without_polling
 
-__all__ = ["Notices", "CallRecord", "Watcher", "wake_key"]
+__all__ = ["Notices", "CallRecord", "Watcher", "numbered", "wake_key"]
 
 _log = logging.getLogger("afflux")
 
@@ -51,8 +51,13 @@ class CallRecord:
         if self.sequence == 0:
             return f"rank {self.rank}: no operation yet"
         if self.running:
-            return f"rank {self.rank}: {self.call} (operation {self.sequence})"
-        return f"rank {self.rank}: nothing since {self.call} (operation {self.sequence})"
+            return f"rank {self.rank}: {numbered(self.call, self.sequence)}"
+        return f"rank {self.rank}: nothing since {numbered(self.call, self.sequence)}"
+
+
+def numbered(call: str, sequence: int) -> str:
+    """Name an operation of a group for messages."""
+    return f"{call} (operation {sequence})"
 
 
 def wake_key(rank: int) -> str:

@@ -21,7 +21,7 @@ import torch
 from torch._C._distributed_c10d import Store
 
 from afflux.group.failure import GroupClosed, GroupFailed, OperationTimeout, explain
-from afflux.group.notices import CallRecord, Notices, Watcher
+from afflux.group.notices import CallRecord, Notices, Watcher, numbered
 from afflux.group.work import AffluxWork
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.worker import RanksEnded
@@ -315,16 +315,21 @@ class Progress:
         except AffluxError as failure:
             if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
                 raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
-            failure.args = (f"{call} (operation {self._sequence}): {failure}",)
+            # The group numbers its calls itself: some take no operation of the worker's, some two.
+            failure.operation = ""
+            failure.args = (f"{self._named()}: {failure}",)
             raise self._fail(failure) from failure.__cause__
         except Exception as failure:
-            text = f"{call} (operation {self._sequence}): {failure}"
-            raise self._fail(GroupFailed(text)) from failure
+            raise self._fail(GroupFailed(f"{self._named()}: {failure}")) from failure
         except BaseException as stop:
             # Ctrl-C in a caller's thread. The others must not wait for what is given up here.
-            text = f"{call} (operation {self._sequence}): given up: {type(stop).__name__}"
+            text = f"{self._named()}: given up: {type(stop).__name__}"
             self._fail(GroupFailed(text), ask=False)
             raise
+
+    def _named(self) -> str:
+        """Name the latest operation for messages."""
+        return numbered(self._call, self._sequence)
 
     def _another_failure(self, reason: Interrupted) -> AffluxError:
         """The failure that ended an operation here, if it was another rank's."""
@@ -333,7 +338,8 @@ class Progress:
             self._notices.look()
             if self.interrupted() is None:
                 time.sleep(0.02)
-        return GroupFailed(self._heard or str(reason))
+        reason.operation = ""
+        return GroupFailed(self._heard or f"{self._named()}: {reason}")
 
     def _closed_by_rank_0(self) -> bool:
         self._notices.look()
@@ -365,7 +371,7 @@ class Progress:
         running = self._running
         detail = "" if running is None or running is work else f", behind {running.call}"
         started = time.monotonic()
-        timeout = OperationTimeout(f"{work.call}: not over after {seconds:g} s of wait(){detail}")
+        timeout = OperationTimeout(f"{work.call}: wait() timed out after {seconds:g} s{detail}")
         with self._expiring:
             if work is self._ending or work.is_completed():
                 return
