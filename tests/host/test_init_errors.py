@@ -99,7 +99,7 @@ def test_bad_setting():
 
 
 def test_engine_that_does_not_start():
-    # No address of this machine: the child cannot bind and says why.
+    # No address of this machine: it cannot bind and says why.
     environment = {
         "AFFLUX_AGGREGATOR": "soft://",
         "MASTER_ADDR": "127.0.0.1",

@@ -30,7 +30,7 @@ from torch._C._distributed_c10d import Store
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["Introduction", "Meeting", "RendezvousError", "host_identity"]
+__all__ = ["Introduction", "Exchange", "RendezvousError", "host_identity"]
 
 
 _SLICE_S = 1.0
@@ -80,7 +80,7 @@ class Introduction:
         return cls(AggregatorUrl.parse(fields["url"]), fields["host"], fields["lanes"])
 
 
-class Meeting:
+class Exchange:
     """The exchange of one group, over a store of its own.
 
     Args:
@@ -187,7 +187,7 @@ class Meeting:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise RendezvousError(
-                    f"rank {self._rank} of {self._size} waited {timeout_s:g} s for "
+                    f"timed out: rank {self._rank} of {self._size} waited {timeout_s:g} s for "
                     f"{_names(missing)}"
                 )
             try:

@@ -4,13 +4,14 @@ import json
 import logging
 import os
 from datetime import timedelta
+from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from afflux.group import launched_aggregator as child
+from afflux.group import launched_aggregator
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
-from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
-from afflux.group.reducer import JobMembership, Membership
+from afflux.group.exchange import Exchange, Introduction, RendezvousError, host_identity
+from afflux.group.reducer import JobReducer, Reducer
 from afflux.group.settings import Settings
 from afflux.group.shared_memory import Sharing, why_not_shared
 from afflux.group.torch_store import master_of
@@ -22,15 +23,17 @@ from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["enter"]
+__all__ = ["make_reducer"]
 
 _log = logging.getLogger("afflux")
 
 _LOOPBACK = "127.0.0.1"
 
 
-def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timedelta) -> Membership:
-    """Meet the other ranks of a new group where sums are made. Collective over the group.
+def make_reducer(
+    store: Store, rank: int, size: int, settings: Settings, timeout: timedelta
+) -> Reducer[Any]:
+    """Make what sums for this rank of a new group, with the other ranks. Collective.
 
     Args:
         store: Of this group; used by no other thread meanwhile.
@@ -42,19 +45,19 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
     Raises:
         AffluxError: At every rank, for the same reason.
     """
-    meeting = Meeting(store, rank, size, timeout.total_seconds())
+    exchange = Exchange(store, rank, size, timeout.total_seconds())
     try:
         introduction = _introduction(settings)
     except (OSError, ValueError) as error:
         reason = f"AFFLUX_AGGREGATOR={settings.aggregator}: {error}"
-        meeting.decline(reason)
+        exchange.decline(reason)
         raise RendezvousError(f"rank {rank}: {reason}") from error
-    meeting.introduce(introduction)
+    exchange.introduce(introduction)
     lease = _Lease(store, size, settings)
-    sharing = Sharing(meeting, rank, size)
+    sharing = Sharing(exchange, rank, size)
 
     def first_ticket() -> str:
-        everyone = meeting.introductions()
+        everyone = exchange.introductions()
         if settings.aggregator.may_share:
             reason = why_not_shared(everyone)
             if not reason:
@@ -68,21 +71,21 @@ def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timed
     patience_s = settings.start_timeout_s + settings.connect_timeout_s
     try:
         if rank == 0:
-            ticket = json.loads(meeting.publish(first_ticket))
+            ticket = json.loads(exchange.publish(first_ticket))
         else:
-            ticket = json.loads(meeting.ticket(patience_s))
+            ticket = json.loads(exchange.ticket(patience_s))
         if "segment" in ticket:
             shared, refusals = sharing.enter(ticket["segment"], settings)
             if shared is not None:
                 return shared
             _no_memory(settings.aggregator, "; ".join(refusals))
             if rank == 0:
-                job = meeting.publish(lambda: lease.get(meeting.introductions()), "fallback")
+                job = exchange.publish(lambda: lease.get(exchange.introductions()), "fallback")
             else:
-                job = meeting.ticket(patience_s, "fallback")
+                job = exchange.ticket(patience_s, "fallback")
         else:
             job = ticket["job"]
-        return _join(meeting, rank, settings, _own(job, rank), lease)
+        return _join(exchange, rank, settings, _own(job, rank), lease)
     except BaseException:
         lease.give_back()
         raise
@@ -96,8 +99,8 @@ def _no_memory(url: AggregatorUrl, reason: str) -> None:
 
 
 def _join(
-    meeting: Meeting, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
-) -> JobMembership:
+    exchange: Exchange, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
+) -> JobReducer:
     worker: Worker | None = None
 
     def join() -> None:
@@ -108,14 +111,14 @@ def _join(
         worker.join(settings.connect_timeout_s)
 
     try:
-        meeting.join(join)
+        exchange.join(join)
     except BaseException:
         if worker is not None:
             worker.close()
         raise
     if worker is None:
         raise RendezvousError(f"rank {rank} has no worker")
-    return JobMembership(worker, ticket, settings.aggregator, lease.give_back)
+    return JobReducer(worker, ticket, settings.aggregator, lease.give_back)
 
 
 class _Lease:
@@ -142,7 +145,7 @@ class _Lease:
             master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
             host = _LOOPBACK if one_host else local_address_towards(master)
-            address = child.acquire(url, host, settings.start_timeout_s)
+            address = launched_aggregator.acquire(url, host, settings.start_timeout_s)
             self._started = (url, host)
         else:
             address = (url.host, url.port)
@@ -167,7 +170,7 @@ class _Lease:
                 _log.debug("the job was not closed", exc_info=True)
         started, self._started = self._started, None
         if started is not None:
-            child.release(*started)
+            launched_aggregator.release(*started)
 
 
 def _own(text: str, rank: int) -> JobTicket:
