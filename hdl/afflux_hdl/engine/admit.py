@@ -21,7 +21,6 @@ from afflux_hdl.engine.layouts import (
     FrameSummary,
     JobEntry,
     OperationKind,
-    Peer,
     Reply,
     Route,
     SlotOperation,
@@ -31,6 +30,7 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState, VersionState
 from afflux_hdl.engine.verdict import Checks, Place, Screen, Screened, Verdict
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import Peer
 
 __all__ = ["Admit"]
 
