@@ -214,7 +214,7 @@ BUGS = {
         "ends & ~lost & ~self.i.payload.error)",
         "ends & ~lost)",
     ),
-    "nothing is rolled back": ("fifo", packet_fifo, "place.eq(start)", "place.eq(place)"),
+    "nothing is rolled back": ("fifo", packet_fifo, "tail.eq(start)", "tail.eq(tail)"),
     "a beat is lost when full": (
         *("fifo", packet_fifo),
         "self.i.ready.eq(~full | lost)",

@@ -63,13 +63,13 @@ class FrameSummary(data.StructLayout):
         job_built: The engine was built with a job of this number.
         header: The Afflux header.
         source: Who sent it.
-        start: Place of the look-ahead words in the receive buffer.
-        end: First place in the receive buffer after the frame.
+        start: Offset of the look-ahead words in the receive buffer, in beats.
+        end: Offset after the frame.
         blocks: Number of blocks.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        place = (parameters.buffer_beats - 1).bit_length()
+        offset = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "good": 1,
@@ -79,8 +79,8 @@ class FrameSummary(data.StructLayout):
                 "job_built": 1,
                 "header": Header,
                 "source": Peer,
-                "start": place,
-                "end": place,
+                "start": offset,
+                "end": offset,
                 "blocks": 5,
             }
         )
@@ -203,12 +203,12 @@ class SlotOperation(data.StructLayout):
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        place = (parameters.buffer_beats - 1).bit_length()
+        offset = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "kind": OperationKind,
-                "start": place,
-                "end": place,
+                "start": offset,
+                "end": offset,
                 "present": wire.LANES_MAX,
                 "fresh": wire.LANES_MAX,
                 "opening": 1,

@@ -75,7 +75,7 @@ class Receive(wiring.Component):
         local: The engine's addresses.
         o: Summaries of frames that hold room in the buffer, or must be answered.
         read_address, read_data: The receive buffer; data follow one cycle after the address.
-        release: Place up to which the buffer's content is no longer needed.
+        release: Offset up to which the buffer's content is no longer needed.
         arrived: A frame ended in this cycle's beat.
         arrived_bytes: Bytes of this cycle's beat.
         level: Beats in the buffer.
@@ -87,18 +87,18 @@ class Receive(wiring.Component):
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._summary = FrameSummary(parameters)
-        self._place = (parameters.buffer_beats - 1).bit_length()
+        self._offset_bits = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(parameters.bus_bits), always_ready=True)),
                 "local": In(Local),
                 "o": Out(stream.Signature(self._summary)),
-                "read_address": In(self._place),
+                "read_address": In(self._offset_bits),
                 "read_data": Out(parameters.bus_bits),
-                "release": In(self._place),
+                "release": In(self._offset_bits),
                 "arrived": Out(1),
                 "arrived_bytes": Out(bits_for(parameters.bus_bytes)),
-                "level": Out(self._place),
+                "level": Out(self._offset_bits),
                 "judged": Out(1),
                 "cause": Out(Cause),
                 "idle": Out(1),
@@ -111,7 +111,7 @@ class Receive(wiring.Component):
         header_beats = p.header_beats
         index_limit = p.frame_beats_max + 1
 
-        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=self._place)
+        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=self._offset_bits)
         m.d.comb += [
             buffer.read_address.eq(self.read_address),
             self.read_data.eq(buffer.read_data),
@@ -143,19 +143,19 @@ class Receive(wiring.Component):
         taking = Signal()
         whole = Signal()
         whole_now = Signal()
-        place = Signal(self._place)
-        start = Signal(self._place)
-        occupied = Signal(self._place)
+        offset = Signal(self._offset_bits)
+        start = Signal(self._offset_bits)
+        occupied = Signal(self._offset_bits)
         m.d.comb += [
             first1.eq(index1 == 0),
-            occupied.eq(place - self.release),
+            occupied.eq(offset - self.release),
             room.eq(
                 (occupied < p.buffer_beats - p.payload_beats_max)
                 & (summaries.level <= SUMMARY_DEPTH - SUMMARY_MARGIN)
             ),
             taking.eq(Mux(first1, room, taken)),
             whole_now.eq(beat1.keep.all() & (first1 | whole)),
-            buffer.write_address.eq(place),
+            buffer.write_address.eq(offset),
             buffer.write_data.eq(beat1.data),
             buffer.write.eq(
                 valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
@@ -169,9 +169,9 @@ class Receive(wiring.Component):
         with m.If(valid1):
             m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
             with m.If(first1):
-                m.d.sync += start.eq(place)
+                m.d.sync += start.eq(offset)
             with m.If(buffer.write):
-                m.d.sync += place.eq(place + 1)
+                m.d.sync += offset.eq(offset + 1)
             with m.If(index1 < header_beats):
                 m.d.sync += [
                     header.eq(next_header),
@@ -186,8 +186,8 @@ class Receive(wiring.Component):
         error2 = Signal()
         taken2 = Signal()
         whole2 = Signal()
-        end2 = Signal(self._place)
-        start2 = Signal(self._place)
+        end2 = Signal(self._offset_bits)
+        start2 = Signal(self._offset_bits)
         beats2 = Signal(range(index_limit + 2))
         m.d.sync += [
             ended2.eq(valid1 & beat1.last),
@@ -195,8 +195,8 @@ class Receive(wiring.Component):
             taken2.eq(taking),
             whole2.eq(whole_now),
             beats2.eq(index1 + 1),
-            start2.eq(Mux(first1, place, start)),
-            end2.eq(place + buffer.write),
+            start2.eq(Mux(first1, offset, start)),
+            end2.eq(offset + buffer.write),
         ]
         m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
 
