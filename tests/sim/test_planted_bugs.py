@@ -35,8 +35,8 @@ BUGS = {
     # A contribution that comes again while the round is open is added again.
     "double count": Bug(
         "engine/verdict.py",
-        "m.Elif(current & ~place.own_seen)",
-        "m.Elif(current & ~place.full)",
+        "m.Elif(current & ~position.own_seen)",
+        "m.Elif(current & ~position.full)",
     ),
     # The version is that of the latest round, not of the frame's: wrong if the frame opens one.
     "wrong version": Bug(
@@ -54,7 +54,7 @@ BUGS = {
     "merge before the last beat is checked": Bug(
         "engine/admit.py",
         "with m.If(changes):\n            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
-        "with m.If(changes | (~frame3.good & checks3.slot & place3.same & place3.held)):\n"
+        "with m.If(changes | (~frame3.good & checks3.slot & position3.same & position3.held)):\n"
         "            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
     ),
     # A queued result takes the round that its slot has reached by the time it is sent.
