@@ -83,12 +83,12 @@ class _Step:
 
 def _raw_hook(group: Any) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
     """As DDP does without a hook, a division and a sum, but calling what the group calls."""
-    member, ranks = group.membership, group.size()
+    reducer, ranks = group.reducer, group.size()
 
     def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         tensor = bucket.buffer().div_(ranks)
-        plan = member.plan(ENGINE_DTYPES[tensor.dtype], Reduction.SUM, tuple(tensor.shape))
-        member.all_reduce(tensor, plan, _TIMEOUT_S, _never)
+        plan = reducer.plan(ENGINE_DTYPES[tensor.dtype], Reduction.SUM, tuple(tensor.shape))
+        reducer.all_reduce(tensor, plan, _TIMEOUT_S, _never)
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         future.set_result(tensor)
         return future

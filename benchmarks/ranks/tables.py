@@ -93,16 +93,15 @@ def _steps(rows: list[Row]) -> str:
 
 
 def _codec(rows: list[Row]) -> str:
-    header = ["way", "type", "instructions", "GB/s", "of memcpy", "of memcpy, processor time"]
+    header = ["way", "type", "instructions", "GB/s", "of memcpy"]
     return document.markdown(
         header,
         [
             [
                 row["what"],
                 row["dtype"],
-                row["level"],
-                f"{row['moved'] / row['codec_s'] / 1e9:.2f}",
-                f"{row['ratio']:.2f}",
+                row["instruction_set"],
+                f"{row['moved'] / row['codec_cpu_s'] / 1e9:.2f}",
                 f"{row['cpu_ratio']:.2f}",
             ]
             for row in rows

@@ -23,7 +23,7 @@ def group_of(group: Any) -> Any:
     found = dist.distributed_c10d._get_default_group() if group is None else group
     if not isinstance(found, AffluxProcessGroup):
         raise TypeError(f"not a group of the backend afflux: {found!r}")
-    if found.membership is None:
+    if found.closed:
         raise ValueError("the group has been destroyed")
     return found
 
@@ -39,16 +39,16 @@ def statistics(group: Any = None) -> dict[str, Any]:
     `afflux_drivers.shared.worker.SharedWorker.statistics`.
     """
     found = group_of(group)
-    membership = found.membership
+    reducer = found.reducer
     return {
         "rank": found.rank(),
         "world_size": found.size(),
-        "aggregator": membership.url,
-        "engine": membership.engine,
+        "aggregator": str(reducer.url),
+        "engine": reducer.engine,
         "operations_engine": found.engine_operations,
         "operations_gloo": sum(found.fallback.counts.values()),
         "gloo": dict(found.fallback.counts),
-        **membership.statistics(),
+        **reducer.statistics(),
     }
 
 
@@ -75,7 +75,7 @@ def engine_description(group: Any = None) -> dict[str, Any]:
 
 
 def _aggregator_of(group: Any) -> tuple[str, int]:
-    ticket = group_of(group).membership.ticket
+    ticket = group_of(group).reducer.ticket
     if ticket is None:
         raise ValueError("the group's ranks share memory: there is no aggregator to ask")
     return ticket.host, ticket.port

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from afflux.settings import BUILD_VARIABLES
+from afflux.group.settings import BUILD_VARIABLES
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 

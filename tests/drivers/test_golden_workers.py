@@ -49,7 +49,7 @@ def job_of(workers: int) -> tuple[SoftEngine, list[GoldenWorker]]:
 
 
 def check(results: list, tensors: list, dtype: str, reduction: str) -> None:
-    expected = bits_of(all_reduce(tensors, dtype, reduction, LANES), dtype)
+    expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
     for result in results:
         assert np.array_equal(bits_of(result, dtype), expected)
 

@@ -28,7 +28,7 @@ class Ghost:
     Attributes:
         waiting: An operation has started that is still to read it ...
         arriving, fresh, opcode: ... and will merge this.
-        place: Where in the receive buffer that is.
+        offset: Where in the receive buffer that is.
         flying: It has been read and is not written yet ...
         since: ... and was read this many cycles ago, less one.
         now: After all operations that have read it.
@@ -36,12 +36,12 @@ class Ghost:
         was_arriving, was_fresh, was_opcode: What that one merges.
     """
 
-    def __init__(self, name: str, place_bits: int) -> None:
+    def __init__(self, name: str, offset_bits: int) -> None:
         self.waiting = Signal(name=f"{name}_waiting")
         self.arriving = Signal(32, name=f"{name}_arriving")
         self.fresh = Signal(name=f"{name}_fresh")
         self.opcode = Signal(2, name=f"{name}_opcode")
-        self.place = Signal(place_bits, name=f"{name}_place")
+        self.offset = Signal(offset_bits, name=f"{name}_offset")
         self.flying = Signal(name=f"{name}_flying")
         self.since = Signal(2, name=f"{name}_since")
         self.now = Signal(32, name=f"{name}_now")
@@ -117,9 +117,9 @@ class MergeMemoryHarness(ElementHarness):
             words_content = words_rams[0].content
 
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
-        place_bits = len(merge.receive_address)
-        block, words = Ghost("block", place_bits), Ghost("words", place_bits)
-        for ghost, hit, fresh, opcode, place, reads, address, at, write, write_at, content in (
+        offset_bits = len(merge.receive_address)
+        block, words = Ghost("block", offset_bits), Ghost("words", offset_bits)
+        for ghost, hit, fresh, opcode, offset, reads, address, at, write, write_at, content in (
             (
                 block,
                 here & incoming.present.bit_select(lane, 1),
@@ -175,7 +175,7 @@ class MergeMemoryHarness(ElementHarness):
                     ghost.arriving.eq(AnySeq(32)),
                     ghost.fresh.eq(fresh),
                     ghost.opcode.eq(opcode),
-                    ghost.place.eq(place),
+                    ghost.offset.eq(offset),
                 ]
             held = Signal(32, name=f"held_{ghost.now.name}")
             spec = merged(ghost.was_opcode, ghost.before, ghost.was_arriving)
@@ -194,8 +194,8 @@ class MergeMemoryHarness(ElementHarness):
         # The receive buffer has the operation's words and blocks at their places.
         block_here, words_here = Signal(), Signal()
         m.d.sync += [
-            block_here.eq(parts["with_blocks"] & (merge.receive_address == block.place)),
-            words_here.eq(parts["with_words"] & (merge.receive_address == words.place)),
+            block_here.eq(parts["with_blocks"] & (merge.receive_address == block.offset)),
+            words_here.eq(parts["with_words"] & (merge.receive_address == words.offset)),
         ]
         arrives = Signal(p.bus_bits)
         m.d.comb += [
@@ -230,7 +230,7 @@ class MergeMemoryHarness(ElementHarness):
         operation = data.View(SlotOperation(p), parts["operation"])
         remaining = parts["walk.remaining"]
         walk_beat, walk_lane = parts["walk"].beat, parts["walk"].lane
-        place = parts["place"]
+        offset = parts["offset"]
         beat_of_words = parts["word_beat"]
         lowest = Signal(len(remaining))
         tie_walk(m, parts, "walk")
@@ -247,7 +247,7 @@ class MergeMemoryHarness(ElementHarness):
             m.d.comb += [
                 Assert(remaining == operation.present),
                 Assert(walk_beat == 0),
-                Assert(place == (operation.start + beat_of_words)[: len(place)]),
+                Assert(offset == (operation.start + beat_of_words)[: len(offset)]),
                 Assert(operation.kind == OperationKind.MERGE),
             ]
         if p.header_beats > 1:
@@ -270,9 +270,9 @@ class MergeMemoryHarness(ElementHarness):
                 Assert((operation.present ^ remaining) < lowest),
                 Assert((operation.present & remaining) == remaining),
                 Assert(
-                    place
+                    offset
                     == (operation.start + p.header_beats + done * p.block_beats + walk_beat)[
-                        : len(place)
+                        : len(offset)
                     ]
                 ),
                 Assert(operation.kind == OperationKind.MERGE),
@@ -280,7 +280,7 @@ class MergeMemoryHarness(ElementHarness):
         here = (operation.delivery.slot == slot) & (operation.version == version)
         expected = (
             operation.start + p.header_beats + rank(operation.present, lane) * p.block_beats + beat
-        )[: len(place)]
+        )[: len(offset)]
         to_come = (
             here
             & remaining.bit_select(lane, 1)
@@ -289,7 +289,7 @@ class MergeMemoryHarness(ElementHarness):
         m.d.comb += Assert(block.waiting == to_come, "the block is to come")
         with m.If(to_come):
             m.d.comb += [
-                Assert(block.place == expected),
+                Assert(block.offset == expected),
                 Assert(block.fresh == operation.fresh.bit_select(lane, 1)),
                 Assert(block.opcode == operation.opcode),
             ]
@@ -297,7 +297,7 @@ class MergeMemoryHarness(ElementHarness):
         m.d.comb += Assert(words.waiting == words_to_come, "words are to come")
         with m.If(words_to_come):
             m.d.comb += [
-                Assert(words.place == (operation.start + word_beat)[: len(place)]),
+                Assert(words.offset == (operation.start + word_beat)[: len(offset)]),
                 Assert(words.fresh == operation.opening),
                 Assert(words.opcode == 3),
             ]

@@ -137,8 +137,7 @@ def reduce_special(rank, size, name, count):
     return tensor[: n * n].numpy()
 
 
-# Small: the exact mode of tensors that fit a packet cannot hold 121 elements, so both are blocks;
-# the larger one has several rows.
+# The exact mode ends at 73 elements, so both are blocks; the larger one has several rows.
 @pytest.mark.parametrize("count", [121, 20_000])
 def test_sums_of_special_values(count):
     for got in values(run_ranks(reduce_special, 2, "sum", count)):

@@ -14,7 +14,7 @@ def reduce_many(rank, size):
     generator = torch.Generator().manual_seed(rank)
     results = []
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32):
-        for shape in ((), (0,), (5,), (64 * 16 + 1,), (100, 333)):
+        for shape in ((), (0,), (5,), (20,), (73,), (74,), (64 * 16 + 1,), (100, 333)):
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
                 tensor = (100 * torch.randn(shape, generator=generator)).to(dtype)
                 if dtype != torch.int32 and tensor.numel() > 100:
@@ -35,17 +35,24 @@ def reduce_many(rank, size):
 @pytest.fixture(scope="module")
 def of_software():
     """What the ranks say of software and of shared memory: the same whatever the engine's bus."""
+    environments = [
+        {"AFFLUX_AGGREGATOR": "soft://"},
+        # What fits the packets of a common MTU, and the least there can be.
+        {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_LANES": "5"},
+        {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_LANES": "1"},
+        {"AFFLUX_AGGREGATOR": "shm://"},
+    ]
     return [
         said
-        for url in ("soft://", "shm://")
-        for said in values(run_ranks(reduce_many, 3, environment={"AFFLUX_AGGREGATOR": url}))
+        for environment in environments
+        for said in values(run_ranks(reduce_many, 3, environment=environment))
     ]
 
 
 @pytest.mark.parametrize("url", ["rtl://", "rtl://?bus_bits=32"])
-@pytest.mark.parametrize("loss", ["0", "0.02"])
-def test_equal_bits(url, loss, of_software):
-    environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_TEST_LOSS": loss}
+@pytest.mark.parametrize(("lanes", "loss"), [("16", "0"), ("16", "0.02"), ("5", "0")])
+def test_equal_bits(url, lanes, loss, of_software):
+    environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_LANES": lanes, "AFFLUX_TEST_LOSS": loss}
     rtl = values(run_ranks(reduce_many, 3, environment=environment, limit_s=800, timeout_s=60))
     for each in [*of_software, *rtl]:
         assert each[0] == of_software[0][0]

@@ -9,6 +9,7 @@ import pytest
 from afflux_sim.golden.numbers import all_reduce
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_case
+from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
@@ -16,7 +17,7 @@ from tests.support.golden_tensors import bits_of, draw
 
 pytestmark = pytest.mark.slow
 
-BUILT = {"workers": 8, "lanes": 2, "jobs": 2, "slots": 4}
+BUILT: Build = {"workers": 8, "lanes": 2, "jobs": 2, "slots": 4}
 OPERATIONS = (
     ("int32", "sum", "sparse"),
     ("float32", "sum", "dense"),
@@ -54,7 +55,7 @@ def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, 
         for dtype, reduction, kind in OPERATIONS:
             tensors = [draw(rng, kind, dtype, count) for _ in network.workers]
             results = network.run(tensors, dtype, reduction)
-            expected = bits_of(all_reduce(tensors, dtype, reduction, 2), dtype)
+            expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
             for rank, result in enumerate(results):
                 assert (bits_of(result, dtype) == expected).all(), f"worker {rank}"
         network.deliver_late()

@@ -11,11 +11,12 @@ from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Packet
 from afflux_sim.golden.numbers import Tensor, all_reduce
 from afflux_sim.golden.state import Job
+from tests.scenarios.director import Build
 from tests.scenarios.golden_device import GoldenDevice
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
 from tests.support.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
-BUILD = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 4}
+BUILD: Build = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 4}
 KIND_LINKS = Links()
 UNKIND_LINKS = Links(loss=0.15, duplication=0.15)
 
@@ -49,7 +50,7 @@ def new_tree(
 
 
 def assert_all_equal(results: list[Tensor], tensors, dtype: str, reduction: str) -> None:
-    expected = bits_of(all_reduce(tensors, dtype, reduction, 3), dtype)
+    expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
     for rank, result in enumerate(results):
         assert (bits_of(result, dtype) == expected).all(), f"worker {rank}"
 

@@ -16,7 +16,6 @@ from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
 from afflux_drivers.packets import PacketBuffer
-from afflux_drivers.worker.grid import Grid
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
@@ -45,7 +44,8 @@ class Operation(_native.Operation):
         done: Whether the result is complete.
 
     Raises:
-        ValueError: If elements, dtype, reduction and shape do not fit one another.
+        ValueError: If elements, dtype, reduction and shape do not fit one another, or the elements
+            are too many for the job.
     """
 
     def __init__(
@@ -57,19 +57,15 @@ class Operation(_native.Operation):
         shape: tuple[int, ...],
     ) -> None:
         _check(elements, dtype, reduction, shape)
-        ticket = session.ticket
         self._session = session
         self.description = Description(session.number, reduction, dtype, shape)
         self._result: NDArray[Any] = np.zeros(len(elements), storage_dtype(dtype))
-        grid = Grid(len(elements), ticket.lanes, ticket.slots)
         super().__init__(
             session,
             elements,
             self._result,
             int(dtype),
             _OPS[reduction],
-            grid.rows,
-            grid.slots,
             self.description.fingerprint,
         )
 
@@ -126,8 +122,8 @@ class Operation(_native.Operation):
             ranks = [rank for rank, value in enumerate(fingerprints) if value != own]
             others = f"ranks {ranks} called something else"
         return Disagreement(
-            f"the ranks disagree: rank {session.rank} called operation {self.description.text}; "
-            f"{others} (aggregator {session.ticket.host}:{session.ticket.port})",
+            f"the ranks disagree: rank {session.rank} called this operation, but {others} "
+            f"(aggregator {session.ticket.host}:{session.ticket.port})",
             number=self.description.number,
             description=self.description.text,
             fingerprint=own,

@@ -1,4 +1,4 @@
-// numpy arrays as memory: contiguous, on the CPU, of a size that the callee asks for.
+// What Python passes to the library: arrays as memory, element types and reductions as numbers.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <string>
+
+#include "codec/types.hpp"
 
 namespace afflux::bindings {
 
@@ -21,6 +23,24 @@ void expect_bytes(const Array& array, std::size_t bytes, const char* name) {
                                  " bytes where " + std::to_string(bytes) + " are needed";
         throw nanobind::value_error(text.c_str());
     }
+}
+
+inline codec::Dtype dtype_of(int number) {
+    if (number < 0 || number > 3) throw nanobind::value_error("no such dtype");
+    return static_cast<codec::Dtype>(number);
+}
+
+inline codec::Op op_of(int number) {
+    if (number < 0 || number > 3) throw nanobind::value_error("no such reduction");
+    return static_cast<codec::Op>(number);
+}
+
+// Elements of an array in the storage of `dtype`. Throws ValueError if it is of another one.
+inline std::size_t count_of(const Input& elements, codec::Dtype dtype) {
+    if (elements.itemsize() != codec::size_of(dtype)) {
+        throw nanobind::value_error("elements are not in the storage of their dtype");
+    }
+    return elements.size();
 }
 
 }  // namespace afflux::bindings

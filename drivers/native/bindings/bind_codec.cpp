@@ -28,92 +28,29 @@ using codec::kBlock;
 using codec::Numbers;
 using codec::Op;
 
-// Blocks whose exponents are on the stack: more than a packet has.
-constexpr std::size_t kSomeBlocks = 256;
-
-Dtype dtype_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such dtype");
-    return static_cast<Dtype>(number);
-}
-
-Op op_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such reduction");
-    return static_cast<Op>(number);
-}
-
-std::size_t count_of(const Input& elements, Dtype dtype) {
-    if (elements.itemsize() != codec::size_of(dtype)) {
-        throw nb::value_error("elements are not in the storage of their dtype");
-    }
-    return elements.size();
-}
-
 std::size_t whole_blocks(const Input& elements, Dtype dtype) {
     const std::size_t count = count_of(elements, dtype);
     if (count % kBlock) throw nb::value_error("elements are not whole blocks of 64");
     return count / kBlock;
 }
 
-// Calls `work(first block, blocks, exponents)` for runs of blocks, given the agreed words' low
-// bytes, 255 - exponent.
-template <typename Work>
-void with_exponents(const nb::bytes& low, std::size_t blocks, Work work) {
-    if (low.size() != blocks) throw nb::value_error("not one low byte for each block");
-    const auto* bytes = static_cast<const std::uint8_t*>(low.data());
-    std::array<std::uint8_t, kSomeBlocks> exponents;
-    for (std::size_t first = 0; first < blocks; first += kSomeBlocks) {
-        const std::size_t some = std::min(kSomeBlocks, blocks - first);
-        for (std::size_t b = 0; b < some; ++b) {
-            exponents[b] = static_cast<std::uint8_t>(255 - bytes[first + b]);
-        }
-        work(first, some, exponents.data());
-    }
-}
-
-void quantise(const Numbers& numbers, const Input& elements, const nb::bytes& low,
+void quantise(const Numbers& numbers, const Input& elements, const Input& exponents,
               const Output& out) {
     const std::size_t blocks = whole_blocks(elements, numbers.dtype);
-    expect_bytes(out, 4 * kBlock * blocks, "out");
-    const auto* from = static_cast<const std::byte*>(elements.data());
-    auto* to = static_cast<std::int32_t*>(out.data());
-    const std::size_t block_bytes = codec::size_of(numbers.dtype) * kBlock;
-    with_exponents(low, blocks, [&](std::size_t first, std::size_t some, const auto* exponents) {
-        codec::quantise(numbers, some, from + first * block_bytes, exponents, to + first * kBlock);
-    });
-}
-
-void dequantise(const Numbers& numbers, const Input& sums, const nb::bytes& low,
-                const Output& out) {
-    const std::size_t blocks = whole_blocks(sums, Dtype::Int32);
-    const std::size_t block_bytes = codec::size_of(numbers.dtype) * kBlock;
-    expect_bytes(out, block_bytes * blocks, "out");
-    const auto* from = static_cast<const std::int32_t*>(sums.data());
-    auto* to = static_cast<std::byte*>(out.data());
-    with_exponents(low, blocks, [&](std::size_t first, std::size_t some, const auto* exponents) {
-        codec::dequantise(numbers, some, from + first * kBlock, exponents,
-                          to + first * block_bytes);
-    });
-}
-
-void encode(const Numbers& numbers, const Input& elements, std::size_t row_blocks,
-            const Output& exponents, const Output& out) {
-    const std::size_t blocks = whole_blocks(elements, numbers.dtype);
-    if (!row_blocks) throw nb::value_error("a row has blocks");
     expect_bytes(exponents, blocks, "exponents");
     expect_bytes(out, 4 * kBlock * blocks, "out");
-    const nb::gil_scoped_release release;
-    codec::encode(numbers, blocks, row_blocks, elements.data(),
-                  static_cast<std::uint8_t*>(exponents.data()),
-                  static_cast<std::int32_t*>(out.data()));
+    codec::quantise(numbers, blocks, elements.data(),
+                    static_cast<const std::uint8_t*>(exponents.data()),
+                    static_cast<std::int32_t*>(out.data()));
 }
 
-void decode(const Numbers& numbers, const Input& sums, const Input& exponents, const Output& out) {
+void dequantise(const Numbers& numbers, const Input& sums, const Input& exponents,
+                const Output& out) {
     const std::size_t blocks = whole_blocks(sums, Dtype::Int32);
     expect_bytes(exponents, blocks, "exponents");
     expect_bytes(out, codec::size_of(numbers.dtype) * kBlock * blocks, "out");
-    const nb::gil_scoped_release release;
-    codec::decode(numbers, blocks, static_cast<const std::int32_t*>(sums.data()),
-                  static_cast<const std::uint8_t*>(exponents.data()), out.data());
+    codec::dequantise(numbers, blocks, static_cast<const std::int32_t*>(sums.data()),
+                      static_cast<const std::uint8_t*>(exponents.data()), out.data());
 }
 
 void scan(int dtype, const Input& elements, const Output& exponents) {
@@ -254,14 +191,10 @@ void bind_codec(nb::module_& module) {
                 new (self) Numbers(ranks, dtype_of(dtype), op_of(reduction));
             },
             "ranks"_a, "dtype"_a, "reduction"_a, "Reductions are 0 sum, 1 avg, 2 max, 3 min.")
-        .def("quantise", &quantise, "elements"_a, "low"_a, "out"_a,
-             "Integers of blocks, given the low bytes of the agreed words.")
-        .def("dequantise", &dequantise, "sums"_a, "low"_a, "out"_a,
+        .def("quantise", &quantise, "elements"_a, "exponents"_a, "out"_a,
+             "Integers of blocks, given the agreed exponents.")
+        .def("dequantise", &dequantise, "sums"_a, "exponents"_a, "out"_a,
              "Elements of summed integers, given the same.")
-        .def("encode", &encode, "elements"_a, "row_blocks"_a, "exponents"_a, "out"_a,
-             "Exponents and integers of a whole tensor: scans a row while it quantises another.")
-        .def("decode", &decode, "sums"_a, "exponents"_a, "out"_a,
-             "Elements of a whole tensor's integers.")
         .def("reduce", &reduce, "elements"_a, "exponents"_a, "out"_a, "present"_a,
              "Reduces whole blocks of all sources, whose exponents `scan` gave.")
         .def("reduce_in_place", &reduce_in_place, "elements"_a,
@@ -291,11 +224,12 @@ void bind_codec(nb::module_& module) {
             return codec::is_exact(dtype_of(dtype), op_of(reduction), count);
         },
         "dtype"_a, "reduction"_a, "count"_a, "Whether so many elements are summed in exact mode.");
-    module.def("codec_levels", &codec::levels,
+    module.def("codec_instruction_sets", &codec::instruction_sets,
                "Instruction sets that this processor can run the codec with, best last.");
-    module.def("codec_level", &codec::level, "The one in use.");
-    module.def("set_codec_level", &codec::set_level, "level"_a,
-               "Uses one of codec_levels(), for tests; not while other threads use the codec.");
+    module.def("codec_instruction_set", &codec::instruction_set, "The one in use.");
+    module.def(
+        "use_codec_instruction_set", &codec::use_instruction_set, "name"_a,
+        "Uses one of codec_instruction_sets(), for tests; not while other threads use the codec.");
 }
 
 }  // namespace afflux::bindings

@@ -18,15 +18,15 @@ namespace {
 
 using engine::Engine;
 using engine::Limits;
-using engine::Octets;
-using engine::Outbox;
+using engine::SendQueue;
+using packet::Octets;
 
-nb::bytes to_bytes(const Outbox& outbox, const Outbox::Frame& frame) {
+nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(frame.bytes()));
     if (bytes == nullptr) throw nb::python_error();
     char* at = PyBytes_AS_STRING(bytes);
     at = std::copy(frame.head.begin(), frame.head.end(), at);
-    std::copy_n(outbox.body(frame), frame.body.bytes, at);
+    std::copy_n(queue.body(frame), frame.body.bytes, at);
     return nb::steal<nb::bytes>(bytes);
 }
 
@@ -41,10 +41,11 @@ class LockedEngine {
         for (const nb::bytes& frame : frames) {
             octets.push_back({static_cast<const std::uint8_t*>(frame.data()), frame.size()});
         }
-        const Outbox sent = play_unlocked(octets);
+        const SendQueue sent = play_unlocked(octets);
         std::vector<nb::bytes> answers;
         answers.reserve(sent.frames().size());
-        for (const Outbox::Frame& frame : sent.frames()) answers.push_back(to_bytes(sent, frame));
+        for (const SendQueue::Frame& frame : sent.frames())
+            answers.push_back(to_bytes(sent, frame));
         return answers;
     }
 
@@ -61,7 +62,7 @@ class LockedEngine {
     }
 
   private:
-    Outbox play_unlocked(const std::vector<Octets>& frames) {
+    SendQueue play_unlocked(const std::vector<Octets>& frames) {
         const nb::gil_scoped_release no_python;
         const std::lock_guard alone(mutex_);
         for (const Octets& frame : frames) engine_.receive(frame);

@@ -30,16 +30,6 @@ std::chrono::nanoseconds nanoseconds(double seconds) {
         static_cast<std::int64_t>(std::clamp(seconds, 0.0, kYear) * 1e9));
 }
 
-codec::Dtype dtype_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such dtype");
-    return static_cast<codec::Dtype>(number);
-}
-
-codec::Op op_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such reduction");
-    return static_cast<codec::Op>(number);
-}
-
 // A rank's slice as long as an array refers to it.
 struct SliceOwner {
     std::weak_ptr<Group> group;

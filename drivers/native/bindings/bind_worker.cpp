@@ -24,7 +24,7 @@ namespace nb = nanobind;
 namespace afflux::bindings {
 namespace {
 
-using engine::Octets;
+using packet::Octets;
 using worker::LossSwitch;
 using worker::RoundTrip;
 using worker::Session;
@@ -49,10 +49,10 @@ class Collected final : public worker::Outlet {
 class BoundOperation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
-                   std::size_t rows, std::size_t slots, std::uint32_t fingerprint)
+                   std::uint32_t fingerprint)
         : elements_(std::move(elements)),
           result_(std::move(result)),
-          operation(session, tensor(session, dtype, op), rows, slots, fingerprint) {}
+          operation(session, tensor(session, dtype, op), fingerprint) {}
 
     std::vector<nb::bytes> open(double now) {
         Collected sent;
@@ -61,7 +61,7 @@ class BoundOperation {
     }
 
     std::optional<nb::bytes> receive(nb::bytes datagram, double now) {
-        worker::PacketRoom packet;
+        packet::PacketBuffer packet;
         if (datagram.size() > packet.bytes()) throw std::invalid_argument("no packet is as long");
         std::memcpy(packet.datagram(), datagram.data(), datagram.size());
         Collected sent;
@@ -210,11 +210,9 @@ void bind_worker(nb::module_& module) {
     bind_errors(module);
     bind_session(module);
     nb::class_<BoundOperation>(module, "Operation", "One all-reduce of one tensor.")
-        .def(nb::init<Session&, Elements, Result, int, int, std::size_t, std::size_t,
-                      std::uint32_t>(),
+        .def(nb::init<Session&, Elements, Result, int, int, std::uint32_t>(),
              nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
-             nb::arg("dtype"), nb::arg("op"), nb::arg("rows"), nb::arg("slots"),
-             nb::arg("fingerprint"))
+             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"))
         .def_prop_ro("next_timer",
                      [](const BoundOperation& self) { return self.operation.next_timer(); })
         .def_prop_ro("done", [](const BoundOperation& self) { return self.operation.done(); })

@@ -10,6 +10,7 @@ NB_MODULE(_native, module) {
     module.doc() = "The C++ behind afflux_drivers.";
     using namespace afflux::bindings;
     bind_codec(module);
+    bind_columns(module);
     bind_shared(module);
     bind_engine(module);
     bind_worker(module);

@@ -16,16 +16,4 @@ void quantise(const Numbers& numbers, std::size_t blocks, const void* elements,
 void dequantise(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
                 const std::uint8_t* exponents, void* out);
 
-// Both for whole tensors of which nothing is in a cache: results go past the caches too.
-//
-// `encode` finds the exponents and quantises with them, as if no other rank had greater ones. It
-// quantises one row of `row_blocks` blocks while it scans the next, so that every element comes
-// from memory once. `exponents` has `blocks` bytes, as from `scan`. Absent blocks become zeros;
-// those with 255 get integers of no use, as they need the two visits of section 8.3.
-void encode(const Numbers& numbers, std::size_t blocks, std::size_t row_blocks,
-            const void* elements, std::uint8_t* exponents, std::int32_t* out);
-
-void decode(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
-            const std::uint8_t* exponents, void* out);
-
 }  // namespace afflux::codec

@@ -24,10 +24,11 @@ void reduce_in_place(const Numbers& numbers, std::size_t count, int sources, voi
 void exact(const Numbers& numbers, std::size_t count, int sources, const void* const* elements,
            void* out);
 
-// Whether an operation on `count` elements is in exact mode, for jobs of 16 lanes.
+// Whether an operation on `count` elements is in exact mode.
 constexpr bool is_exact(Dtype dtype, Op op, std::size_t count) {
-    constexpr std::size_t kWords = 13, kLanes = 16;
-    return dtype != Dtype::Int32 && is_sum(op) && count <= (kLanes - 1) * kBlock / kWords;
+    // The contract's EXACT_ELEMENTS.
+    constexpr std::size_t kMost = 73;
+    return dtype != Dtype::Int32 && is_sum(op) && count <= kMost;
 }
 
 }  // namespace afflux::codec

@@ -35,6 +35,7 @@ inline constexpr std::size_t kUdpPayloadMin = 86;
 inline constexpr std::size_t kExactLimbs = 12;
 inline constexpr std::size_t kExactLimbBits = 25;
 inline constexpr std::size_t kExactWords = 13;
+inline constexpr std::size_t kExactElements = 73;
 
 enum class Type : std::uint8_t {
     Data = 0,

@@ -69,7 +69,7 @@ std::uint32_t Engine::look_at_peer(Address address) const {
     const std::uint32_t number = chosen / 256;
     const std::uint32_t worker = chosen % 256;
     if (number >= jobs_.size() || !jobs_[number] || worker >= jobs_[number]->workers) return 0;
-    const std::optional<Endpoint>& peer = jobs_[number]->peers[worker];
+    const std::optional<packet::Endpoint>& peer = jobs_[number]->peers[worker];
     if (!peer) return 0;
     const std::uint8_t* mac = peer->mac.data();
     switch (address) {

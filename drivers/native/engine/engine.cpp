@@ -49,7 +49,7 @@ Engine::Engine(const Limits& limits)
     registers_.set(Address::BuildVersion, registers::kRelease);
 }
 
-void Engine::receive(Octets frame) {
+void Engine::receive(packet::Octets frame) {
     ++counters_[Counter::FramesIn];
     counters_[Counter::BytesIn] += frame.bytes;
     const std::optional<Arrival> arrival = parse(frame);
@@ -61,12 +61,12 @@ void Engine::receive(Octets frame) {
     }
 }
 
-Outbox& Engine::send() {
-    Outbox& outbox = sender_.outbox();
-    counters_[Counter::FramesOut] += outbox.frames().size();
-    for (const Outbox::Frame& frame : outbox.frames())
+SendQueue& Engine::send() {
+    SendQueue& queue = sender_.queue();
+    counters_[Counter::FramesOut] += queue.frames().size();
+    for (const SendQueue::Frame& frame : queue.frames())
         counters_[Counter::BytesOut] += frame.bytes();
-    return outbox;
+    return queue;
 }
 
 std::uint32_t Engine::read(std::uint32_t address) {

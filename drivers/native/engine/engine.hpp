@@ -12,9 +12,9 @@
 
 #include "engine/counters.hpp"
 #include "engine/job.hpp"
-#include "engine/outbox.hpp"
 #include "engine/register_file.hpp"
 #include "engine/rounds.hpp"
+#include "engine/send_queue.hpp"
 #include "engine/sender.hpp"
 #include "engine/slots.hpp"
 #include "packet/frame.hpp"
@@ -37,11 +37,11 @@ class Engine {
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    // Takes one frame; what it causes to be sent is appended to the outbox.
-    void receive(Octets frame);
+    // Takes one frame; what it causes to be sent is appended to the queue.
+    void receive(packet::Octets frame);
 
-    // Counts what the outbox holds as sent. The caller sends it and clears the outbox.
-    Outbox& send();
+    // Counts what the queue holds as sent. The caller sends it and clears the queue.
+    SendQueue& send();
 
     // The register at a byte address.
     std::uint32_t read(std::uint32_t address);
@@ -59,12 +59,12 @@ class Engine {
     // What stands in a frame that is well-formed and came to one of the engine's ports.
     struct Arrival {
         Packet packet;
-        Endpoint peer;
+        packet::Endpoint peer;
         std::uint16_t port;  // that it came to
     };
 
     // The checks of section 5.2, in admission.cpp. A frame that fails one is counted for it.
-    std::optional<Arrival> parse(Octets frame);
+    std::optional<Arrival> parse(packet::Octets frame);
     void from_worker(const Arrival& arrival);
     void from_parent(const Arrival& arrival);
     void join(Job& job, const Arrival& arrival);
@@ -80,7 +80,7 @@ class Engine {
     std::vector<std::optional<Job>> jobs_;
     Counters counters_;
     RegisterFile registers_;
-    Endpoint local_;
+    packet::Endpoint local_;
     Sender sender_;
     Rounds rounds_;
 };

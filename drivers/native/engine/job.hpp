@@ -12,7 +12,7 @@ namespace afflux::engine {
 
 // The aggregator above, and what the job is there.
 struct Parent {
-    Endpoint endpoint;
+    packet::Endpoint endpoint;
     wire::Job job;
     wire::Worker worker;
     wire::Key key;
@@ -27,8 +27,8 @@ struct Job {
     std::size_t slot_base;  // first slot in the pool
     std::size_t slots;
     // Endpoint of each worker that has joined, as its latest JOIN gave it.
-    std::array<std::optional<Endpoint>, wire::kWorkersMax> peers;
-    std::optional<Endpoint> group;
+    std::array<std::optional<packet::Endpoint>, wire::kWorkersMax> peers;
+    std::optional<packet::Endpoint> group;
     std::optional<Parent> parent;
     bool parent_joined = false;
 

@@ -21,7 +21,7 @@ bool before_first(const SlotState& slot, wire::Round round) {
 }  // namespace
 
 void Rounds::contribution(const Job& job, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     SlotState& slot = slots_[in_pool];
     const wire::Round ahead = header.round - slot.round;
@@ -54,7 +54,7 @@ void Rounds::contribution(const Job& job, const Packet& packet) {
 }
 
 void Rounds::add(const Job& job, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     SlotState& slot = slots_[in_pool];
     slot.seen |= std::uint64_t{1} << header.worker;
@@ -71,7 +71,7 @@ void Rounds::add(const Job& job, const Packet& packet) {
     }
 }
 
-void Rounds::repeated(const Job& job, const Header& header) {
+void Rounds::repeated(const Job& job, const packet::Header& header) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     ++counters_[Counter::Duplicates];
     if (slot.waiting) {
@@ -83,7 +83,7 @@ void Rounds::repeated(const Job& job, const Header& header) {
     }
 }
 
-void Rounds::probe(const Job& job, const Header& header, const Endpoint& peer) {
+void Rounds::probe(const Job& job, const packet::Header& header, const packet::Endpoint& peer) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     const wire::Round ahead = header.round - slot.round;
     if (before_first(slot, header.round)) {
@@ -103,7 +103,7 @@ void Rounds::probe(const Job& job, const Header& header, const Endpoint& peer) {
 }
 
 void Rounds::parent_result(const Job& job, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     const SlotState& slot = slots_[in_pool];
     const wire::Round ahead = header.round - slot.round;
@@ -120,14 +120,14 @@ void Rounds::parent_result(const Job& job, const Packet& packet) {
     }
 }
 
-void Rounds::complete(const Job& job, const Header& header) {
+void Rounds::complete(const Job& job, const packet::Header& header) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     ++counters_[Counter::Rounds];
     if (slot.versions[header.round & 1].conflict) ++counters_[Counter::Conflicts];
     sender_.completed(job, header.slot, header.round);
 }
 
-void Rounds::replay(const Job& job, const Header& header) {
+void Rounds::replay(const Job& job, const packet::Header& header) {
     ++counters_[Counter::Replays];
     sender_.replay(job, header.slot, header.round, header.worker);
 }

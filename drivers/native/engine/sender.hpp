@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include "engine/job.hpp"
-#include "engine/outbox.hpp"
+#include "engine/send_queue.hpp"
 #include "engine/slots.hpp"
 #include "packet/frame.hpp"
 
@@ -17,7 +17,7 @@ class Sender {
     explicit Sender(const SlotPool& slots) : slots_(slots) {}
 
     // The engine's own endpoint, from now on.
-    void move_to(const Endpoint& local) { local_ = local; }
+    void move_to(const packet::Endpoint& local) { local_ = local; }
 
     // The result of a round that has just become complete: to the group, or to each worker.
     void completed(const Job& job, wire::Slot slot, wire::Round round);
@@ -32,18 +32,18 @@ class Sender {
     void join_parent(const Job& job);
 
     // Answers a packet of `peer` with its own header; the words not given are 0.
-    void answer(const Header& header, const Endpoint& peer, wire::Type type,
+    void answer(const packet::Header& header, const packet::Endpoint& peer, wire::Type type,
                 std::initializer_list<std::uint32_t> words);
 
-    Outbox& outbox() { return outbox_; }
+    SendQueue& queue() { return queue_; }
 
   private:
     // From where a job speaks to its parent.
-    Endpoint parent_side(const Job& job) const;
+    packet::Endpoint parent_side(const Job& job) const;
 
     const SlotPool& slots_;
-    Endpoint local_;
-    Outbox outbox_;
+    packet::Endpoint local_;
+    SendQueue queue_;
 };
 
 }  // namespace afflux::engine

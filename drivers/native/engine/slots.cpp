@@ -35,7 +35,7 @@ void SlotPool::reset(std::size_t slot, wire::Round first_round, std::uint64_t ev
 }
 
 void SlotPool::open(std::size_t slot, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t v = header.round & 1;
     SlotState& state = states_[slot];
     state.round = header.round;
@@ -83,7 +83,7 @@ void SlotPool::take(std::size_t slot, const Packet& packet) {
     states_[slot].waiting = false;
 }
 
-Outbox::Body SlotPool::result(std::size_t slot, std::size_t version, Outbox& out) const {
+SendQueue::Body SlotPool::result(std::size_t slot, std::size_t version, SendQueue& out) const {
     std::int32_t* own = body(slot, version);
     const unsigned present = states_[slot].versions[version].present;
     out.open();

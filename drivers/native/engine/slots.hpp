@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/outbox.hpp"
+#include "engine/send_queue.hpp"
 #include "packet/frame.hpp"
 
 namespace afflux::engine {
@@ -35,7 +35,7 @@ struct SlotState {
 
 // A packet that belongs to a slot: its header, and where its words and blocks lie.
 struct Packet {
-    Header header;
+    packet::Header header;
     const std::uint8_t* words;
 
     const std::uint8_t* blocks() const { return words + wire::kLookaheadBytes; }
@@ -66,7 +66,7 @@ class SlotPool {
     void take(std::size_t slot, const Packet& packet);
 
     // Appends words and present blocks of a version, as they stand in a packet.
-    Outbox::Body result(std::size_t slot, std::size_t version, Outbox& out) const;
+    SendQueue::Body result(std::size_t slot, std::size_t version, SendQueue& out) const;
 
   private:
     std::int32_t* body(std::size_t slot, std::size_t version) const {

@@ -4,7 +4,7 @@
 
 #include "packet/octets.hpp"
 
-namespace afflux::engine {
+namespace afflux::packet {
 
 Header load_header(const std::uint8_t* at) {
     return {
@@ -61,4 +61,4 @@ Head make_head(const Endpoint& from, const Endpoint& to, const Header& header) {
     return head;
 }
 
-}  // namespace afflux::engine
+}  // namespace afflux::packet

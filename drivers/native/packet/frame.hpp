@@ -9,7 +9,7 @@
 
 #include "contract/wire.hpp"
 
-namespace afflux::engine {
+namespace afflux::packet {
 
 struct Endpoint {
     std::array<std::uint8_t, 6> mac{};
@@ -58,4 +58,4 @@ void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std
 // The same with the Afflux header, for a packet that carries the blocks of header.present.
 Head make_head(const Endpoint& from, const Endpoint& to, const Header& header);
 
-}  // namespace afflux::engine
+}  // namespace afflux::packet

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace afflux::engine {
+namespace afflux::packet {
 
 static_assert(std::endian::native == std::endian::little, "Afflux's fields are copied as they are");
 
@@ -51,4 +51,4 @@ inline std::uint16_t fold(std::uint64_t sum) {
     return static_cast<std::uint16_t>(sum);
 }
 
-}  // namespace afflux::engine
+}  // namespace afflux::packet

@@ -8,16 +8,16 @@
 
 #include "contract/wire.hpp"
 
-namespace afflux::worker {
+namespace afflux::packet {
 
 constexpr std::size_t datagram_bytes(std::size_t blocks) {
     return wire::kUdpPayloadMin + blocks * wire::kBlockBytes;
 }
 
-class PacketRoom {
+class PacketBuffer {
   public:
     // One byte more than the packet takes, so that a datagram that is too long shows.
-    explicit PacketRoom(std::size_t lanes = wire::kLanesMax)
+    explicit PacketBuffer(std::size_t lanes = wire::kLanesMax)
         : storage_(kPad + datagram_bytes(lanes) + 1, 0) {
         std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
     }
@@ -38,4 +38,4 @@ class PacketRoom {
     std::vector<std::uint8_t> storage_;
 };
 
-}  // namespace afflux::worker
+}  // namespace afflux::packet

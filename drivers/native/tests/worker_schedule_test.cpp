@@ -13,12 +13,12 @@
 
 using namespace afflux;
 using engine::Address;
-using engine::Endpoint;
 using engine::Engine;
-using engine::Octets;
-using engine::Outbox;
+using engine::SendQueue;
+using packet::Endpoint;
+using packet::Octets;
+using packet::PacketBuffer;
 using worker::Operation;
-using worker::PacketRoom;
 using worker::Session;
 
 namespace {
@@ -85,11 +85,11 @@ class Network {
                     moved = true;
                 }
                 while (!inboxes_[rank].empty()) {
-                    PacketRoom room;
+                    PacketBuffer buffer;
                     const Datagram datagram = std::move(inboxes_[rank].front());
                     inboxes_[rank].pop_front();
-                    std::memcpy(room.datagram(), datagram.data(), datagram.size());
-                    operation.receive(room, datagram.size(), now_, outlets[rank]);
+                    std::memcpy(buffer.datagram(), datagram.data(), datagram.size());
+                    operation.receive(buffer, datagram.size(), now_, outlets[rank]);
                     moved = true;
                 }
                 over = over && operation.done();
@@ -116,18 +116,18 @@ class Network {
 
     void play(unsigned rank, const Datagram& datagram) {
         Datagram frame(wire::kAffluxOffset);
-        engine::store_front(frame.data(), endpoint_of(rank), kHere, datagram.size());
+        packet::store_front(frame.data(), endpoint_of(rank), kHere, datagram.size());
         frame.insert(frame.end(), datagram.begin(), datagram.end());
         engine_.receive({frame.data(), frame.size()});
-        Outbox& outbox = engine_.send();
-        for (const Outbox::Frame& out : outbox.frames()) {
+        SendQueue& queue = engine_.send();
+        for (const SendQueue::Frame& out : queue.frames()) {
             Datagram answer(out.head.begin() + wire::kAffluxOffset, out.head.end());
-            const std::uint8_t* body = outbox.body(out);
+            const std::uint8_t* body = queue.body(out);
             answer.insert(answer.end(), body, body + out.body.bytes);
-            const unsigned to = engine::load_header(answer.data()).worker;
+            const unsigned to = packet::load_header(answer.data()).worker;
             for (unsigned copies = fate(); copies > 0; --copies) inboxes_[to].push_back(answer);
         }
-        outbox.clear();
+        queue.clear();
     }
 
     std::mt19937 draw_;
@@ -150,17 +150,13 @@ void test_sums(Network& network, std::size_t count, std::uint32_t fingerprint, u
             expected[i] += elements[rank][i];
         }
     }
-    const std::size_t blocks = (count + 63) / 64;
-    const std::size_t slots =
-        std::max<std::size_t>(1, std::min<std::size_t>(kSlots, (blocks + kLanes - 1) / kLanes));
-    const std::size_t rows = (blocks + slots * kLanes - 1) / (slots * kLanes);
     std::vector<std::unique_ptr<Operation>> operations;
     for (unsigned rank = 0; rank < kRanks; ++rank) {
         const worker::Tensor tensor{codec::Dtype::Int32,      codec::Op::Sum,
                                     static_cast<int>(kRanks), count,
                                     elements[rank].data(),    results[rank].data()};
         operations.push_back(
-            std::make_unique<Operation>(*network.sessions[rank], tensor, rows, slots, fingerprint));
+            std::make_unique<Operation>(*network.sessions[rank], tensor, fingerprint));
     }
     network.run(operations);
     for (unsigned rank = 0; rank < kRanks; ++rank) CHECK(results[rank] == expected);

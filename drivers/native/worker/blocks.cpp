@@ -26,16 +26,19 @@ Blocks::Blocks(const Tensor& tensor)
     : tensor_(tensor),
       numbers_(tensor.ranks, tensor.dtype, tensor.op),
       size_(codec::blocks_of(tensor.count)),
-      floating_(codec::is_sum(tensor.op) && tensor.dtype != codec::Dtype::Int32),
+      floating_(tensor.has_exponents()),
       // Zero is not the identity of Max and Min.
-      all_present_(!codec::is_sum(tensor.op)) {
-    if (!all_present_) {
-        exponents_.resize(size_);
-        codec::scan(tensor.dtype, tensor.elements, tensor.count, exponents_.data());
-    }
+      all_present_(tensor.every_block || !codec::is_sum(tensor.op)) {
+    if (!all_present_) exponents_.resize(size_);
     if (const std::size_t rest = tensor.count % kBlock; rest != 0) {
         std::memcpy(padded_.data(), source(size_ - 1), rest * codec::size_of(tensor.dtype));
     }
+}
+
+void Blocks::scan(std::size_t first, std::size_t blocks) {
+    if (all_present_ || first >= size_) return;
+    const std::size_t left = tensor_.count - first * kBlock;
+    codec::scan(tensor_.dtype, source(first), std::min(blocks * kBlock, left), &exponents_[first]);
 }
 
 std::size_t Blocks::length(std::size_t block) const {

@@ -39,35 +39,42 @@ class Columns::Run {
     std::array<std::uint8_t, wire::kLanesMax> exponents_{};
 };
 
-Columns::Columns(const Tensor& tensor, std::size_t rows, std::size_t slots, std::size_t lanes)
-    : blocks_(tensor), rows_(rows), lanes_(lanes), row_blocks_(slots * lanes), slots_(slots) {
-    for (std::size_t slot = 0; slot < slots; ++slot) {
+Columns::Columns(const Tensor& tensor, const Grid& grid)
+    : blocks_(tensor), grid_(grid), slots_(grid.slots) {
+    for (std::size_t slot = 0; slot < grid.slots; ++slot) {
         slots_[slot].own.fill(wire::kAbsent);
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-            slots_[slot].own[lane] = next_word(0, slot * lanes + lane);
+        for (std::size_t lane = 0; lane < grid.lanes; ++lane) {
+            slots_[slot].own[lane] = next_word(0, slot, lane);
         }
     }
 }
 
-std::uint32_t Columns::next_word(std::size_t first_row, std::size_t column) const {
-    std::size_t block = first_row * row_blocks_ + column;
-    for (std::size_t row = first_row; row < rows_ && block < blocks_.size(); ++row) {
+// Rows are scanned as columns reach them, so that a block is still in a cache when it is sent.
+std::uint32_t Columns::next_word(std::size_t first_row, std::size_t slot, std::size_t lane) {
+    std::size_t& scanned_rows = slots_[slot].scanned_rows;
+    std::size_t block = first_row * grid_.row_blocks() + slot * grid_.lanes + lane;
+    for (std::size_t row = first_row; row < grid_.rows && block < blocks_.size(); ++row) {
+        if (row == scanned_rows) {
+            blocks_.scan(block - lane, grid_.lanes);
+            ++scanned_rows;
+        }
         if (blocks_.present(block)) {
             return static_cast<std::uint32_t>(row << 8 | (255U - blocks_.exponent(block)));
         }
-        block += row_blocks_;
+        block += grid_.row_blocks();
     }
     return wire::kAbsent;
 }
 
 // What to name after a block was sent; where it was as class counts, its finite elements come next.
-std::uint32_t Columns::word_after(std::size_t block, bool counts) const {
-    const std::size_t row = block / row_blocks_;
+std::uint32_t Columns::word_after(std::size_t block, bool counts) {
+    const std::size_t row = block / grid_.row_blocks();
     if (counts) {
         const unsigned exponent = blocks_.finite_exponent(block);
         if (exponent != 0) return static_cast<std::uint32_t>(row << 8 | (255U - exponent));
     }
-    return next_word(row + 1, block % row_blocks_);
+    const std::size_t column = block % grid_.row_blocks();
+    return next_word(row + 1, column / grid_.lanes, column % grid_.lanes);
 }
 
 void Columns::opening_words(std::size_t slot, std::uint32_t* words) const {
@@ -87,19 +94,19 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
                             std::ptrdiff_t at) {
         blocks_.encode(first, size, exponents, blocks + at);
     };
-    for (std::size_t lane = 0; lane < lanes_; ++lane) {
+    for (std::size_t lane = 0; lane < grid_.lanes; ++lane) {
         const std::uint32_t word = agreed[lane];
         const std::uint32_t mine = columns.own[lane];
         const std::size_t row = word >> 8;
         const auto low = static_cast<std::uint8_t>(word);
-        if (word > mine || (row >= rows_ && word != wire::kAbsent)) {
+        if (word > mine || (row >= grid_.rows && word != wire::kAbsent)) {
             throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
                              ": the agreed word " + hexadecimal(word, 8) +
                              " is not the least, as this worker sent " + hexadecimal(mine, 8) +
-                             " of " + std::to_string(rows_) + " rows");
+                             " of " + std::to_string(grid_.rows) + " rows");
         }
         if (word == wire::kAbsent) continue;
-        const std::size_t block = row * row_blocks_ + slot * lanes_ + lane;
+        const std::size_t block = row * grid_.row_blocks() + slot * grid_.lanes + lane;
         if (block >= blocks_.size() || (blocks_.floating() && low == 255)) {
             throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
                              ": the agreed word " + hexadecimal(word, 8) + " names no block");

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "worker/blocks.hpp"
+#include "worker/grid.hpp"
 
 namespace afflux::worker {
 
 class Columns {
   public:
-    // `rows` of `slots` active slots with `lanes` lanes; at least one row.
-    Columns(const Tensor& tensor, std::size_t rows, std::size_t slots, std::size_t lanes);
+    // The grid is that of the tensor's blocks; at least one row.
+    Columns(const Tensor& tensor, const Grid& grid);
 
     // Writes the words of the slot's opening round.
     void opening_words(std::size_t slot, std::uint32_t* words) const;
@@ -44,6 +45,7 @@ class Columns {
         std::array<std::uint32_t, wire::kLanesMax> own;  // words that this worker has sent last
         std::array<Agreed, wire::kLanesMax> agreed;      // those of the lanes in `present`
         std::size_t agreements = 0;
+        std::size_t scanned_rows = 0;
         wire::Present present = 0;
     };
 
@@ -52,15 +54,13 @@ class Columns {
     // Adjacent blocks go through the codec together.
     class Run;
 
-    std::uint32_t next_word(std::size_t first_row, std::size_t column) const;
-    std::uint32_t word_after(std::size_t block, bool counts) const;
+    std::uint32_t next_word(std::size_t first_row, std::size_t slot, std::size_t lane);
+    std::uint32_t word_after(std::size_t block, bool counts);
     void take_counts(const Agreed& agreed, const std::int32_t* sums);
     void overlay(std::size_t block);
 
     Blocks blocks_;
-    std::size_t rows_;
-    std::size_t lanes_;
-    std::size_t row_blocks_;
+    Grid grid_;
     std::vector<SlotColumns> slots_;
     // Sums of class counts by block: the finite sums come after them.
     std::unordered_map<std::size_t, ClassCounts> counts_;

@@ -1,4 +1,4 @@
-// Operations of one round trip: the opening round carries all (protocol, section 8.4).
+// Operations of one round trip: the opening round carries the whole tensor (protocol, section 8.4).
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,15 @@
 
 namespace afflux::worker {
 
-// Whether a tensor is reduced in one round trip, in a job of so many lanes.
+// Whether a tensor is reduced in one round trip, in a job of so many lanes. In exact mode the
+// tensor in question is the one on the wire.
 bool is_direct(const Tensor& tensor, std::size_t lanes);
 
 class Direct {
   public:
     explicit Direct(const Tensor& tensor);
 
-    // Those of the lanes that carry the tensor, from lane 1 on.
+    // The lanes that carry the tensor, from lane 1 on.
     wire::Present present() const;
 
     // Writes the blocks of these lanes.

@@ -9,7 +9,7 @@
 namespace afflux::worker {
 namespace {
 
-using engine::Header;
+using packet::Header;
 
 std::uint32_t identity(wire::Opcode opcode) {
     if (opcode == wire::Opcode::Max) return 0x8000'0000;
@@ -22,20 +22,21 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
 
 }  // namespace
 
-Operation::Operation(Session& session, const Tensor& tensor, std::size_t rows, std::size_t slots,
-                     std::uint32_t fingerprint)
+Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint)
     : session_(session),
       tensor_(tensor),
-      active_(slots),
-      open_slots_(slots),
       fingerprint_(fingerprint),
       number_(static_cast<wire::Operation>(session.number)) {
-    if (is_direct(tensor, session.place.lanes)) {
-        active_ = open_slots_ = 1;
-        direct_.emplace(tensor);
-    } else {
-        columns_.emplace(tensor, rows, slots, session.place.lanes);
+    if (is_exact(tensor)) exact_.emplace(tensor);
+    const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
+    const std::size_t lanes = session.place.lanes;
+    if (is_direct(on_wire, lanes)) {
+        direct_.emplace(on_wire);
+        return;
     }
+    const Grid grid(codec::blocks_of(on_wire.count), lanes, session.place.slots);
+    active_ = open_slots_ = grid.slots;
+    columns_.emplace(on_wire, grid);
 }
 
 void Operation::open(double now, Outlet& out) {
@@ -65,16 +66,16 @@ bool Operation::is_ours(const Header& header, std::size_t length) const {
     const bool to_us =
         header.worker == place.worker || (place.group && header.worker == wire::kEveryone);
     return header.key == place.key && header.job == place.job && to_us &&
-           length == datagram_bytes(header.blocks());
+           length == packet::datagram_bytes(header.blocks());
 }
 
-void Operation::receive(PacketRoom& packet, std::size_t length, double now, Outlet& out) {
+void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now, Outlet& out) {
     Counts& counts = session_.counts;
     if (length < wire::kUdpPayloadMin) {
         ++counts.ignored;
         return;
     }
-    const Header header = engine::load_header(packet.datagram());
+    const Header header = packet::load_header(packet.datagram());
     if (!is_ours(header, length)) {
         ++counts.ignored;
         return;
@@ -89,12 +90,12 @@ void Operation::receive(PacketRoom& packet, std::size_t length, double now, Outl
         ++counts.ignored;
         return;
     }
-    if (header.version_type == engine::version_type(wire::Type::Result) &&
+    if (header.version_type == packet::version_type(wire::Type::Result) &&
         header.opcode_dtype == tensor_.opcode_dtype()) {
         result(slot, header.present, packet, now, out);
-    } else if (header.version_type == engine::version_type(wire::Type::Conflict)) {
+    } else if (header.version_type == packet::version_type(wire::Type::Conflict)) {
         throw Disagreed(std::nullopt);
-    } else if (header.version_type == engine::version_type(wire::Type::Missing) &&
+    } else if (header.version_type == packet::version_type(wire::Type::Missing) &&
                header.present == 0 && header.worker == session_.place.worker) {
         missing(slot, packet.words(), now, out);
     } else {
@@ -140,7 +141,7 @@ bool Operation::waits_above() const {
 void Operation::send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out) {
     const Place& place = session_.place;
     const Header header{
-        .version_type = engine::version_type(wire::Type::Data),
+        .version_type = packet::version_type(wire::Type::Data),
         .opcode_dtype = tensor_.opcode_dtype(),
         .job = place.job,
         .worker = place.worker,
@@ -150,18 +151,18 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
         .key = place.key,
         .operation = number_,
     };
-    engine::store_header(slot.packet.datagram(), header);
+    packet::store_header(slot.packet.datagram(), header);
     session_.counts.blocks_sent += header.blocks();
     double wait = session_.trip.timeout();
     // The other ranks may be later to call, so patience costs less than it saves.
     if (opening) wait = std::min(2 * wait, session_.trip.cap());
-    const Octets datagram = slot.sent(datagram_bytes(header.blocks()), opening, now, wait);
+    const Octets datagram = slot.sent(packet::datagram_bytes(header.blocks()), opening, now, wait);
     // The time-out may have shrunk, so this timer need not be the last.
     next_timer_ = std::min(next_timer_, slot.deadline);
     out.send(datagram);
 }
 
-void Operation::result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
+void Operation::result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                        Outlet& out) {
     ++session_.counts.rounds;
     if (slot.opening) {
@@ -177,6 +178,7 @@ void Operation::result(Slot& slot, wire::Present present, PacketRoom& packet, do
     const std::uint32_t* end = words + wire::kLanesMax;
     if (all_absent(words, end)) {
         if (--open_slots_ == 0) {
+            if (exact_) exact_->finish();
             ++session_.number;
             next_timer_ = kNever;
             done_ = true;

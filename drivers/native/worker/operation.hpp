@@ -12,6 +12,7 @@
 
 #include "worker/columns.hpp"
 #include "worker/direct.hpp"
+#include "worker/exact_tensor.hpp"
 #include "worker/outlet.hpp"
 #include "worker/session.hpp"
 
@@ -19,10 +20,9 @@ namespace afflux::worker {
 
 class Operation {
   public:
-    // Takes the session's next number; `rows` and `slots` are those of the tensor's grid. The
-    // session and the tensor's memory must live as long.
-    Operation(Session& session, const Tensor& tensor, std::size_t rows, std::size_t slots,
-              std::uint32_t fingerprint);
+    // Takes the session's next number. The session and the tensor's memory must live as long.
+    // Throws std::invalid_argument if the tensor is too large for the job.
+    Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint);
 
     // When `expire` is due; infinite if nothing is outstanding.
     double next_timer() const { return next_timer_; }
@@ -33,8 +33,8 @@ class Operation {
     void open(double now, Outlet& out);
 
     // Takes a datagram that came from the aggregator's address; blocks must be aligned, as in a
-    // PacketRoom. Throws Disagreed or Misbehaved.
-    void receive(PacketRoom& packet, std::size_t length, double now, Outlet& out);
+    // PacketBuffer. Throws Disagreed or Misbehaved.
+    void receive(packet::PacketBuffer& packet, std::size_t length, double now, Outlet& out);
 
     // Sends what is due as timers have run out, and moves them on.
     void expire(double now, Outlet& out);
@@ -48,18 +48,20 @@ class Operation {
   private:
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-    bool is_ours(const engine::Header& header, std::size_t length) const;
+    bool is_ours(const packet::Header& header, std::size_t length) const;
     void send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out);
-    void result(Slot& slot, wire::Present present, PacketRoom& packet, double now, Outlet& out);
+    void result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
+                Outlet& out);
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
     void missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out);
 
     Session& session_;
     Tensor tensor_;
-    std::size_t active_;  // slots in use
-    std::size_t open_slots_;
+    std::size_t active_ = 1;  // slots in use
+    std::size_t open_slots_ = 1;
     std::uint32_t fingerprint_;
+    std::optional<ExactTensor> exact_;
     std::optional<Direct> direct_;
     std::optional<Columns> columns_;
     wire::Operation number_;

@@ -7,7 +7,7 @@
 namespace afflux::worker {
 namespace {
 
-using engine::Header;
+using packet::Header;
 
 void require(const char* what, std::size_t value, std::size_t most) {
     if (1 <= value && value <= most) return;
@@ -40,8 +40,8 @@ Session::Session(const Place& given, double cap) : place(checked(given)), trip(c
 std::array<std::uint8_t, wire::kUdpPayloadMin> Session::join_packet() const {
     std::array<std::uint8_t, wire::kUdpPayloadMin> packet;
     packet.fill(0xFF);
-    engine::store_header(packet.data(), {
-                                            .version_type = engine::version_type(wire::Type::Join),
+    packet::store_header(packet.data(), {
+                                            .version_type = packet::version_type(wire::Type::Join),
                                             .opcode_dtype = 0,
                                             .job = place.job,
                                             .worker = place.worker,
@@ -57,7 +57,7 @@ std::array<std::uint8_t, wire::kUdpPayloadMin> Session::join_packet() const {
 Octets Session::probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const {
     slot.probe.fill(0xFF);
     const Header header{
-        .version_type = engine::version_type(wire::Type::Probe),
+        .version_type = packet::version_type(wire::Type::Probe),
         .opcode_dtype = opcode_dtype,
         .job = place.job,
         .worker = place.worker,
@@ -67,7 +67,7 @@ Octets Session::probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const {
         .key = place.key,
         .operation = static_cast<wire::Operation>(number),
     };
-    engine::store_header(slot.probe.data(), header);
+    packet::store_header(slot.probe.data(), header);
     return {slot.probe.data(), slot.probe.size()};
 }
 

@@ -45,7 +45,7 @@ class Line {
     LossSwitch* loss_;
     bool refused_ = false;
     std::size_t too_long_ = 0;
-    std::vector<PacketRoom> rooms_;
+    std::vector<packet::PacketBuffer> rooms_;
 };
 
 }  // namespace afflux::worker

@@ -20,6 +20,7 @@ __all__ = [
     "CLASS_NEGATIVE_INFINITY",
     "CLASS_POSITIVE_INFINITY",
     "EVERYONE",
+    "EXACT_ELEMENTS",
     "EXACT_LIMBS",
     "EXACT_LIMB_BITS",
     "EXACT_WORDS",
@@ -199,6 +200,10 @@ EXACT_LIMBS = 12
 EXACT_LIMB_BITS = 25
 EXACT_WORDS = EXACT_LIMBS + 1
 """Words for each element in exact mode: limbs, then class counts."""
+
+EXACT_ELEMENTS = (LANES_MAX - 1) * BLOCK_ELEMENTS // EXACT_WORDS
+"""Most elements of a floating-point tensor whose sum or average is exact, at any number of lanes:
+what fits beside the fingerprint into a packet of all lanes."""
 
 FRAME_BYTES_MIN = PAYLOAD_OFFSET
 FRAME_BYTES_MAX = PAYLOAD_OFFSET + LANES_MAX * BLOCK_BYTES

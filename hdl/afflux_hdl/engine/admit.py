@@ -21,7 +21,6 @@ from afflux_hdl.engine.layouts import (
     FrameSummary,
     JobEntry,
     OperationKind,
-    Peer,
     Reply,
     Route,
     SlotOperation,
@@ -29,8 +28,9 @@ from afflux_hdl.engine.layouts import (
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState, VersionState
-from afflux_hdl.engine.verdict import Checks, Place, Screen, Screened, Verdict
+from afflux_hdl.engine.verdict import Checks, RoundPosition, Screen, Screened, Verdict
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import Peer
 
 __all__ = ["Admit"]
 
@@ -203,7 +203,7 @@ class Admit(wiring.Component):
         valid3 = Signal()
         checks3 = Signal(Checks)
         screened3 = Signal(Screened)
-        place3 = Signal(Place)
+        position3 = Signal(RoundPosition)
         frame3 = Signal.like(frame1)
         job3 = Signal.like(job1)
         slot3 = Signal.like(slot1)
@@ -235,13 +235,13 @@ class Admit(wiring.Component):
             own3.eq(1 << header2.worker[: p.worker_bits]),
             one_worker3.eq(job2.workers == 1),
             one_left3.eq(self.state.left == 1),
-            place3.next.eq(self.state.round == before2),
-            place3.same.eq(same2),
-            place3.previous.eq(self.state.round == after2),
-            place3.held.eq(held2.held),
-            place3.full.eq(self.state.left == 0),
-            place3.waiting.eq(self.state.waiting),
-            place3.own_seen.eq(self.state.seen.bit_select(header2.worker[: p.worker_bits], 1)),
+            position3.next.eq(self.state.round == before2),
+            position3.same.eq(same2),
+            position3.previous.eq(self.state.round == after2),
+            position3.held.eq(held2.held),
+            position3.full.eq(self.state.left == 0),
+            position3.waiting.eq(self.state.waiting),
+            position3.own_seen.eq(self.state.seen.bit_select(header2.worker[: p.worker_bits], 1)),
         ]
 
         # Cycle 3: decide, and write the state back.
@@ -253,8 +253,8 @@ class Admit(wiring.Component):
         m.d.comb += [
             distance.eq(header.round[16:] - state3.round[16:] - borrow3),
             verdict.screened.eq(screened3),
-            verdict.place.eq(place3),
-            verdict.place.early.eq(~distance[-1] & ~place3.same),
+            verdict.position.eq(position3),
+            verdict.position.early.eq(~distance[-1] & ~position3.same),
         ]
         # Where something is accepted or taken, these two say the same as the verdict, sooner.
         takes, opens = Signal(), Signal()
@@ -265,7 +265,7 @@ class Admit(wiring.Component):
         m.d.comb += [
             is_conflict.eq(header.type == wire.Type.CONFLICT),
             takes.eq(screened3.result),
-            opens.eq(~takes & place3.next),
+            opens.eq(~takes & position3.next),
             left.eq(Mux(opens, left_opened3, left_joined3)),
             filled.eq(verdict.accept & Mux(opens, one_worker3, one_left3)),
             completed.eq((filled & ~job3.parent) | verdict.take),
@@ -352,7 +352,11 @@ class Admit(wiring.Component):
         changes, up = Signal(), Signal()
         m.d.comb += [
             changes.eq(verdict.accept | verdict.take),
-            up.eq(Mux(verdict.accept, job3.parent, verdict.replay & place3.same & place3.waiting)),
+            up.eq(
+                Mux(
+                    verdict.accept, job3.parent, verdict.replay & position3.same & position3.waiting
+                )
+            ),
         ]
         valid4 = Signal()
         operation4 = Signal(SlotOperation(p))

@@ -10,11 +10,12 @@ from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.contract.registers import Register
-from afflux_hdl.engine.layouts import JobEntry, Local, Route, WorkerEntry
+from afflux_hdl.engine.layouts import JobEntry, Route, WorkerEntry
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState
 from afflux_hdl.lib.mux_tree import select
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import Local
 
 __all__ = ["REGISTER_ADDRESS_BITS", "Control"]
 

@@ -24,16 +24,16 @@ from afflux_hdl.engine.admit import Admit
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS, Control
 from afflux_hdl.engine.counters import Counters
 from afflux_hdl.engine.delivery_queue import REPLIES, DeliveryQueue
-from afflux_hdl.engine.layouts import Local, OperationKind, PacketBeat, Reply, SlotOperation
+from afflux_hdl.engine.layouts import OperationKind, Reply, SlotOperation
 from afflux_hdl.engine.merge import Merge
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import Receive
 from afflux_hdl.engine.replicate import Replicate
-from afflux_hdl.engine.route_table import RouteTable
 from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.slot_state import SlotStateMemory
+from afflux_hdl.engine.tables import RouteTable, WorkerTable
 from afflux_hdl.engine.transmit import Transmit
-from afflux_hdl.engine.worker_table import WorkerTable
+from afflux_hdl.lib.packet_stream import Local, PacketBeat
 
 __all__ = ["Engine", "Parameters"]
 

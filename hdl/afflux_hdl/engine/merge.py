@@ -42,7 +42,7 @@ class Merge(wiring.Component):
         phase: Alternates from cycle to cycle; operations start when it is 0.
         i: Operations.
         receive_address, receive_data: Receive buffer.
-        release: Place up to which the receive buffer's content is no longer needed.
+        release: Offset up to which the receive buffer's content is no longer needed.
         merge_* and write_*: Slot memory.
         o: What is to be delivered, in order.
         o_replay: With `o`: it is a replay.
@@ -53,16 +53,16 @@ class Merge(wiring.Component):
     def __init__(self, parameters: Parameters) -> None:
         p = parameters
         self._parameters = p
-        place = (p.buffer_beats - 1).bit_length()
+        offset = (p.buffer_beats - 1).bit_length()
         block = p.slot_bits + 1 + p.lane_bits + p.beat_bits
         words = p.slot_bits + 1 + (p.header_beats.bit_length() - 1)
         super().__init__(
             {
                 "phase": In(1),
                 "i": In(stream.Signature(SlotOperation(p))),
-                "receive_address": Out(place),
+                "receive_address": Out(offset),
                 "receive_data": In(p.bus_bits),
-                "release": Out(place),
+                "release": Out(offset),
                 "merge_block": Out(block),
                 "merge_block_data": In(p.bus_bits),
                 "merge_words": Out(words),
@@ -86,7 +86,7 @@ class Merge(wiring.Component):
 
         # Sequencer: take an operation at phase 0; then its words; then its blocks.
         operation = Signal(SlotOperation(p))
-        place = Signal(operation.start.shape())
+        offset = Signal(operation.start.shape())
         word_beat = Signal(range(max(2, p.header_beats)))
         m.submodules.walk = walk = LaneWalk(p)
         with_words, with_blocks, taking = Signal(), Signal(), Signal()
@@ -131,7 +131,7 @@ class Merge(wiring.Component):
             self.i.ready.eq(taking),
             walk.load.eq(taking),
             walk.present.eq(self.i.payload.present),
-            self.receive_address.eq(place),
+            self.receive_address.eq(offset),
             self.merge_words.eq(Cat(word_beat, operation.version, operation.delivery.slot))
             if p.header_beats > 1
             else self.merge_words.eq(Cat(operation.version, operation.delivery.slot)),
@@ -140,9 +140,9 @@ class Merge(wiring.Component):
             ),
         ]
         with m.If(taking):
-            m.d.sync += [operation.eq(self.i.payload), place.eq(self.i.payload.start)]
+            m.d.sync += [operation.eq(self.i.payload), offset.eq(self.i.payload.start)]
         with m.Elif(with_words | with_blocks):
-            m.d.sync += place.eq(place + 1)
+            m.d.sync += offset.eq(offset + 1)
         # Control's own operations hold no room.
         from_control = operation.delivery.fence | (operation.delivery.reply & operation.delivery.up)
         with m.If(finishing & ~from_control):

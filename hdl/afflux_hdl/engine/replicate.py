@@ -10,14 +10,20 @@ from afflux_hdl.engine.layouts import (
     Delivery,
     Header,
     JobEntry,
-    Local,
-    Peer,
     Reply,
     Route,
     WorkerEntry,
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    IPV4_WITHOUT_OPTIONS,
+    PROTOCOL_UDP,
+    TIME_TO_LIVE,
+    Local,
+    Peer,
+)
 
 __all__ = ["FrameOrder", "Replicate"]
 
@@ -213,7 +219,7 @@ class Replicate(wiring.Component):
         up2, job2 = Signal(), Signal(p.job_bits)
         blocks = Signal(5)
         sum3 = Signal(20)
-        fixed = 0x4500 + 0x4000 + (64 << 8 | 17)
+        fixed = (IPV4_WITHOUT_OPTIONS << 8) + DONT_FRAGMENT + (TIME_TO_LIVE << 8 | PROTOCOL_UDP)
         fixed += wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
         local_sum = Signal(19)
         source = reversed_octets(self.local.address)

@@ -8,10 +8,20 @@ from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.lane_walk import LaneWalk
-from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.engine.layouts import AffluxFrame
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.lib.mux_tree import select
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    ETHERTYPE_IPV4,
+    IPV4_WITHOUT_OPTIONS,
+    PROTOCOL_UDP,
+    TIME_TO_LIVE,
+    Local,
+    PacketBeat,
+    as_sent,
+)
 
 __all__ = ["Transmit"]
 
@@ -136,7 +146,7 @@ class Transmit(wiring.Component):
         m.d.comb += self.send_block.eq(Cat(walk.beat, walk.lane, version, order.slot))
 
         # One cycle later: the memory's data, or what goes before.
-        header = self._compose(order)
+        header = self._compose(m, order)
         words = Cat(order.words.as_value(), Const(0, 512 - len(order.words.as_value())))
         texts = [
             part[p.bus_bits * n : p.bus_bits * (n + 1)]
@@ -172,28 +182,27 @@ class Transmit(wiring.Component):
         ]
         return m
 
-    def _compose(self, order: data.View) -> Value:
-        """All headers of the frame, 64 bytes, the first octet in the low bits."""
+    def _compose(self, m: Module, order: data.View) -> Value:
+        """Compose all headers of the frame."""
+        header = Signal(AffluxFrame)
+        ethernet, ipv4, udp = header.ethernet, header.ipv4, header.udp
+        # The length has 256 for each block: their number is the upper octet.
         length_low = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
-        blocks = Cat(order.blocks, Const(0, 3))
-        octets = [
-            order.peer.mac,
-            self.local.mac,
-            Const(0x0008, 16),
-            Const(0x45, 8),
-            Const(0, 8),
-            Cat(blocks, Const(length_low + wire.IPV4_BYTES, 8)),
-            Const(0, 16),
-            Const(0x0040, 16),
-            Const(64, 8),
-            Const(17, 8),
-            order.ip_checksum,
-            self.local.address,
-            order.peer.address,
-            order.source_port,
-            order.peer.port,
-            Cat(blocks, Const(length_low, 8)),
-            Const(0, 16),
-            order.header,
+        m.d.comb += [
+            ethernet.destination.eq(order.peer.mac),
+            ethernet.source.eq(self.local.mac),
+            ethernet.type.eq(as_sent(ETHERTYPE_IPV4, 2)),
+            ipv4.as_value()[:8].eq(IPV4_WITHOUT_OPTIONS),
+            ipv4.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low + wire.IPV4_BYTES, 8))),
+            ipv4.fragment.eq(as_sent(DONT_FRAGMENT, 2)),
+            ipv4.time_to_live.eq(TIME_TO_LIVE),
+            ipv4.protocol.eq(PROTOCOL_UDP),
+            ipv4.checksum.eq(order.ip_checksum),
+            ipv4.source.eq(self.local.address),
+            ipv4.destination.eq(order.peer.address),
+            udp.source.eq(order.source_port),
+            udp.destination.eq(order.peer.port),
+            udp.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low, 8))),
+            header.afflux.eq(order.header),
         ]
-        return Cat(octet.as_value() if isinstance(octet, data.View) else octet for octet in octets)
+        return header.as_value()

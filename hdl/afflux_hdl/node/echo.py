@@ -11,7 +11,16 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    ICMP_ECHO_REPLY,
+    TIME_TO_LIVE,
+    IcmpFrame,
+    Local,
+    PacketBeat,
+    as_sent,
+    octet_of,
+)
 from afflux_hdl.node.classify import HEADER_BYTES
 from afflux_hdl.node.echo_check import ECHO_CHECK_CYCLES, EchoCheck, EchoReplyHeader
 from afflux_hdl.node.packet_fifo import PacketFifo
@@ -118,21 +127,25 @@ class Echo(wiring.Component):
         ends: Signal,
         taken: stream.Interface,
     ) -> None:
-        replaced: dict[int, Value] = {}
-
-        def place(first: int, value: Value) -> None:
-            for n in range(len(value) // 8):
-                replaced[first + n] = value[8 * n : 8 * n + 8]
-
-        place(0, reply.mac)
-        place(6, self.local.mac)
-        # Identification 0, don't-fragment, time to live 64; the protocol stays.
-        place(18, Const(0x40_0040_0000, 40))
-        place(24, reply.ip_checksum)
-        place(26, self.local.address)
-        place(30, reply.address)
-        place(34, Const(0, 16))
-        place(36, reply.icmp_checksum)
+        # All other fields stay as they are in the request.
+        fields: dict[str, Value] = {
+            "ethernet.destination": reply.mac,
+            "ethernet.source": self.local.mac,
+            "ipv4.identification": Const(0, 16),
+            "ipv4.fragment": Const(as_sent(DONT_FRAGMENT, 2), 16),
+            "ipv4.time_to_live": Const(TIME_TO_LIVE, 8),
+            "ipv4.checksum": reply.ip_checksum,
+            "ipv4.source": self.local.address,
+            "ipv4.destination": reply.address,
+            "icmp.type": Const(ICMP_ECHO_REPLY, 8),
+            "icmp.code": Const(0, 8),
+            "icmp.checksum": reply.icmp_checksum,
+        }
+        replaced = {
+            octet_of(IcmpFrame, path) + n: value[8 * n : 8 * n + 8]
+            for path, value in fields.items()
+            for n in range(len(value) // 8)
+        }
 
         size = self._bus_bits // 8
         header_beats = -(-HEADER_BYTES // size)

@@ -19,7 +19,7 @@ from amaranth.lib.wiring import In, Out
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.engine import Engine
-from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.axi_lite import AxiLite, ReadData, WriteData
 from afflux_hdl.node.classify import Classify, Destination

@@ -12,7 +12,7 @@ Where ranks may share memory, two steps come between, and a job only if they do 
     every rank   reads all of these
     rank 0       gets a job, writes the ticket                       fallback
 
-An error anywhere is written in place of the value, so every rank raises the same one.
+An error anywhere is written in place of the value, so every rank raises one that names the cause.
 """
 
 import json
@@ -20,15 +20,17 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from torch._C._distributed_c10d import Store
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["Introduction", "Meeting", "RendezvousError", "host_identity"]
+__all__ = ["Introduction", "Exchange", "RendezvousError", "host_identity"]
 
 
 _SLICE_S = 1.0
@@ -62,19 +64,23 @@ class Introduction:
         url: Its AFFLUX_AGGREGATOR.
         host: Its `host_identity`.
         lanes: Most lanes that its path to the aggregator carries.
-        error: Why it cannot take part; empty if it can.
-        parent: Where the aggregator above its own is; empty without one. With one, ranks' URLs may
-            differ.
     """
 
-    url: str
+    url: AggregatorUrl
     host: str
     lanes: int
-    error: str = ""
-    parent: str = ""
+
+    def to_json(self) -> str:
+        """Return the text for the store."""
+        return json.dumps({"url": str(self.url), "host": self.host, "lanes": self.lanes})
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Introduction":
+        """Read back what `to_json` wrote, decoded."""
+        return cls(AggregatorUrl.parse(fields["url"]), fields["host"], fields["lanes"])
 
 
-class Meeting:
+class Exchange:
     """The exchange of one group, over a store of its own.
 
     Args:
@@ -92,13 +98,14 @@ class Meeting:
 
     def introduce(self, introduction: Introduction) -> None:
         """Every rank: step one."""
-        self._store.set(f"rank/{self._rank}", json.dumps(asdict(introduction)))
+        self._store.set(f"rank/{self._rank}", introduction.to_json())
 
     def decline(self, reason: str) -> None:
-        """In place of all steps: tell the others why this rank does not take part."""
-        self.introduce(Introduction("", host_identity(), 1, reason))
+        """Let the others fail because this rank cannot take part. In place of all steps."""
+        error = json.dumps({"error": f"rank {self._rank}: {reason}"})
+        self._store.set(f"rank/{self._rank}", error)
         if self._rank == 0:
-            self._store.set("ticket", json.dumps({"error": reason}))
+            self._store.set("ticket", error)
 
     def introductions(self) -> list[Introduction]:
         """Rank 0: those of all ranks, in order of rank.
@@ -107,22 +114,26 @@ class Meeting:
             RendezvousError: One has an error, or they name different aggregators.
         """
         texts = self._collect([f"rank/{rank}" for rank in range(self._size)], self._timeout_s)
-        all_ = [Introduction(**json.loads(text)) for text in texts]
-        errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(all_) if each.error]
+        answers = [json.loads(text) for text in texts]
+        errors = [answer["error"] for answer in answers if "error" in answer]
         if errors:
             raise RendezvousError("; ".join(errors))
-        tree = all(each.parent for each in all_)
-        if len({each.parent if tree else each.url for each in all_}) > 1:
-            lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(all_))
+        everyone = [Introduction.from_fields(answer) for answer in answers]
+        # Below one parent, each rank may have an aggregator of its own.
+        tree = all(each.url.parent for each in everyone)
+        if len({each.url.parent if tree else each.url for each in everyone}) > 1:
+            lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(everyone))
             raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
-        return all_
+        return everyone
 
     def publish(self, make: Callable[[], str], key: str = "ticket") -> str:
         """Rank 0: step two. Publishes and returns what `make` returns, or its error's message."""
         try:
             ticket = make()
         except Exception as error:
-            self._store.set(key, json.dumps({"error": str(error)}))
+            # A RendezvousError already names the ranks that it is about.
+            rank = "" if isinstance(error, RendezvousError) else f"rank {self._rank}: "
+            self._store.set(key, json.dumps({"error": f"{rank}{error}"}))
             raise
         self._store.set(key, json.dumps({"ticket": ticket}))
         return ticket
@@ -136,7 +147,7 @@ class Meeting:
         (text,) = self._collect([key], self._timeout_s + patience_s)
         answer = json.loads(text)
         if "error" in answer:
-            raise RendezvousError(f"rank 0: {answer['error']}")
+            raise RendezvousError(answer["error"])
         return answer["ticket"]
 
     def mapped(self, refusal: str) -> list[str]:
@@ -176,7 +187,7 @@ class Meeting:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise RendezvousError(
-                    f"rank {self._rank} of {self._size} waited {timeout_s:g} s for "
+                    f"timed out: rank {self._rank} of {self._size} waited {timeout_s:g} s for "
                     f"{_names(missing)}"
                 )
             try:

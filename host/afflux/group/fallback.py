@@ -117,7 +117,7 @@ class GlooFallback:
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"{call.text}: {error}") from error
         try:
-            self._wait(work, call, time.monotonic() + timeout_s, interrupted)
+            self._wait(work, call, timeout_s, interrupted)
         except AffluxError:
             raise
         except RuntimeError as error:
@@ -133,9 +133,10 @@ class GlooFallback:
         self,
         work: dist.Work,
         call: Call,
-        deadline: float,
+        timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 # Only the return of wait says that all kinds of Gloo's work are over.
@@ -154,7 +155,7 @@ class GlooFallback:
             if reason is not None:
                 raise Interrupted(reason)
             if time.monotonic() > deadline:
-                raise DeadlineExceeded(f"{call.text}: not over in time on Gloo")
+                raise DeadlineExceeded(f"Gloo's {call.name} timed out after {timeout_s:g} s")
 
     def close(self) -> None:
         """Let go of the group, after the last call of `run`, in a process that may end at once.

@@ -11,6 +11,7 @@ import numpy as np
 from afflux_sim.golden.frames import ELEMENTS, Block, as_block
 from afflux_sim.golden.numbers import (
     EXACT_SCALE_BITS,
+    EXACT_WORDS,
     NON_FINITE,
     Floats,
     Tensor,
@@ -99,17 +100,17 @@ class KeyEncoding(IntegerEncoding):
 
 
 class ExactEncoding(IntegerEncoding):
-    """Exact mode: 13 words for each element, every block present, always direct."""
+    """Exact mode: 13 words for each element, every block present."""
 
-    def __init__(self, x: Floats, *, dtype: str, reduction: str, workers: int) -> None:
-        words = np.concatenate([exact_limbs(element) for element in x])
-        super().__init__(words, every_block=True, direct=True)
+    def __init__(self, x: Floats, *, dtype: str, reduction: str, workers: int, lanes: int) -> None:
+        words = np.array([exact_limbs(element) for element in x], dtype=np.int32).reshape(-1)
+        super().__init__(words, every_block=True, direct=fits_opening(words.size, lanes))
         self._dtype = dtype
         self._reduction = reduction
         self._workers = workers
 
     def tensor(self) -> Tensor:
-        elements = super().tensor().astype(np.int32).reshape(-1, 13)
+        elements = super().tensor().astype(np.int32).reshape(-1, EXACT_WORDS)
         bits = [
             result_bits(
                 exact_total(words),
@@ -184,19 +185,23 @@ def split_blocks(elements: Tensor) -> Tensor:
     return np.pad(elements, (0, padding)).reshape(-1, ELEMENTS)
 
 
+def fits_opening(count: int, lanes: int) -> bool:
+    """Whether the blocks of `count` integers fit the lanes 1, 2, … of an opening round."""
+    return -(-count // ELEMENTS) <= lanes - 1
+
+
 def encoding_of(
     tensor: Tensor, *, dtype: str, reduction: str, workers: int, lanes: int
 ) -> Encoding:
     """The encoding that section 8 prescribes for a flat tensor and an operation."""
-    fits = lanes >= 2 and tensor.size <= (lanes - 1) * ELEMENTS
-    direct = fits or tensor.size == 0
+    direct = fits_opening(tensor.size, lanes)
     if dtype == "int32":
         return IntegerEncoding(
             tensor.astype(np.int32), every_block=direct or reduction != "sum", direct=direct
         )
     x = widen(tensor, dtype)
-    if reduction in ("max", "min") or tensor.size == 0:
+    if reduction in ("max", "min"):
         return KeyEncoding(x, dtype=dtype, reduction=reduction, direct=direct)
-    if is_exact_mode(tensor.size, dtype, reduction, lanes):
-        return ExactEncoding(x, dtype=dtype, reduction=reduction, workers=workers)
+    if is_exact_mode(tensor.size, dtype, reduction):
+        return ExactEncoding(x, dtype=dtype, reduction=reduction, workers=workers, lanes=lanes)
     return BlockFloatEncoding(x, dtype=dtype, reduction=reduction, workers=workers)

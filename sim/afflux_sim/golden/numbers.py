@@ -13,6 +13,9 @@ from afflux_sim.golden.frames import ELEMENTS, MAX, MIN, SUM, Block
 from afflux_sim.golden.rounding import FORMATS, round_to_bits
 
 __all__ = [
+    "EXACT_ELEMENTS",
+    "EXACT_SCALE_BITS",
+    "EXACT_WORDS",
     "IDENTITY",
     "NON_FINITE",
     "OPCODES",
@@ -44,6 +47,10 @@ NON_FINITE = 255
 
 # Classes of elements that are not finite, as counted in one word: 10 bits each.
 NAN, PLUS_INFINITY, MINUS_INFINITY = 1, 1 << 10, 1 << 20
+
+# Exact mode: the most elements, and the words of each.
+EXACT_ELEMENTS = 73
+EXACT_WORDS = 13
 
 # X = x * 2**149 is an integer for each finite float32.
 EXACT_SCALE_BITS = 149
@@ -151,17 +158,14 @@ def float_from_key(key: npt.NDArray[np.int32], dtype: str) -> Tensor:
     return bits.view(np.float32).astype(np.float16)
 
 
-def is_exact_mode(count: int, dtype: str, reduction: str, lanes: int) -> bool:
-    """Whether the operation is direct in the exact mode of section 8.4."""
-    return (
-        dtype != "int32"
-        and reduction in ("sum", "avg")
-        and lanes >= 2
-        and 13 * count <= (lanes - 1) * ELEMENTS
-    )
+def is_exact_mode(count: int, dtype: str, reduction: str) -> bool:
+    """Whether a tensor of `count` elements is reduced in the exact mode of section 8.4."""
+    return dtype != "int32" and reduction in ("sum", "avg") and count <= EXACT_ELEMENTS
 
 
-def all_reduce(tensors: Sequence[Tensor], dtype: str, reduction: str, lanes: int) -> Tensor:
+def all_reduce(
+    tensors: Sequence[Tensor], dtype: str, reduction: str, *, part: bool = False
+) -> Tensor:
     """The result, to the bit, of an all-reduce over the tensors of all workers.
 
     Parameters
@@ -172,8 +176,9 @@ def all_reduce(tensors: Sequence[Tensor], dtype: str, reduction: str, lanes: int
         "int32", "float32", "float16" or "bfloat16".
     reduction
         "sum", "avg" (not for int32), "max" or "min".
-    lanes
-        F of the job, which decides whether a small tensor is summed in exact mode.
+    part
+        Whether the tensors are parts of larger ones, from the start of a block on. Such a part is
+        not in exact mode, however few its elements are.
 
     Raises
     ------
@@ -186,10 +191,10 @@ def all_reduce(tensors: Sequence[Tensor], dtype: str, reduction: str, lanes: int
         raise ValueError("int32 has no avg")
     shape = tensors[0].shape
     flat = [np.ascontiguousarray(tensor).reshape(-1) for tensor in tensors]
-    return _reduce_flat(flat, dtype, reduction, lanes).reshape(shape)
+    return _reduce_flat(flat, dtype, reduction, part).reshape(shape)
 
 
-def _reduce_flat(tensors: list[Tensor], dtype: str, reduction: str, lanes: int) -> Tensor:
+def _reduce_flat(tensors: list[Tensor], dtype: str, reduction: str, part: bool) -> Tensor:
     count = tensors[0].size
     if count == 0:
         return tensors[0].copy()
@@ -205,7 +210,7 @@ def _reduce_flat(tensors: list[Tensor], dtype: str, reduction: str, lanes: int) 
     if reduction in ("max", "min"):
         keys = np.stack([key_of_float(x, reduction) for x in floats])
         return float_from_key(keys.max(axis=0) if reduction == "max" else keys.min(axis=0), dtype)
-    if is_exact_mode(count, dtype, reduction, lanes):
+    if is_exact_mode(count, dtype, reduction) and not part:
         return _sum_exactly(floats, dtype, reduction)
     return _sum_blocks(floats, dtype, reduction)
 
@@ -255,7 +260,7 @@ def _sum_block(blocks: list[Floats], dtype: str, reduction: str) -> list[int]:
 
 def exact_limbs(x: float) -> Block:
     """13 words of section 8.4: 12 limbs of 25 bits, least first, and the element's classes."""
-    words = np.zeros(13, dtype=np.int32)
+    words = np.zeros(EXACT_WORDS, dtype=np.int32)
     if np.isfinite(x):
         integer = exact_integer(x)
         sign = -1 if integer < 0 else 1

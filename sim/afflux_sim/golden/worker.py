@@ -171,8 +171,8 @@ class GoldenWorker:
             workers=self.ranks,
             lanes=self.lanes,
         )
-        blocks = -(-tensor.size // ELEMENTS)
-        active = max(1, min(len(self.rounds), -(-blocks // self.lanes)))
+        packets = -(-encoding.block_count // self.lanes)
+        active = max(1, min(len(self.rounds), packets))
         self.missing = {}
         self.operation = Operation(
             self._next_number, reduction, dtype, tensor.shape, encoding, slots=[]

@@ -1,4 +1,4 @@
-"""A whole bench around the engine: clock, reset, streams, registers."""
+"""A whole testbench around the engine: clock, reset, streams, registers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from afflux_sim.testbench.register_port import RegisterPort
 from afflux_sim.testbench.stream_driver import StreamDriver
 from afflux_sim.testbench.stream_sampler import StreamSampler
 
-__all__ = ["EngineBench"]
+__all__ = ["EngineTestbench"]
 
 CLOCK_PERIOD_NS = 4
 RESET_CYCLES = 4
 
 
-class EngineBench:
+class EngineTestbench:
     """Plays frames into the engine's pins and collects what it sends.
 
     Args:

@@ -25,7 +25,7 @@ BUILD_FLAGS = (
     *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
     *("-CFLAGS", "-std=c++20"),
 )
-# The test bench, which is Python, is what takes the time.
+# The testbench, which is Python, is what takes the time.
 OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
 
 

@@ -202,8 +202,8 @@ class VirtualNetwork:
     def _frame(self, rank: int, datagram: bytes) -> bytes:
         return self._makers[rank].frame(datagram, f"10.0.1.{rank}", 5000 + rank)
 
-    def _send(self, rank: int, datagram: memoryview, fates: Iterator[Fate]) -> None:
-        self._launch(self._homes[rank], self._frame(rank, bytes(datagram)), fates)
+    def _send(self, rank: int, datagram: bytes, fates: Iterator[Fate]) -> None:
+        self._launch(self._homes[rank], self._frame(rank, datagram), fates)
 
     def _route(self, frame: bytes, fates: Iterator[Fate]) -> None:
         """Sends an engine's frame to where it is addressed."""
@@ -231,7 +231,7 @@ class VirtualNetwork:
         reduction: Reduction,
         fates: Iterable[Fate] = (),
         patience_s: float = 600.0,
-        receive: Callable[..., memoryview | None] = Operation.receive,
+        receive: Callable[..., bytes | None] = Operation.receive,
     ) -> list[np.ndarray]:
         """One operation at all ranks. What `fates` does not reach is delivered at once.
 

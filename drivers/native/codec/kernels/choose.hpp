@@ -1,4 +1,4 @@
-// From an operation to the kernel that was compiled for it, and the table of one level.
+// From an operation to the kernel that was compiled for it, and the table of one instruction set.
 #pragma once
 
 #include "codec/kernels/extreme_kernel.hpp"

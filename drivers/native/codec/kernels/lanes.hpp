@@ -170,34 +170,6 @@ inline Shorts cut(Integers x) {
 #endif
 }
 
-// A store that goes past the caches, to an address that is aligned to the vector's size.
-template <typename Vector>
-inline void store_far(void* to, Vector vector) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof vector == 64) {
-        return _mm512_stream_si512(static_cast<__m512i*>(to), as<__m512i>(vector));
-    }
-#endif
-#if defined(__AVX2__)
-    if constexpr (sizeof vector == 32) {
-        return _mm256_stream_si256(static_cast<__m256i*>(to), as<__m256i>(vector));
-    }
-#endif
-#if defined(__x86_64__)
-    if constexpr (sizeof vector == 16) {
-        return _mm_stream_si128(static_cast<__m128i*>(to), as<__m128i>(vector));
-    }
-#endif
-    store(to, vector);
-}
-
-// Before others may see what `store_far` wrote.
-inline void finish_far() {
-#if defined(__x86_64__)
-    _mm_sfence();
-#endif
-}
-
 // float16 to float32, exactly. NaN and infinities become something that is not finite, or too large
 // for float16.
 inline Floats from_half(Shorts x) {

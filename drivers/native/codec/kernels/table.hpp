@@ -1,4 +1,4 @@
-// The kernels of one level: the inner loops of the codec, compiled for one instruction set.
+// The inner loops of the codec, compiled for one instruction set.
 #pragma once
 
 #include "codec/numbers.hpp"
@@ -20,12 +20,10 @@ struct Kernels {
                    std::uint8_t* present);
     void (*reduce_in_place)(const Numbers& numbers, std::size_t blocks, int sources,
                             void* const* elements);
-    // Also scans the `next_blocks` blocks that follow in memory.
     void (*quantise)(const Numbers& numbers, std::size_t blocks, const void* elements,
-                     const std::uint8_t* exponents, std::int32_t* out, bool far,
-                     std::size_t next_blocks, std::uint8_t* next_exponents);
+                     const std::uint8_t* exponents, std::int32_t* out);
     void (*dequantise)(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
-                       const std::uint8_t* exponents, void* out, bool far);
+                       const std::uint8_t* exponents, void* out);
 };
 
 // Any processor of the architecture has the first; the others are null where they were not built.

@@ -29,15 +29,15 @@ _FRACTION_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 _LEAST_EXPONENT = {torch.float32: -126, torch.float16: -14, torch.bfloat16: -126}
 
 
-def wrong_elements(result: torch.Tensor, inputs: Inputs, op: str, lanes: int | None) -> int:
+def wrong_elements(result: torch.Tensor, inputs: Inputs, op: str, of_engine: bool) -> int:
     """How many elements of `result` are not what they must be.
 
     Args:
         result: Of shape (inputs.count,).
         inputs: What the ranks contributed.
         op: "sum", "avg", "max" or "min".
-        lanes: Of the engine, which decides whether small sums are exact; None: not our engine's
-            numbers, hence only within the bound of serial summation.
+        of_engine: Whether they are our engine's numbers, right to the bit; others are right within
+            the bound of serial summation.
     """
     wrong = 0
     for where in inputs.pieces():
@@ -46,11 +46,10 @@ def wrong_elements(result: torch.Tensor, inputs: Inputs, op: str, lanes: int | N
         if op in ("max", "min") or inputs.dtype == torch.int32:
             bad = got != _exact(parts, op)
         else:
-            bad = ~_within_bound(got, parts, op, lanes)
-        if lanes is not None:
+            bad = ~_within_bound(got, parts, op, of_engine)
+        if of_engine:
             for end in _ends(where, inputs.count):
-                of_whole = lanes if inputs.count <= _GOLDEN_ELEMENTS else 1
-                golden = _golden([part[end] for part in parts], op, of_whole)
+                golden = _golden([part[end] for part in parts], op, inputs.count > _GOLDEN_ELEMENTS)
                 bad[end] |= _bits(got[end]) != _bits(golden)
         wrong += int(bad.sum())
     return wrong
@@ -69,7 +68,7 @@ def _exact(parts: Sequence[torch.Tensor], op: str) -> torch.Tensor:
 
 
 def _within_bound(
-    got: torch.Tensor, parts: Sequence[torch.Tensor], op: str, lanes: int | None
+    got: torch.Tensor, parts: Sequence[torch.Tensor], op: str, of_engine: bool
 ) -> torch.Tensor:
     dtype, ranks = got.dtype, len(parts)
     total = torch.zeros(got.numel(), dtype=torch.float64)
@@ -81,12 +80,12 @@ def _within_bound(
         exact.abs_()
         magnitudes += exact
         torch.maximum(largest, exact, out=largest)
-    if lanes is None:
+    if of_engine:
+        bound = _block_bound(largest, ranks)
+    else:
         # Each of N - 1 additions, and a division, rounds once.
         unit = 2.0 ** -(_FRACTION_BITS[dtype] + 1)
         bound = 1.01 * ranks * unit * magnitudes
-    else:
-        bound = _block_bound(largest, ranks)
     # The sums in double are not exact either.
     bound += ranks * 2.0**-52 * magnitudes
     if op == "avg":
@@ -94,7 +93,7 @@ def _within_bound(
         bound /= ranks
     result = got.double()
     bound += _half_ulp(torch.maximum(total.abs(), result.abs()), dtype)
-    if lanes is not None:
+    if of_engine:
         # A block that is zero at all ranks is zero in the result.
         bound[_largest_of_block(largest) == 0] = 0.0
     return (result - total).abs() <= bound
@@ -130,14 +129,14 @@ def _ends(where: slice, count: int) -> list[slice]:
     return found
 
 
-def _golden(parts: Sequence[torch.Tensor], op: str, lanes: int) -> torch.Tensor:
+def _golden(parts: Sequence[torch.Tensor], op: str, part_of_larger: bool) -> torch.Tensor:
     dtype = parts[0].dtype
     # numpy has no bfloat16: its bits instead.
     arrays = [
         _bits(part).numpy().view(np.uint16) if dtype == torch.bfloat16 else part.numpy()
         for part in parts
     ]
-    found = golden_numbers.all_reduce(arrays, _GOLDEN_NAMES[dtype], op, lanes)
+    found = golden_numbers.all_reduce(arrays, _GOLDEN_NAMES[dtype], op, part=part_of_larger)
     if dtype == torch.bfloat16:
         return torch.from_numpy(found.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(np.ascontiguousarray(found))

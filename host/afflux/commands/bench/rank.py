@@ -122,7 +122,7 @@ def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, 
     about = afflux.statistics(groups.afflux)
     about["way"] = _way(before, about)
     wrong = {
-        entry.key: _check(entry, source, inputs, op, options.checks, groups, about["lanes"])
+        entry.key: _check(entry, source, inputs, op, options.checks, groups)
         for entry in entries[:-2]
     }
     return _row(options, groups, inputs, dtype, op, timings, wrong, about)
@@ -141,11 +141,10 @@ def _check(
     op: str,
     times: int,
     groups: _Groups,
-    lanes: int,
 ) -> int | None:
     """Wrong elements of all ranks after calls with fresh data; None if unchecked."""
     wrong = 0
-    of_engine = lanes if entry.contender.name == "afflux" else None
+    of_engine = entry.contender.name == "afflux"
     for _ in range(times):
         entry.tensor.copy_(source)
         entry.contender.call(entry.tensor, op)

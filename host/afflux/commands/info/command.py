@@ -17,7 +17,7 @@ from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import native, why_not_shared
 from afflux.commands.info.text import render
-from afflux.settings import Settings, SettingsError
+from afflux.group.settings import Settings, SettingsError
 
 __all__ = ["add_arguments", "collect", "run"]
 
@@ -65,7 +65,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
         SettingsError: A variable has a value that it cannot have.
     """
     aggregator = Settings.from_environment().aggregator
-    named = ([aggregator] if aggregator.startswith("udp:") else []) + list(urls)
+    named = ([] if aggregator.embedded else [str(aggregator)]) + list(urls)
     reason = why_not_shared(aggregator)
     report: dict[str, Any] = {
         "versions": {
@@ -74,7 +74,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
             "python": sys.version.split()[0],
             "kernel": os.uname().release,
         },
-        "aggregator": aggregator,
+        "aggregator": str(aggregator),
         "shared_memory": {"used_by_ranks_here": not reason, "reason": reason},
         "processor": {"name": processor_name(), "features": _features()},
         "codec": _codec(),
@@ -91,8 +91,8 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 def _codec() -> dict[str, Any]:
     """Which instructions the codec uses: "python" if there is no compiled one."""
     module = native()
-    level = getattr(module, "codec_level", None)
-    levels = getattr(module, "codec_levels", None)
+    level = getattr(module, "codec_instruction_set", None)
+    levels = getattr(module, "codec_instruction_sets", None)
     if level is None or levels is None:
         return {"level": "python", "levels": ["python"]}
     return {"level": level(), "levels": list(levels())}

@@ -5,6 +5,8 @@ import os
 import secrets
 import socket
 
+from afflux.group.aggregator_url import AggregatorUrl
+
 __all__ = ["native", "why_not_shared"]
 
 
@@ -17,14 +19,13 @@ def native() -> object | None:
     return _native
 
 
-def why_not_shared(aggregator: str) -> str:
+def why_not_shared(aggregator: AggregatorUrl) -> str:
     """What keeps them from it; empty if nothing does.
 
     Args:
         aggregator: Value of AFFLUX_AGGREGATOR.
     """
-    scheme = aggregator.partition("://")[0]
-    if scheme not in ("auto", "shm"):
+    if not aggregator.may_share:
         return f"AFFLUX_AGGREGATOR={aggregator} asks for something else"
     if not hasattr(native(), "SharedGroup"):
         return "the compiled part of Afflux is not installed"

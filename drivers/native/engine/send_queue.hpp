@@ -9,7 +9,7 @@
 
 namespace afflux::engine {
 
-class Outbox {
+class SendQueue {
   public:
     // Words and blocks of some frames: where they begin, and their octets.
     struct Body {
@@ -18,7 +18,7 @@ class Outbox {
     };
 
     struct Frame {
-        Head head;
+        packet::Head head;
         Body body;
 
         std::size_t bytes() const { return head.size() + body.bytes; }
@@ -32,7 +32,7 @@ class Outbox {
     }
     Body close() const { return {opened_, bodies_.size() - opened_}; }
 
-    void push(const Head& head, Body body) { frames_.push_back({head, body}); }
+    void push(const packet::Head& head, Body body) { frames_.push_back({head, body}); }
 
     const std::vector<Frame>& frames() const { return frames_; }
     // Valid until the next append.

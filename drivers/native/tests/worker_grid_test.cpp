@@ -1,0 +1,50 @@
+// Where blocks lie: how many slots and rows there are, and where that ends.
+#include <stdexcept>
+#include <string>
+
+#include "contract/wire.hpp"
+#include "tests/check.hpp"
+#include "worker/grid.hpp"
+
+using afflux::worker::Grid;
+
+namespace {
+
+void test_every_block_has_one_position() {
+    for (const std::size_t lanes : {1, 2, 5, 16}) {
+        for (const std::size_t job_slots : {1, 3, 64}) {
+            for (const std::size_t blocks : {1, 2, 16, 47, 48, 49, 1563}) {
+                const Grid grid(blocks, lanes, job_slots);
+                CHECK(1 <= grid.slots && grid.slots <= job_slots);
+                // Every row but the last is full, and the last is not empty.
+                CHECK(grid.row_blocks() == grid.slots * lanes);
+                CHECK((grid.rows - 1) * grid.row_blocks() < blocks);
+                CHECK(blocks <= grid.rows * grid.row_blocks());
+            }
+        }
+    }
+}
+
+void test_slots_are_no_more_than_there_are_packets() {
+    const std::size_t blocks[] = {0, 1, 4, 5, 8, 9, 1000}, slots[] = {1, 1, 1, 2, 2, 3, 3};
+    for (std::size_t i = 0; i < 7; ++i) CHECK(Grid(blocks[i], 4, 3).slots == slots[i]);
+    CHECK(Grid(0, 4, 3).rows == 0);
+}
+
+void test_most_rows() {
+    CHECK(Grid(afflux::wire::kRowsMax, 1, 1).rows == afflux::wire::kRowsMax);
+    try {
+        const Grid grid(afflux::wire::kRowsMax + std::size_t{1}, 1, 1);
+        CHECK(!"there are no such rows");
+    } catch (const std::invalid_argument& error) {
+        CHECK(std::string(error.what()).find("at most 16777215") != std::string::npos);
+    }
+}
+
+}  // namespace
+
+int main() {
+    test_every_block_has_one_position();
+    test_slots_are_no_more_than_there_are_packets();
+    test_most_rows();
+}
