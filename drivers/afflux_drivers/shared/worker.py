@@ -27,7 +27,6 @@ __all__ = ["RanksEnded", "SharedCall", "SharedWorker"]
 _SLICE_S = 0.1
 """The native part waits no longer at a time, so that signals and `interrupted` get their turn."""
 
-_NUMBERS = {Reduction.SUM: 0, Reduction.AVG: 1, Reduction.MAX: 2, Reduction.MIN: 3}
 
 
 class RanksEnded(RanksMissing):
@@ -58,7 +57,7 @@ class SharedCall:
         """The call for a tensor of this dtype and shape."""
         description = Description(0, reduction, dtype, shape)
         return cls(
-            prod(shape), int(dtype), _NUMBERS[reduction], description.fingerprint, description
+            prod(shape), int(dtype), reduction.number, description.fingerprint, description
         )
 
 

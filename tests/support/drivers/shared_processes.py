@@ -16,8 +16,6 @@ from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
-REDUCTIONS = {reduction: number for number, reduction in enumerate(Reduction)}
-
 # Far above what anything takes, but a hang must end.
 _PATIENCE_S = 120
 
@@ -198,7 +196,7 @@ class Processes:
                 "reduce",
                 tensor,
                 int(dtype),
-                REDUCTIONS[reduction],
+                reduction.number,
                 places[rank] if places else None,
                 delays_s[rank] if delays_s else 0.0,
             )

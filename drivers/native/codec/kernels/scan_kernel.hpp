@@ -31,7 +31,7 @@ struct Greatest {
             return any(most);
         } else if constexpr (kType == Dtype::Float16) {
             const std::uint32_t magnitude = greatest(most);
-            if (magnitude >= 0x7C00) return 255;
+            if (magnitude >= 0x7C00) return wire::kNonFinite;
             if (magnitude >= 0x400) return static_cast<std::uint8_t>((magnitude >> 10) + 112);
             // A denormal: a normal float32, whose exponent is the place of its first bit.
             if (!magnitude) return 0;
