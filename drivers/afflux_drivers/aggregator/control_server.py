@@ -7,7 +7,7 @@ import threading
 import time
 
 from afflux_drivers.aggregator.jobs import Job, JobTable
-from afflux_drivers.aggregator.requests import Operator
+from afflux_drivers.aggregator.requests import RequestHandler
 
 __all__ = ["ControlServer"]
 
@@ -38,14 +38,18 @@ class ControlServer:
     Args:
         listener: A listening TCP socket; closed when serving ends.
         table: The jobs.
-        operator: Answers the requests.
+        handler: Answers the requests.
         lock: Held while the engine is used.
     """
 
     def __init__(
-        self, listener: socket.socket, table: JobTable, operator: Operator, lock: threading.Lock
+        self,
+        listener: socket.socket,
+        table: JobTable,
+        handler: RequestHandler,
+        lock: threading.Lock,
     ) -> None:
-        self._listener, self._table, self._operator, self._lock = listener, table, operator, lock
+        self._listener, self._table, self._handler, self._lock = listener, table, handler, lock
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
         self._stopping = threading.Event()
@@ -133,7 +137,7 @@ class ControlServer:
         connection.incoming = bytearray(rest)
         for line in lines:
             with self._lock:
-                connection.outgoing += self._operator.answer(line, connection.jobs)
+                connection.outgoing += self._handler.answer(line, connection.jobs)
         return len(rest) <= _LINE_BYTES and len(connection.outgoing) <= _ANSWERS_BYTES
 
     def _drop(self, connection: _Connection) -> None:

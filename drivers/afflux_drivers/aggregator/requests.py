@@ -10,14 +10,14 @@ from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom, engine_limits,
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 
-__all__ = ["Operator"]
+__all__ = ["RequestHandler"]
 
 
 class _Bad(Exception):
     """A request that is wrong; the text says how."""
 
 
-class Operator:
+class RequestHandler:
     """Answers requests. Not thread-safe.
 
     Args:

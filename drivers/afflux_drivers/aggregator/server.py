@@ -9,7 +9,7 @@ from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.parent_ports import ParentPorts
-from afflux_drivers.aggregator.requests import Operator
+from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of, source_port_of
 from afflux_drivers.packets import datagram_bytes
 from afflux_drivers.sockets import MulticastGroup, datagrams_held, enlarge, send_to_groups
@@ -89,8 +89,8 @@ class AggregatorServer:
         lanes = engine_limits(engine)["lanes"]
         capacity = datagrams_held(buffer_bytes, datagram_bytes(lanes))
         table = JobTable(engine, capacity, group, self._parent_ports)
-        operator = Operator(engine, table, self.address[1], self._wake)
-        self._control = ControlServer(listener, table, operator, self._lock)
+        handler = RequestHandler(engine, table, self.address[1], self._wake)
+        self._control = ControlServer(listener, table, handler, self._lock)
         self._serving = False
 
     def serve_forever(self) -> None:

@@ -28,7 +28,6 @@ _SLICE_S = 0.1
 """The native part waits no longer at a time, so that signals and `interrupted` get their turn."""
 
 
-
 class RanksEnded(RanksMissing):
     """Ranks can not contribute any more: their processes have ended, or they left the group."""
 
@@ -56,9 +55,7 @@ class SharedCall:
     def of(cls, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]) -> "SharedCall":
         """The call for a tensor of this dtype and shape."""
         description = Description(0, reduction, dtype, shape)
-        return cls(
-            prod(shape), int(dtype), reduction.number, description.fingerprint, description
-        )
+        return cls(prod(shape), int(dtype), reduction.number, description.fingerprint, description)
 
 
 class SharedWorker:
