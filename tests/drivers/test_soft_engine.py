@@ -67,7 +67,7 @@ def read(engine: Engine, name: str) -> int:
 
 
 def compare_debug_registers(engine: Engine, golden: GoldenEngine, ticket: JobTicket) -> None:
-    """What a person sees of a job's slots and workers is what the golden model holds."""
+    """Check that debug registers show of slots and workers what the golden model holds."""
     job = golden.jobs[ticket.job]
     assert job is not None
     for number, slot in enumerate(job.slots):

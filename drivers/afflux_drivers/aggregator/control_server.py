@@ -1,4 +1,4 @@
-"""The control channel's end at the aggregator: TCP connections with one JSON object a line."""
+"""The control channel's end at the aggregator: TCP connections, one JSON object per line."""
 
 import contextlib
 import selectors
@@ -19,7 +19,15 @@ _TICK_S = 1.0
 
 
 class _Connection:
-    """One client: what has come of its next line, what it has not yet taken, the jobs it made."""
+    """One client.
+
+    Attributes:
+        client: The connection's socket.
+        incoming: Bytes of the next line, as far as they have come.
+        outgoing: Bytes of answers that the client has not yet taken.
+        jobs: Jobs that the client has created.
+        active_at: When it last sent something, on the monotonic clock.
+    """
 
     def __init__(self, client: socket.socket) -> None:
         self.client = client
@@ -32,7 +40,7 @@ class _Connection:
 class ControlServer:
     """Serves the control channel in one thread. Nothing that a client does makes another wait.
 
-    Lines, connections, unread answers and idle time are bounded; a connection that owns a job may
+    Lines, connections, unread answers and idle time are bounded. A connection that owns a job may
     idle for ever, and the job ends with it.
 
     Args:
@@ -59,7 +67,7 @@ class ControlServer:
         self._selector.register(self._wake_in, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Serves until `stop` is called, then ends all connections and their jobs."""
+        """Serve until `stop` is called, then end all connections and their jobs."""
         try:
             while not self._stopping.is_set():
                 for key, events in self._selector.select(_TICK_S):
@@ -74,14 +82,14 @@ class ControlServer:
             self.close()
 
     def stop(self) -> None:
-        """Makes `serve` return soon. Thread-safe."""
+        """Make `serve` return soon. Thread-safe."""
         self._stopping.set()
-        # Closed, if `serve` has returned.
+        # The socket is closed if `serve` has returned.
         with contextlib.suppress(OSError):
             self._wake_out.send(b"\0")
 
     def close(self) -> None:
-        """Frees the sockets, once `serve` has returned or if it was never called."""
+        """Free the sockets, once `serve` has returned or if it was never called."""
         self._selector.close()
         for end in (self._listener, self._wake_in, self._wake_out):
             end.close()
@@ -127,7 +135,7 @@ class ControlServer:
         self._selector.modify(connection.client, wanted, connection)
 
     def _read(self, connection: _Connection) -> bool:
-        """Reads and answers. Returns whether the connection goes on."""
+        """Read and answer. Return whether the connection goes on."""
         data = connection.client.recv(_LINE_BYTES)
         if not data:
             return False
