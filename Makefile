@@ -126,7 +126,6 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.worked_example docs/protocol.md
 	$(PY) -m docs.generate.slot_life docs/plots/slot_life.svg
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
-	$(PY) -m docs.generate.worked_example docs/protocol.md
 	$(PY) -m docs.generate.vectors docs/vectors
 
 .PHONY: clean

@@ -125,7 +125,6 @@ def maximum_and_minimum() -> Conversation:
         np.array([1.5, -3, 0.0, -0.0, 7, -np.inf, -np.inf], dtype=np.float32),
     ]
     talk.reduce(odd, "float32", "max")
-    talk.reduce(odd, "float32", "min")
     talk.reduce([scattered(70, w).astype(np.float16) for w in range(2)], "float16", "max")
     talk.reduce([bfloat16(x) for x in odd], "bfloat16", "min")
     return talk
@@ -158,7 +157,8 @@ def exact_mode() -> Conversation:
 def exact_average() -> Conversation:
     talk = Conversation(
         "exact_average",
-        "exact mode of three workers: an average in bfloat16, sums that cancel in float32",
+        "exact mode of three workers: a direct average in bfloat16; sums in float32 that cancel, too "
+        "many for one lane and so in ordinary rounds",
         Job(workers=3, lanes=2, slots=1),
     )
     talk.join()
@@ -167,9 +167,9 @@ def exact_average() -> Conversation:
     cancelling = [
         np.array(x, dtype=np.float32)
         for x in (
-            [greatest, 1.0, 1.0],
-            [greatest, 2.0**-24, 2.0**-30],
-            [-greatest, 2.0**-80, -1.0],
+            [greatest, 1.0, 1.0, 0.0, 3.0, np.nan],
+            [greatest, 2.0**-24, 2.0**-30, -0.0, -5.0, 1.0],
+            [-greatest, 2.0**-80, -1.0, 0.0, 2.0, 2.0],
         )
     ]
     talk.reduce(cancelling, "float32", "sum")

@@ -11,10 +11,10 @@ from afflux_drivers.errors import AffluxError
 from afflux_sim.golden.frames import WORDS_AT
 from afflux_sim.golden.numbers import all_reduce
 from docs.generate.vectors import INDEX, write
+from tests.checks.vector_reader import Vector, check_capture, read_vectors
+from tests.checks.vector_replay import replay_to_engine, replay_to_workers
 from tests.scenarios.afflux_layer import TYPES
 from tests.support.checkout import ROOT
-from tests.support.vector_reader import Vector, check_capture, read_vectors
-from tests.support.vector_replay import replay_to_engine, replay_to_workers
 
 FOLDER = ROOT / "docs" / "vectors"
 VECTORS = {vector.about["name"]: vector for vector in read_vectors(FOLDER)}
@@ -81,7 +81,7 @@ def test_the_results_are_those_of_the_numeric_model(name):
             np.frombuffer(bytes.fromhex(bits), STORAGE[call["dtype"]]).reshape(call["shape"])
             for bits in call["inputs"]
         ]
-        result = all_reduce(tensors, call["dtype"], call["reduction"], about["lanes"])
+        result = all_reduce(tensors, call["dtype"], call["reduction"])
         assert result.tobytes().hex() == call["result"], (name, call["number"])
 
 

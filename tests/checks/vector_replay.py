@@ -15,8 +15,8 @@ from afflux_drivers.packets import HEADER, Header
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
+from tests.checks.vector_reader import Vector
 from tests.support.drivers.virtual_job import Parent, create_job, write_registers
-from tests.support.vector_reader import Vector
 
 __all__ = ["replay_to_engine", "replay_to_workers"]
 
