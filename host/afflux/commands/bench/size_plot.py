@@ -17,7 +17,7 @@ _LINES = {
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Writes an SVG: all rows of the first type and reduction in them, in place."""
+    """Write an SVG: all rows of the first type and reduction in them, in place."""
     import matplotlib as mpl
 
     mpl.use("svg")
