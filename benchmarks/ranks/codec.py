@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from afflux.commands.bench.registry import Row
 from afflux_drivers import _native
+from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from benchmarks.report.columns import aligned
 from benchmarks.report.figures import merge_rows
@@ -29,6 +30,7 @@ __all__ = ["NAME", "main", "measure"]
 NAME = "codec"
 """Value of its rows' "bench"."""
 
+_SUM = Reduction.SUM.number
 # Ranks of the operation: guard bits, and a division that is part of the unit.
 _RANKS = 4
 # Packets that a worker has in flight.
@@ -65,7 +67,7 @@ def measure(dtype: wire.Dtype, tensor_bytes: int, repeats: int) -> list[Row]:
         ctypes.memmove(back.ctypes.data, elements.ctypes.data, elements.nbytes)
 
     def walk(returns: bool) -> None:
-        _native.walk_columns(elements, back, int(dtype), 0, _RANKS, _SLOTS, returns)
+        _native.walk_columns(elements, back, int(dtype), _SUM, _RANKS, _SLOTS, returns)
 
     works: dict[str, Callable[[], None]] = {
         "memcpy": copy,

@@ -74,13 +74,14 @@ class _Recorder:
             # The values identify the causes, not their order.
             row["admit: decision"] = Cause(ctx.get(admit.cause)).name.lower()
         row["slot state: round R"], row["slot state: seen"] = self.state.values()
-        if ctx.get(admit.write) and ctx.get(admit.write_slot) == SLOT:
-            state = ctx.get(admit.write_state)
+        write = admit.write_state
+        if ctx.get(write.enable) and ctx.get(write.address) == SLOT:
+            state = ctx.get(write.data)
             seen = [str(worker) for worker in range(WORKERS) if state.seen >> worker & 1]
             full = " (full)" if state.left == 0 else ""
             self.state = {"round": f"r{_turn(state.round)}", "seen": " ".join(seen) + full}
-        row["merge: words written"] = bool(ctx.get(merge.write_words))
-        row["merge: block written"] = bool(ctx.get(merge.write_block))
+        row["merge: words written"] = bool(ctx.get(merge.write_words.enable))
+        row["merge: block written"] = bool(ctx.get(merge.write_block.enable))
         row["merge: delivery"] = bool(ctx.get(merge.o.valid))
         row["delivery queue"] = bool(ctx.get(stages["delivery_queue"].o.valid))
         if ctx.get(replicate.o.valid):

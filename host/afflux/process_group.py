@@ -122,7 +122,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
     def allreduce(  # type: ignore[override]
         self, tensors: Any, opts: Any = None, timeout: Any = None
     ) -> dist.Work | None:
-        """Sum, average, maximum or minimum of one tensor, in place.
+        """Sum, average, or find the maximum or minimum of, one tensor, in place.
 
         Returns:
             Its Work. None where `opts.asyncOp` is False and it is over: torch's word for that.
@@ -141,7 +141,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._progress.submit(*asked)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:
-        """`allreduce` of each tensor of a list; sums are those of separate calls."""
+        """All-reduce each tensor of a list; sums are those of separate calls."""
         options = dist.AllreduceCoalescedOptions() if opts is None else opts
         found = [self._known_call(tensor, options.reduceOp) for tensor in tensors]
         known = [each for each in found if each is not None]
@@ -155,7 +155,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
     def barrier(  # type: ignore[override]
         self, opts: Any = None, timeout: Any = None
     ) -> dist.Work:
-        """Every rank's agreement that it is here; that is all it takes."""
+        """Agree with every rank that it is here; that is all it takes."""
         limit_s = self._limit_s(timeout if opts is None else opts)
         at_once = not getattr(opts, "asyncOp", True)
         return self._do(_BARRIER.text, at_once, self._meet, limit_s)
@@ -175,7 +175,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("allgather", arguments)
 
     def allgather_coalesced(self, *arguments: Any) -> dist.Work:
-        """`allgather` of several tensors."""
+        """Call `allgather` for several tensors."""
         return self._fall_back("allgather_coalesced", arguments)
 
     def all_gather_single(self, *arguments: Any) -> dist.Work:
@@ -186,11 +186,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("_allgather_base", arguments)
 
     def all_gather_single_coalesced(self, *arguments: Any) -> dist.Work:
-        """`all_gather_single` of several tensors."""
+        """Call `all_gather_single` for several tensors."""
         return self._fall_back("all_gather_single_coalesced", arguments)
 
     def allgather_into_tensor_coalesced(self, *arguments: Any) -> dist.Work:
-        """The old name of `all_gather_single_coalesced`."""
+        """Call `all_gather_single_coalesced`, by its old name."""
         return self._fall_back("allgather_into_tensor_coalesced", arguments)
 
     def gather(self, *arguments: Any) -> dist.Work:
@@ -213,11 +213,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("_reduce_scatter_base", arguments)
 
     def reduce_scatter_single_coalesced(self, *arguments: Any) -> dist.Work:
-        """`reduce_scatter_single` of several tensors."""
+        """Call `reduce_scatter_single` for several tensors."""
         return self._fall_back("reduce_scatter_single_coalesced", arguments)
 
     def reduce_scatter_tensor_coalesced(self, *arguments: Any) -> dist.Work:
-        """The old name of `reduce_scatter_single_coalesced`."""
+        """Call `reduce_scatter_single_coalesced`, by its old name."""
         return self._fall_back("reduce_scatter_tensor_coalesced", arguments)
 
     def alltoall(self, *arguments: Any) -> dist.Work:
@@ -229,7 +229,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("all_to_all_single", arguments)
 
     def alltoall_base(self, *arguments: Any) -> dist.Work:
-        """The old name of `all_to_all_single`."""
+        """Call `all_to_all_single`, by its old name."""
         return self._fall_back("alltoall_base", arguments)
 
     # Between two ranks: order with respect to collectives does not matter, and waiting for one in
@@ -250,11 +250,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
     # The group itself.
 
     def getBackendName(self) -> str:
-        """The name it is registered by."""
+        """Return the name by which it is registered."""
         return "afflux"
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Limit of operations submitted from now on."""
+        """Limit the operations that are submitted from now on."""
         self._timeout_s = timeout.total_seconds()
 
     def shutdown(self) -> None:
@@ -271,7 +271,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._progress.failure
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Zeros, flat, that every rank reaches if the group shares memory. Collective.
+        """Make flat zeros, which every rank reaches if the group shares memory. Collective.
 
         Raises:
             AffluxError: Ranks asked for different sizes or dtypes, or there is no memory.
@@ -289,7 +289,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return [self.reducer.empty(elements, dtype)]
 
     def _known_call(self, tensor: torch.Tensor, op: Any) -> "_KnownCall | None":
-        """How the engine reduces such a tensor; None if it does not."""
+        """Return how the engine reduces such a tensor; None if it does not."""
         if not (tensor.is_cpu and tensor.layout is torch.strided):
             return None
         # Equal for equal operations, other for others, and cheaper to compare than they are.
@@ -343,7 +343,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
 
     def _agree(self, call: Call, timeout_s: float) -> None:
-        """Over when every rank has made the same call."""
+        """Return when every rank has made the same call."""
         self.reducer.agree(call.agreed_number, timeout_s, self._progress.interrupted)
 
     def _meet(self, timeout_s: float) -> list[torch.Tensor]:
@@ -352,7 +352,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return []
 
     def _limit_s(self, options: Any) -> float:
-        """Seconds for an operation with these options, or with this time-out."""
+        """Return the seconds for an operation with these options, or with this timeout."""
         wish = getattr(options, "timeout", options)
         # torch's mark for "the group's" is negative.
         if wish is not None and wish > NO_TIMEOUT:
@@ -388,7 +388,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
 def _allreduce_arguments(
     tensors: Any, opts: Any, timeout: Any
 ) -> tuple[list[torch.Tensor], dist.AllreduceOptions]:
-    """torch calls it as (list, options), (list, op, timeout) and (tensor, op, timeout)."""
+    """Sort out how torch calls it: (list, options), (list or tensor, op, timeout)."""
     listed = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     if opts is not None and hasattr(opts, "reduceOp"):
         return listed, opts
@@ -415,7 +415,7 @@ def _check_average(call: Call, tensors: list[torch.Tensor], reduction: str) -> N
 
 
 def create_process_group(options: Any, _backend_options: Any = None) -> AffluxProcessGroup:
-    """What torch.distributed calls for the backend "afflux", with `extended_api=True`."""
+    """Make a group, as torch.distributed asks for it with `extended_api=True`."""
     return AffluxProcessGroup(
         options.store,
         options.group_rank,

@@ -12,7 +12,7 @@ _COUNTERS_TIMEOUT_S = 10.0
 
 
 def group_of(group: Any) -> Any:
-    """The Afflux group that `group` is, or the default one for None.
+    """Return the Afflux group that `group` is, or the default one for None.
 
     Raises:
         TypeError: It is another backend's.
@@ -29,7 +29,7 @@ def group_of(group: Any) -> Any:
 
 
 def statistics(group: Any = None) -> dict[str, Any]:
-    """What this rank has done in `group` (default: the default group) since it was made.
+    """Return what this rank has done in `group` (default: the default group) since it was made.
 
     Keys: `rank`, `world_size`, `aggregator` (AFFLUX_AGGREGATOR), `engine` ("shm", "soft", …),
     `lanes`, `operations_engine` and `operations_gloo` (collectives by way), and `gloo` (calls by
@@ -53,7 +53,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
 
 
 def engine_counters(group: Any = None) -> dict[str, int]:
-    """The aggregator's counters, over all its jobs, by the names of the protocol's section 11.
+    """Read the aggregator's counters, over all its jobs, named as in section 11 of the protocol.
 
     Raises:
         ValueError: The group has no aggregator: its ranks share memory.
@@ -63,7 +63,7 @@ def engine_counters(group: Any = None) -> dict[str, int]:
 
 
 def engine_description(group: Any = None) -> dict[str, Any]:
-    """What the aggregator is: `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`, `protocol`.
+    """Return `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`, `protocol` of the aggregator.
 
     A simulated one also says how many clock `cycles` have passed.
 

@@ -48,7 +48,9 @@ def test_unreachable_aggregator(listening):
             silent.close()
         worker = Worker(replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port), 1)
         start = time.monotonic()
-        with pytest.raises(AggregatorUnreachable, match=f"join timed out: rank 1 .*127.0.0.1:{port}"):
+        with pytest.raises(
+            AggregatorUnreachable, match=f"join timed out: rank 1 .*127.0.0.1:{port}"
+        ):
             worker.join(0.5)
         assert time.monotonic() - start < 2
         with pytest.raises(WorkerFailed, match=f"all_reduce: rank 1.*join.*{port}"):

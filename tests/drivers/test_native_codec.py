@@ -52,7 +52,7 @@ def golden(tensors: list[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -
 def of_exponent(
     generator: np.random.Generator, exponent: int, dtype: wire.Dtype, count: int = 64
 ) -> np.ndarray:
-    """A block whose greatest element is just below the next exponent, or at the exponent."""
+    """Return a block whose greatest element has this exponent."""
     exponent = min(exponent, 142) if dtype is wire.Dtype.FLOAT16 else exponent
     bits = generator.integers(0, exponent << 23 | 0x7F_FFFF, count)
     # Half of them of the greatest exponents, where rounding matters.
@@ -250,9 +250,9 @@ def test_walk_of_a_worker_gives_integers_there_and_back(instruction_set, dtype, 
     operation.quantise(whole, exponents, integers)
     operation.dequantise(integers, exponents, want)
     found = np.zeros_like(tensor)
-    _native.walk_columns(tensor, found, int(dtype), 0, 5, slots, False)
+    _native.walk_columns(tensor, found, int(dtype), Reduction.SUM.number, 5, slots, False)
     assert not found.any()
-    _native.walk_columns(tensor, found, int(dtype), 0, 5, slots, True)
+    _native.walk_columns(tensor, found, int(dtype), Reduction.SUM.number, 5, slots, True)
     assert_bits(found, want[: len(tensor)])
 
 
@@ -276,7 +276,7 @@ def test_exact_mode(dtype, reduction, ranks):
         return
     generator = np.random.default_rng(ranks)
     for count in (1, 2, 73):
-        assert _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
+        assert _native.is_exact(int(dtype), reduction.number, count)
         for non_finite in (False, True):
             tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
             want = numbers.all_reduce(tensors, name(dtype), reduction.value)
@@ -286,23 +286,23 @@ def test_exact_mode(dtype, reduction, ranks):
 def test_exact_mode_ends_where_the_golden_models_does():
     for dtype, reduction in OPERATIONS:
         for count in (1, 72, 73, 74, 78):
-            found = _native.is_exact(int(dtype), list(Reduction).index(reduction), count)
+            found = _native.is_exact(int(dtype), reduction.number, count)
             assert found == numbers.is_exact_mode(count, name(dtype), reduction.value)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_classes_keys_and_limbs_are_the_golden_models(dtype):
+def test_classes_sortable_integers_and_limbs_are_the_golden_models(dtype):
     generator = np.random.default_rng(9)
     tensor = awkward(generator, 2000, dtype, True)
     wide = numbers.widen(tensor, name(dtype))
     words = np.empty(2000, np.int32)
     _native.class_counts(int(dtype), tensor, words)
     np.testing.assert_array_equal(words, numbers.class_counts(wide))
-    for number, reduction in ((2, "max"), (3, "min")):
-        _native.to_keys(int(dtype), number, tensor, words)
-        np.testing.assert_array_equal(words, numbers.key_of_float(wide, reduction))
+    for reduction in (Reduction.MAX, Reduction.MIN):
+        _native.to_sortable(int(dtype), reduction.number, tensor, words)
+        np.testing.assert_array_equal(words, numbers.key_of_float(wide, reduction.value))
         back = np.empty_like(tensor)
-        _native.from_keys(int(dtype), words, back)
+        _native.from_sortable(int(dtype), words, back)
         assert_bits(back, numbers.float_from_key(words, name(dtype)))
     limbs = np.empty((2000, 13), np.int32)
     _native.exact_encode(int(dtype), tensor, limbs)
@@ -396,9 +396,9 @@ def test_results_may_lie_in_a_source_and_anywhere_in_memory(instruction_set, dty
         assert_bits(shifted[1][some], want[some])
 
 
-def test_clear_makes_every_zero_positive():
+def test_scan_clear_makes_every_zero_positive_and_nothing_else():
     tensor = np.array([-0.0] * 100, np.float32)
-    _native.clear(int(wire.Dtype.FLOAT32), tensor[:97])
+    _native.scan_clear(int(wire.Dtype.FLOAT32), tensor[:97], None, np.empty(2, np.uint8))
     assert not np.signbit(tensor[:97]).any()
     assert np.signbit(tensor[97:]).all()
 

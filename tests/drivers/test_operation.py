@@ -23,6 +23,12 @@ from tests.support.drivers.single_rank import (
 from tests.support.drivers.virtual_job import ticket_of
 
 
+def result_of_next(datagram: bytes) -> bytes:
+    """The result of a round that both lanes contribute to; row 1 comes next."""
+    result = answer_to(datagram, wire.Type.RESULT, [0x1_00 | 60, 0x1_00 | 60, *[wire.ABSENT] * 14])
+    return HEADER.pack(*header_of(result)._replace(present=3)) + result[22:] + bytes(512)
+
+
 def test_opening_packet():
     rank = Rank()
     (datagram,) = rank.opening
@@ -131,7 +137,7 @@ def test_ignores_the_same_result_twice():
     assert rank.ignored() == 1
 
 
-def test_timer_repeats_then_probes_ever_more_seldom():
+def test_timer_probes_ever_more_seldom():
     rank = Rank()
     times, sent = [], []
     for _ in range(8):
@@ -140,22 +146,30 @@ def test_timer_repeats_then_probes_ever_more_seldom():
         assert rank.expire(now - 1e-6) == []
         (datagram,) = rank.expire(now)
         sent.append(datagram)
-    assert sent[0] == rank.opening[0]
-    for probe in sent[1:]:
+    for probe in sent:
         assert len(probe) == datagram_bytes(0)
-        want = header_of(sent[0])._replace(version_type=0x11, present=0)
+        want = header_of(rank.opening[0])._replace(version_type=0x11, present=0)
         assert header_of(probe) == want
     waits = np.diff([0.0, *times])
-    np.testing.assert_allclose(waits, [0.4, 0.8, 1, 1, 1, 1, 1, 1])
+    np.testing.assert_allclose(waits, [0.2, 0.4, 0.8, 1, 1, 1, 1, 1])
     statistics = rank.session.statistics
-    assert (statistics.retransmissions, statistics.probes) == (1, 7)
+    assert (statistics.retransmissions, statistics.probes) == (0, 8)
     assert statistics.blocks_sent == 1
 
 
+def next_probe(rank: Rank) -> tuple[float, bytes]:
+    """When the rank asks next, and what it sends. Its timer may run out for nothing."""
+    for _ in range(3):
+        now = rank.operation.next_timer
+        sent = rank.expire(now)
+        if sent:
+            (probe,) = sent
+            return now, probe
+    raise AssertionError("no probe")
+
+
 def probed(rank: Rank) -> bytes:
-    rank.expire(rank.operation.next_timer)
-    (probe,) = rank.expire(rank.operation.next_timer)
-    return probe
+    return next_probe(rank)[1]
 
 
 def test_missing_without_own_bit_repeats_the_contribution():
@@ -173,9 +187,10 @@ def test_missing_with_own_bit_names_the_others():
     assert rank.receive(missing, 1.0) is None
     assert rank.operation.missing_ranks() == (0, 2)
     assert rank.session.heard_at == 1.0
-    assert 1.0 < rank.operation.next_timer <= 2.0
+    now, probe = next_probe(rank)
+    assert 1.0 < now <= 2.0
     missing = answer_to(probe, wire.Type.MISSING, [0b110, 0, 0, *[0] * 13])
-    assert rank.receive(missing, 1.1) is None
+    assert rank.receive(missing, now + 0.1) is None
     assert rank.operation.missing_ranks() == (0,)
 
 
@@ -249,14 +264,48 @@ def test_workers_above_31_are_named_by_the_second_word():
 
 def test_only_round_trips_that_measure_the_path_count():
     rank = Rank()
+    rank.session.trip.sample(-0.25, 0.0)
     opening = result_of_opening(rank.opening[0])
     answer = rank.receive(opening, now=50.0)
     assert answer is not None
-    assert rank.session.trip.smoothed_s == 0.0, "an opening round waits for other ranks"
-    result = answer_to(answer, wire.Type.RESULT, [0x1_00 | 60, 0x1_00 | 60, *[wire.ABSENT] * 14])
-    result = HEADER.pack(*header_of(result)._replace(present=3)) + result[22:] + bytes(512)
-    assert rank.receive(result, now=50.5) is not None
-    assert rank.session.trip.smoothed_s == 0.5
+    assert rank.session.trip.smoothed_s == 0.25, "an opening round waits for other ranks"
+    assert rank.receive(result_of_next(answer), now=50.5) is not None
+    assert rank.session.trip.smoothed_s == pytest.approx(0.25 + 0.25 / 8)
+
+
+def test_an_opening_round_shows_how_long_a_round_trip_is_at_most():
+    rank = Rank()
+    rank.receive(result_of_opening(rank.opening[0]), now=0.125)
+    assert rank.session.trip.smoothed_s == 0.125
+
+
+def test_what_was_probed_for_is_no_sample():
+    rank = Rank()
+    answer = rank.receive(result_of_opening(rank.opening[0]), now=0.125)
+    assert answer is not None
+    now, _ = next_probe(rank)
+    assert rank.receive(result_of_next(answer), now + 0.001) is not None
+    assert rank.session.trip.smoothed_s == 0.125
+
+
+def test_a_packet_is_overdue_when_a_later_one_is_answered():
+    rank = Rank(count=64 * LANES * 2 * 3, slots=2)
+    rank.session.trip.sample(-0.001, 0.0)
+    timeout, overdue = rank.session.trip.timeout_s, rank.session.trip.overdue_after_s
+    assert overdue < timeout
+    # Slot 0's opening round is answered, and the round after it; slot 1's is not.
+    answer = rank.receive(result_of_opening(rank.opening[0]), now=0.001)
+    assert answer is not None
+    assert rank.expire(overdue) == []
+    assert rank.receive(result_of_next(answer), now=0.002) is not None
+    overdue = rank.session.trip.overdue_after_s
+    now = rank.operation.next_timer
+    assert overdue <= now <= 0.002 + overdue
+    (probe,) = rank.expire(now)
+    assert (header_of(probe).slot, header_of(probe).version_type) == (1, 0x11)
+    assert rank.session.trip.timeout_s < timeout + 0.001, "it is lost, and the path not slow"
+    # Once: from then on its timer counts.
+    assert rank.expire(now + 1e-6) == []
 
 
 def test_conflict_and_other_fingerprints_are_disagreements():

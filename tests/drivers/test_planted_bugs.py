@@ -106,15 +106,15 @@ WORKER_BUGS = {
         Bug(
             "worker/columns.cpp",
             "columns.agreed[columns.agreements++] = {block, low};",
-            "columns.agreed[columns.agreements++] = {row > 0 ? block - row_blocks_ : block, low};",
+            "columns.agreed[columns.agreements++] = {row > 0 ? block - grid_.row_blocks() : block, low};",
         ),
         ["check_schedules"],
     ),
     "never repeats": (
         Bug(
             "worker/operation.cpp",
-            "if (slot.deadline <= now) {",
-            "if (slot.deadline <= now) slot.expired(now, trip.cap()); if (false) {",
+            "if (due(slot) <= now) {",
+            "if (due(slot) <= now) slot.probed(now, trip.cap()); if (false) {",
         ),
         ["check_schedules"],
     ),
@@ -122,8 +122,8 @@ WORKER_BUGS = {
     "repeats something else": (
         Bug(
             "worker/operation.cpp",
-            "} else { ++session_.counts.retransmissions;",
-            "} else { ++session_.counts.retransmissions; slot.packet.blocks()[0] ^= 1;",
+            "++session_.counts.retransmissions;",
+            "++session_.counts.retransmissions; slot.packet.blocks()[0] ^= 1;",
         ),
         ["check_schedules"],
     ),

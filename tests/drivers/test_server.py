@@ -24,7 +24,7 @@ from tests.support.drivers.tensors import gaussian
 
 
 def ask(served: Served, line: bytes) -> bytes:
-    """Sends bytes to the control channel and returns what comes until the end or for a while."""
+    """Send bytes to the control channel; return what comes until the end or for a while."""
     with socket.create_connection(served.address, 5) as client:
         client.settimeout(5)
         # The server may have hung up already, and that is what some tests want to see.
@@ -78,7 +78,7 @@ def test_garbage_changes_no_sum(served):
     sprayer.start()
     try:
         with Ranks(lease.ticket, loss=0.01) as ranks:
-            for dtype in wire.Dtype:
+            for dtype in 4 * tuple(wire.Dtype):
                 tensors = [gaussian(generator, 20_000, dtype) for _ in range(3)]
                 results = ranks.all_reduce(tensors, dtype, Reduction.SUM)
                 assert_same_bits(results, expected(tensors, dtype, Reduction.SUM))
@@ -155,6 +155,7 @@ def test_answers_nothing_to_data_of_a_stranger(served):
         (b'{"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": "1"}', "slots"),
         (b'{"request": "close", "job": 0, "key": "0000000000000000"}', "no job 0 with this key"),
         (b'{"request": "close", "job": 0, "key": "zz"}', "16 hexadecimal"),
+        (b'{"request": "close", "job": 0, "key": "00 00 00 00 00 0"}', "16 hexadecimal"),
         (b'{"request": "close", "job": 300, "key": "0000000000000000"}', "job"),
     ],
 )

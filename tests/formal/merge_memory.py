@@ -9,6 +9,7 @@ operation's delivery comes out, whatever came before and comes next.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.layouts import OperationKind, SlotOperation
 from afflux_hdl.engine.merge import DELIVERY_DELAY, Merge
@@ -68,16 +69,14 @@ class MergeMemoryHarness(ElementHarness):
         phase = Signal()
         m.d.sync += phase.eq(~phase)
         m.d.comb += [merge.phase.eq(phase), memory.phase.eq(phase)]
-        for name in ("merge_block", "merge_words"):
-            m.d.comb += getattr(memory, name).eq(getattr(merge, name))
-            m.d.comb += getattr(merge, f"{name}_data").eq(getattr(memory, f"{name}_data"))
-        for name in ("write_block", "write_words"):
-            for suffix in ("", "_address", "_data"):
-                m.d.comb += getattr(memory, name + suffix).eq(getattr(merge, name + suffix))
+        connect(m, merge.read_block, memory.merge_block)
+        connect(m, merge.read_words, memory.merge_words)
+        connect(m, merge.write_block, memory.write_block)
+        connect(m, merge.write_words, memory.write_words)
         # The transmit side reads what it likes.
         m.d.comb += [
-            memory.send_block.eq(AnySeq(len(memory.send_block))),
-            memory.send_words.eq(AnySeq(len(memory.send_words))),
+            memory.send_block.address.eq(AnySeq(p.block_address_bits)),
+            memory.send_words.address.eq(AnySeq(p.words_address_bits)),
         ]
 
         # Operations: any. Admit has let only lanes below F through.
@@ -95,11 +94,10 @@ class MergeMemoryHarness(ElementHarness):
         # What is watched: slot, version, lane, beat of a block; beat of the words.
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
         lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
-        word_beat_bits = p.header_beats.bit_length() - 1
-        word_beat: Value = AnyConst(max(1, word_beat_bits))[:word_beat_bits]
+        word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
         m.d.comb += Assume(lane < p.lanes)
-        block_at = Signal(len(merge.merge_block))
-        words_at = Signal(len(merge.merge_words))
+        block_at = Signal(p.block_address_bits)
+        words_at = Signal(p.words_address_bits)
         m.d.comb += [
             block_at.eq(Cat(beat, lane, version, slot)),
             words_at.eq(Cat(word_beat, version, slot)),
@@ -117,9 +115,8 @@ class MergeMemoryHarness(ElementHarness):
             words_content = words_rams[0].content
 
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
-        offset_bits = len(merge.receive_address)
-        block, words = Ghost("block", offset_bits), Ghost("words", offset_bits)
-        for ghost, hit, fresh, opcode, offset, reads, address, at, write, write_at, content in (
+        block, words = Ghost("block", p.offset_bits), Ghost("words", p.offset_bits)
+        for ghost, hit, fresh, opcode, offset, reads, address, at, write, content in (
             (
                 block,
                 here & incoming.present.bit_select(lane, 1),
@@ -130,10 +127,9 @@ class MergeMemoryHarness(ElementHarness):
                 + rank(incoming.present, lane) * p.block_beats
                 + beat,
                 parts["with_blocks"],
-                merge.merge_block,
+                merge.read_block.address,
                 block_at,
                 merge.write_block,
-                merge.write_block_address,
                 block_content,
             ),
             (
@@ -143,14 +139,13 @@ class MergeMemoryHarness(ElementHarness):
                 3,
                 incoming.start + word_beat,
                 parts["with_words"],
-                merge.merge_words,
+                merge.read_words.address,
                 words_at,
                 merge.write_words,
-                merge.write_words_address,
                 words_content,
             ),
         ):
-            writes = write & (write_at == at)
+            writes = write.enable & (write.address == at)
             reading = reads & (address == at)
             effect = Mux(
                 ghost.fresh, ghost.arriving, merged(ghost.opcode, ghost.now, ghost.arriving)
@@ -194,18 +189,18 @@ class MergeMemoryHarness(ElementHarness):
         # The receive buffer has the operation's words and blocks at their places.
         block_here, words_here = Signal(), Signal()
         m.d.sync += [
-            block_here.eq(parts["with_blocks"] & (merge.receive_address == block.offset)),
-            words_here.eq(parts["with_words"] & (merge.receive_address == words.offset)),
+            block_here.eq(parts["with_blocks"] & (merge.receive.address == block.offset)),
+            words_here.eq(parts["with_words"] & (merge.receive.address == words.offset)),
         ]
         arrives = Signal(p.bus_bits)
         m.d.comb += [
             arrives.eq(AnySeq(p.bus_bits)),
-            merge.receive_data.eq(arrives),
+            merge.receive.data.eq(arrives),
         ]
         with m.If(block_here):
-            m.d.comb += self._word(merge.receive_data).eq(block.was_arriving)
+            m.d.comb += self._word(merge.receive.data).eq(block.was_arriving)
         with m.Elif(words_here):
-            m.d.comb += self._word(merge.receive_data).eq(words.was_arriving)
+            m.d.comb += self._word(merge.receive.data).eq(words.was_arriving)
 
         self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase)
         self._deliveries(m, parts, merge, block, words, block_content, words_content, starts & here)

@@ -29,8 +29,8 @@ BUGS = {
     # The second lane's blocks never reach the slot's memory.
     "lost lane": Bug(
         "engine/merge.py",
-        "self.write_block.eq(blocks3)",
-        "self.write_block.eq(blocks3 & (block_address3[p.beat_bits :][: p.lane_bits] != 1))",
+        "self.write_block.enable.eq(blocks3)",
+        "self.write_block.enable.eq(blocks3 & (block_address3[p.beat_bits :][: p.lane_bits] != 1))",
     ),
     # A contribution that comes again while the round is open is added again.
     "double count": Bug(
@@ -62,7 +62,7 @@ BUGS = {
         "engine/replicate.py",
         "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),",
         "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),\n"
-        "                header1.round.eq(self.send_round),",
+        "                header1.round.eq(self.read_round.data),",
     ),
 }
 

@@ -22,7 +22,6 @@ from afflux_hdl.contract import wire
 __all__ = ["Operation"]
 
 # The numbers that the native code gives them.
-_OPS = {Reduction.SUM: 0, Reduction.AVG: 1, Reduction.MAX: 2, Reduction.MIN: 3}
 
 T = TypeVar("T")
 
@@ -65,7 +64,7 @@ class Operation(_native.Operation):
             elements,
             self._result,
             int(dtype),
-            _OPS[reduction],
+            reduction.number,
             self.description.fingerprint,
         )
 

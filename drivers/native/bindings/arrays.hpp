@@ -26,17 +26,22 @@ void expect_bytes(const Array& array, std::size_t bytes, const char* name) {
 }
 
 inline codec::Dtype dtype_of(int number) {
-    if (number < 0 || number > 3) throw nanobind::value_error("no such dtype");
+    if (number < 0 || number > static_cast<int>(codec::Dtype::Bfloat16)) {
+        throw nanobind::value_error("no such dtype");
+    }
     return static_cast<codec::Dtype>(number);
 }
 
 inline codec::Op op_of(int number) {
-    if (number < 0 || number > 3) throw nanobind::value_error("no such reduction");
+    if (number < 0 || number > static_cast<int>(codec::Op::Min)) {
+        throw nanobind::value_error("no such reduction");
+    }
     return static_cast<codec::Op>(number);
 }
 
 // Elements of an array in the storage of `dtype`. Throws ValueError if it is of another one.
-inline std::size_t count_of(const Input& elements, codec::Dtype dtype) {
+template <typename Array>
+std::size_t count_of(const Array& elements, codec::Dtype dtype) {
     if (elements.itemsize() != codec::size_of(dtype)) {
         throw nanobind::value_error("elements are not in the storage of their dtype");
     }

@@ -82,11 +82,6 @@ void scan_clear(int dtype, const Output& elements, const std::optional<Output>& 
                       static_cast<std::uint8_t*>(exponents.data()));
 }
 
-void clear(int dtype, const Output& elements) {
-    codec::clear(dtype_of(dtype), elements.data(),
-                 elements.nbytes() / codec::size_of(dtype_of(dtype)));
-}
-
 void expect_sources(const Numbers& numbers, std::size_t sources) {
     if (sources < 1 || sources > static_cast<std::size_t>(numbers.ranks)) {
         throw nb::value_error("not 1 to `ranks` sources");
@@ -146,43 +141,37 @@ void class_counts(int dtype, const Input& elements, const Output& out) {
                         static_cast<std::int32_t*>(out.data()));
 }
 
-void overlay_classes(int dtype, const Input& sums, const Output& out) {
-    const std::size_t count = count_of(sums, Dtype::Int32);
-    expect_bytes(out, codec::size_of(dtype_of(dtype)) * count, "out");
-    codec::overlay_classes(dtype_of(dtype), static_cast<const std::int32_t*>(sums.data()), count,
-                           out.data());
-}
-
-void to_keys(int dtype, int reduction, const Input& elements, const Output& keys) {
+void to_sortable(int dtype, int reduction, const Input& elements, const Output& sortable) {
     const std::size_t count = count_of(elements, dtype_of(dtype));
-    expect_bytes(keys, 4 * count, "keys");
-    codec::to_keys(dtype_of(dtype), op_of(reduction), elements.data(), count,
-                   static_cast<std::int32_t*>(keys.data()));
+    expect_bytes(sortable, 4 * count, "sortable");
+    codec::to_sortable(dtype_of(dtype), op_of(reduction), elements.data(), count,
+                       static_cast<std::int32_t*>(sortable.data()));
 }
 
-void from_keys(int dtype, const Input& keys, const Output& out) {
-    const std::size_t count = count_of(keys, Dtype::Int32);
+void from_sortable(int dtype, const Input& sortable, const Output& out) {
+    const std::size_t count = count_of(sortable, Dtype::Int32);
     expect_bytes(out, codec::size_of(dtype_of(dtype)) * count, "out");
-    codec::from_keys(dtype_of(dtype), static_cast<const std::int32_t*>(keys.data()), count,
-                     out.data());
+    codec::from_sortable(dtype_of(dtype), static_cast<const std::int32_t*>(sortable.data()), count,
+                         out.data());
 }
 
 void exact_encode(int dtype, const Input& elements, const Output& words) {
     const std::size_t count = count_of(elements, dtype_of(dtype));
-    expect_bytes(words, 4 * codec::kExactWords * count, "words");
+    expect_bytes(words, 4 * wire::kExactWords * count, "words");
     codec::exact_encode(dtype_of(dtype), elements.data(), count,
                         static_cast<std::int32_t*>(words.data()));
-}
-
-void exact_decode(const Numbers& numbers, const Input& sums, const Output& out) {
-    const std::size_t count = out.nbytes() / codec::size_of(numbers.dtype);
-    expect_bytes(sums, 4 * codec::kExactWords * count, "sums");
-    codec::exact_decode(numbers, static_cast<const std::int32_t*>(sums.data()), count, out.data());
 }
 
 }  // namespace
 
 void bind_codec(nb::module_& module) {
+    nb::dict reductions;
+    reductions["sum"] = static_cast<int>(Op::Sum);
+    reductions["avg"] = static_cast<int>(Op::Avg);
+    reductions["max"] = static_cast<int>(Op::Max);
+    reductions["min"] = static_cast<int>(Op::Min);
+    // What all of this module's functions take as `reduction`.
+    module.attr("REDUCTIONS") = reductions;
     nb::class_<Numbers>(module, "Numbers",
                         "The constants of one operation; see docs/protocol.md 8.")
         .def(
@@ -190,7 +179,7 @@ void bind_codec(nb::module_& module) {
             [](Numbers* self, int ranks, int dtype, int reduction) {
                 new (self) Numbers(ranks, dtype_of(dtype), op_of(reduction));
             },
-            "ranks"_a, "dtype"_a, "reduction"_a, "Reductions are 0 sum, 1 avg, 2 max, 3 min.")
+            "ranks"_a, "dtype"_a, "reduction"_a)
         .def("quantise", &quantise, "elements"_a, "exponents"_a, "out"_a,
              "Integers of blocks, given the agreed exponents.")
         .def("dequantise", &dequantise, "sums"_a, "exponents"_a, "out"_a,
@@ -199,23 +188,18 @@ void bind_codec(nb::module_& module) {
              "Reduces whole blocks of all sources, whose exponents `scan` gave.")
         .def("reduce_in_place", &reduce_in_place, "elements"_a,
              "Reduces, and writes the result to every source.")
-        .def("exact", &exact, "elements"_a, "out"_a, "Sums of floats, rounded once.")
-        .def("exact_decode", &exact_decode, "sums"_a, "out"_a,
-             "Values of summed limbs and class counts, 13 words for each element.");
+        .def("exact", &exact, "elements"_a, "out"_a, "Sums of floats, rounded once.");
     module.def("scan", &scan, "dtype"_a, "elements"_a, "exponents"_a,
                "A byte for each block: 0 absent, 255 not finite, else its exponent.");
     module.def("scan_copy", &scan_copy, "dtype"_a, "elements"_a, "out"_a, "exponents"_a,
                "The same, and copies the present blocks.");
     module.def("scan_clear", &scan_clear, "dtype"_a, "elements"_a, "out"_a.none(), "exponents"_a,
                "Either of these (`out` may be None), and makes absent blocks +0.");
-    module.def("clear", &clear, "dtype"_a, "elements"_a, "Makes all +0, if anything is not.");
     module.def("class_counts", &class_counts, "dtype"_a, "elements"_a, "out"_a,
                "What each element adds to the counts of NaN and infinities.");
-    module.def("overlay_classes", &overlay_classes, "dtype"_a, "sums"_a, "out"_a,
-               "Writes NaN and infinities where the summed counts say so.");
-    module.def("to_keys", &to_keys, "dtype"_a, "reduction"_a, "elements"_a, "keys"_a,
+    module.def("to_sortable", &to_sortable, "dtype"_a, "reduction"_a, "elements"_a, "sortable"_a,
                "Integers in the order of the elements.");
-    module.def("from_keys", &from_keys, "dtype"_a, "keys"_a, "out"_a, "The way back.");
+    module.def("from_sortable", &from_sortable, "dtype"_a, "sortable"_a, "out"_a, "The way back.");
     module.def("exact_encode", &exact_encode, "dtype"_a, "elements"_a, "words"_a,
                "12 limbs and a class count for each element.");
     module.def(

@@ -81,8 +81,8 @@ void bind_engine(nb::module_& module) {
             "__init__",
             [](LockedEngine* self, unsigned workers, unsigned lanes, unsigned jobs,
                unsigned slots) { new (self) LockedEngine(Limits{workers, lanes, jobs, slots}); },
-            nb::arg("workers") = 64, nb::arg("lanes") = 16, nb::arg("jobs") = 8,
-            nb::arg("slots") = 512)
+            nb::arg("workers") = Limits{}.workers, nb::arg("lanes") = Limits{}.lanes,
+            nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots)
         .def("play", &LockedEngine::play, nb::arg("frames"),
              "Takes frames one after the other; returns all that was sent, in order.")
         .def("read", &LockedEngine::read, nb::arg("address"), "Reads a register.")

@@ -55,20 +55,14 @@ class SharedGroup {
 
     void begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
         const codec::Dtype type = dtype_of(dtype);
-        if (array.itemsize() != codec::size_of(type))
-            throw nb::value_error("elements are not in the storage of their dtype");
-        begin_address(reinterpret_cast<std::uintptr_t>(array.data()), array.size(), dtype,
-                      reduction, fingerprint);
-        array_ = nb::find(array);
-    }
-
-    void begin_address(std::uintptr_t address, std::size_t count, int dtype, int reduction,
-                       std::uint64_t fingerprint) {
-        const codec::Dtype type = dtype_of(dtype);
         const codec::Op op = op_of(reduction);
+        const std::size_t count = count_of(array, type);
         const auto group = open();
-        const nb::gil_scoped_release no_python;
-        group->begin(reinterpret_cast<void*>(address), count, type, op, fingerprint);
+        {
+            const nb::gil_scoped_release no_python;
+            group->begin(array.data(), count, type, op, fingerprint);
+        }
+        array_ = nb::find(array);
     }
 
     bool advance(double timeout_s) {
@@ -96,7 +90,6 @@ class SharedGroup {
     std::vector<int> missing() const { return open()->missing(); }
     std::vector<int> dead() const { return open()->ended(); }
     void fail(const std::string& text) { open()->fail(text); }
-    std::string failure() const { return open()->failure(); }
     bool failed() const { return !open()->failure().empty(); }
     int rank() const { return open()->rank(); }
     int ranks() const { return open()->ranks(); }
@@ -169,26 +162,22 @@ void bind_shared(nb::module_& module) {
         .def_prop_ro("rank", &SharedGroup::rank)
         .def_prop_ro("ranks", &SharedGroup::ranks)
         .def("begin", &SharedGroup::begin, "array"_a, "dtype"_a, "reduction"_a, "fingerprint"_a,
-             "Begins an all-reduce of a contiguous array, in place. Does not wait. Reductions are\n"
-             "0 sum, 1 avg, 2 max, 3 min.")
-        .def("begin_address", &SharedGroup::begin_address, "address"_a, "count"_a, "dtype"_a,
-             "reduction"_a, "fingerprint"_a,
-             "The same at an address; the caller keeps the memory until the operation is over.")
+             "Begins an all-reduce of a contiguous array, in place. Does not wait.")
         .def("advance", &SharedGroup::advance, "timeout_s"_a,
              "Works and waits for up to so long; True when the operation is over. Raises\n"
              "SharedDisagreement at all ranks if they were called with different things, and\n"
              "SharedFailed if a rank has ended or failed the group.")
         .def("all_reduce_address", &SharedGroup::all_reduce_address, "address"_a, "count"_a,
              "dtype"_a, "reduction"_a, "fingerprint"_a, "timeout_s"_a,
-             "begin_address and advance in one call.")
+             "`begin` at an address and `advance` in one call; the caller keeps the memory until\n"
+             "the operation is over.")
         .def("fingerprints", &SharedGroup::fingerprints,
              "What each rank gave, after SharedDisagreement.")
         .def("missing", &SharedGroup::missing, "Ranks that this one waits for.")
         .def("dead", &SharedGroup::dead, "Ranks whose process has ended, or that have closed.")
         .def("fail", &SharedGroup::fail, "text"_a,
              "Lets all ranks leave their operations with SharedFailed; the first text stays.")
-        .def("failed", &SharedGroup::failed)
-        .def("failure", &SharedGroup::failure, "Why the group has failed; empty if it has not.")
+        .def("failed", &SharedGroup::failed, "Whether a rank has ended or failed the group.")
         .def("allocate", &SharedGroup::allocate, "offset"_a, "bytes"_a,
              "This rank's slice of reachable memory, uint8. Collective: all ranks with the same\n"
              "arguments, whole pages of 4096 bytes, no offset twice. Given back with the array.")

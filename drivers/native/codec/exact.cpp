@@ -10,6 +10,10 @@ namespace afflux::codec {
 
 namespace {
 
+using wire::kExactWords;
+
+constexpr std::size_t kLimbs = wire::kExactLimbs;
+constexpr int kLimbBits = wire::kExactLimbBits;
 constexpr std::int64_t kLimbMask = (1 << kLimbBits) - 1;
 // float32 is an integer times this power of two.
 constexpr int kUnitExponent = -149;

@@ -6,11 +6,8 @@
 
 namespace afflux::codec {
 
-inline constexpr std::size_t kLimbs = 12, kExactWords = 13;
-inline constexpr int kLimbBits = 25;
-
 // Limbs, least first, with the sign of the element, then its class count.
-// `words` has 13 * count integers.
+// `words` has wire::kExactWords * count integers.
 void exact_encode(Dtype dtype, const void* elements, std::size_t count, std::int32_t* words);
 
 // Values of summed words: one correct rounding; for Avg of the sum divided by numbers.ranks.

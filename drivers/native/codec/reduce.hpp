@@ -26,9 +26,7 @@ void exact(const Numbers& numbers, std::size_t count, int sources, const void* c
 
 // Whether an operation on `count` elements is in exact mode.
 constexpr bool is_exact(Dtype dtype, Op op, std::size_t count) {
-    // The contract's EXACT_ELEMENTS.
-    constexpr std::size_t kMost = 73;
-    return dtype != Dtype::Int32 && is_sum(op) && count <= kMost;
+    return dtype != Dtype::Int32 && is_sum(op) && count <= wire::kExactElements;
 }
 
 }  // namespace afflux::codec

@@ -4,19 +4,21 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "contract/wire.hpp"
+
 namespace afflux::codec {
 
-// Element types, with the numbers that the wire gives them (afflux_hdl.contract.wire.Dtype).
-enum class Dtype : std::uint8_t { Int32 = 0, Float32 = 1, Float16 = 2, Bfloat16 = 3 };
+using wire::Dtype;
 
-// Reductions. Avg is not defined for Int32.
+// Reductions, of which Avg is not defined for Int32. wire::Opcode is what an aggregator does for
+// them: to it, Avg is a sum.
 enum class Op : std::uint8_t { Sum = 0, Avg = 1, Max = 2, Min = 3 };
 
 // Elements that share an exponent.
-inline constexpr std::size_t kBlock = 64;
+inline constexpr std::size_t kBlock = wire::kBlockElements;
 
 // Ranks that an operation may have: the guard bits and class counts end there.
-inline constexpr int kMaxRanks = 64;
+inline constexpr int kMaxRanks = wire::kWorkersMax;
 
 // Bytes of an element.
 constexpr std::size_t size_of(Dtype dtype) {

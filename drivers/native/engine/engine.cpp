@@ -1,5 +1,6 @@
 #include "engine/engine.hpp"
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -15,8 +16,8 @@ void require(const char* what, unsigned value, std::size_t most) {
 const Limits& checked(const Limits& limits) {
     require("workers", limits.workers, wire::kWorkersMax);
     require("lanes", limits.lanes, wire::kLanesMax);
-    require("jobs", limits.jobs, 256);
-    require("slots", limits.slots, 65536);
+    require("jobs", limits.jobs, std::numeric_limits<wire::Job>::max() + std::size_t{1});
+    require("slots", limits.slots, std::numeric_limits<wire::Slot>::max() + std::size_t{1});
     return limits;
 }
 

@@ -23,10 +23,10 @@ namespace afflux::engine {
 
 // What an engine is built for.
 struct Limits {
-    unsigned workers = 64;  // of a job, 1 to 64
-    unsigned lanes = 16;    // of a slot, 1 to 16
-    unsigned jobs = 8;      // at once, 1 to 256
-    unsigned slots = 512;   // of the pool, 1 to 65536
+    unsigned workers = wire::kWorkersMax;  // of a job
+    unsigned lanes = wire::kLanesMax;      // of a slot
+    unsigned jobs = 8;                     // at once, as many as wire::Job can number
+    unsigned slots = 512;                  // of the pool, as many as wire::Slot can number
 };
 
 class Engine {

@@ -33,7 +33,7 @@ struct Job {
     bool parent_joined = false;
 
     std::uint64_t everyone() const {
-        return workers == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << workers) - 1;
+        return workers == wire::kWorkersMax ? ~std::uint64_t{0} : (std::uint64_t{1} << workers) - 1;
     }
 };
 

@@ -33,12 +33,8 @@ const packet::Endpoint& joined(const Job& job, wire::Worker worker) {
 }  // namespace
 
 void Sender::completed(const Job& job, wire::Slot slot, wire::Round round) {
-    const std::size_t in_pool = job.slot_base + slot;
-    const std::size_t v = round & 1;
-    packet::Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Result);
-    header.job = job.number;
-    header.key = job.key;
-    const SendQueue::Body body = slots_.result(in_pool, v, queue_);
+    packet::Header header = result_header(job, slot, round);
+    const SendQueue::Body body = slots_.result(job.slot_base + slot, round & 1, queue_);
     if (job.group) {
         header.worker = wire::kEveryone;
         queue_.push(packet::make_head(local_, *job.group, header), body);
@@ -51,14 +47,18 @@ void Sender::completed(const Job& job, wire::Slot slot, wire::Round round) {
 }
 
 void Sender::replay(const Job& job, wire::Slot slot, wire::Round round, wire::Worker worker) {
-    const std::size_t in_pool = job.slot_base + slot;
-    const std::size_t v = round & 1;
-    packet::Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Result);
+    packet::Header header = result_header(job, slot, round);
+    header.worker = worker;
+    const SendQueue::Body body = slots_.result(job.slot_base + slot, round & 1, queue_);
+    queue_.push(packet::make_head(local_, joined(job, worker), header), body);
+}
+
+packet::Header Sender::result_header(const Job& job, wire::Slot slot, wire::Round round) const {
+    const Version& version = slots_[job.slot_base + slot].versions[round & 1];
+    packet::Header header = header_of(version, slot, round, wire::Type::Result);
     header.job = job.number;
     header.key = job.key;
-    header.worker = worker;
-    const SendQueue::Body body = slots_.result(in_pool, v, queue_);
-    queue_.push(packet::make_head(local_, joined(job, worker), header), body);
+    return header;
 }
 
 void Sender::partial_sum(const Job& job, wire::Slot slot, wire::Round round) {
@@ -75,17 +75,7 @@ void Sender::partial_sum(const Job& job, wire::Slot slot, wire::Round round) {
 
 void Sender::join_parent(const Job& job) {
     const Parent& parent = job.parent.value();
-    const packet::Header header{
-        .version_type = packet::version_type(wire::Type::Join),
-        .opcode_dtype = 0,
-        .job = parent.job,
-        .worker = parent.worker,
-        .slot = 0,
-        .present = 0,
-        .round = 0,
-        .key = parent.key,
-        .operation = 0,
-    };
+    const packet::Header header = packet::join_header(parent.job, parent.worker, parent.key);
     const std::array<std::uint8_t, wire::kLookaheadBytes> words{};
     queue_.open();
     queue_.append(words.data(), words.size());

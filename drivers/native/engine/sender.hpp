@@ -38,6 +38,9 @@ class Sender {
     SendQueue& queue() { return queue_; }
 
   private:
+    // The header of a result, but for the worker that it is for.
+    packet::Header result_header(const Job& job, wire::Slot slot, wire::Round round) const;
+
     // From where a job speaks to its parent.
     packet::Endpoint parent_side(const Job& job) const;
 

@@ -49,6 +49,9 @@ constexpr wire::VersionType version_type(wire::Type type) {
 // All headers of a frame: they end where the look-ahead words begin.
 using Head = std::array<std::uint8_t, wire::kLookaheadOffset>;
 
+// The header of a JOIN.
+Header join_header(wire::Job job, wire::Worker worker, wire::Key key);
+
 Header load_header(const std::uint8_t* at);
 void store_header(std::uint8_t* at, const Header& header);
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "shared/algorithm.hpp"
 #include "shared/errors.hpp"
-#include "shared/operation.hpp"
 #include "shared/phases.hpp"
 #include "shared/segment.hpp"
 
@@ -83,7 +83,7 @@ class Group {
     void check_usable() const;
     const codec::Numbers& numbers(codec::Dtype dtype, codec::Op op);
     std::shared_ptr<Allocation> allocation_of(const std::byte* data, std::size_t bytes) const;
-    Description& description(int rank) const;
+    CallRecord& record(int rank) const;
     void compare();
     bool open();
     void finish();
@@ -108,7 +108,7 @@ class Group {
     bool went_ahead_ = false;
     Call call_{};
     std::shared_ptr<Allocation> offered_;
-    std::unique_ptr<Operation> plan_;
+    std::unique_ptr<Algorithm> algorithm_;
 
     BlockCounts blocks_;
     struct Counters {

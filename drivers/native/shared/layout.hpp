@@ -51,7 +51,7 @@ constexpr std::size_t most_blocks(std::size_t bytes) {
     return bytes / (codec::kBlock * codec::size_of(codec::Dtype::Float16));
 }
 
-struct alignas(kApart) Header {
+struct alignas(kApart) SegmentHeader {
     std::uint64_t magic;
     std::uint32_t version;
     std::uint32_t ranks;
@@ -77,15 +77,15 @@ struct alignas(kApart) Failure {
 inline constexpr std::uint64_t kOrdinary = ~std::uint64_t{0};
 
 // What a rank was called with. Written before it arrives at the operation's opening phase.
-struct Description {
+struct CallRecord {
     std::uint64_t count;        // elements
     std::uint64_t fingerprint;  // of operation number, reduction, dtype and shape
-    std::uint64_t place;        // offset among reachable tensors, or kOrdinary
+    std::uint64_t offset;       // offset among reachable tensors, or kOrdinary
     std::uint64_t extent;       // bytes of the allocation that it lies in
     codec::Dtype dtype;
     codec::Op op;
 
-    bool agrees(const Description& other) const {
+    bool agrees(const CallRecord& other) const {
         return count == other.count && fingerprint == other.fingerprint && dtype == other.dtype &&
                op == other.op;
     }
@@ -99,11 +99,11 @@ struct alignas(kApart) Member {
     std::atomic<MemberState> state;
     std::atomic<std::uint64_t> reached;         // phases arrived at: never behind by more than one
     std::uint64_t processors[kProcessorWords];  // that it may run on; valid once attached
-    alignas(kApart) Description descriptions[2];  // by the operation's parity
+    alignas(kApart) CallRecord records[2];      // by the operation's parity
 };
 
 struct Control {
-    Header header;
+    SegmentHeader header;
     Gate gate;
     Failure failure;
     Member members[codec::kMaxRanks];

@@ -93,7 +93,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
     void* base = mmap(nullptr, kControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) throw_errno("mmap of a shared-memory segment");
     // The rest of the file reads as zeros, which is the initial state of everything else.
-    Header& header = static_cast<Control*>(base)->header;
+    SegmentHeader& header = static_cast<Control*>(base)->header;
     header.version = kLayoutVersion;
     header.ranks = static_cast<std::uint32_t>(ranks);
     header.small_bytes = sizes.small_bytes;
@@ -109,7 +109,7 @@ Segment::Segment(int fd, int ranks, Liveness liveness)
     void* base = mmap(nullptr, segment_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) throw_errno("mmap of a shared-memory segment");
     base_ = static_cast<std::byte*>(base);
-    const Header& header = control().header;
+    const SegmentHeader& header = control().header;
     if (header.magic != kMagic || header.version != kLayoutVersion ||
         header.ranks != static_cast<std::uint32_t>(ranks)) {
         munmap(base_, segment_bytes(ranks));

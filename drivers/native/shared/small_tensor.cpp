@@ -16,7 +16,7 @@ bool is_exact(const Call& call) {
 
 }  // namespace
 
-SmallOperation::SmallOperation(const Segment& segment, int rank, unsigned parity, const Call& call,
+SmallAlgorithm::SmallAlgorithm(const Segment& segment, int rank, unsigned parity, const Call& call,
                                BlockCounts& counts)
     : segment_(segment), parity_(parity), call_(call) {
     Small& own = segment.area(rank).small[parity_];
@@ -31,7 +31,7 @@ SmallOperation::SmallOperation(const Segment& segment, int rank, unsigned parity
                                           own.exponents, own.exponents + call.blocks(), 0));
 }
 
-bool SmallOperation::turn() {
+bool SmallAlgorithm::turn() {
     if (call_.count == 0) return true;
     const int ranks = segment_.ranks();
     std::array<const void*, codec::kMaxRanks> elements;

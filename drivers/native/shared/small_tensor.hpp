@@ -2,15 +2,15 @@
 // itself. One synchronisation; N times the arithmetic, which is little.
 #pragma once
 
-#include "shared/operation.hpp"
+#include "shared/algorithm.hpp"
 
 namespace afflux::shared {
 
-class SmallOperation final : public Operation {
+class SmallAlgorithm final : public Algorithm {
   public:
     // Copies the input. `parity` is that of the operation's number: what the other ranks may still
     // be reading is the last operation's, in the other buffer.
-    SmallOperation(const Segment& segment, int rank, unsigned parity, const Call& call,
+    SmallAlgorithm(const Segment& segment, int rank, unsigned parity, const Call& call,
                    BlockCounts& counts);
     bool turn() override;
 

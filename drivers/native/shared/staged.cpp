@@ -24,7 +24,7 @@ void for_runs(const std::uint8_t* flags, std::size_t blocks, const Visit& visit)
 
 }  // namespace
 
-StagedOperation::StagedOperation(const Segment& segment, int rank, std::uint64_t& position,
+StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t& position,
                                  const Call& call, BlockCounts& counts)
     : segment_(segment),
       rank_(rank),
@@ -36,18 +36,18 @@ StagedOperation::StagedOperation(const Segment& segment, int rank, std::uint64_t
     position += batches_;
 }
 
-StagedOperation::Extent StagedOperation::extent(std::size_t batch) const {
+StagedAlgorithm::Extent StagedAlgorithm::extent(std::size_t batch) const {
     const std::size_t first = batch * batch_blocks_;
     const std::size_t blocks = std::min(batch_blocks_, call_.blocks() - first);
     return {call_.data + first * codec::kBlock * call_.element_bytes(), blocks,
             std::min(blocks * codec::kBlock, call_.count - first * codec::kBlock)};
 }
 
-Batch& StagedOperation::ring(int rank, std::size_t batch) const {
+Batch& StagedAlgorithm::ring(int rank, std::size_t batch) const {
     return segment_.area(rank).ring[(first_ + batch) % kRingBatches];
 }
 
-void StagedOperation::copy_in(std::size_t batch) {
+void StagedAlgorithm::copy_in(std::size_t batch) {
     const Extent whole = extent(batch);
     Batch& own = ring(rank_, batch);
     // Zeros of either sign become +0 where the result is absent. While they are in the cache is the
@@ -71,7 +71,7 @@ void StagedOperation::copy_in(std::size_t batch) {
     ++copied_in_;
 }
 
-void StagedOperation::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
+void StagedAlgorithm::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
     const std::size_t bytes = call_.element_bytes();
     const std::size_t begin = range.first * codec::kBlock;
     const std::size_t end = std::min(range.last * codec::kBlock, extent.count);
@@ -92,7 +92,7 @@ void StagedOperation::take(const Extent& extent, Share range, Batch& own, bool c
     }
 }
 
-void StagedOperation::reduce(std::size_t batch) {
+void StagedAlgorithm::reduce(std::size_t batch) {
     const int ranks = segment_.ranks();
     const Extent whole = extent(batch);
     const Share mine = share_of(whole.blocks, rank_, ranks);
@@ -111,7 +111,7 @@ void StagedOperation::reduce(std::size_t batch) {
                   own.elements + begin, own.present + mine.first);
 }
 
-void StagedOperation::copy_out(std::size_t batch) {
+void StagedAlgorithm::copy_out(std::size_t batch) {
     const int ranks = segment_.ranks();
     const Extent whole = extent(batch);
     const std::size_t block_bytes = codec::kBlock * call_.element_bytes();
@@ -134,12 +134,12 @@ void StagedOperation::copy_out(std::size_t batch) {
     }
 }
 
-void StagedOperation::ahead() {
+void StagedAlgorithm::ahead() {
     // Batch k + 2 takes the place of k - 2, which all have copied out when phase k is over.
     if (copied_in_ < std::min(batches_, turns_ + 2)) copy_in(copied_in_);
 }
 
-bool StagedOperation::turn() {
+bool StagedAlgorithm::turn() {
     const std::size_t over = turns_++;
     // All have copied batch `over` in and reduced the one before it.
     if (over < batches_) reduce(over);

@@ -9,15 +9,15 @@
 // ranks that run unevenly wait less. Its own share it need not copy: it reads it where it is.
 #pragma once
 
-#include "shared/operation.hpp"
+#include "shared/algorithm.hpp"
 
 namespace afflux::shared {
 
-class StagedOperation final : public Operation {
+class StagedAlgorithm final : public Algorithm {
   public:
     // `position` counts the batches of this group, for the place in the ring; it is advanced by
     // this operation's.
-    StagedOperation(const Segment& segment, int rank, std::uint64_t& position, const Call& call,
+    StagedAlgorithm(const Segment& segment, int rank, std::uint64_t& position, const Call& call,
                     BlockCounts& counts);
     // Copies the first batch in; to be called before the first phase of the operation's own.
     void start() { copy_in(0); }

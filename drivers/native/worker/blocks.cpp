@@ -75,7 +75,7 @@ void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::u
     } else if (tensor_.dtype == codec::Dtype::Int32) {
         std::memcpy(out, elements, blocks * wire::kBlockBytes);
     } else {
-        codec::to_keys(tensor_.dtype, tensor_.op, elements, blocks * kBlock, out);
+        codec::to_sortable(tensor_.dtype, tensor_.op, elements, blocks * kBlock, out);
     }
 }
 
@@ -105,7 +105,7 @@ void Blocks::decode_whole(std::size_t blocks, const std::int32_t* sums,
     } else if (tensor_.dtype == codec::Dtype::Int32) {
         std::memcpy(out, sums, blocks * wire::kBlockBytes);
     } else {
-        codec::from_keys(tensor_.dtype, sums, blocks * kBlock, out);
+        codec::from_sortable(tensor_.dtype, sums, blocks * kBlock, out);
     }
 }
 

@@ -40,17 +40,7 @@ Session::Session(const Place& given, double cap) : place(checked(given)), trip(c
 std::array<std::uint8_t, wire::kUdpPayloadMin> Session::join_packet() const {
     std::array<std::uint8_t, wire::kUdpPayloadMin> packet;
     packet.fill(0xFF);
-    packet::store_header(packet.data(), {
-                                            .version_type = packet::version_type(wire::Type::Join),
-                                            .opcode_dtype = 0,
-                                            .job = place.job,
-                                            .worker = place.worker,
-                                            .slot = 0,
-                                            .present = 0,
-                                            .round = 0,
-                                            .key = place.key,
-                                            .operation = 0,
-                                        });
+    packet::store_header(packet.data(), packet::join_header(place.job, place.worker, place.key));
     return packet;
 }
 

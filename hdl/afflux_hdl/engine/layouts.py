@@ -20,6 +20,7 @@ __all__ = [
     "Reply",
     "Route",
     "SlotOperation",
+    "WorkerAddress",
     "WorkerEntry",
 ]
 
@@ -69,7 +70,6 @@ class FrameSummary(data.StructLayout):
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        offset = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "good": 1,
@@ -79,8 +79,8 @@ class FrameSummary(data.StructLayout):
                 "job_built": 1,
                 "header": Header,
                 "source": Peer,
-                "start": offset,
-                "end": offset,
+                "start": parameters.offset_bits,
+                "end": parameters.offset_bits,
                 "blocks": 5,
             }
         )
@@ -138,6 +138,18 @@ Addresses and ports as on the wire, the first octet in the low bits.
 
 WorkerEntry = data.StructLayout({"joined": 1, "peer": Peer})
 """One row of the worker table: whether and from where a worker has joined."""
+
+
+class WorkerAddress(data.StructLayout):
+    """Address of a row of the worker table.
+
+    Members:
+        worker: Number of the worker.
+        job: Number of its job.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__({"worker": parameters.worker_bits, "job": parameters.job_bits})
 
 
 class Delivery(data.StructLayout):
@@ -203,12 +215,11 @@ class SlotOperation(data.StructLayout):
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        offset = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "kind": OperationKind,
-                "start": offset,
-                "end": offset,
+                "start": parameters.offset_bits,
+                "end": parameters.offset_bits,
                 "present": wire.LANES_MAX,
                 "fresh": wire.LANES_MAX,
                 "opening": 1,

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.layouts import AffluxFrame, Cause, FrameSummary
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.ones_complement import tree_sum, words_of
 from afflux_hdl.lib.packet_stream import (
@@ -33,6 +33,7 @@ from afflux_hdl.lib.packet_stream import (
     as_sent,
     octet_of,
 )
+from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.ram import Ram
 
 __all__ = ["Receive"]
@@ -74,7 +75,7 @@ class Receive(wiring.Component):
         i: Frames from the MAC, without frame check sequence.
         local: The engine's addresses.
         o: Summaries of frames that hold room in the buffer, or must be answered.
-        read_address, read_data: The receive buffer; data follow one cycle after the address.
+        read: The receive buffer.
         release: Offset up to which the buffer's content is no longer needed.
         arrived: A frame ended in this cycle's beat.
         arrived_bytes: Bytes of this cycle's beat.
@@ -87,18 +88,17 @@ class Receive(wiring.Component):
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._summary = FrameSummary(parameters)
-        self._offset_bits = (parameters.buffer_beats - 1).bit_length()
+        offset = parameters.offset_bits
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(parameters.bus_bits), always_ready=True)),
                 "local": In(Local),
                 "o": Out(stream.Signature(self._summary)),
-                "read_address": In(self._offset_bits),
-                "read_data": Out(parameters.bus_bits),
-                "release": In(self._offset_bits),
+                "read": In(ReadPort(offset, parameters.bus_bits)),
+                "release": In(offset),
                 "arrived": Out(1),
                 "arrived_bytes": Out(bits_for(parameters.bus_bytes)),
-                "level": Out(self._offset_bits),
+                "level": Out(offset),
                 "judged": Out(1),
                 "cause": Out(Cause),
                 "idle": Out(1),
@@ -111,20 +111,13 @@ class Receive(wiring.Component):
         header_beats = p.header_beats
         index_limit = p.frame_beats_max + 1
 
-        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=self._offset_bits)
-        m.d.comb += [
-            buffer.read_address.eq(self.read_address),
-            self.read_data.eq(buffer.read_data),
-        ]
+        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=p.offset_bits)
+        wiring.connect(m, wiring.flipped(self.read), buffer.read)
 
-        m.submodules.summaries = summaries = SyncFIFOBuffered(
-            width=data.Layout.cast(self._summary).size, depth=SUMMARY_DEPTH
+        m.submodules.summaries = summaries = Queue(
+            self._summary, depth=SUMMARY_DEPTH, always_ready=True
         )
-        m.d.comb += [
-            self.o.payload.as_value().eq(summaries.r_data),
-            self.o.valid.eq(summaries.r_rdy),
-            summaries.r_en.eq(self.o.ready),
-        ]
+        wiring.connect(m, summaries.o, wiring.flipped(self.o))
 
         # Stage 1: one register behind the pins, and the number of the beat within its frame.
         valid1 = Signal()
@@ -143,9 +136,9 @@ class Receive(wiring.Component):
         taking = Signal()
         whole = Signal()
         whole_now = Signal()
-        offset = Signal(self._offset_bits)
-        start = Signal(self._offset_bits)
-        occupied = Signal(self._offset_bits)
+        offset = Signal(p.offset_bits)
+        start = Signal(p.offset_bits)
+        occupied = Signal(p.offset_bits)
         m.d.comb += [
             first1.eq(index1 == 0),
             occupied.eq(offset - self.release),
@@ -155,9 +148,9 @@ class Receive(wiring.Component):
             ),
             taking.eq(Mux(first1, room, taken)),
             whole_now.eq(beat1.keep.all() & (first1 | whole)),
-            buffer.write_address.eq(offset),
-            buffer.write_data.eq(beat1.data),
-            buffer.write.eq(
+            buffer.write.address.eq(offset),
+            buffer.write.data.eq(beat1.data),
+            buffer.write.enable.eq(
                 valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
             ),
         ]
@@ -170,7 +163,7 @@ class Receive(wiring.Component):
             m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
             with m.If(first1):
                 m.d.sync += start.eq(offset)
-            with m.If(buffer.write):
+            with m.If(buffer.write.enable):
                 m.d.sync += offset.eq(offset + 1)
             with m.If(index1 < header_beats):
                 m.d.sync += [
@@ -186,8 +179,8 @@ class Receive(wiring.Component):
         error2 = Signal()
         taken2 = Signal()
         whole2 = Signal()
-        end2 = Signal(self._offset_bits)
-        start2 = Signal(self._offset_bits)
+        end2 = Signal(p.offset_bits)
+        start2 = Signal(p.offset_bits)
         beats2 = Signal(range(index_limit + 2))
         m.d.sync += [
             ended2.eq(valid1 & beat1.last),
@@ -196,7 +189,7 @@ class Receive(wiring.Component):
             whole2.eq(whole_now),
             beats2.eq(index1 + 1),
             start2.eq(Mux(first1, offset, start)),
-            end2.eq(offset + buffer.write),
+            end2.eq(offset + buffer.write.enable),
         ]
         m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
 
@@ -380,8 +373,8 @@ class Receive(wiring.Component):
             summary6.refused_version.eq(refuse),
         ]
         m.d.comb += [
-            summaries.w_data.eq(summary6),
-            summaries.w_en.eq(push),
+            summaries.i.payload.eq(summary6),
+            summaries.i.valid.eq(push),
             pending.eq(
                 valid1 | ended2 | flags3.ended | flags4.ended | flags5.ended | push | self.judged
             ),

@@ -4,12 +4,13 @@ The worker table says from where each worker of each job has joined, the route t
 results and partial sums go, other than to its workers.
 """
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Module
 from amaranth.lib import memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
-from afflux_hdl.engine.layouts import Route, WorkerEntry
+from afflux_hdl.engine.layouts import Route, WorkerAddress, WorkerEntry
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
 __all__ = ["RouteTable", "WorkerTable"]
 
@@ -21,26 +22,19 @@ class WorkerTable(wiring.Component):
     which it is addressed is read as written. Throughput: two reads and one write in each cycle.
 
     Members:
-        write, write_job, write_worker, write_entry: Sets an entry.
-        check_job, check_worker, checked: Reader of the admit stage.
-        send_job, send_worker, sent: Reader of the replicate stage.
+        write: Sets an entry.
+        check: Read port of the admit stage.
+        send: Read port of the replicate stage.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        job, worker = parameters.job_bits, parameters.worker_bits
-        self._depth = 1 << (job + worker)
+        address = WorkerAddress(parameters)
+        self._depth = 1 << address.size
         super().__init__(
             {
-                "write": In(1),
-                "write_job": In(job),
-                "write_worker": In(worker),
-                "write_entry": In(WorkerEntry),
-                "check_job": In(job),
-                "check_worker": In(worker),
-                "checked": Out(WorkerEntry),
-                "send_job": In(job),
-                "send_worker": In(worker),
-                "sent": Out(WorkerEntry),
+                "write": In(WritePort(address, WorkerEntry)),
+                "check": In(ReadPort(address, WorkerEntry)),
+                "send": In(ReadPort(address, WorkerEntry)),
             }
         )
 
@@ -53,13 +47,13 @@ class WorkerTable(wiring.Component):
         check = entries.read_port(transparent_for=(write,))
         send = entries.read_port(transparent_for=(write,))
         m.d.comb += [
-            write.en.eq(self.write),
-            write.addr.eq(Cat(self.write_worker, self.write_job)),
-            write.data.eq(self.write_entry),
-            check.addr.eq(Cat(self.check_worker, self.check_job)),
-            self.checked.eq(check.data),
-            send.addr.eq(Cat(self.send_worker, self.send_job)),
-            self.sent.eq(send.data),
+            write.en.eq(self.write.enable),
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            check.addr.eq(self.check.address),
+            self.check.data.eq(check.data),
+            send.addr.eq(self.send.address),
+            self.send.data.eq(send.data),
         ]
         return m
 
@@ -71,22 +65,19 @@ class RouteTable(wiring.Component):
     each cycle. A route is written while its job is disabled, so no reader needs it meanwhile.
 
     Members:
-        write, write_job, write_route: Sets a route.
-        check_job, checked: Reader of the admit stage.
-        send_job, sent: Reader of the replicate stage.
+        write: Sets a route.
+        check: Read port of the admit stage.
+        send: Read port of the replicate stage.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self._depth = 1 << parameters.job_bits
+        job = parameters.job_bits
+        self._depth = 1 << job
         super().__init__(
             {
-                "write": In(1),
-                "write_job": In(parameters.job_bits),
-                "write_route": In(Route),
-                "check_job": In(parameters.job_bits),
-                "checked": Out(Route),
-                "send_job": In(parameters.job_bits),
-                "sent": Out(Route),
+                "write": In(WritePort(job, Route)),
+                "check": In(ReadPort(job, Route)),
+                "send": In(ReadPort(job, Route)),
             }
         )
 
@@ -95,12 +86,12 @@ class RouteTable(wiring.Component):
         m.submodules.routes = routes = memory.Memory(shape=Route, depth=self._depth, init=[])
         write, check, send = routes.write_port(), routes.read_port(), routes.read_port()
         m.d.comb += [
-            write.en.eq(self.write),
-            write.addr.eq(self.write_job),
-            write.data.eq(self.write_route),
-            check.addr.eq(self.check_job),
-            self.checked.eq(check.data),
-            send.addr.eq(self.send_job),
-            self.sent.eq(send.data),
+            write.en.eq(self.write.enable),
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            check.addr.eq(self.check.address),
+            self.check.data.eq(check.data),
+            send.addr.eq(self.send.address),
+            self.send.data.eq(send.data),
         ]
         return m

@@ -1,8 +1,7 @@
 """ARP: answers requests for the local address (RFC 826)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.frame_header import FrameHeader
@@ -16,6 +15,7 @@ from afflux_hdl.lib.packet_stream import (
     PacketBeat,
     as_sent,
 )
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["ARP_WAITING", "Arp"]
 
@@ -65,7 +65,7 @@ class Arp(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=ArpFrame)
-        m.submodules.waiting = waiting = SyncFIFOBuffered(width=Requester.size, depth=ARP_WAITING)
+        m.submodules.waiting = waiting = Queue(Requester, depth=ARP_WAITING)
         # The header stays as it is until the next frame's first beat has come and gone.
         ended = Signal()
         request = header.header.arp
@@ -73,14 +73,15 @@ class Arp(wiring.Component):
         m.d.comb += [
             header.i.valid.eq(self.i.valid),
             header.i.payload.eq(self.i.payload),
-            waiting.w_data.eq(Cat(request.sender_mac, request.sender_address)),
-            waiting.w_en.eq(ended),
-            self.replied.eq(ended & waiting.w_rdy),
-            self.dropped.eq(ended & ~waiting.w_rdy),
+            waiting.i.payload.mac.eq(request.sender_mac),
+            waiting.i.payload.address.eq(request.sender_address),
+            waiting.i.valid.eq(ended),
+            self.replied.eq(ended & waiting.i.ready),
+            self.dropped.eq(ended & ~waiting.i.ready),
         ]
 
         # The requester's addresses go to the front of the frame and to the target fields.
-        requester = data.View(Requester, waiting.r_data)
+        requester = waiting.o.payload
         answer = Signal(ArpFrame)
         m.d.comb += [
             answer.ethernet.destination.eq(requester.mac),
@@ -103,10 +104,10 @@ class Arp(wiring.Component):
         kept = FRAME_BYTES - (beats - 1) * size
         m.d.comb += [
             last.eq(beat == beats - 1),
-            self.o.valid.eq(waiting.r_rdy),
+            self.o.valid.eq(waiting.o.valid),
             self.o.payload.last.eq(last),
             self.o.payload.keep.eq(Mux(last, (1 << kept) - 1, (1 << size) - 1)),
-            waiting.r_en.eq(self.o.ready & last),
+            waiting.o.ready.eq(self.o.ready & last),
             self.idle.eq(~ended & (waiting.level == 0)),
         ]
         with m.Switch(beat):

@@ -10,7 +10,6 @@ Frames wait just until the beat that holds their last header byte has been looke
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
@@ -34,6 +33,7 @@ from afflux_hdl.lib.packet_stream import (
     UdpFrame,
     as_sent,
 )
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["ECHO_FRAME_MAX", "HEADER_BYTES", "Classify", "Destination"]
 
@@ -114,10 +114,10 @@ class Classify(wiring.Component):
         beat = PacketBeat(p.bus_bits)
         m.submodules.header = header = FrameHeader(bus_bits=p.bus_bits, shape=FrameStart)
         depth = header.beats + COMPARE_CYCLES
-        m.submodules.beats = beats = SyncFIFOBuffered(
-            width=data.Layout.cast(beat).size, depth=depth
+        m.submodules.beats = beats = Queue(beat, depth=depth, always_ready=True)
+        m.submodules.destinations = destinations = Queue(
+            Destination, depth=depth, always_ready=True
         )
-        m.submodules.destinations = destinations = SyncFIFOBuffered(width=3, depth=depth)
 
         # Stage 1: one register behind the pins.
         valid1, beat1 = Signal(), Signal(beat)
@@ -125,8 +125,8 @@ class Classify(wiring.Component):
         m.d.comb += [
             header.i.valid.eq(valid1),
             header.i.payload.eq(beat1),
-            beats.w_en.eq(valid1),
-            beats.w_data.eq(beat1),
+            beats.i.valid.eq(valid1),
+            beats.i.payload.eq(beat1),
         ]
 
         # Stage 3: the outcome of each comparison.
@@ -149,21 +149,20 @@ class Classify(wiring.Component):
             m.d.sync += destination4.eq(Destination.ARP)
         with m.Else():
             m.d.sync += destination4.eq(Mux(self.host_path, Destination.HOST, Destination.NOBODY))
-        m.d.comb += [destinations.w_en.eq(known4), destinations.w_data.eq(destination4)]
+        m.d.comb += [destinations.i.valid.eq(known4), destinations.i.payload.eq(destination4)]
 
         # Beats leave as soon as their frame's destination is known.
-        first = data.View(beat, beats.r_data)
         leaves = Signal()
         m.d.comb += [
-            leaves.eq(beats.r_rdy & destinations.r_rdy),
-            beats.r_en.eq(leaves),
-            destinations.r_en.eq(leaves & first.last),
+            leaves.eq(beats.o.valid & destinations.o.valid),
+            beats.o.ready.eq(leaves),
+            destinations.o.ready.eq(leaves & beats.o.payload.last),
             self.idle.eq(~valid1 & (beats.level == 0) & ~self.o.valid),
         ]
         m.d.sync += [
             self.o.valid.eq(leaves),
-            self.o.payload.eq(first),
-            self.o_to.eq(destinations.r_data),
+            self.o.payload.eq(beats.o.payload),
+            self.o_to.eq(destinations.o.payload),
         ]
         return m
 

@@ -8,7 +8,6 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.packet_stream import (
@@ -21,6 +20,7 @@ from afflux_hdl.lib.packet_stream import (
     as_sent,
     octet_of,
 )
+from afflux_hdl.lib.queue import Queue
 from afflux_hdl.node.classify import HEADER_BYTES
 from afflux_hdl.node.echo_check import ECHO_CHECK_CYCLES, EchoCheck, EchoReplyHeader
 from afflux_hdl.node.packet_fifo import PacketFifo
@@ -79,7 +79,7 @@ class Echo(wiring.Component):
             bus_bits=self._bus_bits, depth_bytes=self._buffer_bytes, lossy=True
         )
         verdict = data.StructLayout({"good": 1, "reply": EchoReplyHeader})
-        m.submodules.verdicts = verdicts = SyncFIFOBuffered(width=verdict.size, depth=VERDICTS)
+        m.submodules.verdicts = verdicts = Queue(verdict, depth=VERDICTS, always_ready=True)
 
         in_frame, let_in, lets_in = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -104,19 +104,20 @@ class Echo(wiring.Component):
             self.replied.eq(kept[-1] & check.good),
             self.bad.eq(kept[-1] & ~check.good),
             self.dropped.eq(lost[-1]),
-            verdicts.w_data.eq(Cat(check.good, check.reply)),
-            verdicts.w_en.eq(kept[-1]),
+            verdicts.i.payload.good.eq(check.good),
+            verdicts.i.payload.reply.eq(check.reply),
+            verdicts.i.valid.eq(kept[-1]),
             self.idle.eq(buffer.idle & (kept == 0) & (verdicts.level == 0)),
         ]
 
         # A request that is wrong leaves the buffer unseen.
-        head = data.View(verdict, verdicts.r_data)
+        head = verdicts.o.payload
         m.d.comb += [
-            self.o.valid.eq(buffer.o.valid & verdicts.r_rdy & head.good),
-            buffer.o.ready.eq(verdicts.r_rdy & (self.o.ready | ~head.good)),
-            verdicts.r_en.eq(buffer.o.valid & buffer.o.ready & buffer.o.payload.last),
+            self.o.valid.eq(buffer.o.valid & verdicts.o.valid & head.good),
+            buffer.o.ready.eq(verdicts.o.valid & (self.o.ready | ~head.good)),
+            verdicts.o.ready.eq(buffer.o.valid & buffer.o.ready & buffer.o.payload.last),
         ]
-        self._replace_headers(m, buffer.o.payload, head.reply, verdicts.r_en, buffer.o)
+        self._replace_headers(m, buffer.o.payload, head.reply, verdicts.o.ready, buffer.o)
         return m
 
     def _replace_headers(

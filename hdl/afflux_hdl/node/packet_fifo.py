@@ -78,9 +78,9 @@ class PacketFifo(wiring.Component):
             self.committed.eq(ends & ~lost & ~self.i.payload.error),
             self.refused.eq(ends & self.i.payload.error),
             self.overflowed.eq(ends & lost & ~self.i.payload.error),
-            content.write.eq(taken & ~lost),
-            content.write_address.eq(tail),
-            content.write_data.eq(
+            content.write.enable.eq(taken & ~lost),
+            content.write.address.eq(tail),
+            content.write.data.eq(
                 Cat(self.i.payload.data, self.i.payload.keep[1:], self.i.payload.last)
             ),
         ]
@@ -105,10 +105,10 @@ class PacketFifo(wiring.Component):
         next_head = Signal.like(head)
         m.d.comb += [
             next_head.eq(head + (self.o.valid & self.o.ready)),
-            content.read_address.eq(next_head),
-            self.o.payload.data.eq(content.read_data[:bits]),
-            self.o.payload.keep.eq(Cat(Const(1, 1), content.read_data[bits:-1])),
-            self.o.payload.last.eq(content.read_data[-1]),
+            content.read.address.eq(next_head),
+            self.o.payload.data.eq(content.read.data[:bits]),
+            self.o.payload.keep.eq(Cat(Const(1, 1), content.read.data[bits:-1])),
+            self.o.payload.last.eq(content.read.data[-1]),
             self.idle.eq(tail == head),
         ]
         m.d.sync += [head.eq(next_head), self.o.valid.eq(next_head != start)]

@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry of the command; returns the exit status."""
+    """Run the command; return the exit status."""
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

@@ -134,7 +134,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def local_address_towards(host: str) -> str:
-    """The local IPv4 address from which `host` is reached; loopback if it does not resolve."""
+    """Return the local IPv4 address that leads to `host`; loopback if none does."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             # Sends nothing: the kernel only chooses the route.
@@ -145,7 +145,7 @@ def local_address_towards(host: str) -> str:
 
 
 def lanes_to(host: str, port: int) -> int:
-    """Most lanes whose packets the route to `host` carries unfragmented.
+    """Return the most lanes whose packets the route to `host` carries unfragmented.
 
     Raises:
         OSError: The name does not resolve, or there is no route.

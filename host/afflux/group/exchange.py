@@ -30,7 +30,7 @@ from torch._C._distributed_c10d import Store
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["Introduction", "Exchange", "RendezvousError", "host_identity"]
+__all__ = ["Exchange", "Introduction", "RendezvousError", "host_identity"]
 
 
 _SLICE_S = 1.0
@@ -47,7 +47,7 @@ class RendezvousError(AffluxError):
 
 
 def host_identity() -> str:
-    """Equal for two processes exactly if they reach each other through the loopback interface."""
+    """Return a text that is equal for two processes if, and only if, they share a loopback."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         network = os.stat("/proc/self/ns/net").st_ino
@@ -97,7 +97,7 @@ class Exchange:
         self._timeout_s = timeout_s
 
     def introduce(self, introduction: Introduction) -> None:
-        """Every rank: step one."""
+        """Introduce this rank, in step one. Every rank."""
         self._store.set(f"rank/{self._rank}", introduction.to_json())
 
     def decline(self, reason: str) -> None:
@@ -108,7 +108,7 @@ class Exchange:
             self._store.set("ticket", error)
 
     def introductions(self) -> list[Introduction]:
-        """Rank 0: those of all ranks, in order of rank.
+        """Return those of all ranks, in order of rank. Rank 0.
 
         Raises:
             RendezvousError: One has an error, or they name different aggregators.
@@ -127,7 +127,7 @@ class Exchange:
         return everyone
 
     def publish(self, make: Callable[[], str], key: str = "ticket") -> str:
-        """Rank 0: step two. Publishes and returns what `make` returns, or its error's message."""
+        """Publish and return what `make` returns, or publish its error, in step two. Rank 0."""
         try:
             ticket = make()
         except Exception as error:
@@ -139,7 +139,7 @@ class Exchange:
         return ticket
 
     def ticket(self, patience_s: float, key: str = "ticket") -> str:
-        """Other ranks: step two. `patience_s` more than a step's time, for an engine to start.
+        """Wait a step's time plus `patience_s` for what rank 0 publishes in step two. Other ranks.
 
         Raises:
             RendezvousError: Rank 0 could not get a job; it raises for the same reason.
@@ -151,7 +151,7 @@ class Exchange:
         return answer["ticket"]
 
     def mapped(self, refusal: str) -> list[str]:
-        """Every rank: whether memory is shared.
+        """Exchange whether memory is shared. Every rank.
 
         Args:
             refusal: Why this rank has not mapped it; empty if it has.
@@ -164,7 +164,7 @@ class Exchange:
         return [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
 
     def join(self, join: Callable[[], None]) -> None:
-        """Every rank: steps three and four.
+        """Join, and exchange whether that worked, in steps three and four. Every rank.
 
         Raises:
             RendezvousError: A rank could not join.

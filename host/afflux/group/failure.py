@@ -21,7 +21,7 @@ class OperationTimeout(DeadlineExceeded):
 def explain(
     own: AffluxError, first: CallRecord, records: dict[int, CallRecord], size: int
 ) -> AffluxError:
-    """Own error with what the other ranks were doing.
+    """Add what the other ranks were doing to this rank's error.
 
     Args:
         own: What ended the operation here.

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import Store
 
 from afflux.group.torch_store import blocks_without_polling
 
-__all__ = ["Notices", "CallRecord", "Watcher", "numbered", "wake_key"]
+__all__ = ["CallRecord", "Notices", "Watcher", "numbered", "wake_key"]
 
 _log = logging.getLogger("afflux")
 
@@ -61,7 +61,7 @@ def numbered(call: str, sequence: int) -> str:
 
 
 def wake_key(rank: int) -> str:
-    """What appears in the store when there is news for an idle rank."""
+    """Return the key that appears in the store when there is news for an idle rank."""
     return f"wake/{rank}"
 
 
@@ -87,7 +87,7 @@ class Notices:
         self._checked_at = 0.0
 
     def notice(self) -> bool:
-        """Whether some rank has failed or closes. Asks the store at most each 0.2 s."""
+        """Return whether some rank has failed or closes. Asks the store at most each 0.2 s."""
         now = time.monotonic()
         if not self._noticed and now - self._checked_at >= CHECK_INTERVAL_S:
             self._checked_at = now
@@ -95,18 +95,18 @@ class Notices:
         return self._noticed
 
     def failure(self) -> CallRecord | None:
-        """The record of the rank that failed first, if one did."""
+        """Return the record of the rank that failed first, if one did."""
         return self._read("failure") if self.notice() else None
 
     def closing(self) -> int | None:
-        """Number of the last operation of the group if rank 0 has begun to close it."""
+        """Return the number of the group's last operation if rank 0 has begun to close it."""
         if not self.notice():
             return None
         text = self._get("closing")
         return int(text) if text is not None else None
 
     def declare(self, record: CallRecord) -> CallRecord:
-        """Publish own failure; returns the first failure of the group, own or another's."""
+        """Publish this rank's failure; return the first failure of the group, own or another's."""
         self.tell(record)
         first = record
         try:
@@ -124,7 +124,7 @@ class Notices:
             self._set(f"record/{record.rank}", json.dumps(asdict(record)))
 
     def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, CallRecord]:
-        """Records by rank, as many as come within `timeout_s`; `dead` ranks are not waited for."""
+        """Return the records that come within `timeout_s`, by rank; do not wait for `dead` ones."""
         found: dict[int, CallRecord] = {}
         awaited = self._size - len(dead)
         deadline = time.monotonic() + timeout_s
@@ -139,16 +139,16 @@ class Notices:
             time.sleep(0.02)
 
     def begin_close(self, sequence: int) -> None:
-        """Rank 0: ask the others to confirm that they need nothing more after `sequence`."""
+        """Ask the others to confirm that they need nothing after `sequence`. Rank 0."""
         self._set("closing", str(sequence))
         self._announce()
 
     def confirm_close(self) -> None:
-        """This rank needs no result of the aggregator any more."""
+        """Confirm that this rank needs no more results of the aggregator."""
         self._set(f"closed/{self._rank}", "1")
 
     def unconfirmed(self, timeout_s: float) -> list[int]:
-        """Ranks that have not confirmed within `timeout_s`."""
+        """Return the ranks that have not confirmed within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         missing = [rank for rank in range(self._size) if rank != self._rank]
         while True:

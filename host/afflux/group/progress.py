@@ -185,7 +185,7 @@ class Progress:
             raise GroupClosed("the group has been destroyed")
 
     def interrupted(self) -> str | None:
-        """Why the operation in progress should be given up, if it should. For waiting loops."""
+        """Return why the operation in progress must be given up; None if not. For waiting loops."""
         if self._interruption is not None:
             return str(self._interruption)
         first = self._notices.failure()
@@ -222,7 +222,7 @@ class Progress:
         return in_time and self._failure is None
 
     def confirm_end(self, timeout_s: float | None) -> None:
-        """After `stop`: tell the others, and as rank 0 wait until none needs the job any more.
+        """Confirm the end to the others, after `stop`; as rank 0, wait for all confirmations.
 
         Args:
             timeout_s: For that; None if there is no job.
@@ -261,7 +261,7 @@ class Progress:
             self._drained.set()
 
     def _hear(self) -> None:
-        """While idle: learn of other ranks' failures, and let rank 0 close."""
+        """Learn of other ranks' failures while idle, and let rank 0 close."""
         with self._turn:
             self._notices.look()
             if self._failure is not None or not self._notices.notice():
@@ -301,7 +301,7 @@ class Progress:
         self._running = outer
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
-        """One operation, by the thread whose turn it is. An error of it fails the group."""
+        """Carry out one operation in the thread whose turn it is. An error fails the group."""
         self._sequence += 1
         self._call = call
         try:
@@ -332,7 +332,7 @@ class Progress:
         return numbered(self._call, self._sequence)
 
     def _another_failure(self, reason: Interrupted) -> AffluxError:
-        """The failure that ended an operation here, if it was another rank's."""
+        """Return the failure that ended an operation here, if it was another rank's."""
         deadline = time.monotonic() + _REASON_TIMEOUT_S
         while not self._heard and time.monotonic() < deadline:
             self._notices.look()
@@ -346,7 +346,7 @@ class Progress:
         return self._rank != 0 and self._notices.closing() is not None
 
     def _fail(self, error: AffluxError, running: bool = True, ask: bool = True) -> AffluxError:
-        """Fail the group with `error`; returns it with what all ranks know, if it may ask them."""
+        """Fail the group with `error`; return it with what all ranks know, if it may ask them."""
         record = CallRecord(
             self._rank, self._sequence, self._call, running, str(error), type(error).__name__
         )
@@ -367,7 +367,7 @@ class Progress:
         return GroupFailed(f"the group failed before: {failure}")
 
     def _expire(self, work: AffluxWork, seconds: float) -> None:
-        """A `wait(timeout)` is over: end the operation that everyone waits for."""
+        """End the operation that everyone waits for: a `wait(timeout)` is over."""
         running = self._running
         detail = "" if running is None or running is work else f", behind {running.call}"
         started = time.monotonic()

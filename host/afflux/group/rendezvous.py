@@ -138,7 +138,7 @@ class _Lease:
         self._started: tuple[AggregatorUrl, str] | None = None
 
     def get(self, everyone: list[Introduction]) -> str:
-        """Rank 0: make the job. Returns the tickets of its aggregators."""
+        """Make the job, and return the tickets of its aggregators. Rank 0."""
         settings = self._settings
         url = settings.aggregator.without_sharing
         if url.embedded:
@@ -174,7 +174,7 @@ class _Lease:
 
 
 def _own(text: str, rank: int) -> JobTicket:
-    """The ticket of this rank's aggregator, among those that rank 0 has published."""
+    """Return the ticket of this rank's aggregator, among those that rank 0 has published."""
     for each in map(JobTicket.from_json, json.loads(text)):
         if rank in (each.members or range(each.workers)):
             return each
@@ -188,7 +188,7 @@ def _loss(settings: Settings, rank: int) -> LossSwitch | None:
 
 
 def _introduction(settings: Settings) -> Introduction:
-    """What this rank has to say of itself.
+    """Introduce this rank.
 
     Raises:
         OSError: The aggregator's name does not resolve, or there is no route to it.

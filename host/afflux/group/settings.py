@@ -94,7 +94,7 @@ def _warn_once(name: str) -> None:
 def _number(
     kind: Callable[[str], _N], allowed: Callable[[_N], bool], must_be: str
 ) -> Callable[[str], _N]:
-    """A parser whose one message says what is allowed, be the text no number or out of range."""
+    """Make a parser whose error names what is allowed, for a wrong number or none at all."""
 
     def parse(text: str) -> _N:
         try:

@@ -52,7 +52,7 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def build_simulator(folder: Path, parameters: Parameters) -> Path:
-    """The build folder of the engine with `parameters`, taken from the cache if it is there.
+    """Return the build folder of the engine with `parameters`, from the cache if it is there.
 
     Args:
         folder: The cache.
@@ -99,7 +99,7 @@ def _build(toolchain: Toolchain, verilog: str, work: Path) -> None:
 def run_module(
     build: Path, results: Path, module: str, *, tests: Sequence[str] = (), seed: int = 1
 ) -> None:
-    """Runs the cocotb tests of a module in a simulator process of its own.
+    """Run the cocotb tests of a module in a simulator process of its own.
 
     Args:
         build: From `build_simulator`.

@@ -27,16 +27,7 @@ void choose_for(const Numbers& numbers, With with) {
 
 template <typename With>
 void choose(const Numbers& numbers, With with) {
-    switch (numbers.dtype) {
-        case Dtype::Int32:
-            return choose_for<Dtype::Int32>(numbers, with);
-        case Dtype::Float32:
-            return choose_for<Dtype::Float32>(numbers, with);
-        case Dtype::Float16:
-            return choose_for<Dtype::Float16>(numbers, with);
-        case Dtype::Bfloat16:
-            return choose_for<Dtype::Bfloat16>(numbers, with);
-    }
+    with_type(numbers.dtype, [&]<Dtype kType>() { choose_for<kType>(numbers, with); });
 }
 
 template <typename T>

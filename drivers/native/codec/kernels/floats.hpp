@@ -15,6 +15,21 @@ constexpr std::size_t bytes_of(Dtype dtype) {
     return dtype == Dtype::Int32 || dtype == Dtype::Float32 ? 4 : 2;
 }
 
+// Calls `with.operator()<kType>()` for the type that `dtype` is.
+template <typename With>
+inline void with_type(Dtype dtype, With with) {
+    switch (dtype) {
+        case Dtype::Int32:
+            return with.template operator()<Dtype::Int32>();
+        case Dtype::Float32:
+            return with.template operator()<Dtype::Float32>();
+        case Dtype::Float16:
+            return with.template operator()<Dtype::Float16>();
+        case Dtype::Bfloat16:
+            return with.template operator()<Dtype::Bfloat16>();
+    }
+}
+
 // kLanes elements as float32.
 template <Dtype kType>
 inline Floats load_floats(const std::byte* from) {

@@ -45,16 +45,8 @@ void quantise_all(const Numbers& numbers, std::size_t blocks, const std::byte* f
 void quantise_kernel(const Numbers& numbers, std::size_t blocks, const void* elements,
                      const std::uint8_t* exponents, std::int32_t* out) {
     const auto* from = static_cast<const std::byte*>(elements);
-    switch (numbers.dtype) {
-        case Dtype::Int32:
-            return quantise_all<Dtype::Int32>(numbers, blocks, from, exponents, out);
-        case Dtype::Float32:
-            return quantise_all<Dtype::Float32>(numbers, blocks, from, exponents, out);
-        case Dtype::Float16:
-            return quantise_all<Dtype::Float16>(numbers, blocks, from, exponents, out);
-        case Dtype::Bfloat16:
-            return quantise_all<Dtype::Bfloat16>(numbers, blocks, from, exponents, out);
-    }
+    with_type(numbers.dtype,
+              [&]<Dtype kType>() { quantise_all<kType>(numbers, blocks, from, exponents, out); });
 }
 
 template <Dtype kType, bool kDivide>
@@ -83,29 +75,16 @@ void dequantise_all(const Numbers& numbers, std::size_t blocks, const std::int32
     }
 }
 
-template <Dtype kType>
-void dequantise_floats(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
-                       const std::uint8_t* exponents, std::byte* to) {
-    if (numbers.divisor != 1) {
-        dequantise_all<kType, true>(numbers, blocks, sums, exponents, to);
-    } else {
-        dequantise_all<kType, false>(numbers, blocks, sums, exponents, to);
-    }
-}
-
 void dequantise_kernel(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
                        const std::uint8_t* exponents, void* out) {
     auto* to = static_cast<std::byte*>(out);
-    switch (numbers.dtype) {
-        case Dtype::Int32:
-            return dequantise_all<Dtype::Int32, false>(numbers, blocks, sums, exponents, to);
-        case Dtype::Float32:
-            return dequantise_floats<Dtype::Float32>(numbers, blocks, sums, exponents, to);
-        case Dtype::Float16:
-            return dequantise_floats<Dtype::Float16>(numbers, blocks, sums, exponents, to);
-        case Dtype::Bfloat16:
-            return dequantise_floats<Dtype::Bfloat16>(numbers, blocks, sums, exponents, to);
-    }
+    with_type(numbers.dtype, [&]<Dtype kType>() {
+        if (numbers.divisor != 1) {
+            dequantise_all<kType, true>(numbers, blocks, sums, exponents, to);
+        } else {
+            dequantise_all<kType, false>(numbers, blocks, sums, exponents, to);
+        }
+    });
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ struct FloatSum {
     void operator()(int sources, const std::byte* const* blocks, unsigned exponent,
                     Write write) const {
         using Stored = typename Values<kType, kDivide>::Stored;
-        if (exponent == 255 || exponent < kLeastSingle) {
+        if (exponent == wire::kNonFinite || exponent < kLeastSingle) {
             std::byte result[kBlock * kBytes];
             reduce_block(numbers, sources, reinterpret_cast<const void* const*>(blocks), result);
             for (std::size_t at = 0; at < kBlock * kBytes; at += sizeof(Stored)) {

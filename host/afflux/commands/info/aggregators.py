@@ -11,7 +11,7 @@ __all__ = ["ask"]
 
 
 def ask(url: str, timeout_s: float) -> dict[str, Any]:
-    """What the aggregator at `url` says of itself.
+    """Ask the aggregator at `url` what it is.
 
     Returns:
         `url` and either `error` or: `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`,

@@ -35,7 +35,7 @@ _FEATURES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `afflux info`."""
+    """Declare the options of `afflux info`."""
     parser.add_argument(
         "urls", nargs="*", metavar="URL", help="aggregators to ask: udp://host[:port]"
     )
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit status: 1 if an aggregator that was named does not answer."""
+    """Return the exit status: 1 if an aggregator that was named does not answer."""
     try:
         report = collect(arguments.urls, arguments.timeout)
     except SettingsError as error:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
-    """All that is shown, as JSON values. Sizes are in bytes.
+    """Collect all that is shown, as JSON values. Sizes are in bytes.
 
     Args:
         urls: Aggregators to ask, beside that of AFFLUX_AGGREGATOR if it names a running one.
@@ -89,7 +89,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 
 
 def _codec() -> dict[str, Any]:
-    """Which instructions the codec uses: "python" if there is no compiled one."""
+    """Return which instructions the codec uses: "python" if there is no compiled one."""
     module = native()
     level = getattr(module, "codec_instruction_set", None)
     levels = getattr(module, "codec_instruction_sets", None)
@@ -99,7 +99,7 @@ def _codec() -> dict[str, Any]:
 
 
 def _features() -> list[str]:
-    """Of the processor, those that a codec may use."""
+    """Return the processor's features that a codec may use."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:

@@ -11,7 +11,7 @@ __all__ = ["native", "why_not_shared"]
 
 
 def native() -> object | None:
-    """The compiled part of the drivers; None if it is not installed."""
+    """Return the compiled part of the drivers; None if it is not installed."""
     try:
         from afflux_drivers import _native
     except ImportError:
@@ -20,7 +20,7 @@ def native() -> object | None:
 
 
 def why_not_shared(aggregator: AggregatorUrl) -> str:
-    """What keeps them from it; empty if nothing does.
+    """Return what keeps ranks here from sharing memory; empty if nothing does.
 
     Args:
         aggregator: Value of AFFLUX_AGGREGATOR.

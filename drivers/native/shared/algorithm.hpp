@@ -29,9 +29,9 @@ struct BlockCounts {
 
 // An operation alternates with the group's phases: `turn` when a phase is over, `ahead` when this
 // rank has arrived at the next one and the others may not have.
-class Operation {
+class Algorithm {
   public:
-    virtual ~Operation() = default;
+    virtual ~Algorithm() = default;
     // Work that does not depend on the phase just arrived at.
     virtual void ahead() {}
     // Work that does. Returns whether the operation is over; if not, the rank arrives at the next
