@@ -20,7 +20,7 @@ _LONGEST_CYCLES = 10_000
 
 
 def run(short: bool) -> list[Row]:
-    """Every width, number of workers and size."""
+    """Measure every width, number of workers and size."""
     return [
         measure(bench, workers, blocks)
         for bench in ENGINES
@@ -30,7 +30,7 @@ def run(short: bool) -> list[Row]:
 
 
 def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
-    """One row. The frame arrives at both phases of the engine's toggle."""
+    """Measure one row. The frame arrives at both phases of the engine's toggle."""
     engine = bench.engine
     loop = ClosedLoop(
         engine,
@@ -69,7 +69,7 @@ def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
 
 
 def show(rows: list[Row]) -> str:
-    """One line for each row."""
+    """Show one line for each row."""
     header = ["bus", "workers", "blocks", "cycles", "at the other phase", "ns"]
     cells = [
         [

@@ -40,7 +40,7 @@ _HARMLESS |= {"bytes_in", "bytes_out", "parent_results"}
 
 
 def run(short: bool) -> list[Row]:
-    """Every width, number of workers, size and order."""
+    """Measure every width, number of workers, size and order."""
     rows = []
     for bench in ENGINES:
         workers: Sequence[int] = (2, 64) if short else _WORKERS
@@ -70,7 +70,7 @@ def measure(
     port: bool = False,
     copies: int = 1,
 ) -> Row:
-    """One row.
+    """Measure one row.
 
     Args:
         bench: Engine.
@@ -155,7 +155,7 @@ def _rates(passed: Passed, bench: BenchEngine) -> dict[str, Any]:
 
 
 def show(rows: list[Row]) -> str:
-    """One line for each row."""
+    """Show one line for each row."""
     header = ["bus", "workers", "blocks", "traffic", "results", "order", "beats in", "out"]
     header += ["stalls", "payload in (Gbit/s)", "out", "ingested (G el/s)", "reduced", "dropped"]
     cells = [

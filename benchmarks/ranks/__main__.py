@@ -26,7 +26,7 @@ NAME = "host"
 
 
 def run_cases(cases: Sequence[Case], ranks: int, quick: bool) -> list[Row]:
-    """Measures one after the other, in one set of ranks."""
+    """Measure one case after the other, in one set of ranks."""
     options = [case.options(quick) for case in cases]
     arguments = ["--cases", json.dumps(options)]
     written, _ = run_module("afflux.commands.bench.rank", ranks, arguments, _own_variables(), _show)
@@ -51,7 +51,7 @@ def _show(line: str) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry; returns the exit status."""
+    """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks", description=__doc__)
     parser.add_argument(
         "--output", type=Path, default=Path("build/bench/host.json"), help="(%(default)s)"

@@ -13,7 +13,7 @@ __all__ = ["run_suite"]
 def run_suite(
     name: str, about: str | None, benches: Sequence[Bench], argv: Sequence[str] | None
 ) -> int:
-    """Run the benchmarks that are asked for, and print and keep each one's rows when it is over.
+    """Run the benchmarks that are asked for; print and keep the rows of each when it is over.
 
     Args:
         name: Of the module that is run with `python -m`.

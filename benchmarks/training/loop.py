@@ -29,7 +29,7 @@ _WAYS = {"rtl": "rtl://?bus_bits=512", "soft": "soft://", "gloo": ""}
 
 
 def run(short: bool) -> list[Row]:
-    """Each engine and Gloo, one after the other."""
+    """Measure each engine and Gloo, one after the other."""
     sizes = [1] if short else [4, 16]
     rows: list[Row] = []
     for way, url in _WAYS.items():
@@ -44,7 +44,7 @@ def run(short: bool) -> list[Row]:
 
 
 def show(rows: list[Row]) -> str:
-    """As nccl-tests prints, and the engine's cycles."""
+    """Show the columns of nccl-tests, and the engine's cycles."""
     header = ["engine", "size (B)", "count", "time (us)", "per worker (MB/s)", "algbw (GB/s)"]
     header += ["busbw (GB/s)", "#wrong", "engine cycles/s", "again"]
     cells = [
@@ -107,7 +107,7 @@ def _cycles(with_engine: bool) -> int:
 
 
 def main() -> int:
-    """One rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--backend", required=True)

@@ -26,7 +26,7 @@ __all__ = ["ReachableGradients", "empty", "reachable_gradients"]
 def empty(
     *shape: Any, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
-    """A tensor that every rank of the group reaches. Collective: all ranks ask for the same.
+    """Make a tensor that every rank of the group reaches. Collective: all ranks ask for the same.
 
     It is an ordinary CPU tensor in all other respects. Its memory is the group's, zero at first,
     and goes back to the system with the last tensor that shares it; it may outlive the group. In a

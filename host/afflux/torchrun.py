@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from afflux.settings import BUILD_VARIABLES
+from afflux.group.settings import BUILD_VARIABLES
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 
@@ -27,7 +27,7 @@ class RanksFailed(RuntimeError):
 
 
 def end_with_parent() -> None:
-    """In a rank: die with torchrun, even if that is killed hard (Linux)."""
+    """Die with torchrun, even if that is killed hard (Linux). For ranks."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -100,7 +100,7 @@ def _follow(process: "subprocess.Popen[str]", on_line: Callable[[str], bool]) ->
 
 
 def _ranks_part(lines: list[str]) -> str:
-    """What the ranks printed, without torchrun's own account of it."""
+    """Return what the ranks printed, without torchrun's own account of it."""
     for number, line in enumerate(lines):
         if "failed (exitcode:" in line:
             lines = lines[:number] or lines

@@ -16,10 +16,9 @@ from afflux_hdl.contract.registers import (
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
 from tests.checks.slow_network import STUCK, SlowNetwork
 from tests.scenarios.cases import CASES, reduce_round
-from tests.scenarios.director import Actions, Director, Play, ReadRegister, WriteRegister
+from tests.scenarios.director import Actions, Build, Director, Play, ReadRegister, WriteRegister
 from tests.scenarios.job_frames import Group, Job, ParentJob
 from tests.scenarios.packing import repaired
 from tests.scenarios.performer import perform

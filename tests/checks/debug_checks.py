@@ -6,8 +6,7 @@ from afflux_hdl.contract import registers
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Actions, Director, ReadRegister, WriteRegister
+from tests.scenarios.director import Actions, Build, Director, ReadRegister, WriteRegister
 from tests.scenarios.job_frames import Job
 from tests.scenarios.packing import repaired
 from tests.scenarios.performer import perform

@@ -7,8 +7,7 @@ from afflux_hdl.contract.registers import address_of
 from afflux_hdl.contract.wire import LANES_MAX
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.debug_checks import FOLLOW_CYCLES
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Actions, Director, ReadRegister
+from tests.scenarios.director import Actions, Build, Director, ReadRegister
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 

@@ -1,8 +1,7 @@
 """Checks of the engine's pace: the cycles that its documentation states."""
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Director
+from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 

@@ -1,8 +1,7 @@
 """Checks of the UDP ports that an engine takes for its own and for its jobs' parents."""
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job, ParentJob
 from tests.scenarios.performer import perform
 

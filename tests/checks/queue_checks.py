@@ -5,9 +5,8 @@ from collections import Counter
 from afflux_hdl.contract.registers import Command, address_of
 from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
 from tests.checks.slow_network import STUCK, SlowNetwork
-from tests.scenarios.director import Director
+from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job, ParentJob
 from tests.scenarios.performer import perform
 

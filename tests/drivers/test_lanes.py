@@ -6,7 +6,6 @@ import pytest
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 from tests.support.drivers.golden_check import assert_same_bits, check_counters, expected
-
 from tests.support.drivers.tensors import FLOATS, as_dtype, awkward, bits_of
 from tests.support.drivers.virtual_job import VirtualJob, at_random
 

@@ -106,7 +106,8 @@ def test_others_in_the_group_do_not_reach_a_worker(group):
         for sender in (peer, foreign):
             sender.bind((LOOPBACK, 0))
             send_to_groups(sender, LOOPBACK, 1)
-        transport = UdpTransport(*peer.getsockname(), statistics, None, group)
+        host, port = peer.getsockname()
+        transport = UdpTransport(host, port, statistics, None, group)
         try:
             for sender in (foreign, peer):
                 sender.sendto(b"abc", (group.address, group.port))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from afflux_sim.golden import numbers as golden_numbers
+from afflux_sim.golden import numbers
 from tests.support.drivers import native_calls
 from tests.support.drivers.tensors import (
     FLOATS,
@@ -46,7 +46,7 @@ def assert_bits(found: np.ndarray, want: np.ndarray, what: object = "") -> None:
 
 def golden(tensors: list[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -> np.ndarray:
     """In blocks, however few the elements are."""
-    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value, part=True)
+    return numbers.all_reduce(tensors, name(dtype), reduction.value, part=True)
 
 
 def of_exponent(
@@ -82,11 +82,11 @@ def test_scan_says_which_blocks_are_present_and_their_exponents(instruction_set,
     tensor = awkward(generator, 64 * 300 + 17, dtype, True)
     want = []
     for block in native_calls.padded(tensor).reshape(-1, 64):
-        wide = golden_numbers.widen(block, name(dtype))
+        wide = numbers.widen(block, name(dtype))
         if not np.isfinite(wide).all():
             want.append(255)
         else:
-            want.append(golden_numbers.largest_exponent(wide) if wide.any() else 0)
+            want.append(numbers.largest_exponent(wide) if wide.any() else 0)
     assert {0, 103 if dtype is wire.Dtype.FLOAT16 else 1, 255} <= set(want)
     np.testing.assert_array_equal(native_calls.scan(dtype, tensor), want)
 
@@ -99,7 +99,7 @@ def test_scan_of_every_float16_and_bfloat16(instruction_set):
         elements = blocks.reshape(-1)
         if dtype is wire.Dtype.FLOAT16:
             elements = elements.view(np.float16)
-        wide = golden_numbers.widen(every.view(elements.dtype), name(dtype))
+        wide = numbers.widen(every.view(elements.dtype), name(dtype))
         fields = (bits_of(wide) >> 23 & 255).astype(np.int64)
         want = np.where(bits_of(wide) << 1 == 0, 0, np.maximum(fields, 1))
         np.testing.assert_array_equal(native_calls.scan(dtype, elements), want)
@@ -205,8 +205,8 @@ def test_integers_and_values_at_every_exponent(instruction_set, dtype, ranks):
     out = np.empty(blocks.shape, np.int32)
     native_calls.numbers(ranks, dtype, Reduction.SUM).quantise(blocks, exponents, out)
     for row, exponent in enumerate(exponents.tolist()):
-        wide = golden_numbers.widen(blocks[row], name(dtype))
-        np.testing.assert_array_equal(out[row], golden_numbers.quantise(wide, exponent, ranks))
+        wide = numbers.widen(blocks[row], name(dtype))
+        np.testing.assert_array_equal(out[row], numbers.quantise(wide, exponent, ranks))
 
     sums = generator.integers(-(2**31), 2**31, blocks.shape)
     sums >>= generator.integers(0, 31, blocks.shape)
@@ -217,14 +217,14 @@ def test_integers_and_values_at_every_exponent(instruction_set, dtype, ranks):
         sums[:, 8 + 6 * at : 14 + 6 * at] = [
             sign * (middle + step) for sign in (1, -1) for step in (-1, 0, 1)
         ]
-    guard = golden_numbers.guard_bits(ranks)
+    guard = numbers.guard_bits(ranks)
     for reduction in (Reduction.SUM, Reduction.AVG):
         found = np.empty(blocks.shape, blocks.dtype)
         operation = native_calls.numbers(ranks, dtype, reduction)
         operation.dequantise(sums.astype(np.int32), exponents, found)
         for row, exponent in enumerate(exponents.tolist()):
             want = [
-                golden_numbers.result_bits(
+                numbers.result_bits(
                     total,
                     exponent - 127 - 30 + guard,
                     0,
@@ -264,8 +264,8 @@ def test_what_is_not_finite_quantises_to_zero(instruction_set, dtype):
     tensor[5 : 5 + len(odd)] = odd
     out = np.empty(64, np.int32)
     native_calls.numbers(2, dtype, Reduction.SUM).quantise(tensor, np.array([135], np.uint8), out)
-    wide = golden_numbers.widen(tensor, name(dtype))
-    np.testing.assert_array_equal(out, golden_numbers.quantise(wide, 135, 2))
+    wide = numbers.widen(tensor, name(dtype))
+    np.testing.assert_array_equal(out, numbers.quantise(wide, 135, 2))
     assert not out[5 : 5 + len(odd)].any()
 
 
@@ -279,7 +279,7 @@ def test_exact_mode(dtype, reduction, ranks):
         assert _native.is_exact(int(dtype), reduction.number, count)
         for non_finite in (False, True):
             tensors = [awkward(generator, count, dtype, non_finite) for _ in range(ranks)]
-            want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value)
+            want = numbers.all_reduce(tensors, name(dtype), reduction.value)
             assert_bits(native_calls.exact(tensors, dtype, reduction), want)
 
 
@@ -287,27 +287,27 @@ def test_exact_mode_ends_where_the_golden_models_does():
     for dtype, reduction in OPERATIONS:
         for count in (1, 72, 73, 74, 78):
             found = _native.is_exact(int(dtype), reduction.number, count)
-            assert found == golden_numbers.is_exact_mode(count, name(dtype), reduction.value)
+            assert found == numbers.is_exact_mode(count, name(dtype), reduction.value)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_classes_sortable_integers_and_limbs_are_the_golden_models(dtype):
     generator = np.random.default_rng(9)
     tensor = awkward(generator, 2000, dtype, True)
-    wide = golden_numbers.widen(tensor, name(dtype))
+    wide = numbers.widen(tensor, name(dtype))
     words = np.empty(2000, np.int32)
     _native.class_counts(int(dtype), tensor, words)
-    np.testing.assert_array_equal(words, golden_numbers.class_counts(wide))
+    np.testing.assert_array_equal(words, numbers.class_counts(wide))
     for reduction in (Reduction.MAX, Reduction.MIN):
         _native.to_sortable(int(dtype), reduction.number, tensor, words)
-        np.testing.assert_array_equal(words, golden_numbers.key_of_float(wide, reduction.value))
+        np.testing.assert_array_equal(words, numbers.key_of_float(wide, reduction.value))
         back = np.empty_like(tensor)
         _native.from_sortable(int(dtype), words, back)
-        assert_bits(back, golden_numbers.float_from_key(words, name(dtype)))
+        assert_bits(back, numbers.float_from_key(words, name(dtype)))
     limbs = np.empty((2000, 13), np.int32)
     _native.exact_encode(int(dtype), tensor, limbs)
     for element, row in zip(wide, limbs, strict=True):
-        np.testing.assert_array_equal(row, golden_numbers.exact_limbs(element))
+        np.testing.assert_array_equal(row, numbers.exact_limbs(element))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -325,7 +325,7 @@ def test_flushed_denormals_change_nothing(instruction_set, dtype):
     few = [tensor[:73] for tensor in tensors]
     reductions = list(Reduction)
     want = [golden(tensors, dtype, each) for each in reductions]
-    want_few = [golden_numbers.all_reduce(few, name(dtype), each.value) for each in reductions[:2]]
+    want_few = [numbers.all_reduce(few, name(dtype), each.value) for each in reductions[:2]]
     scans = [native_calls.scan(dtype, tensor) for tensor in tensors]
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush denormals")
@@ -373,7 +373,7 @@ def test_any_bits_reduce_as_the_golden_model_does(instruction_set, operation, wo
     for found in native_calls.reduce_in_place(tensors, dtype, reduction):
         assert_bits(found, want)
     if dtype is not wire.Dtype.INT32 and reduction in (Reduction.SUM, Reduction.AVG):
-        want = golden_numbers.all_reduce(tensors, name(dtype), reduction.value)
+        want = numbers.all_reduce(tensors, name(dtype), reduction.value)
         assert_bits(native_calls.exact(tensors, dtype, reduction), want)
 
 

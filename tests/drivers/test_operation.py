@@ -7,57 +7,26 @@ import pytest
 
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
-from afflux_drivers.packets import HEADER, Header, PacketBuffer, datagram_bytes
+from afflux_drivers.packets import HEADER, PacketBuffer, datagram_bytes
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
+from tests.checks.accept_rule import check_accepts_only_its_own_round
+from tests.support.drivers.single_rank import (
+    F32,
+    LANES,
+    Rank,
+    answer_to,
+    header_of,
+    result_of_opening,
+)
 from tests.support.drivers.virtual_job import ticket_of
 
-F32 = wire.Dtype.FLOAT32
-LANES = 2
 
-
-class Rank:
-    """Rank 1 of 3 in an operation, with a test for aggregator."""
-
-    def __init__(self, count: int = 1000, slots: int = 1, group: str = "") -> None:
-        ticket = replace(ticket_of(3, LANES, slots), group=group)
-        self.session = Session(ticket, 1)
-        elements = np.arange(1, count + 1, dtype=np.float32)
-        self.operation = Operation(self.session, elements, F32, Reduction.SUM, (count,))
-        self.opening = [bytes(datagram) for datagram in self.operation.open(0.0)]
-
-    def receive(self, datagram: bytes, now: float = 0.01) -> bytes | None:
-        packet = PacketBuffer()
-        packet.datagram[: len(datagram)] = datagram
-        answer = self.operation.receive(packet, len(datagram), now)
-        return None if answer is None else bytes(answer)
-
-    def expire(self, now: float) -> list[bytes]:
-        return [bytes(datagram) for datagram in self.operation.expire(now)]
-
-    def ignored(self) -> int:
-        return self.session.statistics.ignored
-
-
-def header_of(datagram: bytes) -> Header:
-    return Header._make(HEADER.unpack_from(datagram))
-
-
-def answer_to(datagram: bytes, type_: wire.Type, words: list[int], blocks: bytes = b"") -> bytes:
-    """A packet of the aggregator's with the header of a worker's."""
-    header = header_of(datagram)._replace(version_type=wire.VERSION << 4 | type_)
-    if not blocks:
-        header = header._replace(present=0)
-    return HEADER.pack(*header) + np.array(words, "<u4").tobytes() + blocks
-
-
-def result_of_opening(datagram: bytes, words: list[int] | None = None) -> bytes:
-    """The result if all ranks called the same and sent the same words."""
-    block = np.frombuffer(datagram, "<u4", 64, datagram_bytes(0)).copy()
-    block[:3] = block[1]
-    own = np.frombuffer(datagram, "<u4", 16, wire.HEADER_BYTES).tolist()
-    return answer_to(datagram, wire.Type.RESULT, own if words is None else words, block.tobytes())
+def result_of_next(datagram: bytes) -> bytes:
+    """The result of a round that both lanes contribute to; row 1 comes next."""
+    result = answer_to(datagram, wire.Type.RESULT, [0x1_00 | 60, 0x1_00 | 60, *[wire.ABSENT] * 14])
+    return HEADER.pack(*header_of(result)._replace(present=3)) + result[22:] + bytes(512)
 
 
 def test_opening_packet():
@@ -119,16 +88,7 @@ def test_contribution_after_a_result():
     ids=str,
 )
 def test_accepts_nothing_but_its_own_round_of_its_own_operation(change):
-    rank = Rank()
-    good = result_of_opening(rank.opening[0])
-    header = header_of(good)
-    (name, value), *_ = change.items()
-    assert getattr(header, name) != value
-    bad = HEADER.pack(*header._replace(**change)) + good[wire.HEADER_BYTES :]
-    assert rank.receive(bad) is None
-    assert rank.ignored() == 1
-    assert rank.session.slots[0].outstanding
-    assert rank.receive(good) is not None
+    check_accepts_only_its_own_round(change)
 
 
 def to_everyone(datagram: bytes) -> bytes:
@@ -177,7 +137,7 @@ def test_ignores_the_same_result_twice():
     assert rank.ignored() == 1
 
 
-def test_timer_repeats_then_probes_ever_more_seldom():
+def test_timer_probes_ever_more_seldom():
     rank = Rank()
     times, sent = [], []
     for _ in range(8):
@@ -186,22 +146,30 @@ def test_timer_repeats_then_probes_ever_more_seldom():
         assert rank.expire(now - 1e-6) == []
         (datagram,) = rank.expire(now)
         sent.append(datagram)
-    assert sent[0] == rank.opening[0]
-    for probe in sent[1:]:
+    for probe in sent:
         assert len(probe) == datagram_bytes(0)
-        want = header_of(sent[0])._replace(version_type=0x11, present=0)
+        want = header_of(rank.opening[0])._replace(version_type=0x11, present=0)
         assert header_of(probe) == want
     waits = np.diff([0.0, *times])
-    np.testing.assert_allclose(waits, [0.4, 0.8, 1, 1, 1, 1, 1, 1])
+    np.testing.assert_allclose(waits, [0.2, 0.4, 0.8, 1, 1, 1, 1, 1])
     statistics = rank.session.statistics
-    assert (statistics.retransmissions, statistics.probes) == (1, 7)
+    assert (statistics.retransmissions, statistics.probes) == (0, 8)
     assert statistics.blocks_sent == 1
 
 
+def next_probe(rank: Rank) -> tuple[float, bytes]:
+    """When the rank asks next, and what it sends. Its timer may run out for nothing."""
+    for _ in range(3):
+        now = rank.operation.next_timer
+        sent = rank.expire(now)
+        if sent:
+            (probe,) = sent
+            return now, probe
+    raise AssertionError("no probe")
+
+
 def probed(rank: Rank) -> bytes:
-    rank.expire(rank.operation.next_timer)
-    (probe,) = rank.expire(rank.operation.next_timer)
-    return probe
+    return next_probe(rank)[1]
 
 
 def test_missing_without_own_bit_repeats_the_contribution():
@@ -219,9 +187,10 @@ def test_missing_with_own_bit_names_the_others():
     assert rank.receive(missing, 1.0) is None
     assert rank.operation.missing_ranks() == (0, 2)
     assert rank.session.heard_at == 1.0
-    assert 1.0 < rank.operation.next_timer <= 2.0
+    now, probe = next_probe(rank)
+    assert 1.0 < now <= 2.0
     missing = answer_to(probe, wire.Type.MISSING, [0b110, 0, 0, *[0] * 13])
-    assert rank.receive(missing, 1.1) is None
+    assert rank.receive(missing, now + 0.1) is None
     assert rank.operation.missing_ranks() == (0,)
 
 
@@ -295,14 +264,48 @@ def test_workers_above_31_are_named_by_the_second_word():
 
 def test_only_round_trips_that_measure_the_path_count():
     rank = Rank()
+    rank.session.trip.sample(-0.25, 0.0)
     opening = result_of_opening(rank.opening[0])
     answer = rank.receive(opening, now=50.0)
     assert answer is not None
-    assert rank.session.trip.smoothed_s == 0.0, "an opening round waits for other ranks"
-    result = answer_to(answer, wire.Type.RESULT, [0x1_00 | 60, 0x1_00 | 60, *[wire.ABSENT] * 14])
-    result = HEADER.pack(*header_of(result)._replace(present=3)) + result[22:] + bytes(512)
-    assert rank.receive(result, now=50.5) is not None
-    assert rank.session.trip.smoothed_s == 0.5
+    assert rank.session.trip.smoothed_s == 0.25, "an opening round waits for other ranks"
+    assert rank.receive(result_of_next(answer), now=50.5) is not None
+    assert rank.session.trip.smoothed_s == pytest.approx(0.25 + 0.25 / 8)
+
+
+def test_an_opening_round_shows_how_long_a_round_trip_is_at_most():
+    rank = Rank()
+    rank.receive(result_of_opening(rank.opening[0]), now=0.125)
+    assert rank.session.trip.smoothed_s == 0.125
+
+
+def test_what_was_probed_for_is_no_sample():
+    rank = Rank()
+    answer = rank.receive(result_of_opening(rank.opening[0]), now=0.125)
+    assert answer is not None
+    now, _ = next_probe(rank)
+    assert rank.receive(result_of_next(answer), now + 0.001) is not None
+    assert rank.session.trip.smoothed_s == 0.125
+
+
+def test_a_packet_is_overdue_when_a_later_one_is_answered():
+    rank = Rank(count=64 * LANES * 2 * 3, slots=2)
+    rank.session.trip.sample(-0.001, 0.0)
+    timeout, overdue = rank.session.trip.timeout_s, rank.session.trip.overdue_after_s
+    assert overdue < timeout
+    # Slot 0's opening round is answered, and the round after it; slot 1's is not.
+    answer = rank.receive(result_of_opening(rank.opening[0]), now=0.001)
+    assert answer is not None
+    assert rank.expire(overdue) == []
+    assert rank.receive(result_of_next(answer), now=0.002) is not None
+    overdue = rank.session.trip.overdue_after_s
+    now = rank.operation.next_timer
+    assert overdue <= now <= 0.002 + overdue
+    (probe,) = rank.expire(now)
+    assert (header_of(probe).slot, header_of(probe).version_type) == (1, 0x11)
+    assert rank.session.trip.timeout_s < timeout + 0.001, "it is lost, and the path not slow"
+    # Once: from then on its timer counts.
+    assert rank.expire(now + 1e-6) == []
 
 
 def test_conflict_and_other_fingerprints_are_disagreements():

@@ -23,6 +23,40 @@ def test_bounds():
     assert trip.timeout_s == 0.5
 
 
+def test_a_bound_lowers_the_estimate_but_never_raises_it():
+    trip = RoundTrip(cap_s=1)
+    trip.sample_bound(0.0, 0.1)
+    assert trip.smoothed_s == 0.1, "better than none"
+    before = trip.timeout_s
+    trip.sample_bound(1.0, 1.2)
+    assert (trip.smoothed_s, trip.timeout_s) == (0.1, before)
+    trip.sample_bound(2.0, 2.02)
+    assert trip.smoothed_s == pytest.approx(0.1 - 0.08 / 8)
+
+
+def test_a_bound_within_the_estimate_ends_the_doubling():
+    trip = RoundTrip(cap_s=1)
+    trip.sample(0.0, 0.1)
+    before = trip.timeout_s
+    trip.expired(0.2, now=0.5)
+    assert trip.timeout_s == 2 * before
+    # Slower than the estimate: it may be too short indeed.
+    trip.sample_bound(1.0, 1.0 + before + 0.01)
+    assert trip.timeout_s == 2 * before
+    trip.sample_bound(2.0, 2.0 + before - 0.01)
+    assert trip.timeout_s == before
+
+
+def test_overdue_is_less_patient_than_the_timeout():
+    trip = RoundTrip(cap_s=1)
+    for i in range(100):
+        trip.sample(i, i + 0.001)
+    assert trip.overdue_after_s == pytest.approx(0.002)
+    assert trip.timeout_s == pytest.approx(0.001 + GRANULARITY_S)
+    trip.sample(100, 100.5)
+    assert trip.overdue_after_s == trip.timeout_s, "the variation decides both"
+
+
 def test_a_flight_doubles_once_and_a_sample_ends_it():
     trip = RoundTrip(cap_s=1)
     trip.sample(-0.2, -0.1)

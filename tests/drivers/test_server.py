@@ -78,7 +78,7 @@ def test_garbage_changes_no_sum(served):
     sprayer.start()
     try:
         with Ranks(lease.ticket, loss=0.01) as ranks:
-            for dtype in wire.Dtype:
+            for dtype in 4 * tuple(wire.Dtype):
                 tensors = [gaussian(generator, 20_000, dtype) for _ in range(3)]
                 results = ranks.all_reduce(tensors, dtype, Reduction.SUM)
                 assert_same_bits(results, expected(tensors, dtype, Reduction.SUM))

@@ -21,10 +21,11 @@ def peer() -> Iterator[socket.socket]:
 
 def test_counts_what_it_sends_and_receives(peer):
     statistics = WorkerStatistics()
-    transport = UdpTransport(*peer.getsockname(), statistics, None)
+    host, port = peer.getsockname()
+    transport = UdpTransport(host, port, statistics, None)
     packet = PacketBuffer()
     assert transport.receive(packet) == -1
-    transport.send(memoryview(b"abcde"))
+    transport.send(b"abcde")
     data, address = peer.recvfrom(100)
     assert data == b"abcde"
     peer.sendto(b"xyz", address)
@@ -43,9 +44,10 @@ def test_counts_what_it_sends_and_receives(peer):
 
 def test_loses_each_way_and_counts_it(peer):
     statistics = WorkerStatistics()
-    transport = UdpTransport(*peer.getsockname(), statistics, LossSwitch(0.5, 1, 0))
+    host, port = peer.getsockname()
+    transport = UdpTransport(host, port, statistics, LossSwitch(0.5, 1, 0))
     for _ in range(100):
-        transport.send(memoryview(b"x"))
+        transport.send(b"x")
     address = None
     peer.settimeout(0.1)
     received = 0
@@ -69,11 +71,11 @@ def test_loses_each_way_and_counts_it(peer):
 
 
 def test_notices_a_refused_port(peer):
-    address = peer.getsockname()
+    host, port = peer.getsockname()
     peer.close()
-    transport = UdpTransport(*address, WorkerStatistics(), None)
+    transport = UdpTransport(host, port, WorkerStatistics(), None)
     packet = PacketBuffer()
-    transport.send(memoryview(b"x"))
+    transport.send(b"x")
     transport.wait(1)
     assert transport.receive(packet) == -1
     assert transport.refused
@@ -81,9 +83,10 @@ def test_notices_a_refused_port(peer):
 
 
 def test_a_packet_that_does_not_fit_the_mtu(peer):
-    transport = UdpTransport(*peer.getsockname(), WorkerStatistics(), None)
+    host, port = peer.getsockname()
+    transport = UdpTransport(host, port, WorkerStatistics(), None)
     with pytest.raises(PacketTooLong, match=r"70000 bytes does not fit the MTU of \d+.*16 lanes"):
-        transport.send(memoryview(bytes(70_000)))
+        transport.send(bytes(70_000))
     transport.close()
 
 

@@ -148,13 +148,13 @@ def tie_packet_fifo(m: Module, inside: Inside, ram: WatchedMemory, depth: int) -
     Returns:
         Whether the beat at its head is the watched one.
     """
-    place, start, head = inside["place"], inside["start"], inside["head"]
+    tail, start, head = inside["tail"], inside["start"], inside["head"]
     watched = AnyConst(len(ram.watched))
-    bits = len(place)
+    bits = len(tail)
     m.d.comb += [
         ram.watched.eq(watched),
-        Assert((place - head)[:bits] <= depth, "no beat is written over"),
-        Assert((start - head)[:bits] <= (place - head)[:bits]),
+        Assert((tail - head)[:bits] <= depth, "no beat is written over"),
+        Assert((start - head)[:bits] <= (tail - head)[:bits]),
     ]
     m.d.comb += Assert(~inside["self"].o.valid | (head != start))
     return head[: bits - 1] == watched

@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 
 from afflux_hdl.node import axi_lite
 from afflux_hdl.node.axi_lite import OKAY, SLVERR
-from tests.support.part_player import planted
+from tests.support.planting import names_with
 
 READABLE = [0x00, 0x04, 0x20, 0x24, 0x80]
 WRITABLE = [0x20, 0x24]
@@ -185,4 +185,4 @@ def test_accesses_at_random_paces() -> None:
 )
 def test_bug_is_caught(right: str, wrong: str) -> None:
     with pytest.raises(AssertionError):
-        check(planted(axi_lite, right, wrong)["AxiLite"])
+        check(names_with(axi_lite, right, wrong)["AxiLite"])

@@ -17,10 +17,11 @@ from typing import Any
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import build_library
-from tests.checks.engine_checks import BUILDS, Build
+from tests.checks.engine_checks import BUILDS
 from tests.mutation.battery import full_battery, parameters
 from tests.mutation.judge import Judge, Verdict
 from tests.mutation.mutants import Mutant, Netlist
+from tests.scenarios.director import Build
 from tests.support.checkout import BUILD as BUILD_FOLDER
 
 WANTED = 0.9

@@ -86,7 +86,7 @@ class Judge:
             while waiting and len(running) < jobs:
                 number = waiting.pop()
                 mine, theirs = _FORK.Pipe(duplex=False)
-                process = _FORK.Process(target=self._child, args=(number, theirs))
+                process: BaseProcess = _FORK.Process(target=self._child, args=(number, theirs))
                 process.start()
                 theirs.close()
                 running[mine] = (number, process, time.monotonic())

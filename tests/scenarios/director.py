@@ -9,19 +9,19 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
-from afflux_sim.golden import frames as golden_layout
 from afflux_sim.golden import state as golden_state
 from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.frames import Endpoint, Group
 from tests.scenarios.afflux_layer import ENGINE_PORT, Afflux
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
-__all__ = ["Action", "Actions", "Director", "Play", "ReadRegister", "WriteRegister"]
+__all__ = ["Action", "Actions", "Build", "Director", "Play", "ReadRegister", "WriteRegister"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,15 @@ Actions = Generator[Action, Any, T]
 
 JOIN, SHORT_ANSWERS = 2, (10, 11, 12)
 HEADERS_BYTES = 64
+
+
+class Build(TypedDict):
+    """What an engine is built for."""
+
+    workers: int
+    lanes: int
+    jobs: int
+    slots: int
 
 
 class Director:
@@ -298,8 +307,8 @@ def _parent_registers(job: Job) -> dict[str, int]:
     }
 
 
-def _golden_group(job: Job) -> golden_layout.Group | None:
-    return golden_layout.Group(job.group.address, job.group.port) if job.group else None
+def _golden_group(job: Job) -> Group | None:
+    return Group(job.group.address, job.group.port) if job.group else None
 
 
 def _golden_parent(job: Job) -> golden_state.Parent | None:
@@ -307,7 +316,7 @@ def _golden_parent(job: Job) -> golden_state.Parent | None:
         return None
     parent = job.parent
     mac = bytes.fromhex(parent.mac.replace(":", ""))
-    there = golden_layout.Endpoint(mac, parent.address, parent.port)
+    there = Endpoint(mac, parent.address, parent.port)
     return golden_state.Parent(there, parent.number, parent.worker, parent.key)
 
 

@@ -12,6 +12,7 @@ from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 
 __all__ = [
     "BROADCAST",
+    "LOCAL",
     "PEER_ADDRESS",
     "PEER_MAC",
     "arp_reply",
@@ -25,6 +26,12 @@ __all__ = [
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 PEER_MAC, PEER_ADDRESS = "02:00:0b:00:00:07", "10.0.0.77"
 FRAME_MIN = 60
+
+LOCAL = {
+    "local.mac": int.from_bytes(bytes.fromhex(ENGINE_MAC.replace(":", "")), "little"),
+    "local.address": int.from_bytes(bytes(map(int, ENGINE_ADDRESS.split("."))), "little"),
+}
+"""What parts of the node are told of its own addresses, by the names of their inputs."""
 
 
 def padded(frame: bytes) -> bytes:

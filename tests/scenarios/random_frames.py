@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -101,7 +102,7 @@ class RandomFrames:
         count = choose.choice([job.lanes, 16])
         return [choose.choice([choose.getrandbits(32), ABSENT]) for _ in range(count)]
 
-    def _fields(self) -> dict[str, int]:
+    def _fields(self) -> dict[str, Any]:
         draw = self._choose.random()
         if draw < 0.15:
             return {"opcode": self._choose.randrange(4), "dtype": self._choose.randrange(16)}

@@ -6,6 +6,7 @@ bit; each case states besides what the answers must be. The parent is played by 
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
@@ -66,7 +67,7 @@ class LeafRound(Round):
     def down(self) -> bytes:
         return self.frame_down()
 
-    def frame_down(self, **changes: object) -> bytes:
+    def frame_down(self, **changes: Any) -> bytes:
         """The parent's result, or one that is somewhat different."""
         return self.job.down(self.slot, self.step, self.blocks, self.total_words, **changes)
 
@@ -193,7 +194,7 @@ def wrong_results_of_the_parent(
     assert parent is not None
     current = LeafRound(leaf, 0, 0, choose)
     yield from current.fill(director)
-    changes: list[dict[str, object]] = [
+    changes: list[dict[str, Any]] = [
         {"key": parent.key ^ 1},
         {"key": leaf.key},
         {"job": parent.number ^ 1},

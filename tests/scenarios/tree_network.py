@@ -5,7 +5,7 @@ two aggregators and between a worker and its aggregator is as unkind as every ot
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,7 +15,7 @@ from afflux_hdl.contract.registers import address_of
 from afflux_sim.golden.frames import Endpoint, Group, is_for
 from afflux_sim.golden.numbers import Tensor
 from afflux_sim.golden.worker import GoldenWorker
-from tests.scenarios.director import Director
+from tests.scenarios.director import Build, Director
 from tests.scenarios.golden_device import Engine
 from tests.scenarios.job_frames import Group as GroupAddress
 from tests.scenarios.job_frames import Job, ParentJob
@@ -120,7 +120,7 @@ class TreeNetwork:
         tree: Aggregator,
         open_engine: OpenEngine,
         *,
-        build: Mapping[str, int],
+        build: Build,
         lanes: int,
         slots: int,
         choose: random.Random,

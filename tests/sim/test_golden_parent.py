@@ -76,7 +76,13 @@ class Bench:
 
     def send(self, type_: int, worker: int, round_: int, **fields: Any) -> list[bytes]:
         """A frame of a worker."""
-        common = {"job": JOB, "key": KEY, "worker": worker, "slot": SLOT, "words": ABSENT_WORDS}
+        common: dict[str, Any] = {
+            "job": JOB,
+            "key": KEY,
+            "worker": worker,
+            "slot": SLOT,
+            "words": ABSENT_WORDS,
+        }
         packet = Packet(type=type_, round=round_ % 2**32, **common | fields)
         return self.give(build_frame(self.endpoint(worker), OWN_PORT, packet))
 
@@ -105,7 +111,7 @@ class Bench:
 
 
 def from_parent(type_: int, round_: int, **fields: Any) -> Packet:
-    common = {
+    common: dict[str, Any] = {
         "job": PARENT.job,
         "key": PARENT.key,
         "worker": PARENT.worker,

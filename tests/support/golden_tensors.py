@@ -39,7 +39,7 @@ def draw(rng: np.random.Generator, kind: str, dtype: str, count: int) -> Tensor:
     """A flat tensor of one of the KINDS."""
     if dtype == "int32":
         return draw_integers(rng, kind, count)
-    x = rng.standard_normal(count)
+    x: npt.NDArray[np.floating] = rng.standard_normal(count)
     largest = 60000.0 if dtype == "float16" else 3e38
     smallest = 2.0**-24 if dtype == "float16" else 2.0**-133
     if kind == "sparse":

@@ -3,13 +3,11 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from amaranth.sim import Simulator
 
-__all__ = ["Played", "at_once", "planted", "play"]
+__all__ = ["Played", "at_once", "play"]
 
 
 @dataclass
@@ -32,16 +30,6 @@ class Played:
     def plain(self) -> list[bytes]:
         """The frames alone."""
         return [frame for frame, _ in self.frames]
-
-
-def planted(module: ModuleType, right: str, wrong: str) -> dict[str, Any]:
-    """The names of `module` with a bug in it: `right`, which it must have once, replaced."""
-    path = Path(str(module.__file__))
-    text = path.read_text()
-    assert text.count(right) == 1, f"{path.name} does not have {right!r} once"
-    names = {"__name__": module.__name__}
-    exec(compile(text.replace(right, wrong), str(path), "exec"), names)
-    return names
 
 
 def at_once(_: int) -> bool:

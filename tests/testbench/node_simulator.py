@@ -1,4 +1,4 @@
-"""Builds the node for cocotb, once for each set of parameters, and runs benches in it."""
+"""Builds the node for cocotb, once for each set of parameters, and runs testbenches in it."""
 
 import importlib.metadata
 import os
@@ -21,7 +21,7 @@ from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
 from afflux_sim.testbench.simulator import BUILD_FLAGS, OPTIMISATION, PUBLIC_FLAGS, Verilator
 
-__all__ = ["build_node", "run_bench"]
+__all__ = ["build_node", "run_testbench"]
 
 SOURCES = Path(afflux_hdl.__file__).parent
 
@@ -70,7 +70,7 @@ def _build(toolchain: Toolchain, parameters: NodeParameters, work: Path) -> None
     shutil.rmtree(work / "model")
 
 
-def run_bench(build: Path, results: Path, module: str, seed: int = 1) -> None:
+def run_testbench(build: Path, results: Path, module: str, seed: int = 1) -> None:
     """Runs all cocotb tests of a module in a simulator process of its own.
 
     Raises:

@@ -118,16 +118,19 @@ class SharedWorker:
                 call.fingerprint,
                 _SLICE_S if timeout_s > _SLICE_S else timeout_s,
             ):
-                self._wait(call, timeout_s, interrupted)
+                self._wait(timeout_s, interrupted)
         except _native.SharedDisagreement:
             disagreement = self._disagreement(call)
             self._failure = str(disagreement)
             raise disagreement from None
         except _native.SharedFailed as error:
-            lost = self._lost(call, str(error))
+            lost = self._lost(str(error))
+            lost.operation = self._text(call)
             self._failure = str(lost)
             raise lost from None
         except BaseException as error:
+            if isinstance(error, AffluxError):
+                error.operation = self._text(call)
             self._failure = str(error) or type(error).__name__
             raise
         self._number += 1
@@ -175,49 +178,46 @@ class SharedWorker:
         about = call.description
         return Description(self._number, about.reduction, about.dtype, about.shape).text
 
-    def _wait(
-        self, call: SharedCall, timeout_s: float, interrupted: Callable[[], str | None]
-    ) -> None:
+    def _wait(self, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
         deadline = time.monotonic() + timeout_s - _SLICE_S
         while True:
             reason = interrupted()
             if reason is not None:
-                raise Interrupted(f"rank {self.rank}, operation {self._text(call)}: {reason}")
+                raise Interrupted(f"rank {self.rank}: {reason}")
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise self._too_late(call, timeout_s)
+                raise self._too_late(timeout_s)
             if self._group.advance(min(left_s, _SLICE_S)):
                 return
 
-    def _too_late(self, call: SharedCall, timeout_s: float) -> DeadlineExceeded:
+    def _too_late(self, timeout_s: float) -> DeadlineExceeded:
         ranks = tuple(self._group.missing())
         if not ranks:
             return DeadlineExceeded(
-                f"operation {self._text(call)}: not over after {timeout_s:g} s at rank {self.rank}"
-                " (shared memory)"
+                f"timed out after {timeout_s:g} s at rank {self.rank} (shared memory)"
             )
         return RanksMissing(
-            f"operation {self._text(call)}: after {timeout_s:g} s rank {self.rank} still waits for "
-            f"the contributions of rank(s) {_names(ranks)} (shared memory)",
+            f"timed out after {timeout_s:g} s: rank {self.rank} still waits for the contributions "
+            f"of rank(s) {_names(ranks)} (shared memory)",
             ranks,
         )
 
-    def _lost(self, call: SharedCall, reason: str) -> AffluxError:
+    def _lost(self, reason: str) -> AffluxError:
         ended = tuple(self._group.dead())
         if ended:
             return RanksEnded(
-                f"operation {self._text(call)}: rank(s) {_names(ended)} ended or left the group; "
-                f"rank {self.rank} waited for their contributions (shared memory)",
+                f"rank(s) {_names(ended)} ended or left the group; rank {self.rank} waited for "
+                "their contributions (shared memory)",
                 ended,
             )
-        return Interrupted(f"rank {self.rank}, operation {self._text(call)}: {reason}")
+        return Interrupted(f"rank {self.rank}: {reason}")
 
     def _disagreement(self, call: SharedCall) -> Disagreement:
         fingerprints = tuple(self._group.fingerprints())
         ranks = [rank for rank, value in enumerate(fingerprints) if value != call.fingerprint]
         return Disagreement(
-            f"the ranks disagree: rank {self.rank} called operation {self._text(call)}; "
-            f"ranks {ranks} called something else (shared memory)",
+            f"the ranks disagree: rank {self.rank} called this operation, but ranks {ranks} "
+            "called something else (shared memory)",
             number=self._number,
             description=self._text(call),
             fingerprint=call.fingerprint,

@@ -121,8 +121,8 @@ class Operation(_native.Operation):
             ranks = [rank for rank, value in enumerate(fingerprints) if value != own]
             others = f"ranks {ranks} called something else"
         return Disagreement(
-            f"the ranks disagree: rank {session.rank} called operation {self.description.text}; "
-            f"{others} (aggregator {session.ticket.host}:{session.ticket.port})",
+            f"the ranks disagree: rank {session.rank} called this operation, but {others} "
+            f"(aggregator {session.ticket.host}:{session.ticket.port})",
             number=self.description.number,
             description=self.description.text,
             fingerprint=own,

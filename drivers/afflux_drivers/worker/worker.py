@@ -58,7 +58,7 @@ class Worker:
     Args:
         ticket: The job run.
         rank: Own rank, one of the ticket's.
-        loss: Loses packets for tests; None takes the switch from the environment.
+        loss: Loses packets, for tests.
         peer_timeout_s: How long the aggregator may leave all packets unanswered.
 
     Raises:
@@ -85,7 +85,7 @@ class Worker:
             ticket.host,
             ticket.port,
             self._session.statistics,
-            LossSwitch.from_environment(rank) if loss is None else loss,
+            loss,
             MulticastGroup(ticket.group, ticket.group_port) if ticket.group else None,
         )
         self._line = self._transport.line()
@@ -155,7 +155,11 @@ class Worker:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             operation = Operation(self._session, elements, dtype, reduction, shape)
-            self._run(operation, timeout_s, interrupted)
+            try:
+                self._run(operation, timeout_s, interrupted)
+            except AffluxError as error:
+                error.operation = operation.description.text
+                raise
         except BaseException as error:
             self._failure = error
             raise
@@ -196,8 +200,8 @@ class Worker:
                     return
         refused = " (its host refuses the port)" if transport.refused else ""
         raise AggregatorUnreachable(
-            f"join: rank {self.rank} got no answer from the aggregator at {transport.peer} in "
-            f"{timeout_s:g} s, {sends} packets sent{refused}"
+            f"join timed out: rank {self.rank} got no answer from the aggregator at "
+            f"{transport.peer} in {timeout_s:g} s, {sends} packets sent{refused}"
         )
 
     def _is_joined(self, length: int) -> bool:
@@ -256,8 +260,7 @@ class Worker:
                 operation.judged(partial(line.run, session, operation, until))
             except AggregatorMisbehaved as error:
                 raise AggregatorMisbehaved(
-                    f"aggregator at {transport.peer}, rank {self.rank}, operation "
-                    f"{operation.description.text}: {error}"
+                    f"aggregator at {transport.peer}, rank {self.rank}: {error}"
                 ) from None
             transport.refused |= line.refused
             if operation.done:
@@ -269,23 +272,21 @@ class Worker:
                 raise self._too_late(operation, timeout_s)
             silent_s = now - max(start, session.heard_at)
             if silent_s >= self._peer_timeout_s:
-                raise self._unreachable(operation, silent_s)
+                raise self._unreachable(silent_s)
             if now >= next_look:
                 next_look = now + _INTERRUPT_EVERY_S
                 reason = interrupted()
                 if reason is not None:
-                    raise Interrupted(
-                        f"rank {self.rank}, operation {operation.description.text}: {reason}"
-                    )
+                    raise Interrupted(f"rank {self.rank}: {reason}")
 
     def _too_late(self, operation: Operation, timeout_s: float) -> DeadlineExceeded:
-        what = f"operation {operation.description.text}"
+        timed_out = f"timed out after {timeout_s:g} s"
         ranks = operation.missing_ranks()
         if ranks:
             names = ", ".join(str(rank) for rank in ranks)
             return RanksMissing(
-                f"{what}: after {timeout_s:g} s rank {self.rank} still waits for the contributions "
-                f"of rank(s) {names} (job {self.ticket.job} on the aggregator at "
+                f"{timed_out}: rank {self.rank} still waits for the contributions of rank(s) {names} "
+                f"(job {self.ticket.job} on the aggregator at "
                 f"{self._transport.peer})",
                 ranks,
             )
@@ -293,18 +294,18 @@ class Worker:
             elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
             names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
             return DeadlineExceeded(
-                f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-                f"{self._transport.peer} has what its own ranks sent, and waits for its parent: "
+                f"{timed_out} at rank {self.rank}: the aggregator at {self._transport.peer} has "
+                "what its own ranks sent, and waits for its parent: "
                 f"for ranks of other aggregators{names}, or for the way between"
             )
         return DeadlineExceeded(
-            f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-            f"{self._transport.peer} does not say that a rank is missing"
+            f"{timed_out} at rank {self.rank}: the aggregator at {self._transport.peer} does not "
+            "report that a rank is missing"
         )
 
-    def _unreachable(self, operation: Operation, silent_s: float) -> AggregatorUnreachable:
+    def _unreachable(self, silent_s: float) -> AggregatorUnreachable:
         refused = " (its host refuses the port)" if self._transport.refused else ""
         return AggregatorUnreachable(
-            f"operation {operation.description.text}: rank {self.rank} has heard nothing from the "
-            f"aggregator at {self._transport.peer} for {silent_s:.1f} s{refused}"
+            f"timed out: rank {self.rank} has heard nothing from the aggregator at "
+            f"{self._transport.peer} for {silent_s:.1f} s{refused}"
         )

@@ -145,6 +145,10 @@ void bind_session(nb::module_& module) {
                      "Smoothed round trip, 0 before the first sample.")
         .def("sample", &RoundTrip::sample, nb::arg("sent_at"), nb::arg("now"),
              "Takes the round trip of a packet that was sent once and answered now.")
+        .def_prop_ro("overdue_after_s", &RoundTrip::overdue_after,
+                     "How long to wait once a later packet has been answered.")
+        .def("sample_bound", &RoundTrip::sample_bound, nb::arg("sent_at"), nb::arg("now"),
+             "Takes a time that the round trip does not exceed.")
         .def("expired", &RoundTrip::expired, nb::arg("sent_at"), nb::arg("now"),
              "Notes that the time-out of a packet passed.");
     module.attr("GRANULARITY_S") = worker::kGranularity;

@@ -7,7 +7,6 @@
 
 #include "shared/errors.hpp"
 #include "shared/futex.hpp"
-#include "shared/planted.hpp"
 
 namespace afflux::shared {
 namespace {
@@ -56,9 +55,7 @@ void Phases::arrive() {
     // First the gate, then the note of who was there: a rank that ends in between is still missing
     // for those who ask whom they wait for. Sequentially consistent with the sleepers' two steps:
     // either they see this arrival, or it sees them.
-    const auto order =
-        kPlant == Plant::RelaxedGate ? std::memory_order_relaxed : std::memory_order_seq_cst;
-    const std::uint32_t arrived = gate_.arrived.fetch_add(1, order) + 1;
+    const std::uint32_t arrived = gate_.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
     segment_.member(rank_).reached.store(phase, std::memory_order_release);
     reached_.store(phase, std::memory_order_relaxed);
     if (arrived == target && gate_.sleepers.load(std::memory_order_seq_cst) != 0) {
@@ -68,11 +65,9 @@ void Phases::arrive() {
 }
 
 bool Phases::over() const {
-    std::uint64_t target =
+    const std::uint64_t target =
         reached_.load(std::memory_order_relaxed) * static_cast<std::uint64_t>(segment_.ranks());
-    if (kPlant == Plant::EarlyGate) target -= segment_.ranks() > 1;
-    const std::uint32_t arrived = gate_.arrived.load(
-        kPlant == Plant::RelaxedGate ? std::memory_order_relaxed : std::memory_order_acquire);
+    const std::uint32_t arrived = gate_.arrived.load(std::memory_order_acquire);
     return static_cast<std::int32_t>(arrived - static_cast<std::uint32_t>(target)) >= 0;
 }
 

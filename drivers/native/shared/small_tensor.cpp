@@ -6,7 +6,6 @@
 
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
-#include "shared/planted.hpp"
 
 namespace afflux::shared {
 namespace {
@@ -19,7 +18,7 @@ bool is_exact(const Call& call) {
 
 SmallAlgorithm::SmallAlgorithm(const Segment& segment, int rank, unsigned parity, const Call& call,
                                BlockCounts& counts)
-    : segment_(segment), parity_(kPlant == Plant::OneParity ? 0 : parity), call_(call) {
+    : segment_(segment), parity_(parity), call_(call) {
     Small& own = segment.area(rank).small[parity_];
     if (call.count == 0) return;
     if (is_exact(call) || !call.is_sum()) {

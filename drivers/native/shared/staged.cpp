@@ -6,7 +6,6 @@
 
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
-#include "shared/planted.hpp"
 
 namespace afflux::shared {
 namespace {
@@ -45,8 +44,7 @@ StagedAlgorithm::Extent StagedAlgorithm::extent(std::size_t batch) const {
 }
 
 Batch& StagedAlgorithm::ring(int rank, std::size_t batch) const {
-    const std::size_t batches = kPlant == Plant::ShortRing ? 2 : kRingBatches;
-    return segment_.area(rank).ring[(first_ + batch) % batches];
+    return segment_.area(rank).ring[(first_ + batch) % kRingBatches];
 }
 
 void StagedAlgorithm::copy_in(std::size_t batch) {
@@ -120,9 +118,7 @@ void StagedAlgorithm::copy_out(std::size_t batch) {
     for (int r = 0; r < ranks; ++r) {
         const Share share = share_of(whole.blocks, r, ranks);
         const Batch& result = ring(r, batch);
-        const std::uint8_t* const present =
-            (kPlant == Plant::StalePresence ? ring(r, batch + kRingBatches - 1) : result).present;
-        for_runs(present + share.first, share.last - share.first,
+        for_runs(result.present + share.first, share.last - share.first,
                  [&](std::size_t a, std::size_t b, bool is_present) {
                      const std::size_t first = share.first + a;
                      const std::size_t end =

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "shared/planted.hpp"
 #include "tests/shared_ranks.hpp"
 
 namespace {

@@ -109,18 +109,20 @@ void Operation::expire(double now, Outlet& out) {
     for (std::size_t number = 0; number < active_; ++number) {
         Slot& slot = session_.slots[number];
         if (!slot.outstanding) continue;
-        if (slot.deadline <= now) {
-            if (slot.tries == 0) trip.expired(slot.sent_at, now);
-            if (slot.expired(now, trip.cap())) {
-                ++session_.counts.probes;
-                out.send(session_.probe(slot, tensor_.opcode_dtype()));
-            } else {
-                ++session_.counts.retransmissions;
-                out.send(slot.again());
-            }
+        if (due(slot) <= now) {
+            if (!slot.asked && slot.deadline <= now) trip.expired(slot.sent_at, now);
+            slot.probed(now, trip.cap());
+            ++session_.counts.probes;
+            out.send(session_.probe(slot, tensor_.opcode_dtype()));
         }
-        next_timer_ = std::min(next_timer_, slot.deadline);
+        next_timer_ = std::min(next_timer_, due(slot));
     }
+}
+
+// When to ask after a slot's packet.
+double Operation::due(const Slot& slot) const {
+    return slot.asked ? slot.deadline
+                      : std::min(slot.deadline, session_.trip.overdue(slot.sent_at));
 }
 
 std::uint64_t Operation::missing() const {
@@ -153,11 +155,9 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
     };
     packet::store_header(slot.packet.datagram(), header);
     session_.counts.blocks_sent += header.blocks();
-    double wait = session_.trip.timeout();
-    // The other ranks may be later to call, so patience costs less than it saves.
-    if (opening) wait = std::min(2 * wait, session_.trip.cap());
-    const Octets datagram = slot.sent(packet::datagram_bytes(header.blocks()), opening, now, wait);
-    // The time-out may have shrunk, so this timer need not be the last.
+    const Octets datagram =
+        slot.sent(packet::datagram_bytes(header.blocks()), opening, now, session_.trip.timeout());
+    // The timeout may have shrunk, so this timer need not be the last.
     next_timer_ = std::min(next_timer_, slot.deadline);
     out.send(datagram);
 }
@@ -165,11 +165,10 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
 void Operation::result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                        Outlet& out) {
     ++session_.counts.rounds;
+    if (!slot.asked) take_sample(slot, now);
     if (slot.opening) {
         opened(slot, present, packet.blocks());
     } else {
-        // An opening round's answer waits for the other ranks to call the operation at all.
-        if (!slot.repeated) session_.trip.sample(slot.sent_at, now);
         columns_->take(slot.number, present, packet.blocks());
     }
     slot.outstanding = false;
@@ -192,6 +191,18 @@ void Operation::result(Slot& slot, wire::Present present, packet::PacketBuffer& 
     const wire::Present sent =
         columns_->contribute(slot.number, words, slot.packet.words(), slot.packet.blocks());
     send(slot, sent, false, now, out);
+}
+
+void Operation::take_sample(const Slot& slot, double now) {
+    RoundTrip& trip = session_.trip;
+    if (slot.opening) {
+        // The answer waits for the other ranks to call the operation at all.
+        trip.sample_bound(slot.sent_at, now);
+    } else {
+        trip.sample(slot.sent_at, now);
+        // Packets of other slots that were sent before this one may be overdue now.
+        if (open_slots_ > 1) next_timer_ = std::min(next_timer_, now + trip.overdue_after());
+    }
 }
 
 void Operation::opened(const Slot& slot, wire::Present present, const std::int32_t* blocks) {
@@ -224,16 +235,17 @@ void Operation::check_fingerprints(wire::Present present, const std::int32_t* bl
 void Operation::missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out) {
     RoundTrip& trip = session_.trip;
     const Place& place = session_.place;
-    // One probe, one answer: a round trip that waits for no other rank.
-    if (slot.probes_open == 1) trip.sample(slot.probed_at, now);
     const std::uint64_t seen = std::uint64_t{words[1]} << 32 | words[0];
-    const double shortest = trip.timeout();
+    const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - place.workers);
     const bool own_lost = (seen >> place.worker & 1) == 0;
+    // One probe, one answer: a round trip that waits for no other rank. It is that of rounds unless
+    // these go further up.
+    if (slot.probes_open == 1 && seen != everyone) trip.sample(slot.probed_at, now);
+    const double shortest = trip.timeout();
     if (own_lost) {
         // The contribution was lost; who else is missing is not this rank's to judge yet.
         slot.answered(now, shortest);
     } else {
-        const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - place.workers);
         slot.missing = ~seen & everyone;
         slot.waits_above = slot.missing == 0;
         // The aggregator is there, and others are late: ask ever more seldom, but not so seldom

@@ -52,6 +52,8 @@ class Operation {
     void send(Slot& slot, wire::Present present, bool opening, double now, Outlet& out);
     void result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                 Outlet& out);
+    double due(const Slot& slot) const;
+    void take_sample(const Slot& slot, double now);
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
     void missing(Slot& slot, const std::uint32_t* words, double now, Outlet& out);

@@ -5,7 +5,11 @@
 
 namespace afflux::worker {
 
-RoundTrip::RoundTrip(double cap) : cap_(cap), timeout_(std::min(kInitial, cap)) {}
+RoundTrip::RoundTrip(double cap)
+    : cap_(cap),
+      estimate_(std::min(kInitial, cap)),
+      timeout_(estimate_),
+      overdue_after_(estimate_) {}
 
 void RoundTrip::sample(double sent_at, double now) {
     constexpr double kGain = 1.0 / 8, kVariationGain = 1.0 / 4;
@@ -19,7 +23,19 @@ void RoundTrip::sample(double sent_at, double now) {
         variation_ += kVariationGain * (off - variation_);
         smoothed_ += kGain * (seconds - smoothed_);
     }
-    timeout_ = std::min(smoothed_ + std::max(kGranularity, 4 * variation_), cap_);
+    const double spread = 4 * variation_;
+    estimate_ = std::min(smoothed_ + std::max(kGranularity, spread), cap_);
+    timeout_ = estimate_;
+    overdue_after_ = smoothed_ + std::max(kOverdue, spread);
+}
+
+void RoundTrip::sample_bound(double sent_at, double now) {
+    const double seconds = now - sent_at;
+    if (smoothed_ == 0 || seconds < smoothed_) {
+        sample(sent_at, now);
+    } else if (seconds < estimate_) {
+        timeout_ = estimate_;
+    }
 }
 
 void RoundTrip::expired(double sent_at, double now) {

@@ -5,18 +5,24 @@
 
 namespace afflux::worker {
 
-// RFC 6298 asks for one second, for the sake of TCP's delayed acknowledgements; there are none
-// here. Less than some scheduling quanta above the round trip would repeat packets whose receiver
-// merely had to wait for a processor.
-inline constexpr double kGranularity = 0.02;
+// Until the first sample.
 inline constexpr double kInitial = 0.2;
 
+// What the timeout exceeds the smoothed round trip by, at least. RFC 6298 has one second for the
+// sake of TCP's delayed acknowledgements; here there are none, but ranks that share processors: the
+// answer waits for the last of them to be scheduled. Linux runs a process for 3 to 4 ms at a time.
+// Asking too early costs a packet of 128 bytes and its answer.
+inline constexpr double kGranularity = 0.005;
+
+// The same for a packet when a later one has been answered: then the others have had a processor.
+inline constexpr double kOverdue = 0.001;
+
 // Samples must come from packets that were sent once (Karn): the answer to a repeated one does not
-// say which it answers. So a time-out that proves too short must stay doubled until a sample comes,
-// or every packet of a slow aggregator would be repeated for ever.
+// say which it answers. So a timeout that proves too short must stay doubled until an answer comes
+// in time, or every packet of a slow aggregator would be asked for again for ever.
 class RoundTrip {
   public:
-    // The longest time-out is `cap`.
+    // The longest timeout is `cap`.
     explicit RoundTrip(double cap);
 
     double cap() const { return cap_; }
@@ -25,23 +31,37 @@ class RoundTrip {
     // Smoothed round trip, 0 before the first sample.
     double smoothed() const { return smoothed_; }
 
+    // When a packet that was sent at `sent_at` is overdue though its timeout has not passed,
+    // because one that was sent later has been answered (as in RFC 8985). Infinite if none has.
+    double overdue(double sent_at) const {
+        return sent_at < sampled_from_ ? sent_at + overdue_after_ : kNever;
+    }
+    // How long after sending that is.
+    double overdue_after() const { return overdue_after_; }
+
     // Takes the round trip of a packet that was sent once, at `sent_at`, and answered now.
     void sample(double sent_at, double now);
 
-    // Notes that the time-out of a packet that was sent at `sent_at` passed. It does not double if
+    // The same if the answer had other reasons, too, to take as long: the round trip is no longer
+    // than this.
+    void sample_bound(double sent_at, double now);
+
+    // Notes that the timeout of a packet that was sent at `sent_at` passed. It does not double if
     // a later packet was answered, since then this one is not slow but lost; and it doubles only
     // once for all packets of one flight.
     void expired(double sent_at, double now);
 
   private:
-    static constexpr double kNever = -std::numeric_limits<double>::infinity();
+    static constexpr double kNever = std::numeric_limits<double>::infinity();
 
     double cap_;
+    double estimate_;  // the timeout without doubling
     double timeout_;
+    double overdue_after_;
     double smoothed_ = 0;
     double variation_ = 0;
-    double sampled_from_ = kNever;  // when the latest of the packets that gave samples was sent
-    double doubled_at_ = kNever;
+    double sampled_from_ = -kNever;  // when the latest of the packets that gave samples was sent
+    double doubled_at_ = -kNever;
 };
 
 }  // namespace afflux::worker

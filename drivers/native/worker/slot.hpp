@@ -1,6 +1,7 @@
 // One slot of a worker: its outstanding packet, and when to ask again (protocol, section 6).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,14 +27,13 @@ class Slot {
     std::size_t length = 0;                                  // bytes of that contribution
     bool outstanding = false;                                // a result is awaited
     bool opening = false;                                    // `round` opens an operation
-    bool repeated = false;      // sent again, so that its round trip is no sample
+    bool asked = false;         // probed or sent again, so that its round trip is no sample
     bool waits_above = false;   // the latest MISSING named nobody: the aggregator's parent
     std::uint64_t missing = 0;  // workers that the latest MISSING named
-    unsigned tries = 0;         // times that the timer has run out in this round
     unsigned probes_open = 0;   // probes sent since the last answer
     double sent_at = 0;         // when the contribution was sent first
     double deadline = 0;        // when to ask again
-    double wait = 0;            // time-out of the latest transmission
+    double wait = 0;            // timeout of the latest transmission
     double probed_at = 0;       // when the latest probe was sent
 
     // Notes that the packet, filled for `round`, goes out now; gives its datagram.
@@ -42,16 +42,16 @@ class Slot {
         opening = opens;
         outstanding = true;
         sent_at = now;
-        tries = probes_open = 0;
+        probes_open = 0;
         missing = 0;
-        repeated = waits_above = false;
+        asked = waits_above = false;
         ask_in(timeout, now);
         return {packet.datagram(), length};
     }
 
     // The outstanding contribution as it was.
     Octets again() {
-        repeated = true;
+        asked = true;
         return {packet.datagram(), length};
     }
 
@@ -61,13 +61,12 @@ class Slot {
         ask_in(timeout, now);
     }
 
-    // Moves the timer on after it ran out. Returns whether to probe rather than to repeat.
-    bool expired(double now, double cap) {
-        ask_in(2 * wait < cap ? 2 * wait : cap, now);
-        if (++tries == 1) return false;
+    // Notes that a probe goes out now, as the packet is overdue, and moves the timer on.
+    void probed(double now, double cap) {
+        asked = true;
         probed_at = now;
         ++probes_open;
-        return true;
+        ask_in(std::min(2 * wait, cap), now);
     }
 
   private:

@@ -6,12 +6,12 @@ room of their own: a few for each job, so that no job's replays crowd out anothe
 """
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, memory, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.engine.layouts import Delivery
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["REPLAYS_PER_JOB", "REPLIES", "DeliveryQueue"]
 
@@ -65,15 +65,12 @@ class DeliveryQueue(wiring.Component):
         m = Module()
         p = self._parameters
         shape = Delivery(p)
-        m.submodules.queue = queue = SyncFIFOBuffered(
-            width=data.Layout.cast(shape).size,
+        m.submodules.queue = queue = Queue(
+            shape,
             depth=2 * p.slots + p.jobs * REPLAYS_PER_JOB + REPLIES + CONTROLS,
+            always_ready=True,
         )
-        m.d.comb += [
-            self.o.payload.as_value().eq(queue.r_data),
-            self.o.valid.eq(queue.r_rdy),
-            queue.r_en.eq(self.o.ready),
-        ]
+        wiring.connect(m, queue.o, wiring.flipped(self.o))
 
         # A bit is set while these two differ: each has one writer.
         flags = {}
@@ -115,8 +112,8 @@ class DeliveryQueue(wiring.Component):
             is_result.eq(valid & ~arriving.reply & ~replay & ~queued),
             replays.eq(valid & replay & ~queued & ~jobs_full.bit_select(arriving.job, 1)),
             ends_replay.eq(self.done & ~leaving.reply & ~leaving.everyone),
-            queue.w_data.eq(arriving.as_value()),
-            queue.w_en.eq(is_result | replays | (valid & arriving.reply)),
+            queue.i.payload.eq(arriving),
+            queue.i.valid.eq(is_result | replays | (valid & arriving.reply)),
             self.replayed.eq(replays),
             self.replay_dropped.eq(valid & replay & ~replays),
             entered_write.addr.eq(address_in),

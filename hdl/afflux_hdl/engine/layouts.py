@@ -7,20 +7,20 @@ from amaranth.lib import data, enum
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.packet_stream import Peer, UdpFrame
 
 __all__ = [
+    "AffluxFrame",
     "Cause",
     "Delivery",
     "FrameSummary",
     "Header",
     "JobEntry",
-    "Local",
     "OperationKind",
-    "PacketBeat",
-    "Peer",
     "Reply",
     "Route",
     "SlotOperation",
+    "WorkerAddress",
     "WorkerEntry",
 ]
 
@@ -32,20 +32,6 @@ class Cause(enum.Enum, shape=5):  # type: ignore[call-arg]
     """What became of a frame: the number of its counter in `registers.FRAME_COUNTERS`."""
 
     locals().update({counter.name.upper(): n for n, counter in enumerate(registers.FRAME_COUNTERS)})
-
-
-class PacketBeat(data.StructLayout):
-    """One beat of a packet stream.
-
-    Members:
-        data: Bytes, the first in the low bits.
-        keep: One bit for each byte that belongs to the frame: all, except in the last beat.
-        last: The frame ends here.
-        error: With `last`: the MAC found the frame to be bad.
-    """
-
-    def __init__(self, bus_bits: int) -> None:
-        super().__init__({"data": bus_bits, "keep": bus_bits // 8, "last": 1, "error": 1})
 
 
 def _header_members() -> dict[str, int]:
@@ -63,11 +49,8 @@ def _header_members() -> dict[str, int]:
 Header = data.StructLayout(_header_members())
 """The Afflux header, 22 bytes, as on the wire."""
 
-Peer = data.StructLayout({"mac": 48, "address": 32, "port": 16})
-"""Who is at the other end. All fields as on the wire, the first octet in the low bits."""
-
-Local = data.StructLayout({"mac": 48, "address": 32, "port": 16})
-"""The engine's own addresses, as on the wire, the first octet in the low bits."""
+AffluxFrame = data.StructLayout({**UdpFrame.members, "afflux": Header})
+"""All headers of a frame, 64 bytes, as on the wire."""
 
 
 class FrameSummary(data.StructLayout):
@@ -81,13 +64,12 @@ class FrameSummary(data.StructLayout):
         job_built: The engine was built with a job of this number.
         header: The Afflux header.
         source: Who sent it.
-        start: Place of the look-ahead words in the receive buffer.
-        end: First place in the receive buffer after the frame.
+        start: Offset of the look-ahead words in the receive buffer, in beats.
+        end: Offset after the frame.
         blocks: Number of blocks.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        place = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "good": 1,
@@ -97,8 +79,8 @@ class FrameSummary(data.StructLayout):
                 "job_built": 1,
                 "header": Header,
                 "source": Peer,
-                "start": place,
-                "end": place,
+                "start": parameters.offset_bits,
+                "end": parameters.offset_bits,
                 "blocks": 5,
             }
         )
@@ -156,6 +138,18 @@ Addresses and ports as on the wire, the first octet in the low bits.
 
 WorkerEntry = data.StructLayout({"joined": 1, "peer": Peer})
 """One row of the worker table: whether and from where a worker has joined."""
+
+
+class WorkerAddress(data.StructLayout):
+    """Address of a row of the worker table.
+
+    Members:
+        worker: Number of the worker.
+        job: Number of its job.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__({"worker": parameters.worker_bits, "job": parameters.job_bits})
 
 
 class Delivery(data.StructLayout):
@@ -221,12 +215,11 @@ class SlotOperation(data.StructLayout):
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        place = (parameters.buffer_beats - 1).bit_length()
         super().__init__(
             {
                 "kind": OperationKind,
-                "start": place,
-                "end": place,
+                "start": parameters.offset_bits,
+                "end": parameters.offset_bits,
                 "present": wire.LANES_MAX,
                 "fresh": wire.LANES_MAX,
                 "opening": 1,

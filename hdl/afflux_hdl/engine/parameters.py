@@ -118,3 +118,23 @@ class Parameters:
     def beat_bits(self) -> int:
         """Bits of a beat's number within a block."""
         return ceil_log2(self.block_beats)
+
+    @property
+    def words_beat_bits(self) -> int:
+        """Bits of a beat's number within the look-ahead words: 0 at 512 bits."""
+        return ceil_log2(self.header_beats)
+
+    @property
+    def offset_bits(self) -> int:
+        """Bits of an offset in the receive buffer, in beats."""
+        return ceil_log2(self.buffer_beats)
+
+    @property
+    def block_address_bits(self) -> int:
+        """Bits of a block beat's address in the slot memory: {slot, version, lane, beat}."""
+        return self.slot_bits + 1 + self.lane_bits + self.beat_bits
+
+    @property
+    def words_address_bits(self) -> int:
+        """Bits of a words beat's address in the slot memory: {slot, version, beat}."""
+        return self.slot_bits + 1 + self.words_beat_bits

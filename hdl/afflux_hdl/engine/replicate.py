@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
@@ -10,14 +9,23 @@ from afflux_hdl.engine.layouts import (
     Delivery,
     Header,
     JobEntry,
-    Local,
-    Peer,
     Reply,
     Route,
+    WorkerAddress,
     WorkerEntry,
 )
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    IPV4_WITHOUT_OPTIONS,
+    PROTOCOL_UDP,
+    TIME_TO_LIVE,
+    Local,
+    Peer,
+)
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["FrameOrder", "Replicate"]
 
@@ -74,9 +82,9 @@ class Replicate(wiring.Component):
         done, done_delivery: `i` has been carried out.
         replies: Short answers, taken one for each delivery marked so.
         jobs: The job table.
-        send_job, send_worker, sent: Worker table.
-        send_route: Route table, for `send_job`.
-        send_slot, send_round: Slot state.
+        read_worker: Worker table.
+        read_route: Route table.
+        read_round: Slot state.
         o: Frames.
         idle: Nothing is under way.
     """
@@ -92,12 +100,9 @@ class Replicate(wiring.Component):
                 "done_delivery": Out(Delivery(p)),
                 "replies": In(stream.Signature(Reply)),
                 "jobs": In(data.ArrayLayout(JobEntry(p), p.jobs)),
-                "send_job": Out(p.job_bits),
-                "send_worker": Out(p.worker_bits),
-                "sent": In(WorkerEntry),
-                "send_route": In(Route),
-                "send_slot": Out(p.slot_bits),
-                "send_round": In(32),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
+                "read_route": Out(ReadPort(p.job_bits, Route)),
+                "read_round": Out(ReadPort(p.slot_bits, 32)),
                 "o": Out(stream.Signature(FrameOrder(p))),
                 "idle": Out(1),
             }
@@ -107,14 +112,10 @@ class Replicate(wiring.Component):
         m = Module()
         p = self._parameters
         order_shape = FrameOrder(p)
-        m.submodules.orders = orders = SyncFIFO(
-            width=data.Layout.cast(order_shape).size, depth=HEADERS
+        m.submodules.orders = orders = Queue(
+            order_shape, depth=HEADERS, buffered=False, always_ready=True
         )
-        m.d.comb += [
-            self.o.payload.as_value().eq(orders.r_data),
-            self.o.valid.eq(orders.r_rdy),
-            orders.r_en.eq(self.o.ready),
-        ]
+        wiring.connect(m, orders.o, wiring.flipped(self.o))
 
         # Stage 0: one delivery at a time, one worker after the other, as the queue behind allows.
         under_way = Signal(range(HEADERS + 1))
@@ -129,9 +130,10 @@ class Replicate(wiring.Component):
         m.d.sync += room.eq(under_way + issue < HEADERS)
         m.d.comb += [
             issue.eq(busy & room),
-            self.send_job.eq(delivery.job),
-            self.send_worker.eq(worker),
-            self.send_slot.eq(delivery.slot),
+            self.read_worker.address.job.eq(delivery.job),
+            self.read_worker.address.worker.eq(worker),
+            self.read_route.address.eq(delivery.job),
+            self.read_round.address.eq(delivery.slot),
             self.i.ready.eq(~busy | (room & last)),
             self.done.eq(issue & last),
             self.done_delivery.eq(delivery),
@@ -176,14 +178,15 @@ class Replicate(wiring.Component):
         order2 = Signal(order_shape)
         m.d.comb += [
             in_time.eq(
-                (self.send_round == delivery1.header.round) | (self.send_round == following1)
+                (self.read_round.data == delivery1.header.round)
+                | (self.read_round.data == following1)
             ),
             sendable.eq(
                 delivery1.reply
-                | (current1 & (delivery1.up | to_group1 | self.sent.joined) & in_time)
+                | (current1 & (delivery1.up | to_group1 | self.read_worker.data.joined) & in_time)
             ),
         ]
-        route1 = self.send_route
+        route1 = self.read_route.data
         peer1, header1 = Signal(Peer), Signal(Header)
         with m.If(delivery1.up):
             m.d.comb += [
@@ -197,7 +200,7 @@ class Replicate(wiring.Component):
             m.d.comb += [peer1.eq(reply1.peer), header1.eq(reply1.header)]
         with m.Else():
             m.d.comb += [
-                peer1.eq(self.sent.peer),
+                peer1.eq(self.read_worker.data.peer),
                 header1.eq(delivery1.header),
                 header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),
             ]
@@ -213,7 +216,7 @@ class Replicate(wiring.Component):
         up2, job2 = Signal(), Signal(p.job_bits)
         blocks = Signal(5)
         sum3 = Signal(20)
-        fixed = 0x4500 + 0x4000 + (64 << 8 | 17)
+        fixed = (IPV4_WITHOUT_OPTIONS << 8) + DONT_FRAGMENT + (TIME_TO_LIVE << 8 | PROTOCOL_UDP)
         fixed += wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
         local_sum = Signal(19)
         source = reversed_octets(self.local.address)
@@ -255,8 +258,8 @@ class Replicate(wiring.Component):
                 order4.ip_checksum.eq(reversed_octets(~(folded[:16] + folded[16:])[:16])),
             ]
         m.d.comb += [
-            orders.w_data.eq(order4.as_value()),
-            orders.w_en.eq(valid4),
+            orders.i.payload.eq(order4),
+            orders.i.valid.eq(valid4),
             retire.eq(self.o.valid & self.o.ready),
         ]
         discarded = valid1 & ~sendable

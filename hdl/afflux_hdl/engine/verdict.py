@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.layouts import Cause
 
-__all__ = ["Checks", "Place", "Screen", "Screened", "Verdict"]
+__all__ = ["Checks", "RoundPosition", "Screen", "Screened", "Verdict"]
 
 Checks = data.StructLayout(
     {
@@ -51,7 +51,7 @@ confirmed. `contribution`, `probe`, `result`: such a frame from a worker, or fro
 that has passed all checks; the slot's state decides.
 """
 
-Place = data.StructLayout(
+RoundPosition = data.StructLayout(
     {
         "next": 1,
         "same": 1,
@@ -132,7 +132,7 @@ class Verdict(wiring.Component):
     """Decides. Combinational.
 
     Members:
-        screened, place: See above.
+        screened, position: See above.
         cause: Counter that the frame increments; without meaning if it has not passed the checks of
             the receive stage.
         accept: A contribution: add it.
@@ -148,7 +148,7 @@ class Verdict(wiring.Component):
         super().__init__(
             {
                 "screened": In(Screened),
-                "place": In(Place),
+                "position": In(RoundPosition),
                 "cause": Out(Cause),
                 "accept": Out(1),
                 "opening": Out(1),
@@ -161,20 +161,20 @@ class Verdict(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        screened, place = self.screened, self.place
+        screened, position = self.screened, self.position
         current, replayable, complete, untimely = Signal(), Signal(), Signal(), Signal(Cause)
         m.d.comb += [
-            current.eq(place.same & place.held),
-            replayable.eq(place.previous & place.held),
-            complete.eq(place.full & ~place.waiting),
-            untimely.eq(Mux(place.early, Cause.PREMATURE, Cause.STALE)),
+            current.eq(position.same & position.held),
+            replayable.eq(position.previous & position.held),
+            complete.eq(position.full & ~position.waiting),
+            untimely.eq(Mux(position.early, Cause.PREMATURE, Cause.STALE)),
             self.cause.eq(screened.cause),
         ]
         # No two of these are set.
         with m.If(screened.join):
             m.d.comb += self.answer.eq(wire.Type.JOINED)
         with m.If(screened.result):
-            with m.If(current & place.waiting):
+            with m.If(current & position.waiting):
                 m.d.comb += [self.cause.eq(Cause.PARENT_RESULTS), self.take.eq(1)]
             with m.Elif((current & complete) | replayable):
                 m.d.comb += self.cause.eq(Cause.DUPLICATES)
@@ -188,17 +188,17 @@ class Verdict(wiring.Component):
                 m.d.comb += self.replay.eq(1)
             with m.Elif(current):
                 m.d.comb += [self.answer.eq(wire.Type.MISSING), self.missing_seen.eq(1)]
-            with m.Elif(place.next & complete):
+            with m.Elif(position.next & complete):
                 m.d.comb += self.answer.eq(wire.Type.MISSING)
             with m.Else():
                 m.d.comb += self.cause.eq(untimely)
         with m.If(screened.contribution):
-            with m.If(place.next & complete):
+            with m.If(position.next & complete):
                 m.d.comb += [self.cause.eq(Cause.ACCEPTED), self.accept.eq(1), self.opening.eq(1)]
-            with m.Elif(current & ~place.own_seen):
+            with m.Elif(current & ~position.own_seen):
                 m.d.comb += [self.cause.eq(Cause.ACCEPTED), self.accept.eq(1)]
             with m.Elif(current):
-                m.d.comb += [self.cause.eq(Cause.DUPLICATES), self.replay.eq(place.full)]
+                m.d.comb += [self.cause.eq(Cause.DUPLICATES), self.replay.eq(position.full)]
             with m.Elif(replayable):
                 m.d.comb += [self.cause.eq(Cause.DUPLICATES), self.replay.eq(1)]
             with m.Else():

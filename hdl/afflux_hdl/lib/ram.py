@@ -12,7 +12,9 @@ and a choice behind it.
 
 from amaranth.hdl import ClockSignal, Instance, Module
 from amaranth.lib import memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
+
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
 __all__ = ["RAM_VERILOG", "VERILOG", "Ram"]
 
@@ -52,8 +54,8 @@ class Ram(wiring.Component):
         address_bits: Of 2**address_bits words.
 
     Members:
-        write, write_address, write_data: Write port.
-        read_address, read_data: Read port.
+        write: Write port.
+        read: Read port.
     """
 
     def __init__(self, *, width: int, address_bits: int) -> None:
@@ -61,11 +63,8 @@ class Ram(wiring.Component):
         self._address_bits = address_bits
         super().__init__(
             {
-                "write": In(1),
-                "write_address": In(address_bits),
-                "write_data": In(width),
-                "read_address": In(address_bits),
-                "read_data": Out(width),
+                "write": In(WritePort(address_bits, width)),
+                "read": In(ReadPort(address_bits, width)),
             }
         )
 
@@ -77,11 +76,11 @@ class Ram(wiring.Component):
                 p_WIDTH=self._width,
                 p_ADDRESS_BITS=self._address_bits,
                 i_clk=ClockSignal(),
-                i_write=self.write,
-                i_write_address=self.write_address,
-                i_write_data=self.write_data,
-                i_read_address=self.read_address,
-                o_read_data=self.read_data,
+                i_write=self.write.enable,
+                i_write_address=self.write.address,
+                i_write_data=self.write.data,
+                i_read_address=self.read.address,
+                o_read_data=self.read.data,
             )
             return m
         m.submodules.content = content = memory.Memory(
@@ -89,10 +88,10 @@ class Ram(wiring.Component):
         )
         write, read = content.write_port(), content.read_port()
         m.d.comb += [
-            write.en.eq(self.write),
-            write.addr.eq(self.write_address),
-            write.data.eq(self.write_data),
-            read.addr.eq(self.read_address),
-            self.read_data.eq(read.data),
+            write.en.eq(self.write.enable),
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            read.addr.eq(self.read.address),
+            self.read.data.eq(read.data),
         ]
         return m

@@ -1,5 +1,7 @@
 """What the Verilog tops of engine and node have in common."""
 
+import re
+
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 
@@ -24,7 +26,7 @@ class TopLevel(Elaboratable):
         return [value for value in vars(self).values() if isinstance(value, Signal)]
 
     def drive_clock(self, m: Module) -> Signal:
-        """Make the domain `sync` from the pins. Returns its reset."""
+        """Make the domain `sync` from the pins and return its reset."""
         domain = ClockDomain("sync")
         # One register takes the reset pin: it keeps the pin's path short, and simulators from
         # evaluating every register's input twice.
@@ -36,8 +38,11 @@ class TopLevel(Elaboratable):
         return reset
 
     def to_verilog(self, name: str) -> str:
-        """One text, the top module called `name`."""
+        """Return the Verilog, one text, with the top module called `name`."""
         text = verilog.convert(
             self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
         )
+        # Amaranth leaves the attribute on memories. It names a path of the machine that generates
+        # the Verilog, so equal sources would give different texts in different places.
+        text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
         return f"{text}{RAM_VERILOG}"

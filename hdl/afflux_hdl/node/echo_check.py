@@ -5,17 +5,28 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
-from afflux_hdl.engine.layouts import Local, PacketBeat
-from afflux_hdl.lib.frame_header import FrameHeader, octets
+from afflux_hdl.lib.frame_header import FrameHeader
+from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.ones_complement import fold, tree_sum, words_of
-from afflux_hdl.node.classify import ECHO_FRAME_MAX, HEADER_BYTES
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    ICMP_ECHO_REQUEST,
+    PROTOCOL_ICMP,
+    TIME_TO_LIVE,
+    IcmpFrame,
+    Local,
+    PacketBeat,
+    as_sent,
+    octet_of,
+)
+from afflux_hdl.node.classify import ECHO_FRAME_MAX
 
 __all__ = ["ECHO_CHECK_CYCLES", "EchoCheck", "EchoReplyHeader"]
 
 ECHO_CHECK_CYCLES = 6
 """From a request's last beat to its verdict."""
 
-ICMP_OFFSET = wire.ETHERNET_BYTES + wire.IPV4_BYTES
+ICMP_OFFSET = octet_of(IcmpFrame, "icmp")
 
 EchoReplyHeader = data.StructLayout(
     {"mac": 48, "address": 32, "service": 8, "length": 16, "ip_checksum": 16, "icmp_checksum": 16}
@@ -88,11 +99,9 @@ class EchoCheck(wiring.Component):
         # Stage 1: where the message ends, relative to this beat.
         index = Signal(range(beats_max + 1))
         length, held_length = Signal(16), Signal(16)
-        length_index, length_place = divmod(wire.ETHERNET_BYTES + 2, size)
-        length_octets = octets(beat.data, length_place, 2)
-        m.d.comb += length.eq(
-            Mux(index == length_index, Cat(length_octets[8:], length_octets[:8]), held_length)
-        )
+        length_index, length_octet = divmod(octet_of(IcmpFrame, "ipv4.length"), size)
+        length_here = reversed_octets(beat.data[8 * length_octet :][:16])
+        m.d.comb += length.eq(Mux(index == length_index, length_here, held_length))
         offset = Signal(range((beats_max + 1) * size))
         left = (length + wire.ETHERNET_BYTES).as_signed() - offset
         valid1, first1, too_long1 = Signal(), Signal(), Signal()
@@ -168,11 +177,11 @@ class EchoCheck(wiring.Component):
 
         In step with the message: both are those of the frame that ended 5 cycles ago.
         """
-        m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, size=HEADER_BYTES)
+        m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=IcmpFrame)
         m.d.comb += [header.i.valid.eq(self.i.valid), header.i.payload.eq(self.i.payload)]
         # Stage 1 ends with the frame header's register; from its last beat on it stays the same
         # until the next frame's has come.
-        text = header.header
+        ethernet, ipv4, icmp = (header.header[name] for name in ("ethernet", "ipv4", "icmp"))
         reply2, reply3, reply4, reply5 = (
             Signal(EchoReplyHeader, name=f"reply{n}") for n in range(2, 6)
         )
@@ -183,24 +192,25 @@ class EchoCheck(wiring.Component):
         answer2, answer3 = Signal(20), Signal(17)
         icmp2, icmp3 = Signal(17), Signal(16)
         local = words_of(self.local.address)
-        version_and_service = Cat(octets(text, wire.ETHERNET_BYTES, 1), octets(text, 15, 1))
+        request = words_of(ipv4.as_value())
+        version_and_service, source = request[0], words_of(ipv4.source)
         m.d.sync += [
-            request2.eq(tree_sum(words_of(octets(text, wire.ETHERNET_BYTES, wire.IPV4_BYTES)))),
-            # Don't-fragment, then time to live 64 and protocol 1.
+            request2.eq(tree_sum(request)),
             answer2.eq(
                 tree_sum(
                     [
-                        *(version_and_service, octets(text, 16, 2), *local),
-                        *(*words_of(octets(text, 26, 4)), Const(0x0040, 16), Const(0x0140, 16)),
+                        *(version_and_service, ipv4.length, *local, *source),
+                        Const(as_sent(DONT_FRAGMENT, 2), 16),
+                        Const(as_sent(TIME_TO_LIVE << 8 | PROTOCOL_ICMP, 2), 16),
                     ]
                 )
             ),
             # HC' = HC + (m - m'), here with the first octet in the low bits.
-            icmp2.eq(octets(text, 36, 2) + Const(0x0008, 16)),
-            reply2.mac.eq(octets(text, 6, 6)),
-            reply2.address.eq(octets(text, 26, 4)),
-            reply2.service.eq(octets(text, 15, 1)),
-            reply2.length.eq(octets(text, 16, 2)),
+            icmp2.eq(icmp.checksum + Const(as_sent(ICMP_ECHO_REQUEST << 8, 2), 16)),
+            reply2.mac.eq(ethernet.source),
+            reply2.address.eq(ipv4.source),
+            reply2.service.eq(ipv4.service),
+            reply2.length.eq(ipv4.length),
             # One fold.
             request3.eq(fold(request2)),
             answer3.eq(fold(answer2)),

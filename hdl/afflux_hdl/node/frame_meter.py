@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.lib.packet_stream import PacketBeat
 
 __all__ = ["FrameMeter"]
 

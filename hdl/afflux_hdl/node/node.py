@@ -14,12 +14,12 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.engine import Engine
-from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.axi_lite import AxiLite, ReadData, WriteData
 from afflux_hdl.node.classify import Classify, Destination
@@ -115,7 +115,7 @@ class Node(wiring.Component):
                 part.payload.eq(classify.o.payload),
                 part.valid.eq(classify.o.valid & (classify.o_to == destination)),
             ]
-        connect_out(m, to_host.o, self.host_rx)
+        connect(m, to_host.o, flipped(self.host_rx))
 
         # From the host. The switch is looked at between frames only.
         in_frame, was_off, off = Signal(), Signal(), Signal()
@@ -131,8 +131,8 @@ class Node(wiring.Component):
 
         # To the network.
         for source, i in zip((engine.tx, from_host.o, arp.o, echo.o), egress.i, strict=True):
-            connect_out(m, source, i)
-        connect_out(m, egress.o, self.tx)
+            connect(m, source, i)
+        connect(m, egress.o, flipped(self.tx))
 
         # What became of each frame.
         m.submodules.meter_in = meter_in = FrameMeter(bus_bits=bits)
@@ -185,10 +185,8 @@ class Node(wiring.Component):
                 if register.access == registers.Access.READ_WRITE
             ],
         )
-        for name in ("aw", "w", "ar"):
-            connect_out(m, getattr(self.axil, name), getattr(slave, name))
-        for name in ("b", "r"):
-            connect_out(m, getattr(slave, name), getattr(self.axil, name))
+        for name in ("aw", "w", "ar", "b", "r"):
+            connect(m, flipped(getattr(self.axil, name)), getattr(slave, name))
         for_node, was_for_node = Signal(), Signal()
         m.d.comb += [
             for_node.eq(slave.address >= registers.NODE_BASE),
@@ -202,12 +200,3 @@ class Node(wiring.Component):
             slave.read_data.eq(Mux(was_for_node, control.read_data, engine.register_read_data)),
         ]
         m.d.sync += was_for_node.eq(for_node)
-
-
-def connect_out(m: Module, source: stream.Interface, target: stream.Interface) -> None:
-    """Connects two streams. `wiring.connect` does not take a component's own ports."""
-    m.d.comb += [
-        target.payload.eq(source.payload),
-        target.valid.eq(source.valid),
-        source.ready.eq(target.ready),
-    ]

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.ram import Ram
 
 __all__ = ["PacketFifo"]
@@ -65,22 +65,22 @@ class PacketFifo(wiring.Component):
 
         m.submodules.content = content = Ram(width=bits + keeps, address_bits=address_bits)
         # One bit more than the address tells a full FIFO from an empty one.
-        place, start, head = (
-            Signal(address_bits + 1, name=name) for name in ("place", "start", "head")
+        tail, start, head = (
+            Signal(address_bits + 1, name=name) for name in ("tail", "start", "head")
         )
         full, gives_up, dropping, lost = Signal(), Signal(), Signal(), Signal()
         taken, ends = Signal(), Signal()
         m.d.comb += [
-            full.eq((place - head)[: address_bits + 1] == self._depth),
+            full.eq((tail - head)[: address_bits + 1] == self._depth),
             taken.eq(self.i.valid & self.i.ready),
             ends.eq(taken & self.i.payload.last),
             lost.eq(dropping | gives_up),
             self.committed.eq(ends & ~lost & ~self.i.payload.error),
             self.refused.eq(ends & self.i.payload.error),
             self.overflowed.eq(ends & lost & ~self.i.payload.error),
-            content.write.eq(taken & ~lost),
-            content.write_address.eq(place),
-            content.write_data.eq(
+            content.write.enable.eq(taken & ~lost),
+            content.write.address.eq(tail),
+            content.write.data.eq(
                 Cat(self.i.payload.data, self.i.payload.keep[1:], self.i.payload.last)
             ),
         ]
@@ -89,27 +89,27 @@ class PacketFifo(wiring.Component):
         else:
             m.d.comb += [
                 # The frame fills all the room there is: none of it would ever be freed.
-                gives_up.eq((place - start)[: address_bits + 1] == self._depth),
+                gives_up.eq((tail - start)[: address_bits + 1] == self._depth),
                 self.i.ready.eq(~full | lost),
             ]
         with m.If(taken):
             m.d.sync += dropping.eq(lost & ~self.i.payload.last)
             with m.If(self.committed):
-                m.d.sync += [place.eq(place + 1), start.eq(place + 1)]
+                m.d.sync += [tail.eq(tail + 1), start.eq(tail + 1)]
             with m.Elif(self.i.payload.last):
-                m.d.sync += place.eq(start)
+                m.d.sync += tail.eq(start)
             with m.Elif(~lost):
-                m.d.sync += place.eq(place + 1)
+                m.d.sync += tail.eq(tail + 1)
 
         # The memory is always asked for the beat that will be at the head in the next cycle.
         next_head = Signal.like(head)
         m.d.comb += [
             next_head.eq(head + (self.o.valid & self.o.ready)),
-            content.read_address.eq(next_head),
-            self.o.payload.data.eq(content.read_data[:bits]),
-            self.o.payload.keep.eq(Cat(Const(1, 1), content.read_data[bits:-1])),
-            self.o.payload.last.eq(content.read_data[-1]),
-            self.idle.eq(place == head),
+            content.read.address.eq(next_head),
+            self.o.payload.data.eq(content.read.data[:bits]),
+            self.o.payload.keep.eq(Cat(Const(1, 1), content.read.data[bits:-1])),
+            self.o.payload.last.eq(content.read.data[-1]),
+            self.idle.eq(tail == head),
         ]
         m.d.sync += [head.eq(next_head), self.o.valid.eq(next_head != start)]
         return m

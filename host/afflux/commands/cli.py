@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from afflux.commands import serve
-from afflux.group.aggregator_url import Location
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.control.client import read_counters
 from afflux_drivers.errors import AffluxError
 
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry of the command; returns the exit status."""
+    """Run the command; return the exit status."""
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -56,10 +56,13 @@ def _run(words: list[str]) -> int:
 
 def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     try:
-        location = Location.parse(arguments.url)
-        if location.embedded:
-            parser.error(f"{arguments.url} names no running aggregator; expected udp://host[:port]")
-        found = read_counters((location.host, location.port), arguments.timeout)
+        url = AggregatorUrl.parse(arguments.url)
+    except ValueError as error:
+        parser.error(f"{arguments.url!r}: {error}")
+    if url.embedded:
+        parser.error(f"{arguments.url!r} is not a running aggregator; expected udp://host[:port]")
+    try:
+        found = read_counters((url.host, url.port), arguments.timeout)
     except (AffluxError, OSError) as error:
         print(f"afflux: {error}", file=sys.stderr)
         return 1

@@ -34,7 +34,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `afflux serve`."""
+    """Declare the options of `afflux serve`."""
     parser.add_argument("--engine", choices=["soft", "rtl"], default="soft", help="default: soft")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
     parser.add_argument(
@@ -81,7 +81,7 @@ def _group(text: str) -> MulticastGroup:
 
 
 def make_engine(arguments: argparse.Namespace) -> Engine:
-    """The engine that the options name.
+    """Make the engine that the options name.
 
     Raises:
         RuntimeError: rtl was asked for and its packages are not installed.
@@ -129,7 +129,7 @@ def _end_with_owner(owner: int, signalled: bool) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Run until SIGTERM or SIGINT, or the owner's end. Returns the exit status."""
+    """Run until SIGTERM or SIGINT, or the owner's end; return the exit status."""
     ready = threading.Event()
     stopped, stop = os.pipe()
 
@@ -180,7 +180,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry of the script; returns the exit status."""
+    """Run the script; return the exit status."""
     parser = argparse.ArgumentParser(prog="afflux serve", description=__doc__)
     add_arguments(parser)
     return serve(parser.parse_args(argv))

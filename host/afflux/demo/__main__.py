@@ -26,7 +26,7 @@ def _share(text: str) -> float:
 
 
 def _progress(name: str, epochs: int) -> Callable[[dict[str, Any]], None]:
-    """Shows an epoch: over the one before on a terminal, else in a line of its own."""
+    """Show an epoch: over the one before on a terminal, else on a line of its own."""
     alive = sys.stdout.isatty()
 
     def show(news: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def _interrupt(*_: object) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry; returns 0 if all checks hold, 1 if not, 130 if interrupted."""
+    """Run the demonstration; return 0 if all checks hold, 1 if not, 130 if interrupted."""
     parser = argparse.ArgumentParser(
         prog="python -m afflux.demo",
         description=__doc__,

@@ -31,7 +31,7 @@ _SLICE = timedelta(milliseconds=250)
 def make_gloo_groups(
     stores: Sequence[Store], rank: int, size: int, timeout: timedelta
 ) -> list[dist.ProcessGroup]:
-    """Plain process groups over Gloo, one for each store. Collective over the stores' ranks.
+    """Make plain process groups over Gloo, one for each store. Collective over their ranks.
 
     They have one device, because each one's thread looks a hundred times a second whether it is to
     end, in an idle process too.
@@ -57,7 +57,7 @@ def _averages(argument: Any) -> bool:
 
 
 def _summing(options: Any) -> Any:
-    """The same options with SUM for AVG, which Gloo does not know."""
+    """Return the same options with SUM for AVG, which Gloo does not know."""
     copy = type(options)()
     for name in ("rootRank", "rootTensor", "timeout", "asyncOp"):
         if hasattr(options, name):
@@ -84,7 +84,7 @@ class GlooFallback:
         self.counts: collections.Counter[str] = collections.Counter()
 
     def count(self, call: Call) -> None:
-        """Make a call's way visible: in the counts, and in the log the first time."""
+        """Make visible where a call goes: in the counts, and in the log the first time."""
         key = f"{call.name} {call.dtype}"
         if key not in self.counts:
             _log.info("%s goes to Gloo: the engine does not do it", key)
@@ -98,7 +98,7 @@ class GlooFallback:
         timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> Any:
-        """Call the Gloo group's `method` and wait for it. Returns its first argument, the outputs.
+        """Call the Gloo group's `method` and wait for it; return its first argument, the outputs.
 
         Raises:
             CallRefused: Gloo does not take the arguments.
@@ -117,7 +117,7 @@ class GlooFallback:
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"{call.text}: {error}") from error
         try:
-            self._wait(work, call, time.monotonic() + timeout_s, interrupted)
+            self._wait(work, call, timeout_s, interrupted)
         except AffluxError:
             raise
         except RuntimeError as error:
@@ -133,9 +133,10 @@ class GlooFallback:
         self,
         work: dist.Work,
         call: Call,
-        deadline: float,
+        timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 # Only the return of wait says that all kinds of Gloo's work are over.
@@ -154,7 +155,7 @@ class GlooFallback:
             if reason is not None:
                 raise Interrupted(reason)
             if time.monotonic() > deadline:
-                raise DeadlineExceeded(f"{call.text}: not over in time on Gloo")
+                raise DeadlineExceeded(f"Gloo's {call.name} timed out after {timeout_s:g} s")
 
     def close(self) -> None:
         """Let go of the group, after the last call of `run`, in a process that may end at once.

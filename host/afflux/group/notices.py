@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import Store
 
 from afflux.group.torch_store import blocks_without_polling
 
-__all__ = ["Board", "Record", "Watcher", "wake_key"]
+__all__ = ["CallRecord", "Notices", "Watcher", "numbered", "wake_key"]
 
 _log = logging.getLogger("afflux")
 
@@ -28,7 +28,7 @@ CHECK_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
-class Record:
+class CallRecord:
     """One rank's view at the moment when it learnt of a failure.
 
     Attributes:
@@ -51,16 +51,21 @@ class Record:
         if self.sequence == 0:
             return f"rank {self.rank}: no operation yet"
         if self.running:
-            return f"rank {self.rank}: {self.call} (operation {self.sequence})"
-        return f"rank {self.rank}: nothing since {self.call} (operation {self.sequence})"
+            return f"rank {self.rank}: {numbered(self.call, self.sequence)}"
+        return f"rank {self.rank}: nothing since {numbered(self.call, self.sequence)}"
+
+
+def numbered(call: str, sequence: int) -> str:
+    """Name an operation of a group for messages."""
+    return f"{call} (operation {sequence})"
 
 
 def wake_key(rank: int) -> str:
-    """What appears in the store when there is news for an idle rank."""
+    """Return the key that appears in the store when there is news for an idle rank."""
     return f"wake/{rank}"
 
 
-class Board:
+class Notices:
     """The group's notices in the store. A store that fails is taken as one without news.
 
     Args:
@@ -82,45 +87,45 @@ class Board:
         self._checked_at = 0.0
 
     def notice(self) -> bool:
-        """Whether some rank has failed or closes. Asks the store at most each 0.2 s."""
+        """Return whether some rank has failed or closes. Asks the store at most each 0.2 s."""
         now = time.monotonic()
         if not self._noticed and now - self._checked_at >= CHECK_INTERVAL_S:
             self._checked_at = now
             self._noticed = self._has("notice")
         return self._noticed
 
-    def failure(self) -> Record | None:
-        """The record of the rank that failed first, if one did."""
+    def failure(self) -> CallRecord | None:
+        """Return the record of the rank that failed first, if one did."""
         return self._read("failure") if self.notice() else None
 
     def closing(self) -> int | None:
-        """Number of the last operation of the group if rank 0 has begun to close it."""
+        """Return the number of the group's last operation if rank 0 has begun to close it."""
         if not self.notice():
             return None
         text = self._get("closing")
         return int(text) if text is not None else None
 
-    def declare(self, record: Record) -> Record:
-        """Publish own failure; returns the first failure of the group, own or another's."""
+    def declare(self, record: CallRecord) -> CallRecord:
+        """Publish this rank's failure; return the first failure of the group, own or another's."""
         self.tell(record)
         first = record
         try:
             text = self._store.compare_set("failure", "", json.dumps(asdict(record)))
-            first = Record(**json.loads(text))
+            first = CallRecord(**json.loads(text))
         except (RuntimeError, ValueError):
             _log.debug("the failure could not be published", exc_info=True)
         self._announce()
         return first
 
-    def tell(self, record: Record) -> None:
+    def tell(self, record: CallRecord) -> None:
         """Publish what this rank was doing. Only the first record counts."""
         if not self._wrote:
             self._wrote = True
             self._set(f"record/{record.rank}", json.dumps(asdict(record)))
 
-    def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, Record]:
-        """Records by rank, as many as come within `timeout_s`; `dead` ranks are not waited for."""
-        found: dict[int, Record] = {}
+    def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, CallRecord]:
+        """Return the records that come within `timeout_s`, by rank; do not wait for `dead` ones."""
+        found: dict[int, CallRecord] = {}
         awaited = self._size - len(dead)
         deadline = time.monotonic() + timeout_s
         while True:
@@ -134,16 +139,16 @@ class Board:
             time.sleep(0.02)
 
     def begin_close(self, sequence: int) -> None:
-        """Rank 0: ask the others to confirm that they need nothing more after `sequence`."""
+        """Ask the others to confirm that they need nothing after `sequence`. Rank 0."""
         self._set("closing", str(sequence))
         self._announce()
 
     def confirm_close(self) -> None:
-        """This rank needs no result of the aggregator any more."""
+        """Confirm that this rank needs no more results of the aggregator."""
         self._set(f"closed/{self._rank}", "1")
 
     def unconfirmed(self, timeout_s: float) -> list[int]:
-        """Ranks that have not confirmed within `timeout_s`."""
+        """Return the ranks that have not confirmed within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         missing = [rank for rank in range(self._size) if rank != self._rank]
         while True:
@@ -157,10 +162,10 @@ class Board:
         for rank in range(self._size):
             self._set(wake_key(rank), "1")
 
-    def _read(self, key: str) -> Record | None:
+    def _read(self, key: str) -> CallRecord | None:
         text = self._get(key)
         try:
-            return Record(**json.loads(text)) if text else None
+            return CallRecord(**json.loads(text)) if text else None
         except (TypeError, ValueError):
             return None
 

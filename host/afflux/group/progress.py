@@ -21,7 +21,7 @@ import torch
 from torch._C._distributed_c10d import Store
 
 from afflux.group.failure import GroupClosed, GroupFailed, OperationTimeout, explain
-from afflux.group.notices import Board, Record, Watcher
+from afflux.group.notices import CallRecord, Notices, Watcher, numbered
 from afflux.group.work import AffluxWork
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.worker import RanksEnded
@@ -57,17 +57,17 @@ class _Task:
 
 
 class _News:
-    """In the queue of tasks: the board has something for this rank."""
+    """In the queue of tasks: there are notices for this rank."""
 
 
 class Progress:
     """Carries out the operations of one group at one rank.
 
     Args:
-        board: The group's notices; from now on used by this object only.
-        watched: The store of the board, on a connection that no other thread uses.
+        notices: The group's notices; from now on used by this object only.
+        watched: The notices' store, on a connection that no other thread uses.
         store: The same store, for `stop`.
-        give_up: Called with the reason when the group has failed here, after the board knows it.
+        give_up: Called with the reason when the group has failed here, after it has been published.
         rank: Own rank in the group.
         size: Ranks of the group.
         name: For the threads.
@@ -75,7 +75,7 @@ class Progress:
 
     def __init__(
         self,
-        board: Board,
+        notices: Notices,
         watched: Store,
         store: Store,
         give_up: Callable[[str], None],
@@ -83,7 +83,7 @@ class Progress:
         size: int,
         name: str,
     ) -> None:
-        self._board = board
+        self._notices = notices
         self._store = store
         self._give_up = give_up
         self._rank = rank
@@ -93,7 +93,7 @@ class Progress:
         # Tasks that have been asked for and whose callbacks are not over.
         self._pending = 0
         self._counting = threading.Lock()
-        # Who has it may use worker, fallback and board.
+        # Its holder may use worker, fallback and notices.
         self._turn = threading.Lock()
         self._failure: AffluxError | None = None
         self._stopping = False
@@ -185,10 +185,10 @@ class Progress:
             raise GroupClosed("the group has been destroyed")
 
     def interrupted(self) -> str | None:
-        """Why the operation in progress should be given up, if it should. For waiting loops."""
+        """Return why the operation in progress must be given up; None if not. For waiting loops."""
         if self._interruption is not None:
             return str(self._interruption)
-        first = self._board.failure()
+        first = self._notices.failure()
         if first is not None:
             self._heard = f"rank {first.rank} failed: {first.error}"
             return self._heard
@@ -222,7 +222,7 @@ class Progress:
         return in_time and self._failure is None
 
     def confirm_end(self, timeout_s: float | None) -> None:
-        """After `stop`: tell the others, and as rank 0 wait until none needs the job any more.
+        """Confirm the end to the others, after `stop`; as rank 0, wait for all confirmations.
 
         Args:
             timeout_s: For that; None if there is no job.
@@ -230,14 +230,14 @@ class Progress:
         if self._thread.is_alive() or os.getpid() != self._pid:
             return
         if self._rank == 0:
-            self._board.begin_close(self._sequence)
+            self._notices.begin_close(self._sequence)
             if timeout_s is None:
                 return
-            late = self._board.unconfirmed(timeout_s)
+            late = self._notices.unconfirmed(timeout_s)
             if late:
                 _log.info("ranks %s did not say that they are done; closing all the same", late)
         else:
-            self._board.confirm_close()
+            self._notices.confirm_close()
 
     def _may_block(self) -> bool:
         return threading.current_thread() is not self._thread
@@ -261,18 +261,18 @@ class Progress:
             self._drained.set()
 
     def _hear(self) -> None:
-        """While idle: learn of other ranks' failures, and let rank 0 close."""
+        """Learn of other ranks' failures while idle, and let rank 0 close."""
         with self._turn:
-            self._board.look()
-            if self._failure is not None or not self._board.notice():
+            self._notices.look()
+            if self._failure is not None or not self._notices.notice():
                 return
-            first = self._board.failure()
+            first = self._notices.failure()
             if first is not None:
                 self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"), running=False)
                 return
-            last = self._board.closing()
+            last = self._notices.closing()
             if last is not None and last <= self._sequence and self._rank != 0:
-                self._board.confirm_close()
+                self._notices.confirm_close()
                 self._failure = GroupClosed("rank 0 has destroyed the group")
 
     def _carry_out(self, task: _Task) -> None:
@@ -301,7 +301,7 @@ class Progress:
         self._running = outer
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
-        """One operation, by the thread whose turn it is. An error of it fails the group."""
+        """Carry out one operation in the thread whose turn it is. An error fails the group."""
         self._sequence += 1
         self._call = call
         try:
@@ -315,41 +315,47 @@ class Progress:
         except AffluxError as failure:
             if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
                 raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
-            failure.args = (f"{call} (operation {self._sequence}): {failure}",)
+            # The group numbers its calls itself: some take no operation of the worker's, some two.
+            failure.operation = ""
+            failure.args = (f"{self._named()}: {failure}",)
             raise self._fail(failure) from failure.__cause__
         except Exception as failure:
-            text = f"{call} (operation {self._sequence}): {failure}"
-            raise self._fail(GroupFailed(text)) from failure
+            raise self._fail(GroupFailed(f"{self._named()}: {failure}")) from failure
         except BaseException as stop:
             # Ctrl-C in a caller's thread. The others must not wait for what is given up here.
-            text = f"{call} (operation {self._sequence}): given up: {type(stop).__name__}"
+            text = f"{self._named()}: given up: {type(stop).__name__}"
             self._fail(GroupFailed(text), ask=False)
             raise
 
+    def _named(self) -> str:
+        """Name the latest operation for messages."""
+        return numbered(self._call, self._sequence)
+
     def _another_failure(self, reason: Interrupted) -> AffluxError:
-        """The failure that ended an operation here, if it was another rank's."""
+        """Return the failure that ended an operation here, if it was another rank's."""
         deadline = time.monotonic() + _REASON_TIMEOUT_S
         while not self._heard and time.monotonic() < deadline:
-            self._board.look()
+            self._notices.look()
             if self.interrupted() is None:
                 time.sleep(0.02)
-        return GroupFailed(self._heard or str(reason))
+        reason.operation = ""
+        return GroupFailed(self._heard or f"{self._named()}: {reason}")
 
     def _closed_by_rank_0(self) -> bool:
-        self._board.look()
-        return self._rank != 0 and self._board.closing() is not None
+        self._notices.look()
+        return self._rank != 0 and self._notices.closing() is not None
 
     def _fail(self, error: AffluxError, running: bool = True, ask: bool = True) -> AffluxError:
-        """Fail the group with `error`; returns it with what all ranks know, if it may ask them."""
-        record = Record(
+        """Fail the group with `error`; return it with what all ranks know, if it may ask them."""
+        record = CallRecord(
             self._rank, self._sequence, self._call, running, str(error), type(error).__name__
         )
         with contextlib.suppress(Exception):
-            first = self._board.declare(record)
+            first = self._notices.declare(record)
             self._give_up(f"rank {self._rank} failed: {error}")
             if ask and not isinstance(error, GroupClosed):
                 dead = error.ranks if isinstance(error, RanksEnded) else ()
-                records = self._board.records(_RECORDS_TIMEOUT_S, dead)
+                records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
                 error = explain(error, first, records, self._size)
         self._failure = error
         _log.info("rank %d: %s", self._rank, error)
@@ -361,11 +367,11 @@ class Progress:
         return GroupFailed(f"the group failed before: {failure}")
 
     def _expire(self, work: AffluxWork, seconds: float) -> None:
-        """A `wait(timeout)` is over: end the operation that everyone waits for."""
+        """End the operation that everyone waits for: a `wait(timeout)` is over."""
         running = self._running
         detail = "" if running is None or running is work else f", behind {running.call}"
         started = time.monotonic()
-        timeout = OperationTimeout(f"{work.call}: not over after {seconds:g} s of wait(){detail}")
+        timeout = OperationTimeout(f"{work.call}: wait() timed out after {seconds:g} s{detail}")
         with self._expiring:
             if work is self._ending or work.is_completed():
                 return

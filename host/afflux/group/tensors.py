@@ -17,7 +17,7 @@ ENGINE_DTYPES: dict[torch.dtype, wire.Dtype] = {
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The dtype's name without its module: "float32"."""
+    """Return the dtype's name without its module: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -34,7 +34,7 @@ def _as_array(flat: torch.Tensor) -> np.ndarray:
 
 
 def elements_of(tensor: torch.Tensor) -> np.ndarray:
-    """The elements in row-major order, 1-D and contiguous; bfloat16 as uint16 bits.
+    """Return the elements in row-major order, 1-D and contiguous; bfloat16 as uint16 bits.
 
     Shares memory with `tensor` where that lies so, else it is a copy.
     """

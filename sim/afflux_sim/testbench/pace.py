@@ -18,5 +18,5 @@ class Pace:
         self._random = random.Random(seed)
 
     def __call__(self) -> bool:
-        """Whether it happens in this cycle."""
+        """Return whether it happens in this cycle."""
         return self._share >= 1 or self._random.random() < self._share

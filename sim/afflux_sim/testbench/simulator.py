@@ -25,7 +25,7 @@ BUILD_FLAGS = (
     *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
     *("-CFLAGS", "-std=c++20"),
 )
-# The test bench, which is Python, is what takes the time.
+# The testbench, which is Python, is what takes the time.
 OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
 
 
@@ -52,7 +52,7 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def build_simulator(folder: Path, parameters: Parameters) -> Path:
-    """The build folder of the engine with `parameters`, taken from the cache if it is there.
+    """Return the build folder of the engine with `parameters`, from the cache if it is there.
 
     Args:
         folder: The cache.
@@ -99,7 +99,7 @@ def _build(toolchain: Toolchain, verilog: str, work: Path) -> None:
 def run_module(
     build: Path, results: Path, module: str, *, tests: Sequence[str] = (), seed: int = 1
 ) -> None:
-    """Runs the cocotb tests of a module in a simulator process of its own.
+    """Run the cocotb tests of a module in a simulator process of its own.
 
     Args:
         build: From `build_simulator`.

@@ -31,7 +31,7 @@ class StreamDriver:
         self._valid.value = 0
 
     async def drive(self, frame: bytes, mac_error: bool = False) -> None:
-        """Drives one frame of at least one byte; returns when its last beat has been taken."""
+        """Drive one frame of at least one byte; return when its last beat has been taken."""
         edge, data, valid, ready = self._edge, self._data, self._valid, self._ready
         full = (1 << self._bytes) - 1
         # Writing a pin costs as much as evaluating the engine: only those that change are written.

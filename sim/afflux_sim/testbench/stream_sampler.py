@@ -35,7 +35,7 @@ class StreamSampler:
         self._ready.value = 0
 
     async def run(self) -> None:
-        """Samples for ever.
+        """Sample for ever.
 
         Raises:
             AssertionError: If the stream breaks a rule: a beat that waits is changed or withdrawn,

@@ -101,7 +101,7 @@ class FrameSource:
             round_ += generator.choice([0] * 8 + [-1, -1, -1, -2, 1, 2, 1 << 31, -(1 << 30)])
         if generator.random() < 0.02:
             slot = ticket.slots
-        type_ = generator.choice(
+        type_: int = generator.choice(
             [wire.Type.DATA] * 24
             + [wire.Type.PROBE] * 6
             + [wire.Type.JOIN] * 2

@@ -29,6 +29,9 @@ KEY = 0x0123_4567_89AB_CDEF
 FIRST_ROUND = 0xFFFF_FFFD
 
 
+NEVER = float("inf")
+
+
 class Fate(Enum):
     """What the network does to a packet."""
 
@@ -169,6 +172,7 @@ class VirtualNetwork:
     Attributes:
         sessions: The same.
         now: Virtual seconds.
+        flight_s: How long a packet flies, in virtual seconds; may be changed between operations.
     """
 
     def __init__(
@@ -178,7 +182,7 @@ class VirtualNetwork:
         homes: Sequence[str],
         flight_s: float,
     ) -> None:
-        self._flight_s = flight_s
+        self.flight_s = flight_s
         self.sessions = sessions
         self._engines = engines
         self._homes = homes
@@ -202,8 +206,8 @@ class VirtualNetwork:
     def _frame(self, rank: int, datagram: bytes) -> bytes:
         return self._makers[rank].frame(datagram, f"10.0.1.{rank}", 5000 + rank)
 
-    def _send(self, rank: int, datagram: memoryview, fates: Iterator[Fate]) -> None:
-        self._launch(self._homes[rank], self._frame(rank, bytes(datagram)), fates)
+    def _send(self, rank: int, datagram: bytes, fates: Iterator[Fate]) -> None:
+        self._launch(self._homes[rank], self._frame(rank, datagram), fates)
 
     def _route(self, frame: bytes, fates: Iterator[Fate]) -> None:
         """Sends an engine's frame to where it is addressed."""
@@ -232,8 +236,11 @@ class VirtualNetwork:
         fates: Iterable[Fate] = (),
         patience_s: float = 600.0,
         receive: Callable[..., memoryview | None] = Operation.receive,
+        late_s: Mapping[int, float] | None = None,
     ) -> list[np.ndarray]:
         """One operation at all ranks. What `fates` does not reach is delivered at once.
+
+        A rank in `late_s` calls the operation so many virtual seconds after the others.
 
         Raises:
             Stuck: If it is not over after `patience_s` virtual seconds.
@@ -245,11 +252,14 @@ class VirtualNetwork:
             for session, tensor in zip(self.sessions, tensors, strict=True)
         ]
         give_up = self.now + patience_s
-        for rank, operation in enumerate(operations):
-            for datagram in operation.open(self.now):
-                self._send(rank, datagram, fate)
+        late_s = late_s or {}
+        opens = {rank: self.now + late_s.get(rank, 0.0) for rank in range(len(operations))}
         while not all(operation.done for operation in operations):
-            timer = min(operation.next_timer for operation in operations)
+            for rank in [rank for rank, at in opens.items() if at <= self.now]:
+                del opens[rank]
+                for datagram in operations[rank].open(self.now):
+                    self._send(rank, datagram, fate)
+            timer = min(*(operation.next_timer for operation in operations), *opens.values(), NEVER)
             if self._flying and self._flying[0][0] <= timer:
                 self.now, _, target, packet = heapq.heappop(self._flying)
                 if isinstance(target, str):
@@ -275,11 +285,11 @@ class VirtualNetwork:
         fate = next(fates, Fate.DELIVER)
         flights = {
             Fate.LOSE: (),
-            Fate.DELIVER: (self._flight_s,),
-            Fate.DOUBLE: (self._flight_s, self._flight_s),
+            Fate.DELIVER: (self.flight_s,),
+            Fate.DOUBLE: (self.flight_s, self.flight_s),
             # Long enough for several rounds to pass, and for retransmissions to overtake.
             Fate.DELAY: (0.5,),
-            Fate.LATE_DOUBLE: (self._flight_s, 0.9),
+            Fate.LATE_DOUBLE: (self.flight_s, 0.9),
         }[fate]
         for seconds in flights:
             self._sequence += 1

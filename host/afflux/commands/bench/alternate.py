@@ -79,7 +79,7 @@ class Timing:
 def alternate(
     entries: Sequence[Entry], source: torch.Tensor, op: str, plan: Plan, control: Any
 ) -> dict[str, Timing]:
-    """Runs of all entries, in turn; collective.
+    """Time all entries in turn. Collective.
 
     Args:
         entries: The same at all ranks.
@@ -115,7 +115,7 @@ def alternate(
 def _run(
     entry: Entry, source: torch.Tensor, op: str, plan: Plan, control: Any
 ) -> tuple[float, float]:
-    """Wall and processor seconds of a call, at this rank."""
+    """Return wall and processor seconds of a call, at this rank."""
     _batches(entry, source, op, plan.warmup, control)
     return _batches(entry, source, op, plan.iterations, control)
 
@@ -148,7 +148,7 @@ def _batches(
 
 
 def _gather(values: list[float], control: Any) -> list[list[float]]:
-    """Every rank's values, by rank."""
+    """Return every rank's values, by rank."""
     mine = torch.tensor(values, dtype=torch.float64)
     found = [torch.empty_like(mine) for _ in range(dist.get_world_size(control))]
     dist.all_gather(found, mine, group=control)

@@ -49,10 +49,10 @@ class Contender(Protocol):
     name: str
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor of shape (count,) to work on."""
+        """Make a tensor of shape (count,) to work on."""
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Do it, in place; over when this returns."""
+        """Do it in place, and return when it is over."""
 
 
 class Afflux:
@@ -76,13 +76,13 @@ class Afflux:
             raise NotAvailable(f"--reachable: these ranks share no memory, the engine is {engine}")
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Collective if reachable."""
+        """Make a tensor; collective if reachable."""
         if self._reachable:
             return afflux.empty(count, dtype=dtype, group=self._group)
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """As a user calls it."""
+        """Call it as a user does."""
         dist.all_reduce(tensor, _REDUCE_OPS[op], self._group)
 
 
@@ -96,11 +96,11 @@ class Gloo:
         self._ranks = dist.get_world_size(group)
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """As a user calls it."""
+        """Call it as a user does."""
         if op == "avg":
             dist.all_reduce(tensor, dist.ReduceOp.SUM, self._group)
             tensor.div_(self._ranks)
@@ -109,7 +109,7 @@ class Gloo:
 
 
 def mpi_missing(ranks: int) -> str:
-    """Why `Mpi` cannot run here; empty if it can."""
+    """Return why `Mpi` cannot run here; empty if it can."""
     if importlib.util.find_spec("mpi4py") is None:
         return "--compare mpi: the package mpi4py is not installed (pip install mpi4py)"
     try:
@@ -147,11 +147,11 @@ class Mpi:
         self._ranks = ranks
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Through the buffer interface, without a copy."""
+        """Call it through the buffer interface, without a copy."""
         self._world.Allreduce(self._in_place, tensor.numpy(), op=self._ops[op])
         if op == "avg":
             tensor.div_(self._ranks)
@@ -163,11 +163,11 @@ class AddOne:
     name = "floor"
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Reads and writes each element once."""
+        """Read and write each element once."""
         tensor.add_(1)
 
 
@@ -177,11 +177,11 @@ class ReadAll:
     name = "read_floor"
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """The greatest of its words: of the ways to read that numpy and torch have, the fastest."""
+        """Find the greatest word: of the ways to read in numpy and torch, the fastest."""
         np.max(tensor.view(torch.uint8).numpy().view(_word_of(tensor)))
 
 
@@ -190,5 +190,5 @@ def _word_of(tensor: torch.Tensor) -> type:
 
 
 def launched_by_mpi() -> bool:
-    """Whether an MPI launcher started this process."""
+    """Return whether an MPI launcher started this process."""
     return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))

@@ -25,11 +25,11 @@ class CpuTimer:
         self._children_s = _children_seconds()
 
     def start(self) -> None:
-        """Begin; costs next to nothing."""
+        """Begin; this costs next to nothing."""
         self._own_s = time.process_time()
 
     def stop(self) -> float:
-        """Seconds since `start`, and of the children since `prepare`."""
+        """Return the seconds since `start`, and those of the children since `prepare`."""
         own_s = time.process_time() - self._own_s
         return own_s + max(0.0, _children_seconds() - self._children_s)
 

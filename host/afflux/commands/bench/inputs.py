@@ -53,12 +53,12 @@ class Inputs:
     seed: int = 0
 
     def pieces(self) -> Iterator[slice]:
-        """Where each piece lies; all but the last have PIECE elements."""
+        """Iterate over the places of all pieces; all but the last have PIECE elements."""
         for start in range(0, self.count, PIECE):
             yield slice(start, min(start + PIECE, self.count))
 
     def piece(self, rank: int, where: slice) -> torch.Tensor:
-        """What `rank` has in a slice of `pieces`, of shape (its length,)."""
+        """Return what `rank` has in a slice of `pieces`, of shape (its length,)."""
         length = where.stop - where.start
         random = np.random.Generator(np.random.SFC64([self.seed, rank, where.start]))
         exponent, _ = _RANGE[self.dtype]
@@ -75,12 +75,12 @@ class Inputs:
         return torch.from_numpy(values).to(self.dtype)
 
     def fill(self, rank: int, tensor: torch.Tensor) -> None:
-        """Writes all of what `rank` contributes."""
+        """Write all that `rank` contributes."""
         for where in self.pieces():
             tensor[where] = self.piece(rank, where)
 
     def calls_in_place(self, op: str) -> int:
-        """Sums in place, one after the other, that measure the same thing; 0: any number.
+        """Return how many sums in place, one after the other, measure the same; 0: any number.
 
         A sum of dense tensors grows until it overflows. A sparse one is as dense as the union
         of all ranks after the first call.

@@ -9,7 +9,7 @@ __all__ = ["terminated_as_interrupted"]
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Within the block SIGTERM raises `KeyboardInterrupt`. Main thread only."""
+    """Let SIGTERM raise `KeyboardInterrupt` within the block. Main thread only."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

@@ -63,7 +63,7 @@ class BenchOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them; `read_options` makes sense of what was given."""
+    """Declare the options; `read_options` makes sense of what was given."""
     parser.add_argument(
         "collective", nargs="?", choices=["all_reduce"], default="all_reduce", help="(%(default)s)"
     )
@@ -131,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> BenchOptions:
-    """What was given, or `parser.error` with what is wrong with it."""
+    """Return what was given, or call `parser.error` with what is wrong with it."""
     try:
         sizes = sweep(
             arguments.minbytes, arguments.maxbytes, arguments.stepbytes, arguments.stepfactor

@@ -8,7 +8,7 @@ __all__ = ["side_table"]
 
 
 def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
-    """Processor time, floors and the others that were timed, all in place, medians, microseconds.
+    """Show processor time, floors and other backends: in place, medians, microseconds.
 
     "cpu" is processor time of a rank with the engine that it may have started, for one call, mean
     over ranks.

@@ -10,7 +10,7 @@ _LARGE_MTU = 9000
 
 
 def advice(report: dict[str, Any]) -> list[str]:
-    """Sentences for the report of `afflux.commands.info.command.collect`; empty if all is well."""
+    """Return sentences about a report of `info.command.collect`; none if all is well."""
     return [*_buffers(report), *_frames(report), *_processors(report), *_rest(report)]
 
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
+from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
 from afflux_drivers.control.client import describe
 from afflux_drivers.errors import AffluxError
 
@@ -11,7 +11,7 @@ __all__ = ["ask"]
 
 
 def ask(url: str, timeout_s: float) -> dict[str, Any]:
-    """What the aggregator at `url` says of itself.
+    """Ask the aggregator at `url` what it is.
 
     Returns:
         `url` and either `error` or: `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`,
@@ -20,12 +20,12 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
     """
     started = time.perf_counter()
     try:
-        location = Location.parse(url)
-        if location.embedded:
+        where = AggregatorUrl.parse(url)
+        if where.embedded:
             return {"url": url, "error": "is started with the ranks; there is nobody to ask"}
-        about = describe((location.host, location.port), timeout_s)
+        about = describe((where.host, where.port), timeout_s)
         answer_s = time.perf_counter() - started
-        lanes = lanes_to(location.host, location.port)
+        lanes = lanes_to(where.host, where.port)
     except (AffluxError, OSError, ValueError) as error:
         return {"url": url, "error": str(error)}
     about.pop("ok", None)
@@ -33,6 +33,6 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
         "url": url,
         **about,
         "answer_s": answer_s,
-        "from_address": local_address_towards(location.host),
+        "from_address": local_address_towards(where.host),
         "lanes_on_the_way": lanes,
     }

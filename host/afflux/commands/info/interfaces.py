@@ -43,7 +43,7 @@ class Interface:
 
 
 def read_interfaces(folder: Path = Path("/sys/class/net")) -> list[Interface]:
-    """All interfaces, those that are up first; an empty list where there is no such folder."""
+    """Return all interfaces, those that are up first; none where there is no such folder."""
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         mtu = _number(path / "mtu")

@@ -79,12 +79,12 @@ class SocketBuffers:
 
 
 def read_cores(root: Path = Path("/")) -> Cores:
-    """Processors of the machine, of this process, of its control group."""
+    """Return the processors of the machine, of this process, of its control group."""
     return Cores(os.cpu_count() or 1, len(os.sched_getaffinity(0)), _quota(root))
 
 
 def read_memory(root: Path = Path("/")) -> Memory:
-    """The machine's, the control group's, and /dev/shm's."""
+    """Return the memory of the machine, of the control group, and of /dev/shm."""
     fields = {}
     for line in _lines(root / "proc/meminfo"):
         name, _, rest = line.partition(":")
@@ -109,7 +109,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
 
 
 def read_socket_buffers(root: Path = Path("/")) -> SocketBuffers:
-    """The limits, and what a socket of this process really gets."""
+    """Return the limits, and what a socket of this process really gets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         granted = enlarge(udp, WANTED_BUFFER_BYTES) // 2
     limits = []
@@ -137,7 +137,7 @@ def _quota(root: Path) -> float | None:
 
 
 def _of_control_groups(root: Path, controller: str, file: str) -> list[str]:
-    """What `file` says in this process's control group and in all above it.
+    """Return what `file` contains in this process's control group and in all above it.
 
     Args:
         root: Of the file system.

@@ -16,7 +16,7 @@ _SHORTEST = 8
 
 
 def loops_for_initial_values(verilog: str) -> str:
-    """`verilog` with runs of equal initial values of consecutive rows written as loops."""
+    """Write runs of equal initial values of consecutive rows as loops."""
     lines = verilog.splitlines()
     result: list[str] = []
     at = 0

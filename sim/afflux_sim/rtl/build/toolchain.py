@@ -48,11 +48,11 @@ class Toolchain:
         return [str(self.verilator_root / "bin" / "verilator_bin")]
 
     def environment(self) -> dict[str, str]:
-        """The environment that `verilator_command` runs in."""
+        """Return the environment in which `verilator_command` runs."""
         return os.environ | {"VERILATOR_ROOT": str(self.verilator_root)}
 
     def runner_environment(self) -> dict[str, str]:
-        """Changes to the environment that let cocotb's runner find and use this Verilator.
+        """Return the changes to the environment with which cocotb's runner finds this Verilator.
 
         Raises:
             ToolchainError: If perl or make is missing.
@@ -78,7 +78,7 @@ class Toolchain:
 
 
 def _escaped(value: str) -> str:
-    """`value` as make reads it in MAKEFLAGS: it splits at blanks, and expands dollars."""
+    """Escape `value` for MAKEFLAGS, which make splits at blanks, and where it expands dollars."""
     return value.replace("\\", "\\\\").replace(" ", "\\ ").replace("$", "$$")
 
 
@@ -94,7 +94,7 @@ def _require(program: str, purpose: str) -> str:
 
 @cache
 def find_toolchain() -> Toolchain:
-    """The toolchain of this machine; `CXX` chooses the compiler.
+    """Find the toolchain of this machine; `CXX` chooses the compiler.
 
     Raises:
         ToolchainError: If Verilator or the compiler is missing.

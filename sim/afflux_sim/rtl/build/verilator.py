@@ -67,7 +67,7 @@ COVERAGE = Extras(
 def build_library(
     toolchain: Toolchain, folder: Path, verilog: str, bus_bits: int, *, coverage: bool = False
 ) -> Path:
-    """The shared library for `verilog`, taken from the cache in `folder` if it is there.
+    """Return the shared library for `verilog`, from the cache in `folder` if it is there.
 
     Args:
         toolchain: What to build with.
@@ -122,7 +122,7 @@ def _verilate(toolchain: Toolchain, extras: Extras, work: Path, model: Path) -> 
 
 
 def _is_quick() -> bool:
-    """Whether AFFLUX_BUILD asks for a quick build rather than for a fast model."""
+    """Return whether AFFLUX_BUILD asks for a quick build rather than for a fast model."""
     wish = os.environ.get("AFFLUX_BUILD", "fast")
     if wish not in ("fast", "quick"):
         raise ValueError(f"AFFLUX_BUILD is {wish!r}; it can be 'fast' (a fast model) or 'quick'")
@@ -130,14 +130,14 @@ def _is_quick() -> bool:
 
 
 def _unit(model: Path, name: str, sources: list[Path]) -> Path:
-    """One file that includes these: most of them hold little but the same headers."""
+    """Write one file that includes these: most of them hold little but the same headers."""
     unit = model / f"{name}.cpp"
     unit.write_text("".join(f'#include "{source.name}"\n' for source in sources))
     return unit
 
 
 def _units(model: Path) -> dict[Path, tuple[str, ...]]:
-    """What to compile with which flags. The longest first: last, it would be on one core alone."""
+    """Return what to compile with which flags, longest first, lest it end on one core alone."""
     written = sorted(model.glob("*.cpp"))
     cold = [source for source in written if source.stem.endswith("__Slow")]
     hot = [source for source in written if source not in cold]
@@ -149,7 +149,7 @@ def _units(model: Path) -> dict[Path, tuple[str, ...]]:
 
 
 def _one_unit(model: Path) -> dict[Path, tuple[str, ...]]:
-    """As `_units`, for a quick build."""
+    """Return what `_units` does, for a quick build."""
     return {_unit(model, "all", sorted(model.glob("*.cpp"))): QUICK_FLAGS, SHIM: SHIM_FLAGS}
 
 
@@ -174,7 +174,7 @@ def _compile_model(
 
 
 def _build_runtime(toolchain: Toolchain, extras: Extras, work: Path) -> None:
-    """Compiles Verilator's own part, which is the same for every model."""
+    """Compile Verilator's own part, which is the same for every model."""
     for name in (*RUNTIME, *extras.runtime):
         source = toolchain.verilator_root / "include" / name
         target = work / f"{source.stem}.o"

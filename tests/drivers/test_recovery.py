@@ -1,0 +1,85 @@
+"""How much virtual time lost packets cost, and how much traffic slow paths: not less than needed."""
+
+import numpy as np
+import pytest
+
+from afflux_drivers.collective import Reduction
+from afflux_hdl.contract import wire
+from tests.support.drivers.virtual_job import VirtualJob, at_random
+
+F32 = wire.Dtype.FLOAT32
+FLIGHT_S = 1e-4
+
+
+def run(job: VirtualJob, count: int, operations: int, loss: float = 0.0, seed: int = 1) -> None:
+    tensors = [np.ones(count, np.float32)] * len(job.sessions)
+    fates = at_random(seed, loss, 0.0, 0.0)
+    for _ in range(operations):
+        job.all_reduce(tensors, F32, Reduction.SUM, fates)
+
+
+def probes_of(job: VirtualJob) -> int:
+    return sum(session.statistics.probes for session in job.sessions)
+
+
+def repeats_of(job: VirtualJob) -> int:
+    return sum(session.statistics.retransmissions for session in job.sessions)
+
+
+@pytest.mark.parametrize(
+    ("count", "limit_s"),
+    [
+        # One round of one slot: a third of the operations lose something, and nothing else tells of
+        # it but the timer, which is 5 ms above the round trip.
+        (10, 1.0),
+        # Two rounds of five slots, and seven of eight.
+        (5000, 3.5),
+        (50_000, 9.0),
+    ],
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lost_packets_cost_milliseconds(count, limit_s, seed):
+    job = VirtualJob(4, 16, 8, flight_s=FLIGHT_S)
+    run(job, count, 160, loss=0.05, seed=seed)
+    assert job.now < limit_s
+    # What is repeated was lost, or its result: a worker's DATA is lost for one in 20.
+    sent = sum(session.statistics.rounds for session in job.sessions)
+    assert repeats_of(job) < 0.1 * sent
+
+
+@pytest.mark.parametrize("flight_s", [1e-5, 1e-3, 0.05])
+@pytest.mark.parametrize("count", [10, 5000])
+def test_nothing_is_asked_for_where_nothing_is_lost(count, flight_s):
+    job = VirtualJob(4, 16, 8, flight_s=flight_s)
+    run(job, count, 20)
+    assert (probes_of(job), repeats_of(job)) == (0, 0)
+
+
+@pytest.mark.parametrize("count", [10, 5000, 50_000])
+def test_a_path_that_becomes_slow_is_soon_asked_no_more(count):
+    job = VirtualJob(4, 16, 8, flight_s=FLIGHT_S)
+    run(job, count, 5)
+    job.flight_s = 0.05
+    run(job, count, 6)
+    assert repeats_of(job) == 0
+    before = probes_of(job)
+    # Of each packet that was on its way a few, ever more seldom.
+    assert 0 < before <= 4 * 8 * 12
+    run(job, count, 20)
+    assert (probes_of(job) - before, repeats_of(job)) == (0, 0)
+    # And back: what is lost costs little again.
+    job.flight_s = FLIGHT_S
+    run(job, count, 20)
+    before = job.now
+    run(job, count, 20, loss=0.05)
+    assert job.now - before < 1.5
+
+
+def test_waiting_for_a_late_rank_asks_ever_more_seldom():
+    """Each probe is of a slot; the time between two grows with what has been waited."""
+    job = VirtualJob(2, 16, 8, flight_s=FLIGHT_S)
+    run(job, 5000, 5)
+    job.all_reduce([np.ones(5000, np.float32)] * 2, F32, Reduction.SUM, late_s={1: 1.0})
+    slots = 5
+    assert repeats_of(job) == 0
+    assert slots <= probes_of(job) <= 16 * slots
