@@ -1,4 +1,4 @@
-// What Python passes to the library: arrays as memory, element types and reductions as numbers.
+// Arguments from Python, as memory, element types and reductions.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
-// The codec for numpy. Arrays are contiguous and in the storage of their type; bfloat16 is uint16.
+// The codec for tests, which compare it with the golden model function by function. Arrays are
+// contiguous and in the storage of their type; bfloat16 is uint16.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -181,39 +182,42 @@ void bind_codec(nb::module_& module) {
             },
             "ranks"_a, "dtype"_a, "reduction"_a)
         .def("quantise", &quantise, "elements"_a, "exponents"_a, "out"_a,
-             "Integers of blocks, given the agreed exponents.")
+             "Write the integers of blocks, given the agreed exponents.")
         .def("dequantise", &dequantise, "sums"_a, "exponents"_a, "out"_a,
-             "Elements of summed integers, given the same.")
+             "Write the elements of summed integers, given the same.")
         .def("reduce", &reduce, "elements"_a, "exponents"_a, "out"_a, "present"_a,
-             "Reduces whole blocks of all sources, whose exponents `scan` gave.")
+             "Reduce whole blocks of all sources, whose exponents are from `scan`.")
         .def("reduce_in_place", &reduce_in_place, "elements"_a,
-             "Reduces, and writes the result to every source.")
-        .def("exact", &exact, "elements"_a, "out"_a, "Sums of floats, rounded once.");
+             "Reduce, and write the result to every source.")
+        .def("exact", &exact, "elements"_a, "out"_a, "Write sums of floats, rounded once.");
     module.def("scan", &scan, "dtype"_a, "elements"_a, "exponents"_a,
-               "A byte for each block: 0 absent, 255 not finite, else its exponent.");
+               "Write a byte for each block: 0 absent, 255 not finite, else its exponent.");
     module.def("scan_copy", &scan_copy, "dtype"_a, "elements"_a, "out"_a, "exponents"_a,
-               "The same, and copies the present blocks.");
+               "Do the same, and copy the present blocks.");
     module.def("scan_clear", &scan_clear, "dtype"_a, "elements"_a, "out"_a.none(), "exponents"_a,
-               "Either of these (`out` may be None), and makes absent blocks +0.");
+               "Do either of these (`out` may be None), and make absent blocks +0.");
     module.def("class_counts", &class_counts, "dtype"_a, "elements"_a, "out"_a,
-               "What each element adds to the counts of NaN and infinities.");
+               "Write what each element adds to the counts of NaN and infinities.");
     module.def("to_sortable", &to_sortable, "dtype"_a, "reduction"_a, "elements"_a, "sortable"_a,
-               "Integers in the order of the elements.");
-    module.def("from_sortable", &from_sortable, "dtype"_a, "sortable"_a, "out"_a, "The way back.");
+               "Write integers in the order of the elements.");
+    module.def("from_sortable", &from_sortable, "dtype"_a, "sortable"_a, "out"_a,
+               "Write the elements of such integers.");
     module.def("exact_encode", &exact_encode, "dtype"_a, "elements"_a, "words"_a,
-               "12 limbs and a class count for each element.");
+               "Write 12 limbs and a class count for each element.");
     module.def(
         "is_exact",
         [](int dtype, int reduction, std::size_t count) {
             return codec::is_exact(dtype_of(dtype), op_of(reduction), count);
         },
-        "dtype"_a, "reduction"_a, "count"_a, "Whether so many elements are summed in exact mode.");
-    module.def("codec_instruction_sets", &codec::instruction_sets,
-               "Instruction sets that this processor can run the codec with, best last.");
-    module.def("codec_instruction_set", &codec::instruction_set, "The one in use.");
+        "dtype"_a, "reduction"_a, "count"_a,
+        "Return whether so many elements are summed in exact mode.");
+    module.def(
+        "codec_instruction_sets", &codec::instruction_sets,
+        "Return the instruction sets with which this processor can run the codec, best last.");
+    module.def("codec_instruction_set", &codec::instruction_set, "Return the one in use.");
     module.def(
         "use_codec_instruction_set", &codec::use_instruction_set, "name"_a,
-        "Uses one of codec_instruction_sets(), for tests; not while other threads use the codec.");
+        "Use one of codec_instruction_sets(), for tests; not while other threads use the codec.");
 }
 
 }  // namespace afflux::bindings

@@ -1,4 +1,4 @@
-// The software engine for Python: frames as bytes, registers by address.
+// The software engine for Python, with frames as bytes and registers by address.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -30,7 +30,7 @@ nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
     return nb::steal<nb::bytes>(bytes);
 }
 
-// Works without the interpreter's lock, so that it needs one of its own.
+// Works without the interpreter's lock, so it needs one of its own.
 class LockedEngine {
   public:
     explicit LockedEngine(const Limits& limits) : engine_(limits) {}
@@ -84,10 +84,10 @@ void bind_engine(nb::module_& module) {
             nb::arg("workers") = Limits{}.workers, nb::arg("lanes") = Limits{}.lanes,
             nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots)
         .def("play", &LockedEngine::play, nb::arg("frames"),
-             "Takes frames one after the other; returns all that was sent, in order.")
-        .def("read", &LockedEngine::read, nb::arg("address"), "Reads a register.")
+             "Take frames one after the other; return all frames sent, in order.")
+        .def("read", &LockedEngine::read, nb::arg("address"), "Read a register.")
         .def("write", &LockedEngine::write, nb::arg("address"), nb::arg("value"),
-             "Writes a register.");
+             "Write a register.");
 }
 
 }  // namespace afflux::bindings

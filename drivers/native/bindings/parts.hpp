@@ -1,4 +1,4 @@
-// What module.cpp calls: one function for each part of the library.
+// The functions that bind the parts of the library, for module.cpp.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run with: the best that the processor has.
+// The instruction set of the kernels in use, which is the best that the processor has.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace afflux::codec {
 
-// Names of those that were built and that this processor has, best last.
+// Names of the instruction sets that were built and that this processor has, best last.
 std::vector<std::string> instruction_sets();
 
-// The one in use; after the program's start the best.
+// Name of the one in use. When the program starts it is the best.
 std::string instruction_set();
 
 // For tests: uses another of `instruction_sets()`; throws std::invalid_argument for any other name.

@@ -1,5 +1,5 @@
-// The checks of the protocol's sections 5.2 and 5.6, in their order: the first that applies counts
-// the frame, and nothing touches any state before all have passed.
+// The checks of the protocol's sections 5.2 and 5.6, in their order. A frame is counted for the
+// first that it fails, and changes no state before all have passed.
 #include <algorithm>
 
 #include "engine/engine.hpp"
@@ -9,7 +9,7 @@ namespace afflux::engine {
 namespace {
 
 constexpr std::uint8_t kUdp = 17;
-// The only flag that may be set: don't fragment.
+// The only flag that may be set is "don't fragment".
 constexpr std::uint16_t kFragmented = 0xBFFF;
 
 bool known_opcode(const packet::Header& header) {

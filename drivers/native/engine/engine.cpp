@@ -74,7 +74,7 @@ std::uint32_t Engine::read(std::uint32_t address) {
     if (RegisterFile::is_counter(address)) return registers_.read_counter(address, counters_);
     const registers::Register* known = RegisterFile::find(address);
     if (known == nullptr) return 0;
-    // Nothing writes the values of those that show state, so that they are 0 there.
+    // The file holds 0 for registers that show state, as nothing writes them.
     return known->writable ? registers_[known->address]
                            : registers_[known->address] | look(known->address);
 }

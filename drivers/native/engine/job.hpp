@@ -1,4 +1,4 @@
-// A job that is enabled: who its workers, its group and its parent are (protocol, section 5.1).
+// An enabled job, with its workers, its group and its parent (protocol, section 5.1).
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace afflux::engine {
 
-// The aggregator above, and what the job is there.
+// The aggregator above, and the job's number, worker and key there.
 struct Parent {
     packet::Endpoint endpoint;
     wire::Job job;
@@ -26,7 +26,7 @@ struct Job {
     unsigned credit;
     std::size_t slot_base;  // first slot in the pool
     std::size_t slots;
-    // Endpoint of each worker that has joined, as its latest JOIN gave it.
+    // Endpoint of each worker that has joined, from its latest JOIN.
     std::array<std::optional<packet::Endpoint>, wire::kWorkersMax> peers;
     std::optional<packet::Endpoint> group;
     std::optional<Parent> parent;

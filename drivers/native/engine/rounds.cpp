@@ -11,7 +11,7 @@ Counter early_or_late(wire::Round ahead) {
     return ahead < kHalf ? Counter::Premature : Counter::Stale;
 }
 
-// Whether the round lies before the job run's first: nobody has a result to ask for, and the
+// Whether the round lies before the job run's first one. It has no result to ask for, and the
 // version may hold another job's data.
 bool before_first(const SlotState& slot, wire::Round round) {
     const wire::Round ahead = round - slot.round;
@@ -75,7 +75,7 @@ void Rounds::repeated(const Job& job, const packet::Header& header) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     ++counters_[Counter::Duplicates];
     if (slot.waiting) {
-        // Or else a lost partial sum would be a dead end.
+        // Otherwise a lost partial sum would never be repeated.
         ++counters_[Counter::Replays];
         sender_.partial_sum(job, header.slot, header.round);
     } else if (slot.full()) {

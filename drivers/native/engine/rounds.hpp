@@ -1,5 +1,5 @@
-// Who has contributed, what completes, what comes from above: the tables of the protocol's sections
-// 5.3 and 5.6, for packets that have passed every check.
+// Contributions, probes and parents' results in their rounds, once a packet has passed every check
+// (the tables of the protocol's sections 5.3 and 5.6).
 #pragma once
 
 #include "engine/counters.hpp"

@@ -11,7 +11,7 @@ namespace afflux::engine {
 
 class SendQueue {
   public:
-    // Words and blocks of some frames: where they begin, and their octets.
+    // Where the words and blocks of some frames begin, and how many octets they are.
     struct Body {
         std::size_t at;
         std::size_t bytes;
@@ -24,7 +24,7 @@ class SendQueue {
         std::size_t bytes() const { return head.size() + body.bytes; }
     };
 
-    // A body is what has been appended since open().
+    // A body consists of all that was appended since open().
     void open() { opened_ = bodies_.size(); }
     void append(const void* data, std::size_t bytes) {
         const auto* octets = static_cast<const std::uint8_t*>(data);

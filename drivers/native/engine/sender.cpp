@@ -7,7 +7,7 @@
 namespace afflux::engine {
 namespace {
 
-// The header of what is sent of a version, but for whom it is.
+// The header of a packet with a version's content, without job, worker and key.
 packet::Header header_of(const Version& version, wire::Slot slot, wire::Round round,
                          wire::Type type) {
     return {
@@ -23,7 +23,7 @@ packet::Header header_of(const Version& version, wire::Slot slot, wire::Round ro
     };
 }
 
-// Those that have not joined can not contribute, so that no round is complete without them.
+// A worker that has not joined cannot contribute, so no round is complete without it.
 const packet::Endpoint& joined(const Job& job, wire::Worker worker) {
     const auto& peer = job.peers[worker];
     if (!peer) throw std::logic_error("a round is complete without all its workers having joined");

@@ -1,4 +1,4 @@
-// Room for the UDP payload of one packet: header, look-ahead words, blocks.
+// A buffer for the UDP payload of one packet, with header, look-ahead words and blocks.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr std::size_t datagram_bytes(std::size_t blocks) {
 
 class PacketBuffer {
   public:
-    // One byte more than the packet takes, so that a datagram that is too long shows.
+    // One byte longer than the packet, so that a datagram that is too long is noticed.
     explicit PacketBuffer(std::size_t lanes = wire::kLanesMax)
         : storage_(kPad + datagram_bytes(lanes) + 1, 0) {
         std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
@@ -32,7 +32,7 @@ class PacketBuffer {
     }
 
   private:
-    // In front of the header, so that words and blocks are aligned in memory.
+    // Bytes before the header, so that words and blocks are aligned in memory.
     static constexpr std::size_t kPad = (8 - wire::kHeaderBytes % 8) % 8;
 
     std::vector<std::uint8_t> storage_;

@@ -89,19 +89,19 @@ void Group::compare() {
     const CallRecord& own = record(rank_);
     for (int r = 0; r < ranks(); ++r) {
         if (record(r).agrees(own)) continue;
-        // All find it, for all compare the same records; the first one's text stays.
+        // Every rank notices, as all compare the same records; the first one's text stays.
         phases_.fail("the ranks disagree about what to reduce");
         throw Disagreement("rank " + std::to_string(r) + " was called with something else than " +
                            "rank " + std::to_string(rank_));
     }
 }
 
-// The opening phase is over: all ranks know what all were called with, and choose the same way.
-// Returns whether the operation goes on in this phase.
+// Called when the opening phase is over: every rank knows all ranks' calls, and all choose the same
+// algorithm. Returns whether the operation goes on in this phase.
 bool Group::open() {
     compare();
     if (!spin_known_) {
-        // Looking without sleeping helps only where the others run meanwhile.
+        // Looking without sleeping helps only if the others run meanwhile.
         if (ranks() <= segment_->processors()) phases_.allow_spinning();
         spin_known_ = true;
     }
@@ -144,7 +144,8 @@ bool Group::advance(std::chrono::nanoseconds timeout) {
             went_ahead_ = true;
             if (!phases_.wait(deadline)) return false;
             if (opening_ && !open()) {
-                // Some have copied their first batch in and some have not: a phase more.
+                // Some have copied their first batch in and some have not, which takes one phase
+                // more.
             } else if (algorithm_->turn()) {
                 break;
             }

@@ -12,7 +12,7 @@ OnePassAlgorithm::OnePassAlgorithm(const Segment& segment, int rank,
     : segment_(segment), rank_(rank), allocation_(std::move(allocation)), call_(call) {}
 
 bool OnePassAlgorithm::turn() {
-    // Two phases: the opening one says that all inputs are there, the other that all shares are.
+    // Two phases: after the opening one all inputs are there, after the other all shares.
     if (reduced_) return true;
     const Share share = share_of(call_.blocks(), rank_, segment_.ranks());
     const std::size_t first = share.first * codec::kBlock;

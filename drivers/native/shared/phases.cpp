@@ -11,19 +11,19 @@
 namespace afflux::shared {
 namespace {
 
-// A rank that waits looks this often whether the others are alive: the bound on how late it learns
-// that one is not.
+// How often a waiting rank checks that the others are alive, and so how late it notices that one
+// is not.
 constexpr std::chrono::milliseconds kLookAround{50};
 
-// Where the ranks run side by side, most waits are over within microseconds, and sleeping would
-// cost more than they last. Where they do not, because others use the processors, looking keeps
-// these from the very rank that is waited for. So a rank looks for as long as it pays: the time is
-// full after a wait that looking would have covered, and halved after one that it would not.
+// If the ranks run side by side, most waits are over within microseconds, and sleeping would cost
+// more than that. If they do not, because others use the processors, looking takes a processor from
+// the very rank that is awaited. So a rank looks for as long as it pays: for the full time after a
+// wait that looking would have covered, and for half the previous time after one that it would not.
 constexpr std::chrono::microseconds kSpinMost{100};
 constexpr std::chrono::microseconds kSpinLeast{2};
 
-// Where ranks take turns on the processors, the one that is waited for may only be waiting for
-// ours. To hand that over costs less than to sleep and be woken. Only so often: then it sleeps.
+// If ranks take turns on the processors, the awaited one may only be waiting for ours. Yielding it
+// costs less than sleeping and being woken. A rank yields so many times before it sleeps.
 constexpr int kTurnsGiven = 16;
 
 inline void pause() {
@@ -35,7 +35,7 @@ inline void pause() {
 }
 
 void increment(std::atomic<std::uint64_t>& counter) {
-    // One writer: no read-modify-write is needed.
+    // There is one writer, so no read-modify-write is needed.
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
@@ -104,7 +104,7 @@ bool Phases::wait(Clock::time_point deadline) {
     if (may_spin_ ? spin(start, deadline) : give_way()) return true;
     for (;;) {
         const Clock::time_point now = Clock::now();
-        // A phase that is over is over, even if a rank has failed the group since.
+        // A phase that is over stays over, even if a rank has failed the group since.
         if (look_around(now)) return true;
         if (now >= deadline) return over();
         increment(counts_.sleeps);

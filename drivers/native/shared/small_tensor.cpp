@@ -45,7 +45,7 @@ bool SmallAlgorithm::turn() {
         codec::exact(*call_.numbers, call_.count, ranks, elements.data(), call_.data);
         return true;
     }
-    // Whole blocks go straight into the tensor, the rest of one by way of the stack.
+    // Whole blocks go directly into the tensor, the last one, if it is short, through the stack.
     const std::size_t whole = call_.count / codec::kBlock, rest = call_.count % codec::kBlock;
     const std::size_t block_bytes = codec::kBlock * call_.element_bytes();
     std::array<std::uint8_t, most_blocks(kSmallBytes)> present;

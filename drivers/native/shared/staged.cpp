@@ -50,9 +50,9 @@ Batch& StagedAlgorithm::ring(int rank, std::size_t batch) const {
 void StagedAlgorithm::copy_in(std::size_t batch) {
     const Extent whole = extent(batch);
     Batch& own = ring(rank_, batch);
-    // Zeros of either sign become +0 where the result is absent. While they are in the cache is the
-    // time for it; but before the ranks have compared what they were called with, no tensor is
-    // written to: that is left to the end for the first two batches.
+    // Zeros of either sign become +0 where the result is absent, best while they are in the cache.
+    // But no tensor is changed before the ranks have compared their calls, so that the first two
+    // batches are cleared at the end.
     const bool clear = call_.is_sum() && batch >= 2;
     const Share mine = share_of(whole.blocks, rank_, segment_.ranks());
     if (whole.whole()) {
@@ -135,13 +135,13 @@ void StagedAlgorithm::copy_out(std::size_t batch) {
 }
 
 void StagedAlgorithm::ahead() {
-    // Batch k + 2 takes the place of k - 2, which all have copied out when phase k is over.
+    // Batch k + 2 replaces k - 2, which all ranks have copied out when phase k is over.
     if (copied_in_ < std::min(batches_, turns_ + 2)) copy_in(copied_in_);
 }
 
 bool StagedAlgorithm::turn() {
     const std::size_t over = turns_++;
-    // All have copied batch `over` in and reduced the one before it.
+    // All ranks have copied batch `over` in and reduced the one before it.
     if (over < batches_) reduce(over);
     if (over > 0) copy_out(over - 1);
     return over == batches_;

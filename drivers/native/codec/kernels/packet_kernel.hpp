@@ -1,4 +1,4 @@
-// Blocks to the integers that packets carry, and back.
+// Converts blocks to the integers that packets carry, and back.
 #pragma once
 
 #include "codec/kernels/floats.hpp"
@@ -10,7 +10,7 @@ namespace {
 // 0 where an element is NaN or infinite, else -1.
 template <Dtype kType>
 Integers finite(Floats elements) {
-    // `from_half` may give the like of float16 as the numbers from 2**16 on.
+    // `from_half` may return these as numbers from 2**16 on.
     constexpr std::int32_t kLimit = kType == Dtype::Float16 ? 143 << 23 : 0x7F800000;
     return (as<Integers>(elements) & 0x7FFFFFFF) < kLimit;
 }

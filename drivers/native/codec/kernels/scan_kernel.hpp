@@ -1,4 +1,4 @@
-// Which blocks are present, and their exponents.
+// Finds out which blocks are present, and their exponents.
 #pragma once
 
 #include "codec/kernels/floats.hpp"
@@ -25,7 +25,7 @@ struct Greatest {
         }
     }
 
-    // The byte that `scan` gives.
+    // The result of `scan` for the block.
     std::uint8_t exponent() const {
         if constexpr (kType == Dtype::Int32) {
             return any(most);
@@ -59,7 +59,7 @@ constexpr bool kMayWrite = true;
 template <typename Byte>
 constexpr bool kMayWrite<const Byte> = false;
 
-// The processor itself fetches ahead within a page only. Beyond the end of all this does no harm.
+// The processor itself fetches ahead within a page only. Fetching beyond the end does no harm.
 template <std::size_t kBytes>
 void fetch(const std::byte* from) {
     for (std::size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);

@@ -6,8 +6,8 @@
 
 namespace afflux::codec {
 
-// All work on whole blocks; elements, `out` and sums need no alignment. What they do is said where
-// the functions of the same names are declared: scan.hpp, reduce.hpp, quantise.hpp.
+// All work on whole blocks; elements, `out` and sums need no alignment. scan.hpp, reduce.hpp and
+// quantise.hpp describe the functions of the same names.
 struct Kernels {
     const char* name;
     // Both copy only if `out` is not null.
@@ -26,14 +26,14 @@ struct Kernels {
                        const std::uint8_t* exponents, void* out);
 };
 
-// Any processor of the architecture has the first; the others are null where they were not built.
+// Any processor of the architecture can run the first.
 extern const Kernels kDefaultKernels;
 #if defined(__x86_64__)
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
 
-// Those in use.
+// The kernels in use.
 const Kernels& kernels();
 
 }  // namespace afflux::codec
