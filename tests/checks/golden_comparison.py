@@ -52,7 +52,7 @@ def read_register(engine: Engine, name: str) -> int:
 
 
 def compare_debug_registers(engine: Engine, golden: GoldenEngine, ticket: JobTicket) -> None:
-    """What a person sees of a job's slots and workers is what the golden model holds."""
+    """Check that a job's debug registers show what the golden model holds."""
     job = golden.jobs[ticket.job]
     assert job is not None
     for number, slot in enumerate(job.slots):

@@ -24,7 +24,7 @@ from tests.support.drivers.tensors import gaussian
 
 
 def ask(served: Served, line: bytes) -> bytes:
-    """Sends bytes to the control channel and returns what comes until the end or for a while."""
+    """Send bytes to the control channel and return what comes until the end or for a while."""
     with socket.create_connection(served.address, 5) as client:
         client.settimeout(5)
         # The server may have hung up already, and that is what some tests want to see.

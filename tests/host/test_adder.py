@@ -36,7 +36,7 @@ FLIPPED = Bug(
 
 
 def train(engine: Engine) -> bytes:
-    """The weights after a few steps of two ranks whose gradients this engine averages."""
+    """Return the weights after a few steps of two ranks whose gradients this engine averages."""
     images, labels = training()
     model = build_network(seed=1)
     server = AggregatorServer(engine)

@@ -19,7 +19,7 @@ FLAT = (str, int, float, bool)
 
 
 def check_promises(rows):
-    """What the engine promises, row by row."""
+    """Check what the engine promises, row by row."""
     for row in rows:
         assert all(isinstance(value, FLAT) for value in row.values()), row
         if row["bench"] == "line_rate":

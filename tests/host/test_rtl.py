@@ -34,7 +34,7 @@ def reduce_many(rank, size):
 
 @pytest.fixture(scope="module")
 def of_software():
-    """What the ranks say of software and of shared memory: the same whatever the engine's bus."""
+    """Return what the ranks report of software and of shared memory, whatever the engine's bus."""
     return [
         said
         for url in ("soft://", "shm://")

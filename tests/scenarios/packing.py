@@ -32,7 +32,7 @@ def checksum(data: bytes) -> int:
 
 
 def pack_frame(source: Peer, destination: Peer, payload: bytes, *, checked: bool = True) -> bytes:
-    """A frame around `payload`; its UDP checksum is 0 unless it is to be `checked`."""
+    """Return a frame around `payload`; its UDP checksum is 0 unless it is to be `checked`."""
     length = 8 + len(payload)
     ip = _IP.pack(0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0, source.address, destination.address)
     ip = ip[:10] + checksum(ip).to_bytes(2, "big") + ip[12:]

@@ -31,7 +31,7 @@ class RandomFrames:
         self._jobs = jobs
 
     def sensible(self) -> bytes:
-        """A frame that passes the checks, unless its job has gone."""
+        """Return a frame that passes the checks, unless its job has gone."""
         choose = self._choose
         job = choose.choice(self._jobs)
         worker = choose.randrange(job.workers)
@@ -51,7 +51,7 @@ class RandomFrames:
         return job.data(worker, slot, step, self._blocks(job), self._words(job), **fields)
 
     def any(self) -> bytes:
-        """A frame that may be anything."""
+        """Return a frame that may be anything."""
         choose, draw = self._choose, self._choose.random()
         frame = self.sensible()
         if draw < 0.6:
@@ -67,7 +67,7 @@ class RandomFrames:
         return self._with_flipped_bits(frame)
 
     def _from_parent(self, job: Job, slot: int) -> bytes:
-        """A frame of the job's parent."""
+        """Return a frame of the job's parent."""
         choose = self._choose
         if choose.random() < 0.05:
             return job.joined_above()
@@ -80,7 +80,7 @@ class RandomFrames:
         return exists and self._golden.slot(job.number, slot).waiting
 
     def _step(self, job: Job, slot: int) -> int:
-        """A step near that of the round that is open, or of the next if it is complete."""
+        """Return a step near that of the round that is open, or of the next if it is complete."""
         golden = self._golden.jobs[job.number]
         if golden is None:
             return 0
@@ -109,7 +109,7 @@ class RandomFrames:
         return {"operation": 7} if draw < 0.2 else {}
 
     def _with_wrong_field(self, frame: bytes) -> bytes:
-        """A frame with one field changed and right checksums."""
+        """Return a frame with one field changed and right checksums."""
         choose = self._choose
         packet = Ether(frame)
         packet[UDP].decode_payload_as(Afflux)

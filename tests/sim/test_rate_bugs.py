@@ -24,7 +24,7 @@ PAUSE = Bug(
 
 
 def measure(verilog: str) -> Passed:
-    """A window of rounds of two blocks, every sum checked."""
+    """Measure a window of rounds of two blocks, every sum checked."""
     with VerilatedEngine.from_verilog(verilog, 512) as engine:
         loop = ClosedLoop(
             engine,

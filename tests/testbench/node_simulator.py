@@ -26,7 +26,7 @@ SOURCES = Path(afflux_hdl.__file__).parent
 
 
 def build_node(folder: Path, parameters: NodeParameters) -> Path:
-    """The build folder of the node with `parameters`, taken from the cache if it is there."""
+    """Return the build folder of the node with `parameters`, from the cache if it is there."""
     toolchain = find_toolchain()
     name = digest(
         NODE_MODULE,
@@ -53,7 +53,7 @@ def _build(toolchain: Toolchain, folder: Path, parameters: NodeParameters, work:
 
 
 def run_testbench(build: Path, results: Path, module: str, seed: int = 1) -> None:
-    """Runs all cocotb tests of a module in a simulator process of its own.
+    """Run all cocotb tests of a module in a simulator process of its own.
 
     Raises:
         AssertionError: If one fails. The simulator's output says which and why.

@@ -25,7 +25,7 @@ def ipv4_checksum(header: bytes) -> int:
 
 
 def with_udp_checksum(frame: bytes) -> bytes:
-    """The frame with its right UDP checksum, RFC 768."""
+    """Return the frame with its right UDP checksum, RFC 768."""
     pseudo = frame[26:34] + struct.pack(">HH", 17, len(frame) - 34)
     data = frame[34:40] + b"\0\0" + frame[42:]
     checksum = ipv4_checksum(pseudo + data) or 0xFFFF
@@ -58,7 +58,7 @@ class FrameSource:
     parents: dict[int, Parent] = field(default_factory=dict)
 
     def frame(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         draw = self.generator.random()
         if draw < 0.02:
             return self.generator.randbytes(self.generator.randrange(200))
@@ -72,7 +72,7 @@ class FrameSource:
         return frame
 
     def join(self, ticket: JobTicket, worker: int) -> bytes:
-        """A JOIN that is accepted."""
+        """Return a JOIN that is accepted."""
         version_type = wire.VERSION << 4 | wire.Type.JOIN
         afflux = HEADER.pack(version_type, 0, ticket.job, worker, 0, 0, 0, ticket.key, 0)
         address = int.from_bytes(bytes((10, 1, ticket.job, worker)), "big")
@@ -130,7 +130,7 @@ class FrameSource:
         return self._framed(afflux + self._body(present), self._peer(ticket, worker))
 
     def _from_above(self, ticket: JobTicket, parent: Parent, slot: int, round_: int) -> bytes:
-        """What a parent sends to the parent port of a job, or something much like it."""
+        """Return what a parent sends to the parent port of a job, or something much like it."""
         generator = self.generator
 
         def wrong(right: int, other: int) -> int:
