@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from afflux_sim.golden.engine import GoldenEngine
+from tests.scenarios.corruption import cut, extended, flip_bits, with_zero_udp_checksum
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
 
 __all__ = ["Jobs", "OrderlyJob", "Traffic", "UnrulyJob", "Work"]
@@ -260,11 +261,9 @@ class Traffic:
         """Return an unruly job's frame with a few bits wrong, perhaps its checksums right again."""
         choose = self._choose
         frame = bytearray(choose.choice(self._sensible) if self._sensible else self._unruly())
-        for _ in range(choose.choice((1, 1, 2, 3))):
-            at = choose.randrange(choose.choice((64, len(frame))))
-            frame[at] ^= 1 << choose.randrange(8)
+        flip_bits(choose, frame, (1, 1, 2, 3))
         if choose.random() < 0.2:
-            frame[40:42] = b"\0\0"
+            with_zero_udp_checksum(frame)
         return repaired(bytes(frame)) if choose.random() < 0.5 else bytes(frame)
 
     def _cut(self) -> bytes:
@@ -273,9 +272,9 @@ class Traffic:
         possible = self._sensible + self._jobs.orderly.sent
         frame = choose.choice(possible) if possible else self._unruly()
         if choose.random() < 0.6:
-            return frame[: choose.randrange(1, len(frame))]
+            return cut(choose, frame)
         more = choose.choice((1, 2, 4, 64, 256, choose.randrange(1, 3000)))
-        return frame + choose.randbytes(more)
+        return extended(choose, frame, more)
 
     def _hostile(self) -> bytes:
         """Against the orderly job: close to its own frames, yet none of them."""

@@ -9,6 +9,7 @@ from scapy.layers.l2 import Ether
 
 from afflux_sim.golden.engine import GoldenEngine
 from tests.scenarios.afflux_layer import ABSENT, ENGINE_PORT, Afflux
+from tests.scenarios.corruption import cut, extended, flip_bits, with_zero_udp_checksum
 from tests.scenarios.job_frames import Job
 
 __all__ = ["RandomFrames"]
@@ -59,9 +60,9 @@ class RandomFrames:
         if draw < 0.63:
             return choose.randbytes(choose.randrange(1, 300))
         if draw < 0.68:
-            return frame[: choose.randrange(1, len(frame))]
+            return cut(choose, frame)
         if draw < 0.72:
-            return frame + choose.randbytes(choose.randrange(1, 5000))
+            return extended(choose, frame, choose.randrange(1, 5000))
         if draw < 0.85:
             return self._with_wrong_field(frame)
         return self._with_flipped_bits(frame)
@@ -146,10 +147,7 @@ class RandomFrames:
     def _with_flipped_bits(self, frame: bytes) -> bytes:
         choose = self._choose
         changed = bytearray(frame)
-        for _ in range(choose.choice([1, 1, 2])):
-            place = choose.randrange(choose.choice([64, len(frame)]))
-            changed[place] ^= 1 << choose.randrange(8)
+        flip_bits(choose, changed, (1, 1, 2))
         if choose.random() < 0.3:
-            # Not verified.
-            changed[40:42] = b"\0\0"
+            with_zero_udp_checksum(changed)
         return bytes(changed)
