@@ -39,7 +39,7 @@ class Inside:
             sys.setprofile(before)
 
     def __getitem__(self, path: str) -> Any:
-        """A local variable, or one of a part that is one: `remaining` of `walk.remaining`.
+        """Return a local variable, or one of a part that is one: `remaining` of `walk.remaining`.
 
         Raises:
             LookupError: If there is none of that name.
@@ -51,7 +51,7 @@ class Inside:
         return self._locals[id(whose)][name]
 
     def part(self, name: str) -> "Inside":
-        """The same, of a part that is a local variable."""
+        """Return the same, of a part that is a local variable."""
         inner = copy(self)
         inner._part = self[name]
         return inner

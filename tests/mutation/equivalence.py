@@ -83,7 +83,7 @@ class Prover:
 
 
 def cut(text: str, name: str) -> str:
-    """A module of RTLIL without its registers and memories, whose ends are its ports.
+    """Return a module of RTLIL without its registers and memories, whose ends are its ports.
 
     Args:
         text: A flat module. Its registers have neither enable nor reset.
