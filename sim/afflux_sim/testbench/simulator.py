@@ -115,7 +115,7 @@ def run_module(
     toolchain = find_toolchain()
     file = results / "results.xml"
     with _environment(toolchain.runner_environment()), suppress(SystemExit):
-        # It exits if a test has failed, which the results tell too, and which.
+        # It exits if a test has failed; the results show that too, and which one.
         Verilator().test(
             test_module=module,
             hdl_toplevel=TOP,

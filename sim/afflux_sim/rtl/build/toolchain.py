@@ -112,7 +112,7 @@ def find_toolchain() -> Toolchain:
 
 
 def _identity(compiler: tuple[str, ...]) -> str:
-    # Besides versions this tells instruction sets apart: a cache in a home directory that several
+    # Besides versions this distinguishes instruction sets: a cache in a home directory that several
     # machines share must not hand one of them the library of another.
     command = [*compiler, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     result = subprocess.run(command, capture_output=True, check=False)
