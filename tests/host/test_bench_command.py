@@ -453,8 +453,8 @@ def test_the_table_says_what_was_wanted_and_reached():
 
 def test_a_quick_run_says_that_it_is_none_and_gets_into_no_document():
     rows = [{**row, "quick": True} for row in host_rows()]
-    assert "these are no figures" in tables.text_table(rows)
-    assert "these are no figures" not in tables.text_table(host_rows())
+    assert "these are not figures" in tables.text_table(rows)
+    assert "these are not figures" not in tables.text_table(host_rows())
     for table in (tables.TABLES["speed"], tables.TABLES["ddp_step"]):
         assert len(table(rows).splitlines()) == 2
 

@@ -18,7 +18,7 @@ from afflux_sim.rtl.build.verilog_cache import engine_verilog
 __all__ = ["build_simulator", "run_module"]
 
 TOP = "afflux_engine"
-# Only the pins are to be seen from Python. cocotb makes all signals so, which costs speed.
+# Only the pins need to be visible from Python. cocotb makes all signals so, which costs speed.
 PUBLIC_FLAGS = ("--public-depth", "1")
 BUILD_FLAGS = (
     *("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-timing"),
