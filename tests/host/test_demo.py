@@ -39,7 +39,7 @@ def made_up(name, url, sha256="aa", accepted=10):
 
 
 def failing(runs):
-    return [check.says for check in checks(runs) if not check.holds]
+    return [check.claim for check in checks(runs) if not check.holds]
 
 
 def test_it_can_fail():

@@ -18,7 +18,7 @@ from afflux_sim.rtl.build.verilog_cache import engine_verilog
 __all__ = ["build_identity", "build_model", "build_simulator", "run_module"]
 
 TOP = "afflux_engine"
-# Only the pins are to be seen from Python. cocotb makes all signals so, which costs speed.
+# Only the pins need to be visible from Python. cocotb makes all signals so, which costs speed.
 PUBLIC_FLAGS = ("--public-depth", "1")
 BUILD_FLAGS = (
     *("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-timing"),
@@ -163,7 +163,7 @@ def run_module(
     toolchain = find_toolchain()
     file = results / "results.xml"
     with _environment(toolchain.runner_environment()), suppress(SystemExit):
-        # It exits if a test has failed, which the results tell too, and which.
+        # It exits if a test has failed; the results show that too, and which one.
         Verilator().test(
             test_module=module,
             hdl_toplevel=TOP,
