@@ -173,7 +173,7 @@ def check_echo(part: type) -> None:
 
 
 def check_arp(part: type) -> None:
-    """Requests are answered as RFC 826 says; more than can wait are counted."""
+    """Check that requests are answered as RFC 826 says, and those beyond the queue counted."""
     for bus_bits in (32, 64, 128, 256, 512):
         requests = [arp_request(f"02:00:00:00:00:{n:02x}", f"10.0.0.{n}") for n in range(24)]
         # Nothing is taken while they arrive.

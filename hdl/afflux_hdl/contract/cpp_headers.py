@@ -120,7 +120,7 @@ HEADERS: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Writes the headers into the folder that the first argument names."""
+    """Write the headers into the folder that the first argument names."""
     for name, text in HEADERS.items():
         (Path(sys.argv[1]) / name).write_text(text())
 
