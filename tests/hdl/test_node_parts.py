@@ -246,8 +246,8 @@ BUGS = {
     "the last byte is not summed": ("echo", echo_check, "left1 > n", "left1 > n + 1"),
     "sender and target are mixed up": (
         *("arp", arp),
-        "Cat(request.sender_mac, request.sender_address)",
-        "Cat(request.target_mac, request.target_address)",
+        "payload.address.eq(request.sender_address)",
+        "payload.address.eq(request.target_address)",
     ),
 }
 
