@@ -51,13 +51,13 @@ class Inside:
         return self._locals[id(whose)][name]
 
     def part(self, name: str) -> "Inside":
-        """Return the same, of a part that is a local variable."""
+        """Return the same for a part that is a local variable."""
         inner = copy(self)
         inner._part = self[name]
         return inner
 
     def state(self, name: str) -> Value:
-        """Whether the part's state machine is in the named state."""
+        """Return whether the part's state machine is in the named state."""
         fsm = self.fragment.generated["fsm"]
         return fsm.state == fsm.encoding[name]
 

@@ -199,7 +199,7 @@ class RoundsHarness(Elaboratable):
         opened: Signal,
         latest: Signal,
     ) -> None:
-        """Assert what holds of the watched result on its way."""
+        """Follow the watched result on its way."""
         needed = Cat(own == claimed for own in outstanding).any()
         m.d.comb += [
             Assert(~away | (looked & (label == claimed))),

@@ -117,7 +117,7 @@ def run(part: type, seed: int) -> None:
 
 
 def stuck(part: type) -> None:
-    """Leave a response untaken, which must stop no read."""
+    """Check that a response that nobody takes stops no read."""
     slave = part(address_bits=8, readable=READABLE, writable=WRITABLE)
     reached = []
 
