@@ -20,8 +20,8 @@ import re
 import sys
 from pathlib import Path
 
-from tests.mutation.yosys import YosysError, run_script
 from tests.support.checkout import BUILD
+from tests.support.yosys import YosysError, run_script
 
 __all__ = ["Prover", "cut"]
 

@@ -24,8 +24,8 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import MODULE, Top
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
 from tests.mutation.cell_bits import CellBits
-from tests.mutation.yosys import run_script
 from tests.support.counter_starts import counters_that_start_late
+from tests.support.yosys import run_script
 
 __all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 
