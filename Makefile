@@ -16,6 +16,9 @@ FRAMES ?= 1000000
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
 
 PY := .venv/bin/python
+# A process for each core, as far as there is memory (tests/conftest.py); one that has nothing left
+# takes tests from another. PYTEST_ARGS comes behind, so `-n 0` or `--durations=0` there counts.
+PYTEST := $(PY) -m pytest -n auto --dist worksteal --durations=15
 INSTALLED := .venv/afflux-setup.stamp
 # The C++ is newer than the extension that is installed: then it is compiled again.
 SETUP := .venv/afflux-native.stamp
@@ -31,7 +34,7 @@ help: ## show this list
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
-	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 2" or "-k wire -x"'
+	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench, bench-engine and bench-host'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 
@@ -58,11 +61,11 @@ demo: $(SETUP) ## train a small network through the simulated engine; LOSS=0.01 
 
 .PHONY: test
 test: $(SETUP) ## all tests, those in the simulator included
-	$(PY) -m pytest tests $(PYTEST_ARGS)
+	$(PYTEST) tests $(PYTEST_ARGS)
 
 .PHONY: sim
 sim: $(SETUP) ## only the cocotb tests of engine and node
-	$(PY) -m pytest tests/sim/test_cocotb_*.py $(PYTEST_ARGS)
+	$(PYTEST) tests/sim/test_cocotb_*.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(SETUP) ## formatting and lints, of the C++ too
@@ -119,8 +122,11 @@ fuzz: $(SETUP) ## random and mutated frames through the gateware
 docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.contract_tables docs
 	$(PY) -m afflux_hdl.contract.cpp_headers drivers/native/contract
+	$(PY) -m docs.generate.rooms docs/architecture.md
+	$(PY) -m docs.generate.worked_example docs/protocol.md
 	$(PY) -m docs.generate.slot_life docs/plots/slot_life.svg
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
+	$(PY) -m docs.generate.vectors docs/vectors
 
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv

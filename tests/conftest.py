@@ -1,7 +1,12 @@
-"""Settings of the whole test run: what tests write goes under build/, what they draw is printed."""
+"""Settings of the whole test run: what tests write goes under build/, what they draw is printed.
+
+And how many processes share the tests, and which of them begin.
+"""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.support.checkout import BUILD
@@ -24,3 +29,27 @@ settings.register_profile(
     derandomize=IN_CI,
 )
 settings.load_profile("afflux")
+
+# What one process may need at its peak: a compiler with a large model, or ranks with torch.
+PROCESS_BYTES = 3 << 30
+
+
+def memory_bytes() -> int:
+    """Return the memory of the machine, or of the control group if that has less."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):
+        # No such file, or `max`.
+        return memory
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes `-n auto` means: one for each core that has its memory too."""
+    return max(1, min(len(os.sched_getaffinity(0)), memory_bytes() // PROCESS_BYTES))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules with slow tests first, so that no process begins one when others are done."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)

@@ -18,7 +18,7 @@ BENCHES: tuple[Bench, ...] = (line_rate.BENCH, latency.BENCH, zero_skip.BENCH)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry; returns the exit status."""
+    """Run the suite; return the exit status."""
     try:
         return run_suite("benchmarks.gateware", __doc__, BENCHES, argv)
     finally:

@@ -1,4 +1,4 @@
-"""The simulated engines that the suites of the gateware measure: one for each width of the bus."""
+"""The simulated engines that these benchmarks measure: one for each width of the bus."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ class BenchEngine:
 
     Attributes:
         bus_bits: Width of its streams.
-        clock_hz: Clock that the design aims at.
-        port_bits_per_s: Rate of the Ethernet port that it stands behind.
+        clock_hz: Clock for which it is designed.
+        port_bits_per_s: Rate of the Ethernet port that it serves.
     """
 
     bus_bits: int
@@ -27,18 +27,18 @@ class BenchEngine:
 
     @property
     def engine(self) -> VerilatedEngine:
-        """The engine, with the parameters that it has by default; opened when first asked for."""
+        """The engine with its default parameters; opened when first asked for."""
         if self._engine is None:
             self._engine = VerilatedEngine(bus_bits=self.bus_bits)
         return self._engine
 
     @property
     def parameters(self) -> Parameters:
-        """What it was built with."""
+        """The parameters that it was built with."""
         return Parameters(bus_bits=self.bus_bits)
 
     def close(self) -> None:
-        """Frees the engine; it is opened again when it is asked for."""
+        """Free the engine; it is opened again when it is asked for."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

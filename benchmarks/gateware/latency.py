@@ -1,6 +1,6 @@
 """Cycles from the last beat of a round's last contribution to the first beat of its first result.
 
-Otherwise the engine is idle; the result then waits for nothing.
+The engine is otherwise idle, so the result waits for nothing.
 """
 
 from afflux.commands.bench.registry import Bench, Row
@@ -20,7 +20,7 @@ _LONGEST_CYCLES = 10_000
 
 
 def run(short: bool) -> list[Row]:
-    """Every width, number of workers and size."""
+    """Measure every width, number of workers and size."""
     return [
         measure(bench, workers, blocks)
         for bench in ENGINES
@@ -30,7 +30,7 @@ def run(short: bool) -> list[Row]:
 
 
 def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
-    """One row. The frame arrives at both phases of the engine's toggle."""
+    """Measure one row. The frame arrives at both phases of the engine's toggle."""
     engine = bench.engine
     loop = ClosedLoop(
         engine,
@@ -55,7 +55,7 @@ def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
                 raise RuntimeError(f"no result after {_LONGEST_CYCLES} cycles")
         found.append(engine.cycles - before.cycles)
         if len(engine.play([])) != workers:
-            raise RuntimeError("not as many results as workers")
+            raise RuntimeError("the number of results is not that of the workers")
     return {
         "bench": NAME,
         "bus_bits": bench.bus_bits,
@@ -69,7 +69,7 @@ def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
 
 
 def show(rows: list[Row]) -> str:
-    """One line for each row."""
+    """Show one line for each row."""
     header = ["bus", "workers", "blocks", "cycles", "at the other phase", "ns"]
     cells = [
         [

@@ -1,24 +1,21 @@
 """Plots of the gateware: `python -m benchmarks.gateware.plots FIGURES FOLDER`."""
 
-import argparse
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from afflux.commands.bench.registry import Row
 from afflux_hdl.contract import wire
 from benchmarks.gateware import latency, line_rate, zero_skip
-from benchmarks.report.figures import read_rows
+from benchmarks.report.plots import Draw, main_of
 
-__all__ = ["main"]
+__all__ = ["PLOTS", "main"]
 
 _OVERHEAD_BYTES = 24
 _STYLES = {"random": "-", "full": "--", "none": ":"}
 
 
 def _frame_size(axes: Any, rows: list[Row]) -> None:
-    """Payload against the size of frames, at 512 bits; what the port lets through beside it."""
+    """Draw payload against the size of frames, at 512 bits, beside what the port lets through."""
     rows = [row for row in rows if row["bus_bits"] == 512 and row["blocks"] != line_rate.MIX]
     full = [row for row in rows if row["traffic"] == "full" and row["results"] == "unicast"]
     workers = sorted({row["workers"] for row in full})
@@ -43,11 +40,10 @@ def _frame_size(axes: Any, rows: list[Row]) -> None:
         )
     axes.set(xlabel="bytes of a frame", ylim=(0, None))
     axes.set_ylabel("payload in, and out at the same time (Gbit/s)")
-    axes.legend(fontsize="small")
 
 
 def _latency(axes: Any, rows: list[Row]) -> None:
-    """Nanoseconds against blocks. The number of workers makes no difference."""
+    """Draw cycles against blocks. The number of workers makes no difference."""
     for bus_bits in dict.fromkeys(row["bus_bits"] for row in rows):
         workers = min(row["workers"] for row in rows)
         of_bus = [row for row in rows if row["bus_bits"] == bus_bits and row["workers"] == workers]
@@ -60,11 +56,10 @@ def _latency(axes: Any, rows: list[Row]) -> None:
         )
     axes.set(xlabel="blocks of a packet", yscale="log")
     axes.set_ylabel("cycles, last beat in to first beat out")
-    axes.legend()
 
 
 def _zero_skip(axes: Any, rows: list[Row]) -> None:
-    """Cycles relative to the dense tensor against density, at 512 bits."""
+    """Draw cycles relative to the dense tensor against density, at 512 bits."""
     rows = [row for row in rows if row["bus_bits"] == 512]
     workers = max(row["workers"] for row in rows)
     rows = [row for row in rows if row["workers"] == workers]
@@ -89,12 +84,12 @@ def _zero_skip(axes: Any, rows: list[Row]) -> None:
                 color="black",
                 markersize=9,
             )
+    axes.plot([], [], "_", color="black", markersize=9, label="ideal")
     axes.set(xscale="log", yscale="log", xlabel="share of a worker's blocks that are not zero")
-    axes.set_ylabel(f"cycles / cycles of the dense tensor, {workers} workers (bars: ideal)")
-    axes.legend(fontsize="small")
+    axes.set_ylabel(f"cycles / cycles of the dense tensor, {workers} workers")
 
 
-_PLOTS: dict[str, tuple[str, Callable[[Any, list[Row]], None]]] = {
+PLOTS: dict[str, tuple[str, Draw]] = {
     "frame_size": (line_rate.NAME, _frame_size),
     "latency": (latency.NAME, _latency),
     "zero_skip": (zero_skip.NAME, _zero_skip),
@@ -103,26 +98,7 @@ _PLOTS: dict[str, tuple[str, Callable[[Any, list[Row]], None]]] = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw each plot as SVG. Needs matplotlib, the extra "plot"."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    # The same figures give the same file.
-    mpl.rcParams["svg.hashsalt"] = "afflux"
-    from matplotlib import pyplot
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", type=Path)
-    parser.add_argument("folder", type=Path)
-    options = parser.parse_args(arguments)
-    rows = read_rows(options.figures)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for name, (bench, draw) in _PLOTS.items():
-        figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-        draw(axes, [row for row in rows if row["bench"] == bench])
-        axes.grid(visible=True, which="major", alpha=0.3)
-        figure.savefig(options.folder / f"{name}.svg", metadata={"Date": None})
-        pyplot.close(figure)
-    return 0
+    return main_of(PLOTS, __doc__, arguments)
 
 
 if __name__ == "__main__":

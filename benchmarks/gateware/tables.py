@@ -18,7 +18,7 @@ def _table(header: str, cells: Iterable[Iterable[str]]) -> str:
 
 
 def _groups(rows: list[Row], *names: str) -> list[list[Row]]:
-    """Rows that agree in `names`, in the order of their first ones."""
+    """Group rows that agree in `names`, in the order of their first ones."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -26,14 +26,14 @@ def _groups(rows: list[Row], *names: str) -> list[list[Row]]:
 
 
 def _span(values: Iterable[float], digits: int) -> str:
-    """One value, or the least and the greatest."""
+    """Show one value, or the least and the greatest."""
     low, high = min(values := list(values)), max(values)
     texts = [f"{value:,.{digits}f}" for value in (low, high)]
     return texts[0] if texts[0] == texts[1] else f"{texts[0]} – {texts[1]}"
 
 
 def _line_rate(rows: list[Row]) -> str:
-    """All numbers of workers and both orders in one line."""
+    """Show all numbers of workers and both orders in one line."""
     rows = [r for r in rows if r["bench"] == "line_rate" and r["traffic"] == "full"]
     return _table(
         "bits | results | blocks | workers | `beats_per_cycle` in | out | `receive_stalls` | drops "
@@ -56,7 +56,7 @@ def _line_rate(rows: list[Row]) -> str:
 
 
 def _element_rates(rows: list[Row]) -> str:
-    """Ingested and reduced apart: 512 bits, full frames."""
+    """Show ingested and reduced elements: 512 bits, full frames."""
     rows = [
         r
         for r in rows
@@ -171,7 +171,7 @@ TABLES: document.Tables = {
 
 
 def render(text: str, rows: list[Row]) -> str:
-    """`text` with its tables of figures renewed. Raises `KeyError` for an unknown name."""
+    """Renew the tables of figures in `text`. Raises `KeyError` for an unknown name."""
     return document.render(text, MARK, TABLES, rows)
 
 

@@ -29,7 +29,7 @@ _OVERLAPS = (Overlap.RANDOM, Overlap.FULL, Overlap.NONE)
 
 
 def run(short: bool) -> list[Row]:
-    """Every density and overlap at 512 bits, and one column of them at 32."""
+    """Measure every density and overlap at 512 bits, and one column of them at 32."""
     rows = []
     ways = ["unicast", "multicast"]
     for bench in ENGINES:
@@ -43,7 +43,7 @@ def run(short: bool) -> list[Row]:
 
 
 def _group(bench: BenchEngine, workers: int, way: str, short: bool) -> list[Row]:
-    """All rows with one dense tensor to compare with."""
+    """Measure all rows that are compared with the same dense tensor."""
     wide = bench.bus_bits == 512
     height = _ROWS_SHORT if short or not wide else _ROWS
     densities: Sequence[float] = (1.0, 0.1) if short or not wide else _DENSITIES
@@ -61,7 +61,7 @@ def _group(bench: BenchEngine, workers: int, way: str, short: bool) -> list[Row]
 def measure(
     bench: BenchEngine, workers: int, way: str, height: int, density: float, overlap: str
 ) -> Row:
-    """One all-reduce, every result checked.
+    """Simulate one all-reduce and check every result.
 
     Args:
         bench: Engine.
@@ -69,7 +69,7 @@ def measure(
         way: "unicast" or "multicast".
         height: Rows.
         density: Share of each worker's blocks that are not zero.
-        overlap: How they lie to one another.
+        overlap: How they relate.
     """
     present = presence(workers, _SLOTS, height, density, overlap)
     traffic = ColumnTraffic(present)
@@ -116,7 +116,7 @@ def measure(
 
 
 def show(rows: list[Row]) -> str:
-    """One line for each row."""
+    """Show one line for each row."""
     header = ["bus", "workers", "results", "density", "overlap", "cycles", "of dense"]
     header += ["ideal", "of ideal", "beats in", "out", "stalls"]
     cells = [

@@ -22,8 +22,8 @@ class Case:
         reachable: Whether other ranks can reach it.
         iterations, warmup: Calls in a run.
         wanted: Times as fast as Gloo, by number of ranks.
-        floor: Which floor it is compared with, and how many times that it may take; None: with
-            neither.
+        floor_key: The floor that it is compared with.
+        floor_wanted: How many times its floor it may take; None: any number.
     """
 
     name: str
@@ -34,10 +34,11 @@ class Case:
     iterations: int
     warmup: int
     wanted: dict[int, float]
-    floor: tuple[str, float] | None = None
+    floor_key: str = "floor_s"
+    floor_wanted: float | None = None
 
     def options(self, quick: bool) -> list[str]:
-        """For `afflux bench`; a quick run only shows that it works."""
+        """Return the options of `afflux bench`; a quick run only shows that it works."""
         size = min(self.bytes, 64 << 10) if quick else self.bytes
         found = ["-b", str(size), "-e", str(size), "--density", str(self.density)]
         found += ["-n", "2" if quick else str(self.iterations)]
@@ -50,12 +51,12 @@ CASES = (
     Case("dense", "100 MB dense", 10**8, 1.0, False, 3, 1, {2: 3.5, 4: 3.0, 8: 2.7}),
     Case(
         "dense_reachable", "100 MB dense, reachable", 10**8, 1.0, True, 3, 1,
-        {2: 6.0, 4: 7.0, 8: 8.0}, ("floor_s", 2.0),
+        {2: 6.0, 4: 7.0, 8: 8.0}, "floor_s", 2.0,
     ),
     Case("sparse", "100 MB, 1 % of blocks", 10**8, 0.01, False, 2, 1, {2: 6.0, 4: 4.5, 8: 4.0}),
     Case(
         "sparse_reachable", "100 MB, 1 % of blocks, reachable", 10**8, 0.01, True, 2, 1,
-        {2: 8.0, 4: 10.0, 8: 12.0}, ("read_floor_s", 1.5),
+        {2: 8.0, 4: 10.0, 8: 12.0}, "read_floor_s", 1.5,
     ),
     Case("256K", "256 KB", 256 << 10, 1.0, False, 100, 10, {2: 4.0, 4: 8.0, 8: 8.0}),
     Case("4K", "4 KB", 4 << 10, 1.0, False, 300, 20, {2: 15.0, 4: 50.0, 8: 50.0}),

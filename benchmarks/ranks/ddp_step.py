@@ -34,7 +34,7 @@ _TIMEOUT_S = 300.0
 
 
 def measure_step(ranks: int, quick: bool, environment: dict[str, str]) -> Row:
-    """One row: `afflux_s`, `raw_s`, `gloo_s` of a step, `overhead` = afflux_s / raw_s − 1."""
+    """Return a row: `afflux_s`, `raw_s`, `gloo_s` of a step, `overhead` = afflux_s / raw_s − 1."""
     arguments = ["--mebibytes", "1" if quick else str(_BUCKET_MIB)]
     arguments += ["--steps", "1" if quick else "3", "--repeats", "1" if quick else "5"]
     written, _ = run_module("benchmarks.ranks.ddp_step", ranks, arguments, environment)
@@ -68,27 +68,27 @@ class _Step:
         )
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Forward, backward with the exchange of gradients."""
+        """Go forward, and backward with the exchange of gradients."""
         self.ddp.zero_grad(set_to_none=False)
         self.ddp().backward()
 
     def gradients(self) -> list[torch.Tensor]:
-        """Of the last step, by parameter."""
+        """Return the gradients of the last step, by parameter."""
         return [part.grad for part in self.ddp.module.parts]
 
 
 def _raw_hook(group: Any) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
-    """As DDP does without a hook, a division and a sum, but calling what the group calls."""
-    member, ranks = group.membership, group.size()
+    """Divide and sum as DDP does without a hook, but by calling what the group calls."""
+    reducer, ranks = group.reducer, group.size()
 
     def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         tensor = bucket.buffer().div_(ranks)
-        plan = member.plan(ENGINE_DTYPES[tensor.dtype], Reduction.SUM, tuple(tensor.shape))
-        member.all_reduce(tensor, plan, _TIMEOUT_S, _never)
+        plan = reducer.plan(ENGINE_DTYPES[tensor.dtype], Reduction.SUM, tuple(tensor.shape))
+        reducer.all_reduce(tensor, plan, _TIMEOUT_S, _never)
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         future.set_result(tensor)
         return future
@@ -147,7 +147,7 @@ def _measure(mebibytes: int, steps: int, repeats: int) -> Row:
 
 
 def main() -> int:
-    """One rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--mebibytes", type=int, required=True, help="of a bucket")

@@ -13,16 +13,17 @@ from benchmarks.report.columns import aligned
 
 __all__ = ["TABLES", "render", "text_table"]
 
-_HEADER = ["what", "ranks", "Afflux", "Gloo", "times as fast", "wanted", "floor", "of it"]
+_HEADER = ["what", "ranks", "Afflux", "Gloo", "times as fast", "floor", "of it"]
 _HEADER += ["CPU", "CPU of Gloo", "wrong"]
 
 
 def text_table(rows: list[Row]) -> str:
-    """Wanted and reached, for the terminal; rows of bench "host"."""
+    """Show what was reached beside what was wanted, for the terminal; rows of bench "host"."""
     heading = "Medians; times of a call, CPU of a rank for a call"
     if any(row.get("quick") for row in rows):
-        heading = "A quick run, with small tensors and few calls: these are no figures"
-    text = aligned(heading, _HEADER, _speed_cells(rows))
+        heading = "A quick run, with small tensors and few calls: these are not figures"
+    cells = [_speed_line(case, row) + _wanted(case, row) for case, row in _with_case(rows)]
+    text = aligned(heading, [*_HEADER, "wanted: times", "of the floor"], cells)
     steps = [
         f"DDP step, {row['bucket_bytes'] / 2**20:g}-MiB buckets, {row['ranks']} ranks: "
         f"{_time(row['afflux_s'])}, the engine alone {_time(row['raw_s'])} "
@@ -33,30 +34,34 @@ def text_table(rows: list[Row]) -> str:
     return "\n".join([text, "", *steps])
 
 
-def _speed_cells(rows: list[Row]) -> list[list[str]]:
-    cells = []
-    for case in CASES:
-        for row in rows:
-            if row["case"] == case.name:
-                cells.append(_speed_line(case, row))
-    return cells
+def _with_case(rows: list[Row]) -> list[tuple[Case, Row]]:
+    """Return the rows in the order of the cases, each with its own."""
+    return [(case, row) for case in CASES for row in rows if row["case"] == case.name]
+
+
+def _of_floor(case: Case, row: Row) -> float:
+    share: float = row["afflux_s"] / row[case.floor_key]
+    return share
+
+
+def _wanted(case: Case, row: Row) -> list[str]:
+    """Return the last two columns of the terminal's table."""
+    times, most = case.wanted.get(row["ranks"]), case.floor_wanted
+    return [
+        "–" if times is None else f"{times:g} {'✓' if row['ratio'] >= times else '✗'}",
+        "–" if most is None else f"≤ {most:g} {'✓' if _of_floor(case, row) <= most else '✗'}",
+    ]
 
 
 def _speed_line(case: Case, row: Row) -> list[str]:
-    floor_key, most = case.floor or ("floor_s", None)
-    share = f"{row['afflux_s'] / row[floor_key]:.2f}"
-    if most is not None:
-        share += f" (≤ {most:g})"
-    wanted = case.wanted.get(row["ranks"])
     return [
         case.title,
         str(row["ranks"]),
         _time(row["afflux_s"]),
         _time(row["gloo_s"]),
         f"{row['ratio']:.2f}",
-        "–" if wanted is None else f"{wanted:g} {'✓' if row['ratio'] >= wanted else '✗'}",
-        _time(row[floor_key]),
-        share,
+        _time(row[case.floor_key]),
+        f"{_of_floor(case, row):.2f}",
         _time(row["afflux_cpu_s"]),
         _time(row["gloo_cpu_s"]),
         "–" if row["wrong"] is None else str(row["wrong"]),
@@ -64,16 +69,17 @@ def _speed_line(case: Case, row: Row) -> list[str]:
 
 
 def _figures(rows: list[Row]) -> list[Row]:
-    """Those of the host that are not of a quick run."""
+    """Return those of the host that are not of a quick run."""
     return [row for row in rows if row["bench"] == "host" and not row.get("quick")]
 
 
 def _speed(rows: list[Row]) -> str:
-    return document.markdown(_HEADER, _speed_cells(_figures(rows)))
+    lines = [_speed_line(case, row) for case, row in _with_case(_figures(rows))]
+    return document.markdown(_HEADER, lines)
 
 
 def _steps(rows: list[Row]) -> str:
-    header = ["ranks", "bucket", "Afflux", "the engine alone", "overhead", "Gloo", "times as fast"]
+    header = ["ranks", "bucket", "Afflux", "Gloo", "times as fast"]
     return document.markdown(
         header,
         [
@@ -81,8 +87,6 @@ def _steps(rows: list[Row]) -> str:
                 str(row["ranks"]),
                 f"{row['bucket_bytes'] / 2**20:g} MiB",
                 _time(row["afflux_s"]),
-                _time(row["raw_s"]),
-                f"{row['overhead']:+.1%}",
                 _time(row["gloo_s"]),
                 f"{row['ratio']:.2f}",
             ]
@@ -93,16 +97,15 @@ def _steps(rows: list[Row]) -> str:
 
 
 def _codec(rows: list[Row]) -> str:
-    header = ["way", "type", "instructions", "GB/s", "of memcpy", "of memcpy, processor time"]
+    header = ["way", "type", "instructions", "GB/s", "of memcpy"]
     return document.markdown(
         header,
         [
             [
                 row["what"],
                 row["dtype"],
-                row["level"],
-                f"{row['moved'] / row['codec_s'] / 1e9:.2f}",
-                f"{row['ratio']:.2f}",
+                row["instruction_set"],
+                f"{row['moved'] / row['codec_cpu_s'] / 1e9:.2f}",
                 f"{row['cpu_ratio']:.2f}",
             ]
             for row in rows
@@ -127,7 +130,7 @@ TABLES: document.Tables = {
 
 
 def render(text: str, rows: list[Row]) -> str:
-    """`text` with its tables of figures renewed. Raises `KeyError` for an unknown name."""
+    """Renew the tables of figures in `text`. Raises `KeyError` for an unknown name."""
     return document.render(text, MARK, TABLES, rows)
 
 

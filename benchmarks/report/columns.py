@@ -4,7 +4,7 @@ __all__ = ["aligned"]
 
 
 def aligned(heading: str, header: list[str], rows: list[list[str]]) -> str:
-    """A heading, column titles and cells, right-aligned but for the first column."""
+    """Lay out a heading, titles and cells, right-aligned except for the first column."""
     cells = [header, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     lines = [heading, ""]

@@ -15,7 +15,7 @@ Tables = Mapping[str, Callable[[list[Row]], str]]
 
 
 def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
-    """A table with these column titles."""
+    """Write a table with these column titles."""
     titles = list(header)
     lines = [titles, *cells]
     first, *rest = (f"| {' | '.join(line)} |" for line in lines)
@@ -23,7 +23,7 @@ def markdown(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
 
 
 def render(text: str, mark: str, tables: Tables, rows: list[Row]) -> str:
-    """`text` with renewed tables: from `<!-- MARK: NAME -->` to `<!-- end figures -->`.
+    """Renew the tables in `text`, from `<!-- MARK: NAME -->` to `<!-- end figures -->`.
 
     Raises:
         KeyError: There is no such table.
@@ -38,7 +38,7 @@ def render(text: str, mark: str, tables: Tables, rows: list[Row]) -> str:
 
 
 def renew(mark: str, tables: Tables, arguments: list[str] | None) -> int:
-    """Command line: the file of figures, then the document whose tables are renewed."""
+    """Run the command line: the file of figures, then the document whose tables are renewed."""
     figures, document = map(Path, sys.argv[1:] if arguments is None else arguments)
     text = document.read_text(encoding="utf-8")
     document.write_text(render(text, mark, tables, read_rows(figures)), encoding="utf-8")

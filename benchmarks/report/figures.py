@@ -11,7 +11,7 @@ __all__ = ["merge_rows", "read_rows"]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of the file; none if there is no file, or one of another schema."""
+    """Return the rows of the file; none if it does not exist, or has another schema."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -21,7 +21,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def merge_rows(path: Path, names: Collection[str], rows: list[Row]) -> None:
-    """Writes `rows` in the place of all rows whose "bench" is one of `names`."""
+    """Write `rows` in the place of all rows whose "bench" is one of `names`."""
     kept = [row for row in read_rows(path) if row["bench"] not in names]
     result = {"schema": SCHEMA, "machine": describe_machine(), "rows": kept + rows}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ __all__ = ["run_suite"]
 def run_suite(
     name: str, about: str | None, benches: Sequence[Bench], argv: Sequence[str] | None
 ) -> int:
-    """Run the benchmarks that are asked for, and print and keep each one's rows when it is over.
+    """Run the benchmarks that are asked for; print and keep the rows of each when it is over.
 
     Args:
         name: Of the module that is run with `python -m`.
@@ -26,7 +26,7 @@ def run_suite(
     """
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=about)
     parser.add_argument(
-        "--output", type=Path, default=Path("build/bench/engine.json"), help="(%(default)s)"
+        "--output", type=Path, default=Path("build/bench/engine.json"), help="file (%(default)s)"
     )
     parser.add_argument("--only", choices=[bench.name for bench in benches], nargs="+")
     parser.add_argument("--quick", action="store_true", help="only show that it works")

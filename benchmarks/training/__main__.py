@@ -14,7 +14,7 @@ BENCHES: tuple[Bench, ...] = (loop.BENCH, accuracy.BENCH, wire_bytes.BENCH)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry; returns the exit status."""
+    """Run the suite; return the exit status."""
     try:
         return run_suite("benchmarks.training", __doc__, BENCHES, argv)
     except RanksFailed as error:

@@ -27,7 +27,7 @@ _BLOCK = 64
 
 
 def run(short: bool) -> list[Row]:
-    """All kinds of data at all numbers of workers, through the software engine."""
+    """Measure all kinds of data at all numbers of workers, through the software engine."""
     workers = _WORKERS[:1] if short else _WORKERS
     count = 6_400 if short else 256_000
     arguments = ["--count", str(count), "--workers", *map(str, workers)]
@@ -37,7 +37,7 @@ def run(short: bool) -> list[Row]:
 
 
 def show(rows: list[Row]) -> str:
-    """Errors and their ratios; below 1 is better than Gloo."""
+    """Show errors and their ratios; below 1 is better than Gloo."""
     header = ["data", "workers", "RMS error", "of Gloo", "ratio", "max error", "of Gloo", "ratio"]
     header += ["RMS ratio, smaller half", "elements no worse"]
     cells = [
@@ -62,7 +62,7 @@ BENCH = Bench(NAME, run, show)
 
 
 def _gradients(rank: int, _count: int) -> torch.Tensor:
-    """A rank's gradient of the digits network, after the same 30 steps at every rank."""
+    """Return a rank's gradient of the digits network, after the same 30 steps at every rank."""
     images, labels = training()
     network = build_network(7)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
@@ -84,14 +84,14 @@ def _gaussian(rank: int, count: int) -> torch.Tensor:
 
 
 def _log_normal(rank: int, count: int) -> torch.Tensor:
-    """σ = 3, signs at random."""
+    """Draw with σ = 3, signs at random."""
     generator = torch.Generator().manual_seed(200 + rank)
     magnitudes = torch.exp(3 * torch.randn(count, generator=generator))
     return magnitudes * (2 * torch.randint(0, 2, (count,), generator=generator) - 1)
 
 
 def _outliers(rank: int, count: int) -> torch.Tensor:
-    """Gaussian, and one element of each block a million times as large."""
+    """Draw Gaussian data, with one element of each block a million times as large."""
     data = _gaussian(300 + rank, count)
     data[torch.arange(0, count, _BLOCK) + rank % _BLOCK] *= 1e6
     return data
@@ -122,7 +122,7 @@ def _compare(
     errors = [np.abs(result - exact) for result in results]
     rms = [float(np.sqrt(np.mean(error**2))) for error in errors]
     top = [float(error.max()) for error in errors]
-    # What a block's maximum costs its other elements does not show in an RMS over all.
+    # An RMS over all does not show what a block's maximum costs its other elements.
     small = np.abs(exact) <= np.median(np.abs(exact))
     rms_small = [float(np.sqrt(np.mean(error[small] ** 2))) for error in errors]
     return {
@@ -143,7 +143,7 @@ def _compare(
 
 
 def main() -> int:
-    """One rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True)

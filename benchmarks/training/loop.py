@@ -1,4 +1,4 @@
-"""The whole way of a dense all-reduce: torch, codec, UDP, an engine in the loop, and back.
+"""The whole path of a dense all-reduce: torch, codec, UDP, an engine in the loop, and back.
 
 Four processes on this machine. "per worker" is each rank's tensor divided by the time; beside it
 algbw and busbw as nccl-tests define them (busbw = algbw · 2(n−1)/n counts what a ring would move,
@@ -29,7 +29,7 @@ _WAYS = {"rtl": "rtl://?bus_bits=512", "soft": "soft://", "gloo": ""}
 
 
 def run(short: bool) -> list[Row]:
-    """Each engine and Gloo, one after the other."""
+    """Measure each engine and Gloo, one after the other."""
     sizes = [1] if short else [4, 16]
     rows: list[Row] = []
     for way, url in _WAYS.items():
@@ -44,7 +44,7 @@ def run(short: bool) -> list[Row]:
 
 
 def show(rows: list[Row]) -> str:
-    """As nccl-tests prints, and the engine's cycles."""
+    """Show the columns of nccl-tests, and the engine's cycles."""
     header = ["engine", "size (B)", "count", "time (us)", "per worker (MB/s)", "algbw (GB/s)"]
     header += ["busbw (GB/s)", "#wrong", "engine cycles/s", "again"]
     cells = [
@@ -71,7 +71,7 @@ BENCH = Bench(NAME, run, show)
 def _measure(megabytes: int, repeats: int, with_engine: bool) -> Row:
     rank, size = dist.get_rank(), dist.get_world_size()
     count = megabytes * 1_000_000 // 4
-    # Integers up to 100: sums are exact in float32, so a wrong element is a wrong one.
+    # Integers up to 100: sums are exact in float32, so any difference is an error.
     pattern = (torch.arange(count) % 100 + 1).float()
     want = pattern * (size * (size + 1) // 2)
     before = afflux.statistics() if with_engine else {}
@@ -107,7 +107,7 @@ def _cycles(with_engine: bool) -> int:
 
 
 def main() -> int:
-    """One rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--backend", required=True)

@@ -1,17 +1,17 @@
 """Plots of figures: `python -m benchmarks.training.plots build/bench/engine.json docs/plots`."""
 
-import argparse
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
+from afflux.commands.bench.registry import Row
+from benchmarks.report.plots import Draw, main_of
+
+__all__ = ["PLOTS", "main"]
 
 _MARKS = {2: "o", 4: "s", 8: "^"}
 
 
-def _accuracy(axes: Any, rows: list[dict[str, Any]]) -> None:
+def _accuracy(axes: Any, rows: list[Row]) -> None:
     for data in dict.fromkeys(row["data"] for row in rows):
         of_data = [row for row in rows if row["data"] == data]
         axes.plot(
@@ -23,10 +23,9 @@ def _accuracy(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.axhline(1, color="grey", linewidth=0.8)
     axes.set_xticks([2, 4, 8])
     axes.set(xlabel="workers", ylabel="RMS error / Gloo's float32 RMS error")
-    axes.legend()
 
 
-def _wire_bytes(axes: Any, rows: list[dict[str, Any]]) -> None:
+def _wire_bytes(axes: Any, rows: list[Row]) -> None:
     for workers in dict.fromkeys(row["workers"] for row in rows):
         of_size = sorted(
             (row for row in rows if row["workers"] == workers), key=lambda row: row["density"]
@@ -44,36 +43,20 @@ def _wire_bytes(axes: Any, rows: list[dict[str, Any]]) -> None:
                 label=f"{way}, {workers} workers",
             )[0]
             axes.plot(densities, [row[least] for row in of_size], ":", color=line.get_color())
+    axes.plot([], [], ":", color="black", label="least possible")
     axes.set(xscale="log", yscale="log", xlabel="share of blocks that are not zero")
-    axes.set_ylabel("bytes on the wire / bytes of the tensor (dotted: least possible)")
-    axes.legend()
+    axes.set_ylabel("bytes on the wire / bytes of the tensor")
 
 
-_PLOTS = {"accuracy": _accuracy, "wire_bytes": _wire_bytes}
+PLOTS: dict[str, tuple[str, Draw]] = {
+    "accuracy": ("accuracy", _accuracy),
+    "wire_bytes": ("wire_bytes", _wire_bytes),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw each plot as SVG. Needs matplotlib, the extra "plot"."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    # The same figures give the same file.
-    mpl.rcParams["svg.hashsalt"] = "afflux"
-    from matplotlib import pyplot
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", type=Path)
-    parser.add_argument("folder", type=Path)
-    options = parser.parse_args(arguments)
-    rows = json.loads(options.figures.read_text(encoding="utf-8"))["rows"]
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for name, draw in _PLOTS.items():
-        figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-        draw(axes, [row for row in rows if row["bench"] == name])
-        axes.grid(visible=True, which="major", alpha=0.3)
-        figure.savefig(options.folder / f"{name}.svg", metadata={"Date": None})
-        pyplot.close(figure)
-    return 0
+    return main_of(PLOTS, __doc__, arguments)
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ _PREDICTED = {
     (8, 0.1): (0.128, 0.601),
     (8, 0.01): (0.016, 0.085),
 }
-"""Sent and received as a model of the protocol gave them before there was an engine."""
+"""Sent and received, as a model of the protocol predicted before the engine existed."""
 
 
 def run(short: bool) -> list[Row]:
-    """All densities at all numbers of workers, through the software engine."""
+    """Measure all densities at all numbers of workers, through the software engine."""
     rows: list[Row] = []
     for workers in _WORKERS[:1] if short else _WORKERS:
         arguments = ["--blocks", str(2048 if short else 16384)]
@@ -50,7 +50,7 @@ def run(short: bool) -> list[Row]:
 
 
 def show(rows: list[Row]) -> str:
-    """Measured, what the model predicted, and the least that any scheme could do."""
+    """Show measurements, the model's predictions, and the least that any scheme could do."""
     header = ["density", "workers", "sent", "model", "least", "received", "model", "least"]
     cells = []
     for row in rows:
@@ -129,7 +129,7 @@ def _measure(density: float, blocks: int) -> Row:
 
 
 def main() -> int:
-    """One rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--blocks", type=int, required=True)

@@ -1,1 +1,1 @@
-"""Writes what in the documents derives from the code; `make docs` runs all of it."""
+"""Write those parts of the documents that derive from the code; `make docs` runs all of it."""

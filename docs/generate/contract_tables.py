@@ -1,8 +1,8 @@
-"""Writes the reference tables of the documents from the contract.
+"""Write the reference tables of the documents from the contract.
 
 `python -m docs.generate.contract_tables docs` rewrites what stands between
 `<!-- generated: NAME -->` and `<!-- end -->` in every Markdown file of the folder. A test
-compares, so that documents and contract cannot drift apart.
+compares them, so that documents and contract cannot drift apart.
 """
 
 import re
@@ -73,7 +73,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def render(text: str) -> str:
-    """`text` with every generated section renewed. Raises `KeyError` for an unknown name."""
+    """Return `text` with every generated section renewed. `KeyError` for an unknown name."""
 
     def section(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -83,7 +83,7 @@ def render(text: str) -> str:
 
 
 def main() -> None:
-    """Rewrites the documents in the folder that the first argument names."""
+    """Rewrite the documents in the folder that the first argument names."""
     for path in sorted(Path(sys.argv[1]).glob("*.md")):
         before = path.read_text()
         after = render(before)

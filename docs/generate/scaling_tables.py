@@ -139,11 +139,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "guard": _guard_table,
     "played": _played_table,
 }
-"""Tables of docs/scaling.md, by the name in their marks."""
+"""Tables of `docs/scaling.md`, by the name in their marks."""
 
 
 def render(text: str) -> str:
-    """`text` with its tables renewed. Raises `KeyError` for an unknown name."""
+    """Return `text` with its tables renewed. `KeyError` for an unknown name."""
 
     def section(match: re.Match[str]) -> str:
         name = match.group(1)

@@ -1,4 +1,4 @@
-"""The life of one slot for a round, as the engine lives it: `docs/plots/slot_life.svg`.
+"""Draw the life of one slot for a round, from the engine itself: `docs/plots/slot_life.svg`.
 
 `python -m docs.generate.slot_life docs/plots/slot_life.svg` runs the engine's RTL, 512 bits
 wide, in Amaranth's own simulator, with two workers that contribute one block each, and draws what
@@ -23,7 +23,7 @@ __all__ = ["draw", "record"]
 
 WORKERS, SLOT = 2, 1
 _PAUSE = 5
-"""Cycles between the two contributions, so that the eye can tell them apart."""
+"""Cycles between the two contributions, so that one sees them apart."""
 
 Row = dict[str, bool | str]
 
@@ -43,7 +43,7 @@ _NAMES = (
 
 
 class _Recorder:
-    """Drives the ports and writes down, for each cycle, what there is to see."""
+    """Drives the ports and records, for each cycle, what is on the ports and between stages."""
 
     def __init__(self) -> None:
         self.parameters = Parameters(bus_bits=512, workers=WORKERS, lanes=2, jobs=1, slots=2)
@@ -71,16 +71,17 @@ class _Recorder:
             worker = ctx.get(stages["receive"].o.payload.header.worker)
             row["receive: frame is good"] = f"of {worker}"
         if ctx.get(admit.judged):
-            # Their own values, not their order, say what they are.
+            # The values identify the causes, not their order.
             row["admit: decision"] = Cause(ctx.get(admit.cause)).name.lower()
         row["slot state: round R"], row["slot state: seen"] = self.state.values()
-        if ctx.get(admit.write) and ctx.get(admit.write_slot) == SLOT:
-            state = ctx.get(admit.write_state)
+        write = admit.write_state
+        if ctx.get(write.enable) and ctx.get(write.address) == SLOT:
+            state = ctx.get(write.data)
             seen = [str(worker) for worker in range(WORKERS) if state.seen >> worker & 1]
             full = " (full)" if state.left == 0 else ""
             self.state = {"round": f"r{_turn(state.round)}", "seen": " ".join(seen) + full}
-        row["merge: words written"] = bool(ctx.get(merge.write_words))
-        row["merge: block written"] = bool(ctx.get(merge.write_block))
+        row["merge: words written"] = bool(ctx.get(merge.write_words.enable))
+        row["merge: block written"] = bool(ctx.get(merge.write_block.enable))
         row["merge: delivery"] = bool(ctx.get(merge.o.valid))
         row["delivery queue"] = bool(ctx.get(stages["delivery_queue"].o.valid))
         if ctx.get(replicate.o.valid):
@@ -136,19 +137,19 @@ class _Recorder:
 
 
 def _turn(number: int) -> str:
-    """A round number relative to the job's first."""
+    """Return a round number relative to the job's first."""
     turn = (number - FIRST_ROUND + 2**31) % 2**32 - 2**31
     return f"₀ {turn:+d}".replace("-", "− ").replace("+", "+ ") if turn else "₀"
 
 
 def _beat(number: int, whose: str) -> str:
-    """Text of a frame's beat; the number keeps beats of the headers and of the words apart."""
+    """Return a beat's text; the number keeps beats of the headers and of the words apart."""
     kind = "headers" if number == 0 else "words" if number == 1 else "block"
     return f"{kind} {whose}|{min(number, 2)}"
 
 
 def record() -> list[Row]:
-    """One row for each cycle, from the first beat of the first contribution to the last result."""
+    """Return a row for each cycle, from the first contribution's first beat to the last result."""
     recorder = _Recorder()
     traffic = DenseTraffic(WORKERS, [1])
     job = recorder.job
@@ -177,7 +178,7 @@ def record() -> list[Row]:
 
 
 def draw(rows: list[Row]) -> str:
-    """The diagram of what was recorded."""
+    """Return the diagram of what was recorded."""
     colours = {str(worker): worker for worker in range(WORKERS)} | {"accepted": 2}
     tracks = [
         Track(name, [row[name] for row in rows], {} if name.startswith("slot state") else colours)

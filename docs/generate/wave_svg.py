@@ -82,7 +82,7 @@ def _boxes(track: Track, top: int) -> list[str]:
 
 
 def render(title: str, first_cycle: int, tracks: Sequence[Track]) -> str:
-    """The diagram.
+    """Return the diagram.
 
     Args:
         title: Above it.

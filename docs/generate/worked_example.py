@@ -1,52 +1,29 @@
-"""The worked example in `docs/protocol.md` section 12, as packets of the golden model.
+"""The worked examples in `docs/protocol.md` section 12, as packets of the golden model.
 
-`python -m docs.generate.worked_example docs/protocol.md` writes it between the markers there;
+`python -m docs.generate.worked_example docs/protocol.md` writes them between the markers there;
 a test compares the two.
 """
 
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
 
-from afflux_sim.golden.engine import GoldenEngine
-from afflux_sim.golden.frames import (
-    ABSENT,
-    HEADER_AT,
-    LANES,
-    WORDS_AT,
-    Endpoint,
-    Packet,
-    parse_packet,
-    split_look_ahead,
-)
-from afflux_sim.golden.network import deliver, make_workers
+from afflux_sim.golden.frames import ABSENT, Packet, parse_packet, split_look_ahead
+from afflux_sim.golden.network import deliver
+from docs.generate.example_job import FIRST_ROUND, JOB, KEY, LANES, SLOTS, WORKERS, new_job
+from docs.generate.packet_text import show, wrapped
+from docs.generate.worked_operations import exact_mode, maximum, non_finite
 
 __all__ = ["BEGIN", "END", "example", "insert"]
 
 BEGIN, END = "<!-- example -->\n", "<!-- end -->\n"
 
-TYPES = {
-    0: "DATA",
-    1: "PROBE",
-    2: "JOIN",
-    8: "RESULT",
-    9: "CONFLICT",
-    10: "MISSING",
-    11: "JOINED",
-    12: "REFUSED",
-}
-
-# The job of the example in section 10, with fewer workers, lanes and slots.
-JOB, KEY, FIRST_ROUND = 2, 0x00F1E2D3C4B5A697, 0xDEADBEEF
-WORKERS, LANES_USED, SLOTS, CREDIT = 2, 2, 1, 4
 COUNT = 300
-ELEMENTS_SHOWN = 4
 
 
 def tensors() -> list[np.ndarray]:
-    """300 elements for each worker: five blocks, of which number 2 is zero at both."""
+    """Return 300 elements for each worker: five blocks, of which number 2 is zero at both."""
     blocks = [
         [(1.0, 1.5), (0.5, -0.5), (0.0, 0.0), (0.0, 0.0), (3.0, 3.0)],
         [(2.0, 0.25), (0.0, 0.0), (0.0, 0.0), (-0.25, 1.0), (-1.0, -3.0)],
@@ -57,41 +34,10 @@ def tensors() -> list[np.ndarray]:
     ]
 
 
-def hexadecimal(data: bytes, group: int) -> str:
-    """Bytes in hexadecimal, in groups apart by two spaces."""
-    return "  ".join(data[i : i + group].hex(" ") for i in range(0, len(data), group))
-
-
-def words_shown(packet: Packet) -> int:
-    """How many look-ahead words to show: up to the last that differs from the ones after it."""
-    shown = LANES
-    while shown > 1 and packet.words[shown - 1] == packet.words[shown - 2]:
-        shown -= 1
-    return shown
-
-
-def show(frame: bytes) -> str:
-    """One packet: header, look-ahead words, and the first elements of each block."""
-    packet = parse_packet(frame)
-    shown = words_shown(packet)
-    words = hexadecimal(frame[WORDS_AT : WORDS_AT + 4 * shown], 4)
-    rest = f"  … lanes {shown}–15 the same" if shown < LANES else ""
-    lines = [
-        f"{TYPES[packet.type]}, worker {packet.worker}, round {packet.round:#x}, "
-        f"{len(frame)} bytes of frame",
-        f"header  {hexadecimal(frame[HEADER_AT:WORDS_AT], 22)}",
-        f"words   {words}{rest}",
-    ]
-    for lane, block in packet.blocks.items():
-        first = block[:ELEMENTS_SHOWN].astype("<i4").tobytes()
-        lines.append(f"lane {lane:2} {hexadecimal(first, 4)}  …")
-    return "\n".join(["```", *lines, "```"])
-
-
 def agreed(packet: Packet) -> str:
-    """What the words of a result agree on, lane by lane."""
+    """Return what the words of a result agree on, lane by lane."""
     parts = []
-    for lane in range(LANES_USED):
+    for lane in range(LANES):
         word = packet.words[lane]
         if word == ABSENT:
             parts.append(f"lane {lane}: nothing more")
@@ -101,31 +47,12 @@ def agreed(packet: Packet) -> str:
     return "; ".join(parts)
 
 
-def example() -> str:
-    """The text of the example, in Markdown."""
-    engine_at = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
-    engine = GoldenEngine(mac=engine_at.mac, address=engine_at.address, port=engine_at.port)
-    engine.create_job(
-        JOB,
-        key=KEY,
-        workers=WORKERS,
-        lanes=LANES_USED,
-        slot_base=0,
-        slot_count=SLOTS,
-        round=FIRST_ROUND,
-        credit=CREDIT,
-    )
-    workers = make_workers(
-        WORKERS,
-        engine=engine_at,
-        job=JOB,
-        key=KEY,
-        round=FIRST_ROUND,
-        lanes=LANES_USED,
-        slots=SLOTS,
-    )
+def block_floating_point() -> list[str]:
+    """Return the example of a sum with loss and absent blocks, in Markdown."""
+    engine, workers = new_job()
     text = [
-        f"A job with N = {WORKERS}, F = {LANES_USED}, S = {SLOTS}, number {JOB}, key `{KEY:016x}`, "
+        "### 12.1 A sum in block floating point",
+        f"A job with N = {WORKERS}, F = {LANES}, S = {SLOTS}, number {JOB}, key `{KEY:016x}`, "
         f"r₀ = {FIRST_ROUND:#x}. Both workers sum a float32 tensor of {COUNT} elements: five "
         "blocks, the last with 44 elements and padding. Pairs of values repeat within a block:",
         block_table([worker_pairs(x) for x in tensors()]),
@@ -208,41 +135,38 @@ def example() -> str:
         block_table([worker_pairs(decoded[0])], result=True),
         f"The next operation of the job is number 1; its opening round is {third.round + 1:#x}.",
     ]
+    return text
+
+
+def example() -> str:
+    """Return the text of all examples, in Markdown."""
+    text = [*block_floating_point(), *exact_mode(), *non_finite(), *maximum()]
     return "\n\n".join(map(wrapped, text)) + "\n"
 
 
-def wrapped(text: str) -> str:
-    """Prose in lines; tables and packets as they are."""
-    if text.startswith(("```", "|")):
-        return text
-    return textwrap.fill(text, width=110, break_on_hyphens=False, break_long_words=False)
-
-
 def worker_pairs(x: np.ndarray) -> list[str]:
-    """The first two elements of each block."""
+    """Return the first two elements of each block."""
     return [f"{x[start]:g}, {x[start + 1]:g}, …" for start in range(0, COUNT, 64)]
 
 
 def block_table(columns: list[list[str]], *, result: bool = False) -> str:
-    """Blocks with their row and lane, and what they hold."""
+    """Return a table of blocks with their row and lane, and what they hold."""
     titles = ["result"] if result else [f"worker {w}" for w in range(len(columns))]
     lines = [
         f"| block | row | lane | {' | '.join(titles)} |",
         "|---" * (3 + len(columns)) + "|",
     ]
     for block, values in enumerate(zip(*columns, strict=True)):
-        row, lane = divmod(block, LANES_USED)
+        row, lane = divmod(block, LANES)
         lines.append(f"| {block} | {row} | {lane} | {' | '.join(values)} |")
     return "\n".join(lines)
 
 
 def insert(page: str) -> str:
-    """The page with the example between its markers.
+    """Return the page with the examples between its markers.
 
-    Raises
-    ------
-    ValueError
-        If the markers are not there.
+    Raises:
+        ValueError: If the markers are not there.
     """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)

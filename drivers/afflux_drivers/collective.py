@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from afflux_drivers import _native
 from afflux_hdl.contract import wire
 
 __all__ = ["Description", "Reduction", "storage_dtype"]
@@ -19,6 +20,11 @@ class Reduction(Enum):
     AVG = "avg"
     MAX = "max"
     MIN = "min"
+
+    @property
+    def number(self) -> int:
+        """Number of the reduction in the C++."""
+        return int(_native.REDUCTIONS[self.value])
 
     @property
     def opcode(self) -> wire.Opcode:

@@ -15,7 +15,18 @@ __all__ = [
 
 
 class AffluxError(RuntimeError):
-    """Any failure of Afflux. The worker that raised it cannot be used again."""
+    """Any failure of Afflux. The worker that raised it cannot be used again.
+
+    Attributes:
+        operation: The operation that failed, such as "3:sum:float32:3x4"; empty if it was none. The
+            text begins with it. A caller that names the operation in its own way clears it.
+    """
+
+    operation = ""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"operation {self.operation}: {text}" if self.operation else text
 
 
 class AggregatorUnreachable(AffluxError):
@@ -71,6 +82,7 @@ class Disagreement(AffluxError):
         fingerprints: tuple[int, ...] | None,
     ) -> None:
         super().__init__(message)
+        self.operation = description
         self.number = number
         self.description = description
         self.fingerprint = fingerprint

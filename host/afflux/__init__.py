@@ -5,8 +5,8 @@ Importing this package registers the backend "afflux" for CPU tensors:
     import afflux
     torch.distributed.init_process_group("afflux")
 
-AFFLUX_AGGREGATOR says where sums are made (see `afflux.settings`); without it, in memory that the
-ranks of one host share, or else in a software engine beside rank 0.
+AFFLUX_AGGREGATOR says where sums are made (see `afflux.group.settings`). Without it, they are made
+in memory that the ranks of one host share, or else in a software engine beside rank 0.
 """
 
 import torch.distributed as dist

@@ -12,7 +12,7 @@ __all__ = ["ReachableBuckets", "ddp_hook", "reachable_hook"]
 
 
 def ddp_hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """A communication hook: average one bucket of gradients through Afflux.
+    """Average one bucket of gradients through Afflux, as a communication hook.
 
         group = torch.distributed.new_group(backend="afflux")
         ddp.register_comm_hook(group, afflux.ddp_hook)
@@ -38,7 +38,7 @@ class ReachableBuckets:
         self._tensors: dict[int, torch.Tensor] = {}
 
     def tensor_for(self, bucket: GradBucket) -> torch.Tensor:
-        """The bucket's tensor; a new one, collectively, if it is new or has another size."""
+        """Return the bucket's tensor; if it is new or has another size, make one, collectively."""
         buffer, index = bucket.buffer(), bucket.index()
         tensor = self._tensors.get(index)
         if tensor is None or tensor.shape != buffer.shape or tensor.dtype != buffer.dtype:
@@ -54,13 +54,13 @@ class ReachableBuckets:
 def reachable_hook(
     state: ReachableBuckets, bucket: GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """A communication hook: average one bucket in memory that all ranks of the host reach.
+    """Average one bucket in memory that all ranks of the host reach, as a communication hook.
 
         ddp.register_comm_hook(afflux.ReachableBuckets(), afflux.reachable_hook)
 
-    DDP's own buckets can not lie there: it allocates them, and a bucket's `set_buffer` changes only
+    DDP's own buckets cannot lie there: it allocates them, and a bucket's `set_buffer` changes only
     what the hook sees. But a hook may return another tensor than the bucket's, and DDP takes the
-    averages from that one. So each bucket costs one copy here, and its sum no further one.
+    averages from that one. So each bucket costs one copy here, and its sum no more copies.
 
     Args:
         state: Of this model alone.

@@ -20,16 +20,15 @@ from afflux.group.calls import (
     reduction_name,
     tensors_in,
 )
-from afflux.group.exchange import Meeting
+from afflux.group.exchange import Exchange
 from afflux.group.fallback import GlooFallback, make_gloo_groups
-from afflux.group.notices import Board
+from afflux.group.notices import Notices
 from afflux.group.progress import Progress
-from afflux.group.reducer import Membership
-from afflux.group.rendezvous import enter
+from afflux.group.rendezvous import make_reducer
+from afflux.group.settings import Settings, SettingsError
 from afflux.group.tensors import ENGINE_DTYPES, dtype_name
 from afflux.group.torch_store import own_connection
 from afflux.group.work import NO_TIMEOUT, FinishedWork
-from afflux.settings import Settings, SettingsError
 from afflux_drivers.collective import Reduction
 
 __all__ = ["AffluxProcessGroup", "create_process_group"]
@@ -40,24 +39,24 @@ _REDUCTIONS = {each.value: each for each in Reduction}
 
 _BARRIER = Call("barrier", "-", "barrier", "barrier")
 
-_PLANS_MAX = 4096
-"""Kinds of tensors that a group remembers; a training loop has some hundred."""
+_KNOWN_CALLS_MAX = 4096
+"""Kinds of tensors that a group remembers; a training loop has some hundreds."""
 
 _CPU = torch.device("cpu")
 _EXIT_DRAIN_S = 1.0
-"""At the interpreter's end nobody waits for results any more."""
+"""When the interpreter ends, nobody waits for results any more."""
 
 
-class _Plan(NamedTuple):
+class _KnownCall(NamedTuple):
     """What is the same for all calls with one shape, dtype and reduction.
 
     Attributes:
         text: The call in words.
-        call: What the group's membership makes of it.
+        plan: What the group's reducer makes of it.
     """
 
     text: str
-    call: Any
+    plan: Any
 
 
 class AffluxProcessGroup(dist.ProcessGroup):
@@ -65,8 +64,8 @@ class AffluxProcessGroup(dist.ProcessGroup):
 
     Every collective goes through one queue, whichever way it takes, and begins with the ranks'
     agreement, through the engine, that they all mean the same call. So a rank that calls something
-    else gives an error at every rank, not a hang or a wrong sum. Sends and receives, which only two
-    ranks take part in, go straight to a Gloo group of their own.
+    else causes an error at every rank, not a hang or a wrong sum. Sends and receives, in which only
+    two ranks take part, go straight to a Gloo group of their own.
 
     Args:
         store: Of this group.
@@ -84,23 +83,23 @@ class AffluxProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)  # type: ignore[call-arg]
         self._pid = os.getpid()
         self._timeout_s = timeout.total_seconds()
-        self._plans: dict[Any, _Plan] = {}
-        board_store = PrefixStore("afflux/", own_connection(store))
+        self._known_calls: dict[Any, _KnownCall] = {}
+        notices_store = PrefixStore("afflux/", own_connection(store))
         try:
             self._settings = Settings.from_environment()
         except SettingsError as error:
-            Meeting(board_store, rank, size, self._timeout_s).decline(str(error))
-            raise
-        self.membership: Membership | None = enter(board_store, rank, size, self._settings, timeout)
+            Exchange(notices_store, rank, size, self._timeout_s).decline(str(error))
+            raise SettingsError(f"rank {rank}: {error}") from None
+        self.reducer = make_reducer(notices_store, rank, size, self._settings, timeout)
+        self.closed = False
         try:
             # Two, because C++ callers reach some methods without coming through this class: they
             # must not meet the queue's calls in one Gloo group.
             stores = [PrefixStore(f"{name}/", store) for name in ("queued", "direct")]
             queued, self._direct = make_gloo_groups(stores, rank, size, timeout)
         except BaseException:
-            self.membership.leave()
+            self.reducer.leave()
             raise
-        self._member = self.membership
         self.fallback = GlooFallback(queued)
         self._register_backend(
             _CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU)
@@ -108,10 +107,10 @@ class AffluxProcessGroup(dist.ProcessGroup):
         self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
         self.engine_operations = 0
         self._progress = Progress(
-            Board(board_store, rank, size),
+            Notices(notices_store, rank, size),
             PrefixStore("afflux/", own_connection(store)),
-            board_store,
-            self._member.give_up,
+            notices_store,
+            self.reducer.give_up,
             rank,
             size,
             f"afflux-{name}-rank{rank}",
@@ -123,40 +122,40 @@ class AffluxProcessGroup(dist.ProcessGroup):
     def allreduce(  # type: ignore[override]
         self, tensors: Any, opts: Any = None, timeout: Any = None
     ) -> dist.Work | None:
-        """Sum, average, maximum or minimum of one tensor, in place.
+        """Sum, average, or find the maximum or minimum of, one tensor, in place.
 
         Returns:
-            Its Work. None where `opts.asyncOp` is False and it is over: torch's word for that.
+            Its Work; None, as torch has it, where `opts.asyncOp` is False and it is over.
         """
         if opts.__class__ is dist.AllreduceOptions and tensors.__class__ is list:
             options = opts
         else:
             tensors, options = _allreduce_arguments(tensors, opts, timeout)
-        plan = self._plan(tensors[0], options.reduceOp) if len(tensors) == 1 else None
-        if plan is None:
+        known = self._known_call(tensors[0], options.reduceOp) if len(tensors) == 1 else None
+        if known is None:
             return self._fall_back("allreduce", (tensors, options))
-        asked = plan.text, self._reduce_one, tensors, plan.call, self._limit_s(options)
+        asked = known.text, self._reduce_one, tensors, known.plan, self._limit_s(options)
         if not options.asyncOp and self._progress.carry_out_now(*asked) is not None:
             # A Work would cost a tenth of a small one.
             return None
         return self._progress.submit(*asked)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:
-        """`allreduce` of each tensor of a list; sums are those of separate calls."""
+        """All-reduce each tensor of a list; sums are those of separate calls."""
         options = dist.AllreduceCoalescedOptions() if opts is None else opts
-        found = [self._plan(tensor, options.reduceOp) for tensor in tensors]
-        plans = [plan for plan in found if plan is not None]
-        if not plans or len(plans) < len(found):
+        found = [self._known_call(tensor, options.reduceOp) for tensor in tensors]
+        known = [each for each in found if each is not None]
+        if not known or len(known) < len(found):
             return self._fall_back("allreduce_coalesced", (tensors, options))
-        text = plans[0].text if len(plans) == 1 else f"{plans[0].text} and {len(plans) - 1} more"
-        calls = [plan.call for plan in plans]
+        text = known[0].text if len(known) == 1 else f"{known[0].text} and {len(known) - 1} more"
+        plans = [each.plan for each in known]
         limit_s = self._limit_s(options)
-        return self._do(text, not options.asyncOp, self._reduce, tensors, calls, limit_s)
+        return self._do(text, not options.asyncOp, self._reduce, tensors, plans, limit_s)
 
     def barrier(  # type: ignore[override]
         self, opts: Any = None, timeout: Any = None
     ) -> dist.Work:
-        """Every rank's agreement that it is here; that is all it takes."""
+        """Agree with every rank that it is here; that is all it takes."""
         limit_s = self._limit_s(timeout if opts is None else opts)
         at_once = not getattr(opts, "asyncOp", True)
         return self._do(_BARRIER.text, at_once, self._meet, limit_s)
@@ -176,7 +175,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("allgather", arguments)
 
     def allgather_coalesced(self, *arguments: Any) -> dist.Work:
-        """`allgather` of several tensors."""
+        """Call `allgather` for several tensors."""
         return self._fall_back("allgather_coalesced", arguments)
 
     def all_gather_single(self, *arguments: Any) -> dist.Work:
@@ -187,11 +186,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("_allgather_base", arguments)
 
     def all_gather_single_coalesced(self, *arguments: Any) -> dist.Work:
-        """`all_gather_single` of several tensors."""
+        """Call `all_gather_single` for several tensors."""
         return self._fall_back("all_gather_single_coalesced", arguments)
 
     def allgather_into_tensor_coalesced(self, *arguments: Any) -> dist.Work:
-        """The old name of `all_gather_single_coalesced`."""
+        """Call `all_gather_single_coalesced`, by its old name."""
         return self._fall_back("allgather_into_tensor_coalesced", arguments)
 
     def gather(self, *arguments: Any) -> dist.Work:
@@ -214,11 +213,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("_reduce_scatter_base", arguments)
 
     def reduce_scatter_single_coalesced(self, *arguments: Any) -> dist.Work:
-        """`reduce_scatter_single` of several tensors."""
+        """Call `reduce_scatter_single` for several tensors."""
         return self._fall_back("reduce_scatter_single_coalesced", arguments)
 
     def reduce_scatter_tensor_coalesced(self, *arguments: Any) -> dist.Work:
-        """The old name of `reduce_scatter_single_coalesced`."""
+        """Call `reduce_scatter_single_coalesced`, by its old name."""
         return self._fall_back("reduce_scatter_tensor_coalesced", arguments)
 
     def alltoall(self, *arguments: Any) -> dist.Work:
@@ -230,7 +229,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._fall_back("all_to_all_single", arguments)
 
     def alltoall_base(self, *arguments: Any) -> dist.Work:
-        """The old name of `all_to_all_single`."""
+        """Call `all_to_all_single`, by its old name."""
         return self._fall_back("alltoall_base", arguments)
 
     # Between two ranks: order with respect to collectives does not matter, and waiting for one in
@@ -251,11 +250,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
     # The group itself.
 
     def getBackendName(self) -> str:
-        """The name it is registered by."""
+        """Return the name by which it is registered."""
         return "afflux"
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Limit of operations submitted from now on."""
+        """Limit the operations that are submitted from now on."""
         self._timeout_s = timeout.total_seconds()
 
     def shutdown(self) -> None:
@@ -272,7 +271,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self._progress.failure
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Zeros, flat, that every rank reaches if the group shares memory. Collective.
+        """Make flat zeros, which every rank reaches if the group shares memory. Collective.
 
         Raises:
             AffluxError: Ranks asked for different sizes or dtypes, or there is no memory.
@@ -287,42 +286,42 @@ class AffluxProcessGroup(dist.ProcessGroup):
         self, call: Call, elements: int, dtype: torch.dtype, timeout_s: float
     ) -> list[torch.Tensor]:
         self._agree(call, timeout_s)
-        return [self._member.empty(elements, dtype)]
+        return [self.reducer.empty(elements, dtype)]
 
-    def _plan(self, tensor: torch.Tensor, op: Any) -> "_Plan | None":
-        """How the engine reduces such a tensor; None if it does not."""
+    def _known_call(self, tensor: torch.Tensor, op: Any) -> "_KnownCall | None":
+        """Return how the engine reduces such a tensor; None if it does not."""
         if not (tensor.is_cpu and tensor.layout is torch.strided):
             return None
-        # Equal for equal operations, other for others, and cheaper to compare than they are.
+        # Equal for equal operations, different for different ones, and cheaper to compare.
         key = (tensor.shape, tensor.dtype, hash(op))
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._new_plan(tensor, op)
-            if plan is not None:
-                if len(self._plans) >= _PLANS_MAX:
-                    self._plans.clear()
-                self._plans[key] = plan
-        return plan
+        known = self._known_calls.get(key)
+        if known is None:
+            known = self._new_call(tensor, op)
+            if known is not None:
+                if len(self._known_calls) >= _KNOWN_CALLS_MAX:
+                    self._known_calls.clear()
+                self._known_calls[key] = known
+        return known
 
-    def _new_plan(self, tensor: torch.Tensor, op: Any) -> "_Plan | None":
+    def _new_call(self, tensor: torch.Tensor, op: Any) -> "_KnownCall | None":
         dtype = ENGINE_DTYPES.get(tensor.dtype)
         reduction = _REDUCTIONS.get(reduction_name(op))
         averaged_integers = reduction is Reduction.AVG and not tensor.dtype.is_floating_point
         if dtype is None or reduction is None or averaged_integers:
             return None
         text = all_reduce_text(reduction.value, tensor)
-        return _Plan(text, self._member.plan(dtype, reduction, tensor.shape))
+        return _KnownCall(text, self.reducer.plan(dtype, reduction, tensor.shape))
 
     def _reduce(self, tensors: list[torch.Tensor], plans: list[Any], timeout_s: float) -> Any:
         for tensor, plan in zip(tensors, plans, strict=True):
-            self._member.all_reduce(tensor, plan, timeout_s, self._progress.interrupted)
+            self.reducer.all_reduce(tensor, plan, timeout_s, self._progress.interrupted)
             self.engine_operations += 1
         return tensors
 
     def _reduce_one(
         self, tensors: list[torch.Tensor], plan: Any, timeout_s: float
     ) -> list[torch.Tensor]:
-        self._member.all_reduce(tensors[0], plan, timeout_s, self._progress.interrupted)
+        self.reducer.all_reduce(tensors[0], plan, timeout_s, self._progress.interrupted)
         self.engine_operations += 1
         return tensors
 
@@ -344,8 +343,8 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
 
     def _agree(self, call: Call, timeout_s: float) -> None:
-        """Over when every rank has made the same call."""
-        self._member.agree(call.agreed_number, timeout_s, self._progress.interrupted)
+        """Return when every rank has made the same call."""
+        self.reducer.agree(call.agreed_number, timeout_s, self._progress.interrupted)
 
     def _meet(self, timeout_s: float) -> list[torch.Tensor]:
         self._agree(_BARRIER, timeout_s)
@@ -353,7 +352,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return []
 
     def _limit_s(self, options: Any) -> float:
-        """Seconds for an operation with these options, or with this time-out."""
+        """Return the seconds for an operation with these options, or with this timeout."""
         wish = getattr(options, "timeout", options)
         # torch's mark for "the group's" is negative.
         if wish is not None and wish > NO_TIMEOUT:
@@ -376,20 +375,20 @@ class AffluxProcessGroup(dist.ProcessGroup):
         return getattr(self._direct, method)(tensors, *rest)
 
     def _close(self, drain_s: float, confirm_s: float) -> None:
-        membership, self.membership = self.membership, None
-        if membership is None or os.getpid() != self._pid:
+        if self.closed or os.getpid() != self._pid:
             return
+        self.closed = True
         _living.discard(self)
         if self._progress.stop(drain_s):
-            self._progress.confirm_end(confirm_s if membership.ticket is not None else None)
+            self._progress.confirm_end(confirm_s if self.reducer.ticket is not None else None)
         self.fallback.close()
-        membership.leave()
+        self.reducer.leave()
 
 
 def _allreduce_arguments(
     tensors: Any, opts: Any, timeout: Any
 ) -> tuple[list[torch.Tensor], dist.AllreduceOptions]:
-    """torch calls it as (list, options), (list, op, timeout) and (tensor, op, timeout)."""
+    """Sort out how torch calls it: (list, options), (list or tensor, op, timeout)."""
     listed = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     if opts is not None and hasattr(opts, "reduceOp"):
         return listed, opts
@@ -416,7 +415,7 @@ def _check_average(call: Call, tensors: list[torch.Tensor], reduction: str) -> N
 
 
 def create_process_group(options: Any, _backend_options: Any = None) -> AffluxProcessGroup:
-    """What torch.distributed calls for the backend "afflux", with `extended_api=True`."""
+    """Make a group, as torch.distributed asks for it with `extended_api=True`."""
     return AffluxProcessGroup(
         options.store,
         options.group_rank,
@@ -430,7 +429,7 @@ _living: "weakref.WeakSet[AffluxProcessGroup]" = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    # A thread that still waits when the interpreter goes away could not end cleanly.
+    # A thread that still waits when the interpreter ends could not end cleanly.
     for group in list(_living):
         with contextlib.suppress(Exception):
             group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S)

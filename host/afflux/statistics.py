@@ -1,4 +1,4 @@
-"""Numbers about a group: what this rank did, and what the aggregator counted."""
+"""Numbers about a group: what this rank has done, and what the aggregator has counted."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _COUNTERS_TIMEOUT_S = 10.0
 
 
 def group_of(group: Any) -> Any:
-    """The Afflux group that `group` is, or the default one for None.
+    """Return the Afflux group that `group` is, or the default one for None.
 
     Raises:
         TypeError: It is another backend's.
@@ -23,13 +23,13 @@ def group_of(group: Any) -> Any:
     found = dist.distributed_c10d._get_default_group() if group is None else group
     if not isinstance(found, AffluxProcessGroup):
         raise TypeError(f"not a group of the backend afflux: {found!r}")
-    if found.membership is None:
+    if found.closed:
         raise ValueError("the group has been destroyed")
     return found
 
 
 def statistics(group: Any = None) -> dict[str, Any]:
-    """What this rank has done in `group` (default: the default group) since it was made.
+    """Return what this rank has done in `group` (default: the default group) since it was made.
 
     Keys: `rank`, `world_size`, `aggregator` (AFFLUX_AGGREGATOR), `engine` ("shm", "soft", …),
     `lanes`, `operations_engine` and `operations_gloo` (collectives by way), and `gloo` (calls by
@@ -39,21 +39,21 @@ def statistics(group: Any = None) -> dict[str, Any]:
     `afflux_drivers.shared.worker.SharedWorker.statistics`.
     """
     found = group_of(group)
-    membership = found.membership
+    reducer = found.reducer
     return {
         "rank": found.rank(),
         "world_size": found.size(),
-        "aggregator": membership.url,
-        "engine": membership.engine,
+        "aggregator": str(reducer.url),
+        "engine": reducer.engine,
         "operations_engine": found.engine_operations,
         "operations_gloo": sum(found.fallback.counts.values()),
         "gloo": dict(found.fallback.counts),
-        **membership.statistics(),
+        **reducer.statistics(),
     }
 
 
 def engine_counters(group: Any = None) -> dict[str, int]:
-    """The aggregator's counters, over all its jobs, by the names of the protocol's section 11.
+    """Read the aggregator's counters, over all its jobs, named as in section 11 of the protocol.
 
     Raises:
         ValueError: The group has no aggregator: its ranks share memory.
@@ -63,9 +63,9 @@ def engine_counters(group: Any = None) -> dict[str, int]:
 
 
 def engine_description(group: Any = None) -> dict[str, Any]:
-    """What the aggregator is: `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`, `protocol`.
+    """Return `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`, `protocol` of the aggregator.
 
-    A simulated one also says how many clock `cycles` have passed.
+    A simulated one also reports how many clock `cycles` have passed.
 
     Raises:
         ValueError: The group has no aggregator: its ranks share memory.
@@ -75,7 +75,7 @@ def engine_description(group: Any = None) -> dict[str, Any]:
 
 
 def _aggregator_of(group: Any) -> tuple[str, int]:
-    ticket = group_of(group).membership.ticket
+    ticket = group_of(group).reducer.ticket
     if ticket is None:
         raise ValueError("the group's ranks share memory: there is no aggregator to ask")
     return ticket.host, ticket.port

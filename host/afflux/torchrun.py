@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from afflux.settings import BUILD_VARIABLES
+from afflux.group.settings import BUILD_VARIABLES
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 
@@ -27,7 +27,7 @@ class RanksFailed(RuntimeError):
 
 
 def end_with_parent() -> None:
-    """In a rank: die with torchrun, even if that is killed hard (Linux)."""
+    """Die with torchrun, even if that is killed hard (Linux). For ranks."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -43,14 +43,14 @@ def run_module(
     """Run `module` with `--folder <folder>` and `arguments`, one process for each rank.
 
     Of the caller's AFFLUX_ variables only those about the simulation's builds are passed on: the
-    run is what its arguments say.
+    arguments alone decide what runs.
 
     Args:
         module: To run; each rank writes `rank<r>.json` into the folder, and maybe other files.
         ranks: Processes.
         arguments: For each of them.
         environment: Variables in addition to the caller's.
-        on_line: Gets each line that ranks print; True if it has dealt with it.
+        on_line: Called with each line that ranks print; returns True if it has dealt with it.
 
     Returns:
         What the ranks wrote, by rank, and the other files of the folder by name.
@@ -67,7 +67,7 @@ def run_module(
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(ranks), "--module", module]
     with tempfile.TemporaryDirectory(prefix="afflux-") as folder:
-        # In a session of its own: Ctrl-C comes to the caller alone, who passes it on in order.
+        # In a session of its own: Ctrl-C reaches the caller alone, which ends the ranks in order.
         process = subprocess.Popen(
             [*command, "--folder", folder, *arguments],
             env=variables,
@@ -100,7 +100,7 @@ def _follow(process: "subprocess.Popen[str]", on_line: Callable[[str], bool]) ->
 
 
 def _ranks_part(lines: list[str]) -> str:
-    """What the ranks printed, without torchrun's own account of it."""
+    """Return what the ranks printed, without torchrun's own account of it."""
     for number, line in enumerate(lines):
         if "failed (exitcode:" in line:
             lines = lines[:number] or lines

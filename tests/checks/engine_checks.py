@@ -11,7 +11,7 @@ from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB, REPLIES
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.cases import CASES, Case
-from tests.scenarios.director import Actions, Director, ReadRegister
+from tests.scenarios.director import Actions, Build, Director, ReadRegister
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.random_frames import RandomFrames
@@ -22,7 +22,6 @@ from tests.scenarios.tree_cases import TREE_CASES
 
 __all__ = [
     "BUILDS",
-    "Build",
     "check_any_frame",
     "check_bounds",
     "check_case",
@@ -35,8 +34,6 @@ __all__ = [
     "open_engine",
 ]
 
-Build = dict[str, int]
-
 BUILDS: dict[int, Build] = {
     512: {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16},
     32: {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8},
@@ -45,7 +42,7 @@ BUILDS: dict[int, Build] = {
 
 
 def open_engine(bus_bits: int) -> VerilatedEngine:
-    """The engine of that width that the tests share."""
+    """Return the engine of that width that the tests share."""
     return VerilatedEngine(bus_bits=bus_bits, **BUILDS[bus_bits])
 
 

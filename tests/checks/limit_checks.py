@@ -7,8 +7,7 @@ from afflux_hdl.contract.registers import address_of
 from afflux_hdl.contract.wire import LANES_MAX
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.debug_checks import FOLLOW_CYCLES
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Actions, Director, ReadRegister
+from tests.scenarios.director import Actions, Build, Director, ReadRegister
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
@@ -72,7 +71,7 @@ def check_lanes(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_neighbours(engine: VerilatedEngine, build: Build) -> None:
-    """A job of any size is created and destroyed beside another, which notices nothing.
+    """Create and destroy a job of any size beside another, which notices nothing.
 
     The other has the rest of the slots, with half a round in each, and as many workers, whose
     numbers are the same.

@@ -1,10 +1,10 @@
 """Checks of what merging computes: numbers that differ in a single bit, at every place."""
 
 import random
+from typing import Any
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
@@ -68,7 +68,7 @@ def check_what_is_agreed(engine: VerilatedEngine, build: Build) -> None:
         # Twice as many rounds as versions, so that each version meets each bit both ways.
         for step in range(4 * len(bits)):
             field, bit = bits[step // 4]
-            fields = {
+            fields: dict[str, Any] = {
                 "operation": choose.getrandbits(16),
                 "dtype": choose.getrandbits(4),
                 "opcode": choose.getrandbits(2),

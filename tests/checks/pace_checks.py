@@ -1,8 +1,7 @@
 """Checks of the engine's pace: the cycles that its documentation states."""
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import Build
-from tests.scenarios.director import Director
+from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
@@ -15,7 +14,7 @@ docstring of `afflux_hdl.engine.engine.Engine`."""
 
 
 def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
-    """The latency of a result of every size, at both phases, and no gap in it."""
+    """Check the latency of a result of every size, at both phases, and that it has no gap."""
     director = Director(**build)
     job = Job(workers=2, lanes=build["lanes"], slots=2)
     perform(engine, director.configure())

@@ -38,7 +38,8 @@ class SlowNetwork:
             self.sent += engine.play(action.frames, STUCK)
             return None
         if isinstance(action, WriteRegister):
-            return engine.write(action.address, action.value)
+            engine.write(action.address, action.value)
+            return None
         value = engine.read(action.address)
         if action.address == address_of("job_busy"):
             self._busy_reads += value

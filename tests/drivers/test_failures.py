@@ -3,6 +3,7 @@
 import socket
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -46,7 +47,9 @@ def test_unreachable_aggregator(listening):
             silent.close()
         worker = Worker(replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port), 1)
         start = time.monotonic()
-        with pytest.raises(AggregatorUnreachable, match=f"join: rank 1 .*127.0.0.1:{port}"):
+        with pytest.raises(
+            AggregatorUnreachable, match=f"join timed out: rank 1 .*127.0.0.1:{port}"
+        ):
             worker.join(0.5)
         assert time.monotonic() - start < 2
         with pytest.raises(WorkerFailed, match=f"all_reduce: rank 1.*join.*{port}"):
@@ -93,14 +96,14 @@ def test_rank_that_never_comes_is_named(served):
     with Ranks(lease.ticket) as ranks:
         start = time.monotonic()
         outcomes = run_ranks(
-            [lambda w=worker: reduce_ones(w, timeout_s=0.7) for worker in ranks.workers[:2]]
+            [partial(reduce_ones, worker, timeout_s=0.7) for worker in ranks.workers[:2]]
         )
         assert time.monotonic() - start < 3
         for rank, outcome in enumerate(outcomes):
             assert isinstance(outcome, RanksMissing)
             assert outcome.ranks == (2, 3)
-            for part in (f"rank {rank} ", "2, 3", "0:sum:float32:5000", "0.7 s"):
-                assert part in str(outcome)
+            for part in (f"rank {rank} ", "2, 3", "0:sum:float32:5000", "timed out after 0.7 s"):
+                assert str(outcome).count(part) == 1
         with pytest.raises(WorkerFailed, match=r"failed earlier.*2, 3"):
             reduce_ones(ranks.workers[0])
     lease.close()
@@ -108,7 +111,10 @@ def test_rank_that_never_comes_is_named(served):
 
 def test_deadline_without_word_of_missing_ranks(served):
     lease = create_job(served.address, 2, 16, 4, 5.0)
-    with Ranks(lease.ticket) as ranks, pytest.raises(DeadlineExceeded, match="rank 0"):
+    with (
+        Ranks(lease.ticket) as ranks,
+        pytest.raises(DeadlineExceeded, match=r"timed out .* rank 0"),
+    ):
         reduce_ones(ranks.workers[0], timeout_s=0.001)
     lease.close()
 
@@ -158,7 +164,7 @@ def test_disagreement_is_an_error_at_every_rank(
             return reduce_ones(worker)
 
         start = time.monotonic()
-        outcomes = run_ranks([lambda r=rank: call(r) for rank in range(3)])
+        outcomes = run_ranks([partial(call, rank) for rank in range(3)])
         assert time.monotonic() - start < 4
         for rank, outcome in enumerate(outcomes):
             assert isinstance(outcome, Disagreement), outcome
@@ -177,7 +183,7 @@ def test_interrupted(served):
     lease = create_job(served.address, 2, 16, 4, 5.0)
     with Ranks(lease.ticket) as ranks:
         start = time.monotonic()
-        with pytest.raises(Interrupted, match=r"rank 0, operation 0:sum.*rank 1 has failed"):
+        with pytest.raises(Interrupted, match=r"operation 0:sum.*: rank 0: rank 1 has failed"):
             ranks.workers[0].all_reduce(
                 ones(), F32, Reduction.SUM, (5000,), 30.0, lambda: "rank 1 has failed"
             )
@@ -228,7 +234,7 @@ def test_a_job_that_ended_is_silent_and_refuses(served):
     lease = create_job(served.address, 1, 4, 4, 5.0)
     with Ranks(lease.ticket, peer_timeout_s=0.5) as ranks:
         lease.close()
-        with pytest.raises(AggregatorUnreachable, match="rank 0 has heard nothing"):
+        with pytest.raises(AggregatorUnreachable, match="timed out: rank 0 has heard nothing"):
             reduce_ones(ranks.workers[0], timeout_s=30)
     worker = Worker(lease.ticket, 0)
     with pytest.raises(AggregatorRefused, match="no such job"):

@@ -26,31 +26,7 @@ def test_directions_do_not_disturb_each_other():
     assert outward == fates(LossSwitch(0.1, 1, 2))[0]
 
 
-def test_environment(monkeypatch):
-    monkeypatch.delenv("AFFLUX_TEST_LOSS", raising=False)
-    monkeypatch.delenv("AFFLUX_TEST_SEED", raising=False)
-    assert LossSwitch.from_environment(0) is None
-    monkeypatch.setenv("AFFLUX_TEST_LOSS", "0")
-    assert LossSwitch.from_environment(0) is None
-    monkeypatch.setenv("AFFLUX_TEST_LOSS", "0.25")
-    monkeypatch.setenv("AFFLUX_TEST_SEED", "9")
-    switch = LossSwitch.from_environment(4)
-    assert switch is not None
-    assert fates(switch) == fates(LossSwitch(0.25, 9, 4))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("AFFLUX_TEST_LOSS", "much"),
-        ("AFFLUX_TEST_LOSS", "1"),
-        ("AFFLUX_TEST_LOSS", "-0.1"),
-        ("AFFLUX_TEST_LOSS", "nan"),
-        ("AFFLUX_TEST_SEED", "1.5"),
-    ],
-)
-def test_environment_that_makes_no_sense(monkeypatch, name, value):
-    monkeypatch.setenv("AFFLUX_TEST_LOSS", "0.1")
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=f"{name}.*{value}"):
-        LossSwitch.from_environment(0)
+@pytest.mark.parametrize("share", [1, -0.1, float("nan")])
+def test_a_share_that_is_none_is_an_error(share):
+    with pytest.raises(ValueError, match=str(share)):
+        LossSwitch(share, 0, 0)

@@ -1,78 +1,27 @@
-"""Faults put in on purpose: each must be caught by a check that passes without it."""
+"""Planted bugs: each must be caught by a check that passes without it."""
 
-from collections.abc import Callable
-
-import numpy as np
 import pytest
 
-from afflux_drivers.aggregator.engine import Engine, SoftEngine
-from afflux_drivers.collective import Reduction
-from afflux_drivers.errors import AffluxError
 from afflux_drivers.worker.operation import Operation
-from afflux_hdl.contract import wire
-from tests.drivers.test_soft_engine import compare_engines, tickets_of
-from tests.support.drivers.built_engine import BuiltEngine, Fault, build
-from tests.support.drivers.faulty_worker import catches
-from tests.support.drivers.golden_check import check_counters, check_operation
+from tests.checks.accept_rule import check_accepts_only_its_own_round
+from tests.checks.native_checks import (
+    check_codec,
+    check_engine,
+    check_numbers_do_not_overflow,
+    check_schedules,
+)
+from tests.support.drivers.built_engine import BuiltEngine, build
+from tests.support.drivers.built_worker import CAUGHT, catches
 from tests.support.drivers.packet_header import HEADER
-from tests.support.drivers.tensors import OPERATIONS, awkward
-from tests.support.drivers.virtual_job import VirtualJob, at_random, counters_of
+from tests.support.planting import Bug
 
-# What a fault may look like: wrong bits or counts, an impossible packet, no end, a crash.
-CAUGHT = (AssertionError, AffluxError, IndexError, ValueError, RuntimeError)
-
-
-def check_codec() -> None:
-    """A few reductions of awkward tensors in a perfect network, without overflows."""
-    generator = np.random.default_rng(11)
-    for workers in (2, 5):
-        job = VirtualJob(workers, 3, 2)
-        for dtype, reduction in OPERATIONS:
-            for count in (9, 60, 1000):
-                tensors = [awkward(generator, count, dtype, True) for _ in range(workers)]
-                check_operation(job, tensors, dtype, reduction)
-        check_counters(job)
-
-
-def check_numbers_do_not_overflow() -> None:
-    job = VirtualJob(4, 16, 1)
-    greatest = np.full(2000, np.finfo(np.float32).max, np.float32)
-    job.all_reduce([greatest] * 4, wire.Dtype.FLOAT32, Reduction.AVG)
-    assert counters_of(job.engine)["overflows"] == 0
-
-
-def check_schedules(
-    receive: Callable[[Operation, bytes, float], bytes | None] = Operation.receive,
-    make_engine: Callable[[], Engine] = SoftEngine,
-) -> None:
-    """Operations under loss, doubling and long delays."""
-    for seed in range(4):
-        generator = np.random.default_rng(seed)
-        job = VirtualJob(3, 2, 2, make_engine())
-        fates = at_random(seed, lose=0.1, double=0.2, delay=0.1)
-        for _ in range(4):
-            tensors = [generator.integers(-99, 99, 1500).astype(np.int32) for _ in range(3)]
-            check_operation(
-                job,
-                tensors,
-                wire.Dtype.INT32,
-                Reduction.SUM,
-                fates,
-                patience_s=100.0,
-                receive=receive,
-            )
-        check_counters(job)
-
-
-def check_engine(engine: Engine | None = None) -> None:
-    engine = engine or SoftEngine(slots=64)
-    compare_engines(engine, tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)]), 5, 2500)
+CHECKS = "tests.checks.native_checks"
 
 
 @pytest.mark.parametrize(
     "check", [check_codec, check_numbers_do_not_overflow, check_schedules, check_engine]
 )
-def test_without_a_fault_the_checks_pass(check):
+def test_without_a_bug_the_checks_pass(check):
     check()
 
 
@@ -90,7 +39,6 @@ def test_worker_that_accepts_any_round():
 
 def test_worker_that_ignores_the_operation_number(monkeypatch):
     """Rounds never restart, so this one is caught by the accept rule's own test only."""
-    from tests.drivers import test_operation
 
     def receive(self: Operation, datagram: bytes, now: float) -> bytes | None:
         header = list(HEADER.unpack_from(datagram))
@@ -100,24 +48,24 @@ def test_worker_that_ignores_the_operation_number(monkeypatch):
     original = Operation.receive
     monkeypatch.setattr(Operation, "receive", receive)
     with pytest.raises(CAUGHT):
-        test_operation.test_accepts_nothing_but_its_own_round_of_its_own_operation({"operation": 1})
+        check_accepts_only_its_own_round({"operation": 1})
 
 
 GUARD_BITS = "std::bit_width(static_cast<unsigned>(ranks - 1))"
 
-# Faults of the worker, with the checks that must see each.
-WORKER_FAULTS = {
+# Bugs of the worker, with the checks that must see each.
+WORKER_BUGS = {
     "one guard bit less": (
-        Fault("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} - 1)"),
+        Bug("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} - 1)"),
         ["check_codec", "check_numbers_do_not_overflow"],
     ),
     # It overflows nothing; only the bits of the result show it.
     "one guard bit more": (
-        Fault("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} + 1)"),
+        Bug("codec/numbers.cpp", GUARD_BITS, f"({GUARD_BITS} + 1)"),
         ["check_codec"],
     ),
     "rounds up": (
-        Fault(
+        Bug(
             "worker/blocks.cpp",
             "codec::quantise(numbers_, blocks, elements, exponents, out);",
             "codec::quantise(numbers_, blocks, elements, exponents, out);"
@@ -126,7 +74,7 @@ WORKER_FAULTS = {
         ["check_codec"],
     ),
     "loses the greatest limb": (
-        Fault(
+        Bug(
             "worker/exact_tensor.cpp",
             "codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());",
             "codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());"
@@ -136,7 +84,7 @@ WORKER_FAULTS = {
     ),
     # As the protocol once had it: the bits of a small sum depended on the path's MTU.
     "is exact where one packet is enough": (
-        Fault(
+        Bug(
             "worker/operation.cpp",
             "if (is_exact(tensor)) exact_.emplace(tensor);",
             "if (is_exact(tensor) && 13 * tensor.count <= 64 * (session.job.lanes - 1))"
@@ -145,7 +93,7 @@ WORKER_FAULTS = {
         ["check_codec"],
     ),
     "forgets classes": (
-        Fault(
+        Bug(
             "worker/blocks.cpp",
             "codec::class_counts(tensor_.dtype, source(block), length(block), out);",
             "",
@@ -153,7 +101,7 @@ WORKER_FAULTS = {
         ["check_codec"],
     ),
     "takes blocks of the wrong row": (
-        Fault(
+        Bug(
             "worker/columns.cpp",
             "columns.agreed[columns.agreements++] = {block, low};",
             "columns.agreed[columns.agreements++] ="
@@ -162,7 +110,7 @@ WORKER_FAULTS = {
         ["check_schedules"],
     ),
     "never repeats": (
-        Fault(
+        Bug(
             "worker/operation.cpp",
             "if (due(slot) <= now) {",
             "if (due(slot) <= now) slot.probed(now, trip.cap()); if (false) {",
@@ -171,7 +119,7 @@ WORKER_FAULTS = {
     ),
     # The next round's data in place of the outstanding one's, say.
     "repeats something else": (
-        Fault(
+        Bug(
             "worker/operation.cpp",
             "++session_.counts.retransmissions;",
             "++session_.counts.retransmissions; slot.packet.blocks()[0] ^= 1;",
@@ -182,41 +130,41 @@ WORKER_FAULTS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "check"), [(name, check) for name in WORKER_FAULTS for check in WORKER_FAULTS[name][1]]
+    ("name", "check"), [(name, check) for name in WORKER_BUGS for check in WORKER_BUGS[name][1]]
 )
 def test_worker_that(name, check):
-    assert catches(name, WORKER_FAULTS[name][0], f"test_planted_bugs:{check}")
+    assert catches(name, WORKER_BUGS[name][0], f"{CHECKS}:{check}")
 
 
-def test_worker_built_without_a_fault():
+def test_worker_built_without_a_bug():
     for check in ("check_codec", "check_schedules"):
-        assert not catches("none", None, f"test_planted_bugs:{check}")
+        assert not catches("none", None, f"{CHECKS}:{check}")
 
 
-# Faults of the engine: a text of its sources, and what stands in its place.
-ENGINE_FAULTS = {
-    "counts a contribution twice": Fault(
+# Bugs of the engine: a text of its sources, and what stands in its place.
+ENGINE_BUGS = {
+    "counts a contribution twice": Bug(
         "engine/slots.cpp",
         "overflows += merge(opcode, block(own, lane), arriving);",
         "overflows += merge(opcode, block(own, lane), arriving);"
         "if (states_[slot].round % 8 == 3) merge(opcode, block(own, lane), arriving);",
     ),
-    "forgets who was seen": Fault(
+    "forgets who was seen": Bug(
         "engine/rounds.cpp",
         "slots_.merge_words(in_pool, packet);",
         "slots_.merge_words(in_pool, packet); slot.seen &= ~std::uint64_t{1};",
     ),
-    "completes a round too soon": Fault(
+    "completes a round too soon": Bug(
         "engine/slots.hpp",
         "return seen == everyone;",
         "return ((everyone & ~seen) & ((everyone & ~seen) - 1)) == 0;",
     ),
-    "keeps one version only": Fault(
+    "keeps one version only": Bug(
         "engine/slots.cpp",
         "std::int32_t* own = body(slot, version);",
         "std::int32_t* own = body(slot, states_[slot].round & 1);",
     ),
-    "does not replay the round before": Fault(
+    "does not replay the round before": Bug(
         "engine/rounds.cpp",
         "++counters_[Counter::Replays]; sender_.replay(",
         "++counters_[Counter::Replays];"
@@ -225,16 +173,16 @@ ENGINE_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", ENGINE_FAULTS)
-def test_engine_with_a_fault(name):
-    library = build(ENGINE_FAULTS[name])
+@pytest.mark.parametrize("name", ENGINE_BUGS)
+def test_engine_with_a_bug(name):
+    library = build(ENGINE_BUGS[name])
     with pytest.raises(CAUGHT):
         check_engine(BuiltEngine(library, slots=64))
     with pytest.raises(CAUGHT):
         check_schedules(make_engine=lambda: BuiltEngine(library))
 
 
-def test_engine_built_without_a_fault():
+def test_engine_built_without_a_bug():
     library = build()
     check_engine(BuiltEngine(library, slots=64))
     check_schedules(make_engine=lambda: BuiltEngine(library))

@@ -1,6 +1,6 @@
 """Shared memory between processes gives the golden bits, whatever path an operation takes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def check(
     tensors: list[np.ndarray],
     dtype: wire.Dtype,
     reduction: Reduction,
-    places: list[int | None] | None = None,
+    places: Sequence[int | None] | None = None,
 ) -> None:
     results = processes.reduce(tensors, dtype, reduction, places)
     assert_same_bits(results, expected(tensors, dtype, reduction))
@@ -93,7 +93,8 @@ def test_minus_zero_becomes_zero(processes: Processes, count: int, place: int | 
 
 def test_reachable_at_some_ranks_or_in_different_places(processes: Processes) -> None:
     with processes.group(3, SMALL_BYTES, BATCH_BYTES, REACHABLE):
-        for seed, places in enumerate(([0, None, 0], [None, 0, None], [0, 256, 0], [512] * 3)):
+        ways: list[list[int | None]] = [[0, None, 0], [None, 0, None], [0, 256, 0], [512] * 3]
+        for seed, places in enumerate(ways):
             for count in (100, 400, 2500):
                 tensors = tensors_for(3, count, wire.Dtype.FLOAT32, seed)
                 check(processes, tensors, wire.Dtype.FLOAT32, Reduction.AVG, places)

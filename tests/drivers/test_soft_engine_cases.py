@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
 from tests.fuzz.fuzzer import BUILD, Fuzzer
+from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
 
-SMALL = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
-LARGE = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
+SMALL: Build = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
+LARGE: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 
 
 class BehindMac(SoftEngine):
@@ -50,6 +53,11 @@ class BehindMac(SoftEngine):
         return SimpleNamespace(receive_stalls=0)
 
 
+def behind_mac(build: Build) -> VerilatedEngine:
+    """Return what the checks need of a Verilated engine."""
+    return cast(VerilatedEngine, BehindMac(**build))
+
+
 @pytest.mark.parametrize("cases", ["ten", "tree"])
 @pytest.mark.parametrize(
     ("build", "job"),
@@ -60,26 +68,26 @@ class BehindMac(SoftEngine):
     ],
     ids=["3x2x4", "5x3x1", "9x16x1"],
 )
-def test_cases(cases: str, build: dict[str, int], job: Job) -> None:
-    check_cases(BehindMac(**build), build, job, cases=cases)
+def test_cases(cases: str, build: Build, job: Job) -> None:
+    check_cases(behind_mac(build), build, job, cases=cases)
 
 
 @pytest.mark.parametrize("build", [SMALL, LARGE], ids=["small", "large"])
-def test_any_frame(build: dict[str, int]) -> None:
-    counters = check_any_frame(BehindMac(**build), build, seed=4)
+def test_any_frame(build: Build) -> None:
+    counters = check_any_frame(behind_mac(build), build, seed=4)
     never = {name for name, count in counters.items() if count == 0}
     assert never == {"receive_overflow", "replays_dropped", "replies_dropped"}
 
 
 def test_floods() -> None:
-    check_floods(BehindMac(**SMALL), SMALL, ready_share=1.0)
+    check_floods(behind_mac(SMALL), SMALL, ready_share=1.0)
 
 
 def test_garbage() -> None:
-    check_garbage(BehindMac(**SMALL), SMALL)
+    check_garbage(behind_mac(SMALL), SMALL)
 
 
 def test_fuzz() -> None:
-    report = Fuzzer(BehindMac(**BUILD), seed=8, batch=500).run(6000)
+    report = Fuzzer(behind_mac(BUILD), seed=8, batch=500).run(6000)
     assert report.results > 1000
     assert report.left_out == 0

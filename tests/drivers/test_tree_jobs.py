@@ -40,7 +40,7 @@ def serving(*engines: SoftEngine, group: bool = False) -> Iterator[list[Served]]
 
 @pytest.fixture
 def three(no_threads_left: None) -> Iterator[list[Served]]:
-    """A parent and two leaves."""
+    """Serve a parent and two leaves."""
     with serving(SoftEngine(), SoftEngine(), SoftEngine()) as running:
         yield running
 
@@ -159,7 +159,8 @@ def test_jobs_of_a_tree_and_others_share_a_leaf(three):
             tensors = [gaussian(generator, 3000, F32) for _ in range(2)]
             results = ranks.all_reduce(tensors, F32, Reduction.SUM)
             assert_same_bits(results, expected(tensors, F32, Reduction.SUM))
-    for lease in (alone, *trees):
+    alone.close()
+    for lease in trees:
         lease.close()
 
 

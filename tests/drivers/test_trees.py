@@ -1,61 +1,30 @@
 """Trees of engines, and groups: the bits are those of one engine, whatever gets lost."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.errors import Disagreement
 from afflux_drivers.frames import destination_of
 from afflux_drivers.worker.operation import Operation
 from afflux_hdl.contract import wire
-from tests.drivers.test_planted_bugs import CAUGHT
-from tests.drivers.test_soft_engine import compare_engines, parents_of, tickets_of
-from tests.support.drivers.built_engine import BuiltEngine, Fault, build
-from tests.support.drivers.faulty_worker import catches
-from tests.support.drivers.golden_check import check_operation
-from tests.support.drivers.tensors import OPERATIONS, awkward
-from tests.support.drivers.virtual_job import VirtualJob, VirtualNetwork, at_random, counters_of
+from tests.checks.native_checks import (
+    MEMBERS,
+    check_engine_with_parents,
+    check_group,
+    check_operations,
+    check_tree,
+)
+from tests.support.drivers.built_engine import BuiltEngine, build
+from tests.support.drivers.built_worker import CAUGHT, catches
+from tests.support.drivers.virtual_job import VirtualJob, counters_of
 from tests.support.drivers.virtual_tree import VirtualTree
+from tests.support.planting import Bug
 
-MEMBERS = {
-    "two leaves": [[0, 1], [2, 3, 4]],
-    "mixed ranks": [[3, 0], [1], [4, 2]],
-    "one leaf": [[1, 0]],
-}
+CHECKS = "tests.checks.native_checks"
 
 
-def check_operations(network: VirtualNetwork, seed: int, lossy: bool, count: int = 1500) -> None:
-    """Every reduction, with the golden bits at every rank."""
-    generator = np.random.default_rng(seed)
-    fates = at_random(seed, lose=0.1, double=0.1, delay=0.1) if lossy else ()
-    for dtype, reduction in OPERATIONS:
-        for size in (5, count):
-            tensors = [awkward(generator, size, dtype, True) for _ in network.sessions]
-            check_operation(network, tensors, dtype, reduction, fates, patience_s=200.0)
-
-
-def check_engine_with_parents(engine: Engine | None = None) -> None:
-    engine = engine or SoftEngine(slots=64)
-    tickets = tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)])
-    compare_engines(engine, tickets, 5, 1500, parents_of(tickets, {0}))
-
-
-def check_tree(
-    members=MEMBERS["two leaves"],
-    lossy=True,
-    group=False,
-    seed=1,
-    make_engine: Callable[[], Engine] = SoftEngine,
-) -> VirtualTree:
-    tree = VirtualTree(members, 3, 2, group, make_engine)
-    check_operations(tree, seed, lossy)
-    return tree
-
-
-def test_without_a_fault_the_comparison_passes():
+def test_without_a_bug_the_comparison_passes():
     check_engine_with_parents()
 
 
@@ -93,8 +62,8 @@ def test_loss_anywhere_in_a_tree_changes_no_bit(name, group):
     for session in tree.sessions:
         leaf = [session.rank in ranks for ranks in MEMBERS[name]].index(True)
         sent[leaf] += session.statistics.blocks_sent
-    for leaf, blocks in zip(tree.leaves, sent, strict=True):
-        counters = counters_of(leaf)
+    for engine, blocks in zip(tree.leaves, sent, strict=True):
+        counters = counters_of(engine)
         assert counters["blocks_accepted"] == blocks
         assert counters["replays"] > 0
         assert counters["conflicts"] == 0
@@ -102,13 +71,7 @@ def test_loss_anywhere_in_a_tree_changes_no_bit(name, group):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_group_gets_each_result_once(workers):
-    job = VirtualJob(workers, 3, 2, group=True)
-    check_operations(job, 3, lossy=False)
-    counters = counters_of(job.engine)
-    assert counters["frames_out"] == counters["joins"] + counters["rounds"]
-    for session in job.sessions:
-        statistics = session.statistics
-        assert (statistics.retransmissions, statistics.probes, statistics.ignored) == (0, 0, 0)
+    check_group(workers)
 
 
 def test_loss_with_a_group_changes_no_bit():
@@ -156,49 +119,40 @@ def test_a_disagreement_below_reaches_every_rank():
     assert [counters_of(leaf)["conflicts"] for leaf in tree.leaves] == [1, 1]
 
 
-# The checks above must be able to fail.
-
-
-def check_groups() -> None:
-    test_a_group_gets_each_result_once(3)
-
-
-# Faults of a worker, with the check that must see each.
-WORKER_FAULTS = {
+# Bugs of a worker, with the check that must see each.
+WORKER_BUGS = {
     "takes no results for everyone": (
-        Fault(
-            "worker/operation.cpp", "(job.has_group() && header.worker == wire::kEveryone)", "false"
-        ),
-        "check_groups",
+        Bug("worker/operation.cpp", "(job.has_group() && header.worker == wire::kEveryone)", "false"),
+        "check_group",
     ),
     # A partial sum that is lost is a dead end then.
     "leaves a waiting aggregator alone": (
-        Fault("worker/operation.cpp", "if (own_lost || slot.waits_above)", "if (own_lost)"),
+        Bug("worker/operation.cpp", "if (own_lost || slot.waits_above)", "if (own_lost)"),
         "check_tree",
     ),
     "takes its worker number for its rank": (
-        Fault("worker/operation.cpp", "session_.job.rank]", "session_.job.worker]"),
+        Bug("worker/operation.cpp", "session_.job.rank]", "session_.job.worker]"),
         "check_tree",
     ),
 }
 
 
-@pytest.mark.parametrize("name", WORKER_FAULTS)
+@pytest.mark.parametrize("name", WORKER_BUGS)
 def test_a_worker_that(name):
-    fault, check = WORKER_FAULTS[name]
-    assert catches(name, fault, f"test_trees:{check}")
+    bug, check = WORKER_BUGS[name]
+    assert catches(name, bug, f"{CHECKS}:{check}")
 
 
-# Faults of an engine that has a parent. The first need frames that no honest parent sends, so that
+# Bugs of an engine that has a parent. The first need frames that no honest parent sends, so that
 # only the comparison with the golden model finds them.
-FAULTS_SEEN_BY_COMPARISON = {
-    "forgets to reset waiting in a new run": Fault(
+BUGS_SEEN_BY_COMPARISON = {
+    "forgets to reset waiting in a new run": Bug(
         "engine/slots.cpp",
         ".round = first_round - 1,",
         ".round = first_round - 1, .waiting = states_[slot].waiting,",
     ),
     **{
-        f"does not look at its parent's {what}": Fault("engine/admission.cpp", condition, "false")
+        f"does not look at its parent's {what}": Bug("engine/admission.cpp", condition, "false")
         for what, condition in (
             ("key", "header.key != parent->key"),
             ("worker number", "header.worker != parent->worker"),
@@ -208,40 +162,40 @@ FAULTS_SEEN_BY_COMPARISON = {
         )
     },
 }
-FAULTS_SEEN_IN_A_TREE = {
-    "sends its partial sum once": Fault(
+BUGS_SEEN_IN_A_TREE = {
+    "sends its partial sum once": Bug(
         "engine/rounds.cpp",
         "++counters_[Counter::Replays]; sender_.partial_sum(job, header.slot, header.round);",
         "++counters_[Counter::Replays];",
     ),
     # In place of replacing its partial sum by it.
-    "adds the parent's result": Fault(
+    "adds the parent's result": Bug(
         "engine/slots.cpp",
         "std::memcpy(own, packet.words, wire::kLookaheadBytes);",
         "std::memcpy(own, packet.words, wire::kLookaheadBytes);"
         "add(slot, packet); states_[slot].waiting = false; return;",
     ),
     # A parent's result that comes twice is then taken for the round after.
-    "takes a parent's result for any round": Fault(
+    "takes a parent's result for any round": Bug(
         "engine/rounds.cpp",
         "void Rounds::parent_result(const Job& job, const Packet& packet) {"
-        " const Header& header = packet.header;",
+        " const packet::Header& header = packet.header;",
         "void Rounds::parent_result(const Job& job, const Packet& packet) {"
-        "Header header = packet.header;"
+        "packet::Header header = packet.header;"
         "header.round = slots_[job.slot_base + header.slot].round;",
     ),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS_SEEN_BY_COMPARISON)
+@pytest.mark.parametrize("name", BUGS_SEEN_BY_COMPARISON)
 def test_an_engine_that(name):
-    library = build(FAULTS_SEEN_BY_COMPARISON[name])
+    library = build(BUGS_SEEN_BY_COMPARISON[name])
     with pytest.raises(CAUGHT):
         check_engine_with_parents(BuiltEngine(library, slots=64))
 
 
-@pytest.mark.parametrize("name", FAULTS_SEEN_IN_A_TREE)
+@pytest.mark.parametrize("name", BUGS_SEEN_IN_A_TREE)
 def test_an_engine_in_a_tree_that(name):
-    library = build(FAULTS_SEEN_IN_A_TREE[name])
+    library = build(BUGS_SEEN_IN_A_TREE[name])
     with pytest.raises(CAUGHT):
         check_tree(make_engine=lambda: BuiltEngine(library))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.formal import results
 from tests.formal.catalogue import PROOFS
-from tests.formal.sby import Bug, Outcome, Proof, check
+from tests.formal.sby import Outcome, Proof, SoughtBug, check
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Run:
     """One of a proof's runs: the proof itself, its cover statements, or one of its bugs."""
 
     proof: Proof
-    bug: Bug | None = None
+    bug: SoughtBug | None = None
     cover: bool = False
 
     def __str__(self) -> str:

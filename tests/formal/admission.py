@@ -17,6 +17,7 @@ still holds its round.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Array, Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
+from amaranth.lib.wiring import connect
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.admit import Admit
@@ -85,24 +86,21 @@ class AdmissionHarness(Elaboratable):
             admit.replies_full.eq(AnySeq(1)),
             admit.refusals_full.eq(AnySeq(1)),
             # Whether a worker has joined, and from where: anything.
-            admit.checked.as_value().eq(AnySeq(data.Layout.cast(WorkerEntry).size)),
-            memory.read_slot.eq(admit.read_slot),
-            admit.state.eq(memory.state),
-            memory.send_slot.eq(AnySeq(p.slot_bits)),
-            memory.write.eq(admit.write),
-            memory.write_slot.eq(admit.write_slot),
-            memory.write_state.eq(admit.write_state),
+            admit.read_worker.data.as_value().eq(AnySeq(data.Layout.cast(WorkerEntry).size)),
+            memory.send.address.eq(AnySeq(p.slot_bits)),
         ]
+        connect(m, admit.read_state, memory.read)
+        connect(m, admit.write_state, memory.write)
 
         # Routes: any. The watched job's stays.
         route = Signal(Route)
         route_is = Signal()
-        m.d.sync += route_is.eq(admit.check_job == job_number)
+        m.d.sync += route_is.eq(admit.read_route.address == job_number)
         m.d.comb += route.eq(AnyConst(data.Layout.cast(Route).size))
         with m.If(route_is):
-            m.d.comb += admit.check_route.eq(route)
+            m.d.comb += admit.read_route.data.eq(route)
         with m.Else():
-            m.d.comb += admit.check_route.as_value().eq(AnySeq(data.Layout.cast(Route).size))
+            m.d.comb += admit.read_route.data.as_value().eq(AnySeq(data.Layout.cast(Route).size))
 
         # Jobs: any, with slots of their own. The watched one has the watched slot.
         jobs = [

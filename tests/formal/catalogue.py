@@ -1,6 +1,6 @@
 """All proofs. `docs/formal.md` says what they mean together."""
 
-from tests.formal.sby import Bug, Proof
+from tests.formal.sby import Proof, SoughtBug
 
 __all__ = ["PROOFS"]
 
@@ -13,7 +13,7 @@ LANE_ALU = Proof(
     cover=3,
     quick=True,
     bugs=(
-        Bug(
+        SoughtBug(
             "unlike signs forgotten",
             2,
             "engine/lane_alu.py",
@@ -32,40 +32,40 @@ MERGE = (
         cover=16,
         quick=True,
         bugs=(
-            Bug(
+            SoughtBug(
                 "fresh for all lanes at once",
                 12,
                 "engine/merge.py",
                 "fresh1.eq(operation.fresh.bit_select(walk.lane, 1))",
                 "fresh1.eq(operation.fresh.any())",
             ),
-            Bug(
+            SoughtBug(
                 "off by one in look-ahead",
                 12,
                 "engine/merge.py",
                 "Mux(opening1 | (arriving < held), arriving, held)",
                 "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
             ),
-            Bug(
+            SoughtBug(
                 "delivered before it is written",
                 12,
                 "engine/merge.py",
                 "DELIVERY_DELAY = 3",
                 "DELIVERY_DELAY = 2",
             ),
-            Bug(
+            SoughtBug(
                 "starts at any phase",
                 12,
                 "engine/merge.py",
                 'may_take.eq(self.phase & (fsm.ongoing("TAKE") | finishing))',
                 'may_take.eq(fsm.ongoing("TAKE") | finishing)',
             ),
-            Bug(
+            SoughtBug(
                 "written a cycle late: read before it is written",
                 12,
                 "engine/merge.py",
-                "m.d.comb += [\n            self.write_words.eq(words1),",
-                "m.d.sync += [\n            self.write_words.eq(words1),",
+                "m.d.comb += [\n            self.write_words.enable.eq(words1),",
+                "m.d.sync += [\n            self.write_words.enable.eq(words1),",
             ),
         ),
     ),
@@ -96,47 +96,47 @@ ADMISSION = (
         arguments={"workers": 2, "jobs": 2},
         cover=16,
         bugs=(
-            Bug(
+            SoughtBug(
                 "double count",
                 14,
                 "engine/verdict.py",
-                "with m.Elif(current & ~place.own_seen):",
-                "with m.Elif(current & ~place.full):",
+                "with m.Elif(current & ~position.own_seen):",
+                "with m.Elif(current & ~position.full):",
             ),
-            Bug(
+            SoughtBug(
                 "state read before it is written",
                 14,
                 "engine/slot_state.py",
                 "states.read_port(transparent_for=(state_write,))",
                 "states.read_port()",
             ),
-            Bug(
+            SoughtBug(
                 "the last contribution does not complete",
                 14,
                 "engine/admit.py",
-                "one_left3.eq(self.state.left == 1)",
-                "one_left3.eq(self.state.left == 2)",
+                "one_left3.eq(state2.left == 1)",
+                "one_left3.eq(state2.left == 2)",
             ),
-            Bug(
+            SoughtBug(
                 "one slot too many for a job",
                 14,
                 "engine/admit.py",
                 "checks2.slot.eq(header1.slot < job1.count)",
                 "checks2.slot.eq(header1.slot <= job1.count)",
             ),
-            Bug(
+            SoughtBug(
                 "added to the round before last",
                 20,
                 "engine/admit.py",
                 "~Mux(overwrites, 0, this.present)",
                 "~this.present",
             ),
-            Bug(
+            SoughtBug(
                 "parent's result taken twice",
                 14,
                 "engine/verdict.py",
-                "with m.If(current & place.waiting):",
-                "with m.If(current & place.full):",
+                "with m.If(current & position.waiting):",
+                "with m.If(current & position.full):",
             ),
         ),
     ),
@@ -150,33 +150,33 @@ SENDING = (
         arguments=NARROW,
         cover=20,
         bugs=(
-            Bug(
+            SoughtBug(
                 "the other version",
                 12,
                 "engine/transmit.py",
                 "version = order.header.round[0]",
                 "version = ~order.header.round[0]",
             ),
-            Bug(
+            SoughtBug(
                 "starts at any phase",
                 12,
                 "engine/transmit.py",
                 "taking.eq(~self.phase & (~active | last_issue))",
                 "taking.eq(~active | last_issue)",
             ),
-            Bug(
+            SoughtBug(
                 "banks exchanged",
                 12,
                 "engine/slot_memory.py",
-                "Mux(self.phase == parity, read_merge[1:], read_send[1:])",
-                "Mux(self.phase != parity, read_merge[1:], read_send[1:])",
+                "Mux(self.phase == parity, merge.address[1:], send.address[1:])",
+                "Mux(self.phase != parity, merge.address[1:], send.address[1:])",
             ),
-            Bug(
+            SoughtBug(
                 "too little room behind the memories",
                 14,
                 "engine/transmit.py",
-                "width=width, depth=OUTPUT_DEPTH",
-                "width=width, depth=OUTPUT_DEPTH // 4",
+                "beat_shape, depth=OUTPUT_DEPTH",
+                "beat_shape, depth=OUTPUT_DEPTH // 4",
             ),
         ),
     ),
@@ -197,12 +197,12 @@ STREAMS = (
         cover=14,
         quick=True,
         bugs=(
-            Bug(
+            SoughtBug(
                 "valid falls when another frame comes",
                 16,
-                "engine/receive.py",
-                "self.o.valid.eq(summaries.r_rdy)",
-                "self.o.valid.eq(summaries.r_rdy & ~summaries.w_en)",
+                "lib/queue.py",
+                "self.o.valid.eq(fifo.r_rdy)",
+                "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
             ),
         ),
     ),
@@ -212,12 +212,12 @@ STREAMS = (
         depth=3,
         cover=10,
         bugs=(
-            Bug(
+            SoughtBug(
                 "valid falls when another delivery comes",
                 12,
-                "engine/delivery_queue.py",
-                "self.o.valid.eq(queue.r_rdy)",
-                "self.o.valid.eq(queue.r_rdy & ~queue.w_en)",
+                "lib/queue.py",
+                "self.o.valid.eq(fifo.r_rdy)",
+                "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
             ),
         ),
     ),
@@ -227,7 +227,7 @@ STREAMS = (
         depth=2,
         cover=12,
         bugs=(
-            Bug(
+            SoughtBug(
                 "discarded orders are not given back",
                 8,
                 "engine/replicate.py",
@@ -245,7 +245,7 @@ REGISTER_PORT = Proof(
     cover=20,
     quick=True,
     bugs=(
-        Bug(
+        SoughtBug(
             "a refused write shows its address",
             12,
             "node/axi_lite.py",
@@ -253,14 +253,14 @@ REGISTER_PORT = Proof(
             "                    m.d.comb += [self.address.eq(aw_address), self.write.eq(1)]",
             "m.d.comb += [self.address.eq(aw_address), self.write.eq(acts)]",
         ),
-        Bug(
+        SoughtBug(
             "an answer does not wait",
             14,
             "node/axi_lite.py",
             "with m.If(channel.ready):",
             "with m.If(channel.ready | channel.valid):",
         ),
-        Bug(
+        SoughtBug(
             "a write before its data",
             12,
             "node/axi_lite.py",
@@ -279,9 +279,9 @@ ROUNDS = (
         cover=10,
         quick=True,
         bugs=(
-            Bug("one version", 12, arguments={"without": "versions"}),
-            Bug("any round of the same version", 12, arguments={"without": "exact round"}),
-            Bug("header made when sent", 12, arguments={"without": "own header"}),
+            SoughtBug("one version", 12, arguments={"without": "versions"}),
+            SoughtBug("any round of the same version", 12, arguments={"without": "exact round"}),
+            SoughtBug("header made when sent", 12, arguments={"without": "own header"}),
         ),
     ),
     Proof(
@@ -306,12 +306,12 @@ NODE = (
         depth=3,
         cover=20,
         bugs=(
-            Bug(
+            SoughtBug(
                 "the next answer begins early",
                 24,
                 "node/arp.py",
-                "waiting.r_en.eq(self.o.ready & last)",
-                "waiting.r_en.eq(self.o.ready)",
+                "waiting.o.ready.eq(self.o.ready & last)",
+                "waiting.o.ready.eq(self.o.ready)",
             ),
         ),
     ),
@@ -321,12 +321,12 @@ NODE = (
         depth=3,
         cover=24,
         bugs=(
-            Bug(
+            SoughtBug(
                 "beats are lost while the network waits",
                 24,
                 "node/echo.py",
-                "buffer.o.ready.eq(verdicts.r_rdy & (self.o.ready | ~head.good))",
-                "buffer.o.ready.eq(verdicts.r_rdy)",
+                "buffer.o.ready.eq(verdicts.o.valid & (self.o.ready | ~head.good))",
+                "buffer.o.ready.eq(verdicts.o.valid)",
             ),
         ),
     ),
@@ -336,7 +336,7 @@ NODE = (
         depth=3,
         cover=8,
         bugs=(
-            Bug(
+            SoughtBug(
                 "frames cut each other off",
                 8,
                 "node/egress.py",
@@ -352,14 +352,14 @@ NODE = (
         arguments={"lossy": True},
         cover=10,
         bugs=(
-            Bug(
+            SoughtBug(
                 "frames come out before they are kept",
                 10,
                 "node/packet_fifo.py",
                 "self.o.valid.eq(next_head != start)",
-                "self.o.valid.eq(next_head != place)",
+                "self.o.valid.eq(next_head != tail)",
             ),
-            Bug(
+            SoughtBug(
                 "a full FIFO is written over",
                 16,
                 "node/packet_fifo.py",
@@ -375,7 +375,7 @@ NODE = (
         arguments={"lossy": False},
         cover=10,
         bugs=(
-            Bug(
+            SoughtBug(
                 "a full FIFO takes more",
                 16,
                 "node/packet_fifo.py",

@@ -9,6 +9,7 @@ operation's delivery comes out, whatever came before and comes next.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.layouts import OperationKind, SlotOperation
 from afflux_hdl.engine.merge import DELIVERY_DELAY, Merge
@@ -28,7 +29,7 @@ class Ghost:
     Attributes:
         waiting: An operation has started that is still to read it ...
         arriving, fresh, opcode: ... and will merge this.
-        place: Where in the receive buffer that is.
+        offset: Where in the receive buffer that is.
         flying: It has been read and is not written yet ...
         since: ... and was read this many cycles ago, less one.
         now: After all operations that have read it.
@@ -36,12 +37,12 @@ class Ghost:
         was_arriving, was_fresh, was_opcode: What that one merges.
     """
 
-    def __init__(self, name: str, place_bits: int) -> None:
+    def __init__(self, name: str, offset_bits: int) -> None:
         self.waiting = Signal(name=f"{name}_waiting")
         self.arriving = Signal(32, name=f"{name}_arriving")
         self.fresh = Signal(name=f"{name}_fresh")
         self.opcode = Signal(2, name=f"{name}_opcode")
-        self.place = Signal(place_bits, name=f"{name}_place")
+        self.offset = Signal(offset_bits, name=f"{name}_offset")
         self.flying = Signal(name=f"{name}_flying")
         self.since = Signal(2, name=f"{name}_since")
         self.now = Signal(32, name=f"{name}_now")
@@ -68,16 +69,14 @@ class MergeMemoryHarness(ElementHarness):
         phase = Signal()
         m.d.sync += phase.eq(~phase)
         m.d.comb += [merge.phase.eq(phase), memory.phase.eq(phase)]
-        for name in ("merge_block", "merge_words"):
-            m.d.comb += getattr(memory, name).eq(getattr(merge, name))
-            m.d.comb += getattr(merge, f"{name}_data").eq(getattr(memory, f"{name}_data"))
-        for name in ("write_block", "write_words"):
-            for suffix in ("", "_address", "_data"):
-                m.d.comb += getattr(memory, name + suffix).eq(getattr(merge, name + suffix))
+        connect(m, merge.read_block, memory.merge_block)
+        connect(m, merge.read_words, memory.merge_words)
+        connect(m, merge.write_block, memory.write_block)
+        connect(m, merge.write_words, memory.write_words)
         # The transmit side reads what it likes.
         m.d.comb += [
-            memory.send_block.eq(AnySeq(len(memory.send_block))),
-            memory.send_words.eq(AnySeq(len(memory.send_words))),
+            memory.send_block.address.eq(AnySeq(p.block_address_bits)),
+            memory.send_words.address.eq(AnySeq(p.words_address_bits)),
         ]
 
         # Operations: any. Admit has let only lanes below F through.
@@ -95,11 +94,10 @@ class MergeMemoryHarness(ElementHarness):
         # What is watched: slot, version, lane, beat of a block; beat of the words.
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
         lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
-        word_beat_bits = p.header_beats.bit_length() - 1
-        word_beat: Value = AnyConst(max(1, word_beat_bits))[:word_beat_bits]
+        word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
         m.d.comb += Assume(lane < p.lanes)
-        block_at = Signal(len(merge.merge_block))
-        words_at = Signal(len(merge.merge_words))
+        block_at = Signal(p.block_address_bits)
+        words_at = Signal(p.words_address_bits)
         m.d.comb += [
             block_at.eq(Cat(beat, lane, version, slot)),
             words_at.eq(Cat(word_beat, version, slot)),
@@ -117,9 +115,8 @@ class MergeMemoryHarness(ElementHarness):
             words_content = words_rams[0].content
 
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
-        place_bits = len(merge.receive_address)
-        block, words = Ghost("block", place_bits), Ghost("words", place_bits)
-        for ghost, hit, fresh, opcode, place, reads, address, at, write, write_at, content in (
+        block, words = Ghost("block", p.offset_bits), Ghost("words", p.offset_bits)
+        for ghost, hit, fresh, opcode, offset, reads, address, at, write, content in (
             (
                 block,
                 here & incoming.present.bit_select(lane, 1),
@@ -130,10 +127,9 @@ class MergeMemoryHarness(ElementHarness):
                 + rank(incoming.present, lane) * p.block_beats
                 + beat,
                 parts["with_blocks"],
-                merge.merge_block,
+                merge.read_block.address,
                 block_at,
                 merge.write_block,
-                merge.write_block_address,
                 block_content,
             ),
             (
@@ -143,14 +139,13 @@ class MergeMemoryHarness(ElementHarness):
                 3,
                 incoming.start + word_beat,
                 parts["with_words"],
-                merge.merge_words,
+                merge.read_words.address,
                 words_at,
                 merge.write_words,
-                merge.write_words_address,
                 words_content,
             ),
         ):
-            writes = write & (write_at == at)
+            writes = write.enable & (write.address == at)
             reading = reads & (address == at)
             effect = Mux(
                 ghost.fresh, ghost.arriving, merged(ghost.opcode, ghost.now, ghost.arriving)
@@ -175,7 +170,7 @@ class MergeMemoryHarness(ElementHarness):
                     ghost.arriving.eq(AnySeq(32)),
                     ghost.fresh.eq(fresh),
                     ghost.opcode.eq(opcode),
-                    ghost.place.eq(place),
+                    ghost.offset.eq(offset),
                 ]
             held = Signal(32, name=f"held_{ghost.now.name}")
             spec = merged(ghost.was_opcode, ghost.before, ghost.was_arriving)
@@ -194,18 +189,18 @@ class MergeMemoryHarness(ElementHarness):
         # The receive buffer has the operation's words and blocks at their places.
         block_here, words_here = Signal(), Signal()
         m.d.sync += [
-            block_here.eq(parts["with_blocks"] & (merge.receive_address == block.place)),
-            words_here.eq(parts["with_words"] & (merge.receive_address == words.place)),
+            block_here.eq(parts["with_blocks"] & (merge.receive.address == block.offset)),
+            words_here.eq(parts["with_words"] & (merge.receive.address == words.offset)),
         ]
         arrives = Signal(p.bus_bits)
         m.d.comb += [
             arrives.eq(AnySeq(p.bus_bits)),
-            merge.receive_data.eq(arrives),
+            merge.receive.data.eq(arrives),
         ]
         with m.If(block_here):
-            m.d.comb += self._word(merge.receive_data).eq(block.was_arriving)
+            m.d.comb += self._word(merge.receive.data).eq(block.was_arriving)
         with m.Elif(words_here):
-            m.d.comb += self._word(merge.receive_data).eq(words.was_arriving)
+            m.d.comb += self._word(merge.receive.data).eq(words.was_arriving)
 
         self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase)
         self._deliveries(m, parts, merge, block, words, block_content, words_content, starts & here)
@@ -230,7 +225,7 @@ class MergeMemoryHarness(ElementHarness):
         operation = data.View(SlotOperation(p), parts["operation"])
         remaining = parts["walk.remaining"]
         walk_beat, walk_lane = parts["walk"].beat, parts["walk"].lane
-        place = parts["place"]
+        offset = parts["offset"]
         beat_of_words = parts["word_beat"]
         lowest = Signal(len(remaining))
         tie_walk(m, parts, "walk")
@@ -247,7 +242,7 @@ class MergeMemoryHarness(ElementHarness):
             m.d.comb += [
                 Assert(remaining == operation.present),
                 Assert(walk_beat == 0),
-                Assert(place == (operation.start + beat_of_words)[: len(place)]),
+                Assert(offset == (operation.start + beat_of_words)[: len(offset)]),
                 Assert(operation.kind == OperationKind.MERGE),
             ]
         if p.header_beats > 1:
@@ -270,9 +265,9 @@ class MergeMemoryHarness(ElementHarness):
                 Assert((operation.present ^ remaining) < lowest),
                 Assert((operation.present & remaining) == remaining),
                 Assert(
-                    place
+                    offset
                     == (operation.start + p.header_beats + done * p.block_beats + walk_beat)[
-                        : len(place)
+                        : len(offset)
                     ]
                 ),
                 Assert(operation.kind == OperationKind.MERGE),
@@ -280,7 +275,7 @@ class MergeMemoryHarness(ElementHarness):
         here = (operation.delivery.slot == slot) & (operation.version == version)
         expected = (
             operation.start + p.header_beats + rank(operation.present, lane) * p.block_beats + beat
-        )[: len(place)]
+        )[: len(offset)]
         to_come = (
             here
             & remaining.bit_select(lane, 1)
@@ -289,7 +284,7 @@ class MergeMemoryHarness(ElementHarness):
         m.d.comb += Assert(block.waiting == to_come, "the block is to come")
         with m.If(to_come):
             m.d.comb += [
-                Assert(block.place == expected),
+                Assert(block.offset == expected),
                 Assert(block.fresh == operation.fresh.bit_select(lane, 1)),
                 Assert(block.opcode == operation.opcode),
             ]
@@ -297,7 +292,7 @@ class MergeMemoryHarness(ElementHarness):
         m.d.comb += Assert(words.waiting == words_to_come, "words are to come")
         with m.If(words_to_come):
             m.d.comb += [
-                Assert(words.place == (operation.start + word_beat)[: len(place)]),
+                Assert(words.offset == (operation.start + word_beat)[: len(offset)]),
                 Assert(words.fresh == operation.opening),
                 Assert(words.opcode == 3),
             ]
@@ -313,7 +308,7 @@ class MergeMemoryHarness(ElementHarness):
         words_content: Value,
         touched: Value,
     ) -> None:
-        """A delivery finds in the memory what its operation, and all before, have made."""
+        """Assert that a delivery finds what its operation, and all before, have made."""
         due, due_block, due_words = parts["deliver"], block.next, words.next
         # Another operation that starts meanwhile may have written its words by then. One on the
         # same version of the same slot does not: `admission.py`.

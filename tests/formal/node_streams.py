@@ -135,7 +135,7 @@ class EchoHarness(Elaboratable):
 
 
 def _expect(m: Module, part: Component, here: Value) -> None:
-    """The rule of `o`; its payload where `here`, which is any place."""
+    """Assert the rule of `o`; of its payload where `here`, which is any address."""
     holds(m, part.o, Assert, payload_if=here)
     waited = Signal()
     m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
@@ -148,13 +148,13 @@ def tie_packet_fifo(m: Module, inside: Inside, ram: WatchedMemory, depth: int) -
     Returns:
         Whether the beat at its head is the watched one.
     """
-    place, start, head = inside["place"], inside["start"], inside["head"]
+    tail, start, head = inside["tail"], inside["start"], inside["head"]
     watched = AnyConst(len(ram.watched))
-    bits = len(place)
+    bits = len(tail)
     m.d.comb += [
         ram.watched.eq(watched),
-        Assert((place - head)[:bits] <= depth, "no beat is written over"),
-        Assert((start - head)[:bits] <= (place - head)[:bits]),
+        Assert((tail - head)[:bits] <= depth, "no beat is written over"),
+        Assert((start - head)[:bits] <= (tail - head)[:bits]),
     ]
     m.d.comb += Assert(~inside["self"].o.valid | (head != start))
     return head[: bits - 1] == watched

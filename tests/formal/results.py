@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.formal.sby import FOLDER, Bug, Outcome, Proof
+from tests.formal.sby import FOLDER, Outcome, Proof, SoughtBug
 
 __all__ = ["keep", "write_table"]
 
@@ -13,7 +13,7 @@ PATH = FOLDER / "results.json"
 BEGIN, END = "<!-- results -->\n", "<!-- end -->\n"
 
 
-def _key(proof: Proof, bug: Bug | None, cover: bool) -> str:
+def _key(proof: Proof, bug: SoughtBug | None, cover: bool) -> str:
     return f"{proof.name}/{bug.name if bug else 'cover' if cover else 'proof'}"
 
 
@@ -21,7 +21,7 @@ def _read() -> dict[str, dict[str, Any]]:
     return dict(json.loads(PATH.read_text())) if PATH.exists() else {}
 
 
-def keep(proof: Proof, bug: Bug | None, cover: bool, right: bool, outcome: Outcome) -> None:
+def keep(proof: Proof, bug: SoughtBug | None, cover: bool, right: bool, outcome: Outcome) -> None:
     """Write one run's outcome beside those of other runs, in place of an older one."""
     kept = _read()
     kept[_key(proof, bug, cover)] = {

@@ -19,10 +19,10 @@ from types import MappingProxyType
 
 import afflux_hdl
 from tests.support.checkout import BUILD, ROOT
+from tests.support.planting import Bug, copy_package
 from tests.support.shadow import environment_with
 
 FOLDER = BUILD / "formal"
-SOURCES = Path(afflux_hdl.__file__).parent
 TOOLS = Path(sys.executable).parent
 """pip puts the commands of its packages beside the interpreter."""
 
@@ -32,7 +32,7 @@ incremental mode on these designs."""
 
 
 @dataclass(frozen=True)
-class Bug:
+class SoughtBug:
     """Something that a proof must find.
 
     Attributes:
@@ -72,7 +72,7 @@ class Proof:
     depth: int
     arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     cover: int = 0
-    bugs: tuple[Bug, ...] = ()
+    bugs: tuple[SoughtBug, ...] = ()
     quick: bool = False
     limit_s: int = 600
 
@@ -109,16 +109,7 @@ class Outcome:
         return text
 
 
-def plant(folder: Path, bug: Bug) -> None:
-    """Copy the engine's sources into the folder, with the bug in them."""
-    shutil.copytree(SOURCES, folder / "afflux_hdl", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "afflux_hdl" / bug.file
-    text = path.read_text()
-    assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
-    path.write_text(text.replace(bug.right, bug.wrong))
-
-
-def check(proof: Proof, bug: Bug | None = None, *, cover: bool = False) -> Outcome:
+def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) -> Outcome:
     """Run a proof, or its cover statements, or look for a bug that is planted.
 
     A harness that cannot be converted is an `ERROR`.
@@ -132,7 +123,7 @@ def check(proof: Proof, bug: Bug | None = None, *, cover: bool = False) -> Outco
     if bug is not None:
         arguments |= bug.arguments
         if bug.file:
-            plant(folder, bug)
+            copy_package(afflux_hdl, folder, Bug(bug.file, bug.right, bug.wrong))
             environment = environment_with(folder)
     design = folder / "design.il"
     command = [sys.executable, "-m", "tests.formal.convert", proof.harness]
@@ -196,7 +187,7 @@ def run(folder: Path) -> Outcome:
 
 
 def _named(place: str) -> str:
-    """The line of a harness, with its text, from the `file:line` that the tool gives."""
+    """Return the line of a harness, with its text, from the `file:line` that the tool gives."""
     found = re.fullmatch(r"(.*\.py):(\d+).*", place)
     if found is None or not Path(found[1]).is_file():
         return place

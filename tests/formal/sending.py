@@ -11,6 +11,7 @@ frame a beat stands.
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
+from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.slot_memory import SlotMemory
@@ -41,15 +42,13 @@ class SendingHarness(ElementHarness):
         phase = Signal()
         m.d.sync += phase.eq(~phase)
         m.d.comb += [transmit.phase.eq(phase), memory.phase.eq(phase)]
-        for name in ("send_block", "send_words"):
-            m.d.comb += getattr(memory, name).eq(getattr(transmit, name))
-            m.d.comb += getattr(transmit, f"{name}_data").eq(getattr(memory, f"{name}_data"))
-        for name in ("merge_block", "merge_words", "write_block", "write_words"):
-            m.d.comb += getattr(memory, name).eq(AnySeq(len(getattr(memory, name))))
-        for name in ("write_block", "write_words"):
-            for suffix in ("_address", "_data"):
-                port = getattr(memory, name + suffix)
-                m.d.comb += port.eq(AnySeq(len(port)))
+        connect(m, transmit.read_block, memory.send_block)
+        connect(m, transmit.read_words, memory.send_words)
+        for read in (memory.merge_block, memory.merge_words):
+            m.d.comb += read.address.eq(AnySeq(len(read.address)))
+        for write in (memory.write_block, memory.write_words):
+            for signal in (write.enable, write.address, write.data):
+                m.d.comb += signal.eq(AnySeq(len(signal)))
 
         order = Signal(FrameOrder(p))
         m.d.comb += [
@@ -63,13 +62,13 @@ class SendingHarness(ElementHarness):
             Assume((order.header.present >> p.lanes) == 0),
         ]
         holds(m, transmit.o, Assert)
-        output = inside["output"]
+        output = inside["output.fifo"]
         m.d.comb += [
             Assert(transmit.o.payload.keep.all(), "whole beats"),
             Assert(~output.w_en | output.w_rdy, "the queue does not overflow"),
         ]
         issued = self._frames(m, inside, phase)
-        self._contents(m, inside, memory, rams, phase, issued)
+        self._contents(m, inside, rams, phase, issued)
         return m
 
     def _frames(self, m: Module, inside: Inside, phase: Signal) -> Signal:
@@ -133,9 +132,9 @@ class SendingHarness(ElementHarness):
         # Two cycles later it goes into the queue.
         issued1, issued2, ends1, ends2 = Signal(), Signal(), Signal(), Signal()
         m.d.sync += [issued1.eq(issues), issued2.eq(issued1), ends1.eq(ends), ends2.eq(ends1)]
-        m.d.comb += Assert(inside["output"].w_en == issued2)
+        m.d.comb += Assert(inside["output"].i.valid == issued2)
         with m.If(issued2):
-            m.d.comb += Assert(inside["output"].w_data[-1] == ends2)
+            m.d.comb += Assert(inside["output"].i.payload.last == ends2)
         m.d.comb += [
             Cover(ends & (order.blocks == p.lanes)),
             Cover(ends & (order.blocks == 0) & order.reply),
@@ -146,20 +145,18 @@ class SendingHarness(ElementHarness):
         self,
         m: Module,
         inside: Inside,
-        memory: SlotMemory,
         rams: list[WatchedMemory],
         phase: Signal,
         issued: Signal,
     ) -> None:
-        """A beat that goes out is what its address held when it was read."""
+        """Assert that a beat that goes out is what its address held when it was read."""
         p = self._parameters
         order = inside["order"]
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
         lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
-        word_beat_bits = p.header_beats.bit_length() - 1
-        word_beat: Value = AnyConst(max(1, word_beat_bits))[:word_beat_bits]
+        word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
         m.d.comb += Assume(lane < p.lanes)
-        block_at, words_at = Signal(len(memory.send_block)), Signal(len(memory.send_words))
+        block_at, words_at = Signal(p.block_address_bits), Signal(p.words_address_bits)
         m.d.comb += [
             block_at.eq(Cat(beat, lane, version, slot)),
             words_at.eq(Cat(word_beat, version, slot)),
@@ -196,6 +193,8 @@ class SendingHarness(ElementHarness):
             m.d.sync += [due1.eq(due), due2.eq(due1), held1.eq(self._word(content)), held.eq(held1)]
             with m.If(due2):
                 m.d.comb += [
-                    Assert(self._word(inside["output"].w_data) == held, "what its address held"),
+                    Assert(
+                        self._word(inside["output"].i.payload.data) == held, "what its address held"
+                    ),
                     Cover(held == 0x600DF00D),
                 ]

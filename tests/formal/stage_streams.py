@@ -59,7 +59,7 @@ class ReceiveHarness(_StageHarness):
         receive = Receive(self._parameters)
         inside, _ = self._place(m, receive, platform)
         drive(m, receive, constant=("local",))
-        queue = inside["summaries"]
+        queue = inside["summaries.fifo"]
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
         # Where frames are that will come to the queue, for the induction.
         index, index1 = inside["index"], inside["index1"]
@@ -111,10 +111,10 @@ class ReplicateHarness(_StageHarness):
             inside = Inside(replicate, platform)
             m.submodules.stage = inside.fragment
         drive(m, replicate)
-        orders = inside["orders"]
+        orders = inside["orders.fifo"]
         watched = AnyConst(len(made[0].watched))
         m.d.comb += made[0].watched.eq(watched)
-        holds(m, replicate.o, Assert, payload_if=inside["orders.consume"] == watched)
+        holds(m, replicate.o, Assert, payload_if=inside["orders.fifo.consume"] == watched)
         waited = Signal()
         m.d.sync += waited.eq(replicate.o.valid & ~replicate.o.ready)
         on_its_way = sum(inside[f"valid{n}"] for n in (1, 2, 3, 4))

@@ -3,8 +3,8 @@
 import random
 import struct
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address
 
 from afflux_hdl.contract.registers import (
@@ -21,11 +21,12 @@ from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.fuzz.answers import compare, read_answer
 from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJob, Work
+from tests.scenarios.director import Build
 from tests.scenarios.packing import HEADER, Peer, pack_frame
 
 __all__ = ["BUILD", "Fuzzer", "FuzzerReport"]
 
-BUILD = {"workers": 8, "lanes": 4, "jobs": 4, "slots": 64}
+BUILD: Build = {"workers": 8, "lanes": 4, "jobs": 4, "slots": 64}
 """What the fuzzed engine is built for."""
 
 LIFE = 16
@@ -68,7 +69,7 @@ class Fuzzer:
         engine: VerilatedEngine,
         seed: int,
         batch: int = 1000,
-        build: Mapping[str, int] = BUILD,
+        build: Build = BUILD,
     ) -> None:
         self._engine = engine
         self._choose = random.Random(seed)
@@ -78,9 +79,10 @@ class Fuzzer:
         self._here = self._draw_peer(first_port=1, last_port=65_000)
         self._blocks = Blocks(self._choose)
         address = str(IPv4Address(self._here.address))
-        twin = {**build, "mac": self._here.mac, "address": address, "port": self._here.port}
-        self._golden = GoldenEngine(**twin)
-        self._alone = GoldenEngine(**twin)
+        twin = partial(
+            GoldenEngine, **build, mac=self._here.mac, address=address, port=self._here.port
+        )
+        self._golden, self._alone = twin(), twin()
         self._left_out = self._left_out_bytes = 0
         self._frames = self._batches = self._answers = self._results = 0
         self._last: list[bytes] = []
@@ -203,11 +205,11 @@ class Fuzzer:
                 continue
             known |= {(peer.mac, peer.packed_address, peer.port) for peer in job.joined.values()}
             if job.group:
-                peer = job.group.endpoint
-                known.add((peer.mac, peer.packed_address, peer.port))
+                group = job.group.endpoint
+                known.add((group.mac, group.packed_address, group.port))
             if job.parent:
-                peer = job.parent.endpoint
-                known.add((peer.mac, peer.packed_address, peer.port))
+                parent = job.parent.endpoint
+                known.add((parent.mac, parent.packed_address, parent.port))
         asking: set[tuple[bytes, bytes, int]] | None = None
         for frame in got:
             answer = read_answer(frame, self._here, self._build["lanes"])
@@ -224,7 +226,7 @@ class Fuzzer:
             assert answer.short and where in asking, f"to a stranger: {frame[:64].hex(' ', 4)}"
 
     def _check_orderly(self, got: list[bytes], expected: Counter[bytes]) -> None:
-        """The orderly job gets exactly what it would get if it were alone in the world."""
+        """Check that the orderly job gets exactly what it would get alone in the world."""
         work = self._jobs.orderly.work
         addresses = {peer.address for peer in work.workers}
         results = Counter(
@@ -237,7 +239,7 @@ class Fuzzer:
         self._results += results.total()
 
     def _check_counters(self) -> dict[str, int]:
-        """The golden model's, but for what was left out; and they add up."""
+        """Return the golden model's counters, but for what was left out; check that they add up."""
         got = {}
         for counter in COUNTERS:
             low = self._engine.read(counter_address(counter.name))

@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 
 from afflux_hdl.node import axi_lite
 from afflux_hdl.node.axi_lite import OKAY, SLVERR
-from tests.support.part_player import planted
+from tests.support.planting import names_with
 
 READABLE = [0x00, 0x04, 0x20, 0x24, 0x80]
 WRITABLE = [0x20, 0x24]
@@ -43,7 +43,7 @@ class Master:
             ctx.set(channel.ready, 0)
 
     async def when(self, ctx: Any, flag: Any, payload: Any = None) -> Any:
-        """Waits for the cycle in which `flag` is 1, and through it."""
+        """Wait for the cycle in which `flag` is 1, and through it."""
         for _ in range(500):
             was = ctx.get(flag)
             value = None if payload is None else ctx.get(payload)
@@ -53,7 +53,7 @@ class Master:
         raise AssertionError("some access is never answered")
 
     async def bus(self, ctx: Any) -> None:
-        """The registers: read data one cycle after the address."""
+        """Play the registers: read data one cycle after the address."""
         async for _, _, address, write, data in ctx.tick().sample(
             self.slave.address, self.slave.write, self.slave.write_data
         ):
@@ -117,7 +117,7 @@ def run(part: type, seed: int) -> None:
 
 
 def stuck(part: type) -> None:
-    """A response that nobody takes must stop no read."""
+    """Check that a response that nobody takes stops no read."""
     slave = part(address_bits=8, readable=READABLE, writable=WRITABLE)
     reached = []
 
@@ -185,4 +185,4 @@ def test_accesses_at_random_paces() -> None:
 )
 def test_bug_is_caught(right: str, wrong: str) -> None:
     with pytest.raises(AssertionError):
-        check(planted(axi_lite, right, wrong)["AxiLite"])
+        check(names_with(axi_lite, right, wrong)["AxiLite"])

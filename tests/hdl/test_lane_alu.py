@@ -36,7 +36,7 @@ def test_outcomes_follow_after_one_cycle(opcode: Opcode) -> None:
     pairs += [(choose.getrandbits(32), choose.getrandbits(32)) for _ in range(200)]
     alu = LaneAlu()
 
-    async def bench(ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+    async def testbench(ctx) -> None:
         for held, arriving in pairs:
             for fresh in (False, True):
                 ctx.set(alu.opcode, opcode)
@@ -51,5 +51,5 @@ def test_outcomes_follow_after_one_cycle(opcode: Opcode) -> None:
     top.submodules.alu = alu
     simulator = Simulator(top)
     simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
+    simulator.add_testbench(testbench)
     simulator.run()

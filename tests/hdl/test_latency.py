@@ -46,7 +46,7 @@ def contribution(worker: GoldenWorker, blocks: int, slot: int) -> bytes:
     return worker._frame(packet)
 
 
-class Bench:
+class Testbench:
     """Drives the engine's ports and notes in which cycle each beat leaves."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -56,7 +56,7 @@ class Bench:
         self.left: list[tuple[int, bool]] = []
         self.reached: dict[str, int] = {}
 
-    async def tick(self, ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+    async def tick(self, ctx) -> None:
         for name, stage in self.engine.stages.items():
             if ctx.get(stage.o.valid):
                 self.reached.setdefault(name, self.cycle)
@@ -65,14 +65,14 @@ class Bench:
         await ctx.tick()
         self.cycle += 1
 
-    async def write(self, ctx, name: str, value: int) -> None:  # type: ignore[no-untyped-def]
+    async def write(self, ctx, name: str, value: int) -> None:
         ctx.set(self.engine.register_address, registers.address_of(name))
         ctx.set(self.engine.register_write_data, value)
         ctx.set(self.engine.register_write, 1)
         await self.tick(ctx)
         ctx.set(self.engine.register_write, 0)
 
-    async def create(self, ctx) -> None:  # type: ignore[no-untyped-def]
+    async def create(self, ctx) -> None:
         mac = int.from_bytes(ENGINE.mac, "big")
         values = {
             "local_mac_low": mac % 2**32,
@@ -95,8 +95,8 @@ class Bench:
         while ctx.get(self.engine.register_read_data):
             await self.tick(ctx)
 
-    async def send(self, ctx, frame: bytes) -> int:  # type: ignore[no-untyped-def]
-        """Sends a frame at one beat a cycle; the cycle of its last beat."""
+    async def send(self, ctx, frame: bytes) -> int:
+        """Send a frame at one beat a cycle, and return the cycle of its last beat."""
         size = self.parameters.bus_bytes
         for at in range(0, len(frame), size):
             beat = self.engine.rx.payload
@@ -108,7 +108,7 @@ class Bench:
         ctx.set(self.engine.rx.valid, 0)
         return self.cycle - 1
 
-    async def settle(self, ctx) -> None:  # type: ignore[no-untyped-def]
+    async def settle(self, ctx) -> None:
         await self.tick(ctx)
         for _ in range(4000):
             if ctx.get(self.engine.idle):
@@ -117,32 +117,34 @@ class Bench:
         raise AssertionError("not idle after 4000 cycles")
 
 
-def measure(bus_bits: int, blocks: int, offset: int) -> tuple[int, list[tuple[int, bool]], Bench]:
-    """Cycles from the last beat in to the first beat out, the beats that left, and the bench."""
+def measure(
+    bus_bits: int, blocks: int, offset: int
+) -> tuple[int, list[tuple[int, bool]], Testbench]:
+    """Return cycles from last beat in to first beat out, the beats that left, the testbench."""
     parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
-    bench = Bench(parameters)
+    testbench = Testbench(parameters)
     latency = 0
 
-    async def run(ctx) -> None:  # type: ignore[no-untyped-def]
+    async def run(ctx) -> None:
         nonlocal latency
         worker = new_worker(parameters.lanes)
-        ctx.set(bench.engine.tx.ready, 1)
-        await bench.create(ctx)
-        await bench.send(ctx, worker.join())
-        await bench.settle(ctx)
-        bench.left.clear()
-        bench.reached.clear()
+        ctx.set(testbench.engine.tx.ready, 1)
+        await testbench.create(ctx)
+        await testbench.send(ctx, worker.join())
+        await testbench.settle(ctx)
+        testbench.left.clear()
+        testbench.reached.clear()
         for _ in range(offset):
-            await bench.tick(ctx)
-        last_in = await bench.send(ctx, contribution(worker, blocks, 0))
-        await bench.settle(ctx)
-        latency = bench.left[0][0] - last_in
+            await testbench.tick(ctx)
+        last_in = await testbench.send(ctx, contribution(worker, blocks, 0))
+        await testbench.settle(ctx)
+        latency = testbench.left[0][0] - last_in
 
-    simulator = Simulator(bench.engine)
+    simulator = Simulator(testbench.engine)
     simulator.add_clock(1e-8)
     simulator.add_testbench(run)
     simulator.run()
-    return latency, bench.left, bench
+    return latency, testbench.left, testbench
 
 
 @pytest.mark.parametrize(
@@ -168,10 +170,10 @@ def test_stages_take_as_long_as_the_hardware_guide_says() -> None:
     stated = dict(re.findall(r"^\| `(\w+)` \| (\d+)", guide, flags=re.MULTILINE))
     takes: dict[str, set[int]] = {}
     for offset in range(4):
-        _, left, bench = measure(512, 0, offset)
+        _, left, testbench = measure(512, 0, offset)
         # One beat of headers, one of words.
         before = left[0][0] - measure(512, 0, offset)[0]
-        for name, cycle in bench.reached.items():
+        for name, cycle in testbench.reached.items():
             takes.setdefault(name, set()).add(cycle - before)
             before = cycle
     assert {name: min(cycles) for name, cycles in takes.items()} == {

@@ -11,9 +11,8 @@ from afflux_hdl.node.classify import HEADER_BYTES, Classify
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
-from tests.hdl.test_node_parts import LOCAL
 from tests.scenarios.job_frames import ENGINE_MAC
-from tests.scenarios.node_frames import arp_request, echo_request
+from tests.scenarios.node_frames import LOCAL, arp_request, echo_request
 from tests.support.part_player import Played, play
 
 SMALLEST = bytes.fromhex(ENGINE_MAC.replace(":", "")) + bytes(54)

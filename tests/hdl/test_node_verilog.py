@@ -31,6 +31,7 @@ def test_ports_have_plain_names(tmp_path: Path) -> None:
     sizes = ["--bus-bits", "32", "--workers", "2", "--slots", "2", "--jobs", "1", "--lanes", "1"]
     node_verilog.main(["-o", str(tmp_path), *sizes])
     text = (tmp_path / "afflux_node.v").read_text()
+    assert "src =" not in text, "a path of the machine that generates it"
     top = text[text.index("\nmodule afflux_node(") :]
     top = top[: top.index("\nendmodule")]
     declared = re.findall(r"^  (?:input|output)\s+(?:\[(\d+):0\] )?(\w+);", top, re.MULTILINE)

@@ -13,7 +13,7 @@ PARAMETERS = Parameters(bus_bits=32, workers=3, lanes=2, jobs=2, slots=4, build_
 class Bus:
     """The register port of a simulated engine."""
 
-    def __init__(self, engine: Engine, ctx) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, engine: Engine, ctx) -> None:
         self._engine, self._ctx = engine, ctx
 
     async def write(self, name: str, value: int) -> None:
@@ -41,10 +41,10 @@ class Bus:
             pass
 
 
-def simulate(scenario) -> None:  # type: ignore[no-untyped-def]
+def simulate(scenario) -> None:
     engine = Engine(PARAMETERS)
 
-    async def run(ctx) -> None:  # type: ignore[no-untyped-def]
+    async def run(ctx) -> None:
         ctx.set(engine.tx.ready, 1)
         await scenario(Bus(engine, ctx))
 

@@ -14,12 +14,12 @@ def test_gives_the_value_of_each_number_or_0(count: int) -> None:
     m = Module()
     m.d.comb += chosen.eq(select(values, number))
 
-    async def bench(ctx) -> None:  # type: ignore[no-untyped-def]  # amaranth has no stubs
+    async def testbench(ctx) -> None:
         for n in range(8):
             ctx.set(number, n)
             await ctx.delay(1e-6)
             assert ctx.get(chosen) == (values[n] if n < count else 0)
 
     simulator = Simulator(m)
-    simulator.add_testbench(bench)
+    simulator.add_testbench(testbench)
     simulator.run()

@@ -60,7 +60,7 @@ class Drawing:
 
     def lut(self, *inputs: int) -> int:
         o = self.net()
-        ports = {f"I{n}": net for n, net in enumerate(inputs)}
+        ports: dict[str, Any] = {f"I{n}": net for n, net in enumerate(inputs)}
         self.cell(f"LUT{len(inputs)}", O=o, **ports)
         return o
 
@@ -97,7 +97,7 @@ def test_the_longest_of_several_inputs_counts() -> None:
 @pytest.mark.parametrize("port", ["CE", "R"])
 def test_enable_and_reset_are_ends(port: str) -> None:
     d = Drawing()
-    d.register("0", **{port: d.lut(d.register("0"))})
+    d.register("0", name="", **{port: d.lut(d.register("0"))})
     assert d.levels().worst == 1
 
 
@@ -175,7 +175,7 @@ def test_memories_of_luts_are_a_level_when_read_and_an_end_when_written() -> Non
 def test_each_port_of_a_memory_of_luts_follows_its_own_address() -> None:
     d = Drawing()
     q, spo, dpo = d.register("0"), d.net(), d.net()
-    ports = {"A": d.lut(d.lut(q)), "DPRA": d.lut(q), "SPO": spo, "DPO": dpo}
+    ports: dict[str, Any] = {"A": d.lut(d.lut(q)), "DPRA": d.lut(q), "SPO": spo, "DPO": dpo}
     d.cell("RAM256X1D", D=q, WCLK=1, WE=q, **ports)
     d.register(dpo)
     # A is the address of the write, too.

@@ -34,6 +34,7 @@ def test_ports_have_plain_names(tmp_path: Path) -> None:
         ["-o", str(tmp_path), "--bus-bits", "32", "--workers", "2", "--slots", "2", "--jobs", "1"]
     )
     text = (tmp_path / "afflux_engine.v").read_text()
+    assert "src =" not in text, "a path of the machine that generates it"
     top = text[text.index("\nmodule afflux_engine(") :]
     top = top[: top.index("\nendmodule")]
     declared = re.findall(r"^  (?:input|output)\s+(?:\[(\d+):0\] )?(\w+);", top, re.MULTILINE)

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from afflux_hdl.contract import registers, wire
-from docs.generate import contract_tables as reference
+from docs.generate import contract_tables
 from tests.support.checkout import ROOT
 
 DOCS = ROOT / "docs"
@@ -76,12 +76,12 @@ def test_documents_repeat_the_contract() -> None:
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text()
         sections += len(re.findall("<!-- generated: ", text))
-        assert reference.render(text) == text, path.name
-    assert sections >= len(reference.TABLES)
+        assert contract_tables.render(text) == text, path.name
+    assert sections >= len(contract_tables.TABLES)
 
 
 def test_reference_notices_a_difference() -> None:
     text = (DOCS / "protocol.md").read_text()
     planted = text.replace("| 50–53 | `round` | 4 |", "| 50–53 | `round` | 8 |")
     assert planted != text
-    assert reference.render(planted) == text
+    assert contract_tables.render(planted) == text

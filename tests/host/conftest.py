@@ -5,6 +5,6 @@ import pytest
 
 @pytest.fixture(params=["shm", "soft"])
 def engine(request, monkeypatch):
-    """Runs a test once in shared memory and once through the software engine's packets."""
+    """Run a test once in shared memory and once through the software engine's packets."""
     monkeypatch.setenv("AFFLUX_AGGREGATOR", f"{request.param}://")
     return request.param

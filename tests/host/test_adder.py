@@ -13,15 +13,16 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.sim.test_planted_bugs import Bug, generate
 from tests.support.checkout import BUILD
 from tests.support.drivers.ranks import Ranks
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
 RANKS = 2
 STEPS = 3
-PARAMETERS = {"bus_bits": 512, "workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
+BUILT = {"workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
 
 # Bit 20 of one operand of the sixth of sixteen adders. Not of the first two: those add the ranks'
 # fingerprints, and the ranks would notice.
@@ -35,7 +36,7 @@ FLIPPED = Bug(
 
 
 def train(engine: Engine) -> bytes:
-    """The weights after a few steps of two ranks whose gradients this engine averages."""
+    """Return the weights after a few steps of two ranks whose gradients this engine averages."""
     images, labels = training()
     model = build_network(seed=1)
     server = AggregatorServer(engine)
@@ -51,7 +52,8 @@ def train(engine: Engine) -> bytes:
                     model.zero_grad()
                     outputs = model(images[chosen])
                     torch.nn.functional.cross_entropy(outputs, labels[chosen]).backward()
-                    flat = [weight.grad.reshape(-1) for weight in model.parameters()]
+                    gradient_of = [weight.grad for weight in model.parameters()]
+                    flat = [each.reshape(-1) for each in gradient_of if each is not None]
                     gradients.append(torch.cat(flat).numpy())
                 averages = ranks.all_reduce(gradients, wire.Dtype.FLOAT32, Reduction.AVG)
                 for average in averages:
@@ -74,8 +76,8 @@ def test_a_flipped_adder_bit_changes_the_weights() -> None:
     torch.set_num_threads(1)
     weights = {"soft": train(SoftEngine())}
     for name, bug in (("whole", None), ("flipped", FLIPPED)):
-        verilog = generate(BUILD / "tests" / "adder" / name, bug, PARAMETERS)
-        with VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"]) as engine:
+        verilog = engine_verilog(BUILD / "tests" / "adder" / name, bug, 512, BUILT)
+        with VerilatedEngine.from_verilog(verilog, 512) as engine:
             weights[name] = train(engine)
     assert weights["whole"] == weights["soft"]
     assert weights["flipped"] != weights["whole"]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from afflux_hdl.engine.engine import Engine
-from benchmarks.gateware import __main__ as gateware
-from benchmarks.gateware import plots as gateware_plots
-from benchmarks.gateware import tables as gateware_tables
+from benchmarks.gateware import plots, tables
+from benchmarks.gateware.__main__ import BENCHES, main
 from benchmarks.report.figures import merge_rows, read_rows
 
 # "33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32".
@@ -19,7 +18,7 @@ FLAT = (str, int, float, bool)
 
 
 def check_promises(rows):
-    """What the engine promises, row by row."""
+    """Check what the engine promises, row by row."""
     for row in rows:
         assert all(isinstance(value, FLAT) for value in row.values()), row
         if row["bench"] == "line_rate":
@@ -50,11 +49,11 @@ def test_a_quick_run(tmp_path, capfd):
     output = tmp_path / "engine.json"
     foreign = {"bench": "loop", "bytes": 1}
     merge_rows(output, ["loop"], [foreign])
-    assert gateware.main(["--quick", "--output", str(output)]) == 0
+    assert main(["--quick", "--output", str(output)]) == 0
     rows = read_rows(output)
     assert rows[0] == foreign
     ours = rows[1:]
-    assert {row["bench"] for row in ours} == {bench.name for bench in gateware.BENCHES}
+    assert {row["bench"] for row in ours} == {bench.name for bench in BENCHES}
     assert {row["bus_bits"] for row in ours} == {512, 32}
     check_promises(ours)
     assert "payload in (Gbit/s)" in capfd.readouterr().out
@@ -63,10 +62,10 @@ def test_a_quick_run(tmp_path, capfd):
     assert not any(row["bench"] == "line_rate" for row in read_rows(output))
     # Figures and tables are made of such rows.
     merge_rows(output, ["line_rate"], [row for row in ours if row["bench"] == "line_rate"])
-    assert gateware_plots.main([str(output), str(tmp_path / "plots")]) == 0
+    assert plots.main([str(output), str(tmp_path / "plots")]) == 0
     names = {path.name for path in (tmp_path / "plots").iterdir()}
     assert names == {"frame_size.svg", "latency.svg", "zero_skip.svg"}
-    text = gateware_tables.render("<!-- figures: latency -->\n<!-- end figures -->", ours)
+    text = tables.render("<!-- figures: latency -->\n<!-- end figures -->", ours)
     assert "| 512 |" in text
 
 

@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
@@ -119,9 +120,9 @@ def objects(rank, size):
     got = [None]
     dist.scatter_object_list(got, [f"for {n}" for n in range(size)], src=0)
     assert got == [f"for {rank}"]
-    out = [None] * size if rank == 0 else None
-    dist.gather_object(rank, out, dst=0)
-    assert out is None or out == [0, 1, 2]
+    gathered: list[Any] | None = [None] * size if rank == 0 else None
+    dist.gather_object(rank, gathered, dst=0)
+    assert gathered is None or gathered == [0, 1, 2]
     if rank == 0:
         dist.send_object_list(["hello"], dst=1)
     elif rank == 1:
@@ -169,7 +170,7 @@ def coalesced(rank, size):
 
 
 def functional_forms(rank, size):
-    group = dist.group.WORLD
+    group: Any = dist.group.WORLD
     summed = functional.all_reduce(torch.ones(3), "sum", group)
     assert (summed + 0).tolist() == [3, 3, 3]
     gathered = functional.all_gather_tensor(torch.full((2,), float(rank)), 0, group)

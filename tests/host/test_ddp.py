@@ -9,32 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import afflux
 from tests.support.host.ranks import run_ranks, values
-
-
-def network(seed=3):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(
-        torch.nn.Linear(20, 300),
-        torch.nn.BatchNorm1d(300),
-        torch.nn.ReLU(),
-        torch.nn.Linear(300, 5),
-    )
-
-
-def weights(model):
-    return torch.cat([each.detach().flatten() for each in model.parameters()]).numpy()
-
-
-def steps(model, rank, count=6):
-    """Train on data that depends on the rank; returns the weights."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
-    generator = torch.Generator().manual_seed(rank)
-    for _ in range(count):
-        x = torch.randn(16, 20, generator=generator)
-        optimiser.zero_grad()
-        model(x).square().mean().backward()
-        optimiser.step()
-    return weights(model)
+from tests.support.host.training import network, steps, weights
 
 
 def train(rank, _size):
@@ -158,14 +133,15 @@ def train_sharded(rank, size):
 
     mesh = init_device_mesh("cpu", (size,))
     torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    first = torch.nn.Linear(8, 16)
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Linear(16, 4))
     fully_shard(model, mesh=mesh)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
         optimiser.zero_grad()
         model(torch.ones(2, 8) * (rank + 1)).sum().backward()
         optimiser.step()
-    return float(model[0].weight.full_tensor().sum().detach())
+    return float(first.weight.full_tensor().sum().detach())
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from afflux.demo import __main__ as demo
+from afflux.demo.__main__ import main
 from afflux.demo.launch import Run
 from afflux.demo.report import checks, table
 from tests.support.host.scripts import alive
@@ -18,7 +18,7 @@ from tests.support.host.scripts import alive
 @pytest.mark.slow
 def test_a_small_one_holds(capfd):
     options = ["--without-rtl", "--epochs", "2", "--ranks", "2", "--loss", "0.02"]
-    assert demo.main(options) == 0
+    assert main(options) == 0
     shown = capfd.readouterr().out
     assert "✗" not in shown
     assert "soft and soft, no loss: weights equal to the bit" in shown
@@ -39,7 +39,7 @@ def made_up(name, url, sha256="aa", accepted=10):
 
 
 def failing(runs):
-    return [check.says for check in checks(runs) if not check.holds]
+    return [check.claim for check in checks(runs) if not check.holds]
 
 
 def test_it_can_fail():
@@ -63,7 +63,7 @@ def test_the_table_has_a_column_for_each_run():
 
 
 def descendants(pid):
-    """Processes below `pid`, by way of their parents."""
+    """Return processes below `pid`, by way of their parents."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -12,14 +12,14 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 import afflux
-from afflux.group import launched_aggregator as child
+from afflux.group import launched_aggregator
 dist.init_process_group("afflux", timeout=timedelta(seconds=20))
 rank, size = dist.get_rank(), dist.get_world_size()
 tensor = torch.ones(1000)
 dist.all_reduce(tensor)
 assert tensor[0] == size
-for each in child._children.values():
-    print("child", each.process.pid, flush=True)
+for each in launched_aggregator._launched.values():
+    print("engine", each.process.pid, flush=True)
 """
 
 ENDS = {
@@ -43,8 +43,8 @@ for _ in range(5):
 }
 
 
-def child_of(output):
-    (line,) = [line for line in output.splitlines() if line.startswith("child ")]
+def engine_of(output):
+    (line,) = [line for line in output.splitlines() if line.startswith("engine ")]
     return int(line.split()[1])
 
 
@@ -61,7 +61,7 @@ def test_ends_cleanly(end, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Fatal" not in done.stderr
-    assert "child " not in done.stdout
+    assert "engine " not in done.stdout
 
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
@@ -73,7 +73,7 @@ def test_ends_cleanly_with_its_aggregator(end, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "Fatal" not in done.stderr
-    assert wait_until_gone(child_of(done.stdout))
+    assert wait_until_gone(engine_of(done.stdout))
 
 
 CRASHES = {
@@ -87,7 +87,7 @@ CRASHES = {
 def test_a_crash_of_rank_0_leaves_no_aggregator(crash, tmp_path):
     done = run_script(START + CRASHES[crash], tmp_path, ranks=2, environment=SOFT)
     assert done.returncode == 1
-    assert wait_until_gone(child_of(done.stdout))
+    assert wait_until_gone(engine_of(done.stdout))
 
 
 def test_torchrun_shows_the_error_of_a_rank(tmp_path):

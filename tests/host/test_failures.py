@@ -1,6 +1,7 @@
 """Operations that cannot succeed: an error at every rank that says what happened, soon."""
 
 import os
+import re
 import signal
 import time
 from datetime import timedelta
@@ -10,20 +11,10 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import launched_aggregator as child
-from tests.support.host.ranks import run_ranks, values
+from afflux.group import launched_aggregator
+from tests.support.host.ranks import caught, run_ranks, values
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
-
-
-def caught(action):
-    """Message, kind and seconds of the error that `action` raises."""
-    started = time.monotonic()
-    try:
-        action()
-    except Exception as error:
-        return str(error), type(error).__name__, time.monotonic() - started
-    return "", "nothing raised", time.monotonic() - started
 
 
 # Disagreement.
@@ -75,6 +66,10 @@ def test_every_rank_learns_what_each_asked_for(which):
         assert seconds < 5
         for rank in range(3):
             assert f"rank {rank}: " in message
+        error, *first_failure = message.partition(" [rank 0: ")[0].split("; first failure")
+        assert error.count("operation 2") == 1
+        assert all(text.count("operation 2") <= 1 for text in first_failure)
+        assert not re.search(r"\d:(sum|avg|max|min):", message), "the worker's own number as well"
         assert later[2] < 0.5
         assert "failed before" in later[0]
         assert later[1] == "GroupFailed"
@@ -103,7 +98,7 @@ def test_a_rank_that_never_comes_is_named_at_every_rank():
     for rank, (message, kind, seconds) in enumerate(outcomes):
         assert "all_reduce sum float32 (3, 4)" in message
         assert "operation 2" in message
-        assert "2 s" in message
+        assert "timed out after 2 s" in message if rank != 1 else "2 s" in message
         assert "rank(s) 1" in message
         assert "rank 1: nothing since all_reduce sum float32 (1,) (operation 1)" in message
         if rank == 1:
@@ -158,9 +153,11 @@ def wait_a_second(rank, _size):
 @pytest.mark.usefixtures("engine")
 def test_the_timeout_of_wait():
     for rank, (message, kind, seconds) in enumerate(values(run_ranks(wait_a_second, 2))):
-        assert "not over after 1 s of wait()" in message
+        assert "wait() timed out after 1 s" in message
         assert "all_reduce sum float32 (2,)" in message
         if rank == 0:
+            named = "all_reduce sum float32 (2,) (operation 2)"
+            assert message.startswith(f"{named}: wait() timed out after 1 s [")
             assert kind == "OperationTimeout"
             assert 0.9 < seconds < 5
 
@@ -173,7 +170,7 @@ def lose_the_aggregator(rank, _size):
     # The others may still need their result sent again.
     time.sleep(1)
     if rank == 0:
-        (aggregator,) = child._children.values()
+        (aggregator,) = launched_aggregator._launched.values()
         os.kill(aggregator.process.pid, signal.SIGKILL)
     return caught(lambda: dist.all_reduce(torch.ones(50_000)))
 
@@ -191,7 +188,7 @@ def lose_the_aggregator_and_wait(rank, _size):
     dist.all_reduce(torch.ones(10))
     works = [dist.all_reduce(torch.ones(400_000), async_op=True) for _ in range(5)]
     if rank == 0:
-        (aggregator,) = child._children.values()
+        (aggregator,) = launched_aggregator._launched.values()
         os.kill(aggregator.process.pid, signal.SIGKILL)
     return [caught(work.wait) for work in works], [work.is_completed() for work in works]
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import launched_aggregator as child
+from afflux.group import launched_aggregator
 from tests.support.host.ranks import run_ranks, values
 
 
@@ -47,13 +47,13 @@ SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 
 def share_a_child(rank, _size):
     groups = [dist.new_group() for _ in range(5)]
-    processes = [each.process.pid for each in child._children.values()]
+    processes = [each.process.pid for each in launched_aggregator._launched.values()]
     for number, group in enumerate(groups):
         tensor = torch.ones(3) * number
         dist.all_reduce(tensor, group=group)
         assert tensor[0] == 2 * number
     dist.destroy_process_group()
-    return processes, len(child._children), [alive(pid) for pid in processes]
+    return processes, len(launched_aggregator._launched), [alive(pid) for pid in processes]
 
 
 def test_groups_share_one_aggregator_which_ends_with_the_last():

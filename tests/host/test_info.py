@@ -17,6 +17,7 @@ from afflux.commands.info.aggregators import ask
 from afflux.commands.info.command import collect
 from afflux.commands.info.offloads import read_offloads
 from afflux.commands.info.text import render
+from afflux.group.aggregator_url import AggregatorUrl
 from tests.support.host.aggregators import aggregator, answering, closed_port
 
 MIB = 1 << 20
@@ -91,10 +92,10 @@ def test_one_that_does_not_answer_is_an_error(capsys):
     assert cli.main(["info", "--timeout", "1", url]) == 1
     text = capsys.readouterr().out
     assert "cannot reach the control channel" in text
-    assert f"{url} does not serve" in text
+    assert f"{url} does not answer" in text
     with answering({"ok": False, "error": "not today"}) as url:
         assert "not today" in ask(url, 5.0)["error"]
-    assert "nobody to ask" in ask("soft://", 1.0)["error"]
+    assert "no running aggregator to ask" in ask("soft://", 1.0)["error"]
     assert "unknown scheme" in ask("tcp://host", 1.0)["error"]
 
 
@@ -187,7 +188,7 @@ def test_reading_leaves_no_descriptor_open():
     for _ in range(3):
         interfaces.read_interfaces()
         limits.read_socket_buffers()
-        sharing.why_not_shared("auto")
+        sharing.why_not_shared(AggregatorUrl("auto"))
     assert open_descriptors() == before
 
 
@@ -199,14 +200,14 @@ def test_whether_ranks_share_memory(monkeypatch):
         SharedGroup = object
 
     monkeypatch.setattr(sharing, "native", lambda: Built)
-    assert sharing.why_not_shared("auto") == ""
-    assert sharing.why_not_shared("shm://") == ""
-    assert "asks for something else" in sharing.why_not_shared("udp://host")
+    assert sharing.why_not_shared(AggregatorUrl("auto")) == ""
+    assert sharing.why_not_shared(AggregatorUrl("shm")) == ""
+    assert "asks for something else" in sharing.why_not_shared(AggregatorUrl.parse("udp://host"))
     monkeypatch.setattr(sharing, "native", lambda: None)
-    assert "not installed" in sharing.why_not_shared("auto")
+    assert "not installed" in sharing.why_not_shared(AggregatorUrl("auto"))
     monkeypatch.setattr(sharing, "native", lambda: Built)
     monkeypatch.delattr(os, "memfd_create")
-    assert "memory files" in sharing.why_not_shared("auto")
+    assert "memory files" in sharing.why_not_shared(AggregatorUrl("auto"))
 
 
 def sound_report():

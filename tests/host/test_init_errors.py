@@ -76,24 +76,30 @@ def test_more_workers_than_the_engine_was_built_for():
         ("udp://host:99999", "Port out of range"),
         ("soft://somewhere", "takes no host"),
         ("shm://somewhere", "takes no host"),
-        ("rtl://?bus_bits=64", "bus_bits is 32 or 512"),
-        ("udp://no-such-host.invalid:4700", "no-such-host.invalid"),
+        ("rtl://?bus_bits=64", "bus_bits must be 32 or 512"),
     ],
 )
 def test_wrong_url(url, says):
     for outcome in errors_of({"AFFLUX_AGGREGATOR": url}, size=2):
-        assert "rank 0" in outcome.message
+        assert f"rank {outcome.rank}: AFFLUX_AGGREGATOR={url!r}: " in outcome.message
         assert says in outcome.message
+        assert "expected auto, shm://" in outcome.message
+
+
+def test_a_name_that_does_not_resolve():
+    url = "udp://no-such-host.invalid:4700"
+    for outcome in errors_of({"AFFLUX_AGGREGATOR": url}, size=2):
+        assert f"rank {outcome.rank}: AFFLUX_AGGREGATOR={url}: " in outcome.message
 
 
 def test_bad_setting():
     for outcome in errors_of({"AFFLUX_LANES": "17"}, size=2):
-        assert "AFFLUX_LANES='17'" in outcome.message
-        assert "1 to 16" in outcome.message
+        assert f"rank {outcome.rank}: AFFLUX_LANES='17': " in outcome.message
+        assert "an integer from 1 to 16" in outcome.message
 
 
 def test_engine_that_does_not_start():
-    # No address of this machine: the child cannot bind and says why.
+    # No address of this machine: it cannot bind and says why.
     environment = {
         "AFFLUX_AGGREGATOR": "soft://",
         "MASTER_ADDR": "127.0.0.1",
@@ -105,8 +111,15 @@ def test_engine_that_does_not_start():
         assert "before it was ready" in outcome.message
 
 
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ("AFFLUX_SLOTS=0", "AFFLUX_SLOTS='0': must be an integer from 1 to 512"),
+        ("AFFLUX_AGGREGATOR=tcp://x", "AFFLUX_AGGREGATOR='tcp://x': unknown scheme; expected auto"),
+    ],
+)
 @pytest.mark.parametrize("one", [0, 1])
-def test_a_setting_that_is_bad_at_one_rank_only(one):
+def test_a_setting_that_is_bad_at_one_rank_only(one, bad, says):
     # The ranks' own environments, as on several hosts.
-    for outcome in errors_of({"BAD_RANK": str(one), "BAD": "AFFLUX_SLOTS=0"}, size=2):
-        assert "AFFLUX_SLOTS='0'" in outcome.message
+    for outcome in errors_of({"BAD_RANK": str(one), "BAD": bad}, size=2):
+        assert outcome.message.count(f"rank {one}: {says}") == 1

@@ -8,9 +8,9 @@ import torch.distributed as dist
 
 import afflux
 from afflux.commands import serve
-from tests.host.test_serve import finish, start
 from tests.support.drivers.groups import free_group, why_no_group
 from tests.support.host.ranks import run_ranks, values
+from tests.support.host.serving import finish, start
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
-from tests.host.test_ddp import network, steps, weights
-from tests.host.test_failures import caught
-from tests.support.host.ranks import run_ranks, values
+from tests.support.host.ranks import caught, run_ranks, values
+from tests.support.host.training import network, steps, weights
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
+from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.exchange import Exchange, Introduction, RendezvousError, host_identity
 
 
 def file_store(folder):
@@ -23,22 +24,22 @@ def hash_store(_folder):
 
 
 STORES = [file_store, tcp_store, hash_store]
-ME = Introduction("soft://", host_identity(), 16)
+ME = Introduction(AggregatorUrl("soft"), host_identity(), 16)
 
 
 @pytest.mark.parametrize("make", STORES)
 def test_who_is_missing_is_named(make, tmp_path):
     store = make(tmp_path)
-    Meeting(store, 2, 3, 0.1).introduce(ME)
-    meeting = Meeting(store, 0, 3, 1.5)
-    meeting.introduce(ME)
+    Exchange(store, 2, 3, 0.1).introduce(ME)
+    exchange = Exchange(store, 0, 3, 1.5)
+    exchange.introduce(ME)
     started = time.monotonic()
     with pytest.raises(RendezvousError, match=r"waited 1.5 s for rank 1 to come to the new group"):
-        meeting.introductions()
+        exchange.introductions()
     with pytest.raises(RendezvousError, match=r"rank 0 to get a job"):
-        Meeting(store, 1, 3, 0.5).ticket(0.5)
+        Exchange(store, 1, 3, 0.5).ticket(0.5)
     with pytest.raises(RendezvousError, match=r"ranks 1, 2 to join the aggregator"):
-        Meeting(store, 0, 3, 0.5).join(lambda: None)
+        Exchange(store, 0, 3, 0.5).join(lambda: None)
     assert time.monotonic() - started < 8
 
 
@@ -46,7 +47,7 @@ def test_who_is_missing_is_named(make, tmp_path):
 def test_late_is_not_never(make, tmp_path):
     store = make(tmp_path)
     other = store.clone() if make is not file_store else file_store(tmp_path)
-    first, second = Meeting(store, 0, 2, 20), Meeting(other, 1, 2, 20)
+    first, second = Exchange(store, 0, 2, 20), Exchange(other, 1, 2, 20)
     first.introduce(ME)
 
     def come_late():
@@ -61,11 +62,12 @@ def test_late_is_not_never(make, tmp_path):
 
 def test_other_aggregators_are_an_error():
     store = dist.HashStore()
-    Meeting(store, 1, 2, 1).introduce(Introduction("udp://a:1", host_identity(), 16))
-    meeting = Meeting(store, 0, 2, 1)
-    meeting.introduce(ME)
+    other = AggregatorUrl.parse("udp://a:1")
+    Exchange(store, 1, 2, 1).introduce(Introduction(other, host_identity(), 16))
+    exchange = Exchange(store, 0, 2, 1)
+    exchange.introduce(ME)
     with pytest.raises(RendezvousError, match=r"rank 0: soft://; rank 1: udp://a:1"):
-        meeting.introductions()
+        exchange.introductions()
 
 
 def test_a_dead_store_is_an_error_at_once(tmp_path):
@@ -74,5 +76,5 @@ def test_a_dead_store_is_an_error_at_once(tmp_path):
     del master
     started = time.monotonic()
     with pytest.raises(RuntimeError):
-        Meeting(client, 1, 2, 20).ticket(0)
+        Exchange(client, 1, 2, 20).ticket(0)
     assert time.monotonic() - started < 10

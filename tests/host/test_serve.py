@@ -13,31 +13,9 @@ from afflux.commands import serve
 from tests.support.host.aggregators import closed_port
 from tests.support.host.ranks import run_ranks, values
 from tests.support.host.scripts import alive
+from tests.support.host.serving import finish, start
 
 READY = re.compile(r"afflux: soft engine on (udp://127\.0\.0\.1:(\d+))\n")
-
-
-def start(*options, stdin=subprocess.DEVNULL, program=("-m", "afflux.commands.cli", "serve")):
-    process = subprocess.Popen(
-        [sys.executable, *program, "--engine", "soft", *options],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    return process, process.stdout.readline()
-
-
-def finish(process):
-    try:
-        return process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return "killed"
-    finally:
-        process.stdout.close()
-        process.stderr.close()
 
 
 def reduce_once(rank, size):

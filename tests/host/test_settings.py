@@ -2,12 +2,17 @@
 
 import logging
 import re
+from pathlib import Path
 
 import pytest
 
-from afflux import settings
-from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
-from afflux.settings import Settings, SettingsError
+from afflux.group import settings
+from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
+from afflux.group.settings import Settings, SettingsError
+from afflux_drivers.sockets import MulticastGroup
+
+REPO = Path(__file__).resolve().parents[2]
+GROUP = MulticastGroup("239.1.2.3", 4701)
 
 
 def test_defaults():
@@ -18,24 +23,42 @@ def test_values():
     got = Settings.from_environment(
         {"AFFLUX_AGGREGATOR": "udp://h:1", "AFFLUX_LANES": "5", "AFFLUX_PEER_TIMEOUT": "2.5"}
     )
-    assert got == Settings(aggregator="udp://h:1", lanes=5, peer_timeout_s=2.5)
+    assert got == Settings(aggregator=AggregatorUrl("udp", "h", 1), lanes=5, peer_timeout_s=2.5)
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "allowed"),
     [
-        ("AFFLUX_LANES", "0"),
-        ("AFFLUX_LANES", "many"),
-        ("AFFLUX_SLOTS", "513"),
-        ("AFFLUX_PEER_TIMEOUT", "0"),
-        ("AFFLUX_PEER_TIMEOUT", "nan"),
-        ("AFFLUX_TEST_LOSS", "1"),
-        ("AFFLUX_TEST_LOSS", "-0.1"),
+        ("AFFLUX_AGGREGATOR", "tcp://h", "udp://host[:port]"),
+        ("AFFLUX_LANES", "0", "an integer from 1 to 16"),
+        ("AFFLUX_LANES", "many", "an integer from 1 to 16"),
+        ("AFFLUX_SLOTS", "513", "an integer from 1 to 512"),
+        ("AFFLUX_PEER_TIMEOUT", "0", "a positive number of seconds"),
+        ("AFFLUX_PEER_TIMEOUT", "nan", "a positive number of seconds"),
+        ("AFFLUX_PEER_TIMEOUT", "soon", "a positive number of seconds"),
+        ("AFFLUX_TEST_LOSS", "1", "at least 0 and less than 1"),
+        ("AFFLUX_TEST_LOSS", "-0.1", "at least 0 and less than 1"),
+        ("AFFLUX_TEST_LOSS", "nan", "at least 0 and less than 1"),
+        ("AFFLUX_TEST_LOSS", "much", "at least 0 and less than 1"),
+        ("AFFLUX_TEST_SEED", "1.5", "an integer from 0"),
     ],
 )
-def test_wrong_values_are_named(name, text):
-    with pytest.raises(SettingsError, match=re.escape(f"{name}={text!r}")):
+def test_wrong_values_are_named_with_what_is_allowed(name, text, allowed):
+    with pytest.raises(SettingsError, match=re.escape(f"{name}={text!r}: ")) as caught:
         Settings.from_environment({name: text})
+    assert allowed in str(caught.value)
+
+
+def test_the_loss_switch_is_read_once_and_handed_down():
+    found = Settings.from_environment({"AFFLUX_TEST_LOSS": "0.25", "AFFLUX_TEST_SEED": "9"})
+    assert (found.test_loss, found.test_seed) == (0.25, 9)
+    # Below the host nothing looks at the environment.
+    readers = [
+        path.name
+        for path in (REPO / "drivers/afflux_drivers").rglob("*.py")
+        if re.search(r"\benviron\b|getenv", path.read_text(encoding="utf-8"))
+    ]
+    assert readers == []
 
 
 def test_unknown_variables_are_reported(caplog, monkeypatch):
@@ -53,30 +76,48 @@ def test_every_variable_is_in_the_table_with_its_default():
         default = getattr(Settings(), field)
         if default is not None:
             shown = rows[name].rpartition(", ")[2].strip()
-            assert shown in (str(default), default if default == "auto" else f"{default:g}")
+            numeric = isinstance(default, int | float)
+            assert shown in (str(default), f"{default:g}" if numeric else "")
 
 
 @pytest.mark.parametrize(
     ("url", "want"),
     [
-        ("auto", Location("auto")),
-        ("shm://", Location("shm")),
-        ("soft://", Location("soft")),
-        ("rtl://", Location("rtl")),
-        ("rtl://?bus_bits=32", Location("rtl", bus_bits=32)),
-        ("soft://?group=239.1.2.3:4701", Location("soft", group="239.1.2.3:4701")),
+        ("auto", AggregatorUrl("auto")),
+        ("shm://", AggregatorUrl("shm")),
+        ("soft://", AggregatorUrl("soft")),
+        ("rtl://", AggregatorUrl("rtl")),
+        ("rtl://?bus_bits=32", AggregatorUrl("rtl", bus_bits=32)),
+        ("soft://?group=239.1.2.3:4701", AggregatorUrl("soft", group=GROUP)),
         (
             "rtl://?group=239.1.2.3:4701&bus_bits=32",
-            Location("rtl", bus_bits=32, group="239.1.2.3:4701"),
+            AggregatorUrl("rtl", bus_bits=32, group=GROUP),
         ),
-        ("udp://10.0.0.9", Location("udp", "10.0.0.9", 4700)),
-        ("udp://h:9?parent=up", Location("udp", "h", 9, parent=("up", 4700))),
-        ("udp://h?parent=10.0.0.1:8", Location("udp", "h", 4700, parent=("10.0.0.1", 8))),
-        ("udp://host:99", Location("udp", "host", 99)),
+        ("udp://10.0.0.9", AggregatorUrl("udp", "10.0.0.9", 4700)),
+        ("udp://h:9?parent=up", AggregatorUrl("udp", "h", 9, parent=("up", 4700))),
+        ("udp://h?parent=10.0.0.1:8", AggregatorUrl("udp", "h", 4700, parent=("10.0.0.1", 8))),
+        ("udp://host:99", AggregatorUrl("udp", "host", 99)),
     ],
 )
 def test_urls(url, want):
-    assert Location.parse(url) == want
+    found = AggregatorUrl.parse(url)
+    assert found == want
+    assert AggregatorUrl.parse(str(found)) == want
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("auto", "auto"),
+        ("rtl://?bus_bits=512", "rtl://"),
+        ("rtl://?group=239.1.2.3:4701&bus_bits=32", "rtl://?bus_bits=32&group=239.1.2.3:4701"),
+        ("udp://h", "udp://h:4700"),
+        ("udp://h:9?parent=up", "udp://h:9?parent=up:4700"),
+        ("udp://[::1]:9", "udp://[::1]:9"),
+    ],
+)
+def test_a_url_is_shown_in_one_way(url, shown):
+    assert str(AggregatorUrl.parse(url)) == shown
 
 
 @pytest.mark.parametrize(
@@ -101,8 +142,10 @@ def test_urls(url, want):
     ],
 )
 def test_wrong_urls(url):
-    with pytest.raises(SettingsError, match="AFFLUX_AGGREGATOR"):
-        Location.parse(url)
+    with pytest.raises(ValueError, match=r"; expected auto, shm://, soft://"):
+        AggregatorUrl.parse(url)
+    with pytest.raises(SettingsError, match=re.escape(f"AFFLUX_AGGREGATOR={url!r}: ")):
+        Settings.from_environment({"AFFLUX_AGGREGATOR": url})
 
 
 def test_the_way_to_this_host_is_loopback():

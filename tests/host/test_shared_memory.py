@@ -15,8 +15,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux_drivers.shared.segment import SegmentOffer, ShareRefused, fetch_segment
-from tests.host.test_failures import caught
-from tests.support.host.ranks import run_ranks, values
+from tests.support.host.ranks import caught, run_ranks, values
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 
@@ -28,7 +27,7 @@ def handed(ranks, ask):
     """Ranks that did not come for a segment while `ask(offer)` runs."""
     offer = SegmentOffer(ranks)
     try:
-        missing = []
+        missing: list[int] = []
         thread = threading.Thread(target=lambda: missing.extend(offer.serve(1.0)))
         thread.start()
         ask(offer)
@@ -229,7 +228,7 @@ def times_woken():
 
 
 def threads_say(file):
-    """The kernel's name for each other thread of this process, and what such a file of it says."""
+    """Yield the kernel's name for each other thread of this process, and one of its files' text."""
     # This one sleeps or measures; what measuring takes is not to be counted.
     for thread in Path("/proc/self/task").iterdir():
         if thread.name == str(threading.get_native_id()):
@@ -242,7 +241,7 @@ def threads_say(file):
 
 def time_used():
     """Nanoseconds that the process's threads have run, by the kernel's name for each."""
-    count = collections.Counter()
+    count: collections.Counter[str] = collections.Counter()
     for name, text in threads_say("schedstat"):
         count[name] += int(text.split()[0])
     return count

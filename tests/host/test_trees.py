@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.aggregator_url import Location
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.control.client import read_counters
 from tests.support.host.aggregators import aggregator, closed_port
 from tests.support.host.ranks import run_ranks, values
@@ -21,8 +21,8 @@ def urls():
 
 
 def counters_at(url):
-    location = Location.parse(url)
-    return read_counters((location.host, location.port), 5.0)
+    where = AggregatorUrl.parse(url)
+    return read_counters((where.host, where.port), 5.0)
 
 
 def environment(parent, leaf, other, loss="0"):
@@ -37,7 +37,7 @@ def environment(parent, leaf, other, loss="0"):
 
 def reduce_some(rank, size):
     generator = torch.Generator().manual_seed(rank)
-    results = []
+    results: list[bytes | float] = []
     for dtype in (torch.float32, torch.bfloat16, torch.int32):
         for shape in ((5,), (100, 333)):
             for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
@@ -57,7 +57,7 @@ def reduce_some(rank, size):
 def test_ranks_at_two_leaves(urls, loss):
     alone = values(run_ranks(reduce_some, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
     parent, leaf, other = urls
-    together = values(run_ranks(reduce_some, 3, environment=environment(*urls, loss)))
+    together = values(run_ranks(reduce_some, 3, environment=environment(parent, leaf, other, loss)))
     for results, pair, _ in (*alone, *together):
         assert results == alone[0][0]
         assert pair in ([], [3.0])

@@ -1,11 +1,12 @@
-"""The documents name real files, and every module has its place in them."""
+"""The documents name real files and commands, and show every stage of the engine."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from docs.generate.source_tree import ROOT, python_modules
+
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PATH = re.compile(r"`((?:hdl|sim|drivers|host|tests|docs|tools)/[\w./-]+)`")
+PATH = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+)`")
+COMMAND = re.compile(r"python(?:3)? -m ((?:afflux|benchmarks|docs|tests)[\w.]*)")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -18,6 +19,13 @@ def test_every_file_that_is_named_exists() -> None:
     assert named > 20
 
 
+def test_every_module_that_is_run_exists() -> None:
+    named = {name for document in DOCUMENTS for name in COMMAND.findall(document.read_text())}
+    runnable = {name.removesuffix(".__main__") for name in python_modules()}
+    assert len(named) > 5
+    assert {name.rstrip(".") for name in named} - runnable == set()
+
+
 def test_every_link_leads_somewhere() -> None:
     for document in DOCUMENTS:
         for target in LINK.findall(document.read_text()):
@@ -27,7 +35,7 @@ def test_every_link_leads_somewhere() -> None:
 def test_the_architecture_shows_every_stage_of_the_engine() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     engine = (ROOT / "hdl/afflux_hdl/engine/engine.py").read_text()
-    stages = re.findall(r"^from afflux_hdl\.(\w+) import", engine, re.MULTILINE)
+    stages = re.findall(r"^from afflux_hdl\.engine\.(\w+) import", engine, re.MULTILINE)
     assert len(stages) > 8
     # Layouts, parameters and counters are what the stages are made of, not stages.
     for stage in set(stages) - {"layouts", "parameters", "counters"}:

@@ -15,7 +15,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.~)}-])/(?:work|root|home|Users)/")
 # Where packages come from is for pip's configuration to say, so that mirrors work.
 PACKAGE_HOST = re.compile(r"\b(?:pypi\.org|pythonhosted\.org|download\.pytorch\.org)\b")
 
-SOURCE_SUFFIXES = {".py", ".cpp", ".h"}
+SOURCE_SUFFIXES = {".py", ".cpp", ".hpp"}
 MAX_SOURCE_LINES = 600
 
 
@@ -64,6 +64,7 @@ def test_source_files_stay_small(files):
         for path in files
         if path.suffix in SOURCE_SUFFIXES
     }
+    assert {Path(name).suffix for name in lengths} == SOURCE_SUFFIXES
     assert {name: n for name, n in lengths.items() if n > MAX_SOURCE_LINES} == {}
 
 

@@ -17,17 +17,18 @@ from typing import Any
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import build_library
-from tests.checks.engine_checks import BUILDS, Build
+from tests.checks.engine_checks import BUILDS
 from tests.mutation.battery import full_battery, parameters
 from tests.mutation.judge import Judge, Verdict
 from tests.mutation.mutants import Mutant, Netlist
+from tests.scenarios.director import Build
 from tests.support.checkout import BUILD as BUILD_FOLDER
 
 WANTED = 0.9
 
 
 def say(text: str) -> None:
-    """Prints at once, so that a run can be watched."""
+    """Print at once, so that a run can be watched."""
     print(text, flush=True)
 
 
@@ -74,7 +75,7 @@ def run(
 
 
 def record(bus_bits: int, mutant: Mutant, verdict: Verdict) -> dict[str, Any]:
-    """What the report holds of a mutant."""
+    """Return what the report holds of a mutant."""
     return {"bus_bits": bus_bits, **asdict(mutant), "verdict": asdict(verdict)}
 
 
@@ -89,7 +90,7 @@ def caught_before(path: Path, bus_bits: int) -> dict[str, Verdict]:
 
 
 def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -> dict[str, Any]:
-    """The whole report."""
+    """Return the whole report."""
     total = Counter(entry["stage"] for entry in records)
     caught = Counter(entry["stage"] for entry in records if entry["verdict"]["caught"])
     by = Counter(entry["verdict"]["trial"] for entry in records if entry["verdict"]["caught"])
@@ -120,7 +121,7 @@ def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -
 
 
 def print_table(report: dict[str, Any]) -> None:
-    """The report's figures for people."""
+    """Print the report's figures for people."""
     say(f"\n{'stage':<16}{'mutants':>8}{'caught':>8}{'share':>8}")
     for stage, counts in report["stages"].items():
         share = counts["caught"] / counts["mutants"]

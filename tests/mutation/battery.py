@@ -20,7 +20,7 @@ from tests.checks.control_checks import (
     check_stuck_results,
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
-from tests.checks.engine_checks import BUILDS, Build
+from tests.checks.engine_checks import BUILDS
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
 from tests.checks.pace_checks import check_pace
@@ -33,6 +33,7 @@ from tests.checks.queue_checks import (
 )
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.transcript import Check
+from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
 
 __all__ = ["Trial", "full_battery", "parameters", "short_battery"]
@@ -66,7 +67,7 @@ def _fuzz(engine: VerilatedEngine, build: Build) -> None:
 
 
 def short_battery(bus_bits: int) -> list[Trial]:
-    """What takes a few seconds to record and notices nearly all."""
+    """Return what takes a few seconds to record and notices nearly all."""
     build = BUILDS[bus_bits]
     job = Job(number=1, workers=3, lanes=2, slots=2, slot_base=3)
     return [

@@ -86,7 +86,7 @@ class Judge:
             while waiting and len(running) < jobs:
                 number = waiting.pop()
                 mine, theirs = _FORK.Pipe(duplex=False)
-                process = _FORK.Process(target=self._child, args=(number, theirs))
+                process: BaseProcess = _FORK.Process(target=self._child, args=(number, theirs))
                 process.start()
                 theirs.close()
                 running[mine] = (number, process, time.monotonic())
@@ -135,7 +135,7 @@ class Judge:
         return None
 
     def _open(self, number: int) -> VerilatedEngine:
-        """A new engine that is that mutant since its reset."""
+        """Open a new engine that is that mutant since its reset."""
         engine = VerilatedEngine.from_library(self._library)
         engine.write(SELECTOR, number)
         engine.reset()

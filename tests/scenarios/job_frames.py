@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -82,7 +83,7 @@ class Job:
         return self.first_port + (worker if self.one_host else 0)
 
     def wrap(self, worker: int, packet: Afflux, payload: bytes = b"", **changes: object) -> bytes:
-        """The frame in which a worker sends a packet. `changes` are of the IPv4 header."""
+        """Return the frame in which a worker sends a packet. `changes` are of the IPv4 header."""
         headers = Ether(src=self.mac(worker), dst=ENGINE_MAC)
         headers /= IP(src=self.address(worker), dst=ENGINE_ADDRESS, flags="DF", **changes)
         # With its checksum, which the engine verifies.
@@ -103,15 +104,15 @@ class Job:
         step: int,
         blocks: Mapping[int, Iterable[int]] | None = None,
         words: Sequence[int] = (),
-        **changes: object,
+        **changes: Any,
     ) -> bytes:
-        """A contribution to round r₀ + `step`. Words that are not given are absent."""
+        """Return a contribution to round r₀ + `step`. Words that are not given are absent."""
         fields = {"type": "DATA", "job": self.number, "worker": worker, "key": self.key}
         fields |= self._round_fields(slot, step, blocks or {}, words)
         return self.wrap(worker, Afflux(**(fields | changes)), block_bytes(blocks or {}))
 
-    def probe(self, worker: int, slot: int, step: int, **changes: object) -> bytes:
-        return self.data(worker, slot, step, words=[0] * 16, **({"type": "PROBE"} | changes))
+    def probe(self, worker: int, slot: int, step: int, **changes: Any) -> bytes:
+        return self.data(worker, slot, step, words=[0] * 16, **{"type": "PROBE", **changes})
 
     def down(
         self,
@@ -122,9 +123,9 @@ class Job:
         words: Sequence[int] = (),
         *,
         source: Mapping[str, object] | None = None,
-        **changes: object,
+        **changes: Any,
     ) -> bytes:
-        """The parent's result of round r₀ + `step`. `source` changes where it comes from."""
+        """Return the parent's result of round r₀ + `step`. `source` changes where it comes from."""
         parent = self._parent()
         fields = {"type": "RESULT", "job": parent.number, "worker": parent.worker}
         fields |= {"key": parent.key} | self._round_fields(slot, step, blocks or {}, words)
@@ -135,10 +136,10 @@ class Job:
         headers /= UDP(sport=origin["port"], dport=self.parent_port)
         return bytes(headers / Afflux(**(fields | changes)) / block_bytes(blocks or {}))
 
-    def joined_above(self, **changes: object) -> bytes:
-        """The parent's JOINED."""
+    def joined_above(self, **changes: Any) -> bytes:
+        """Return the parent's JOINED."""
         words = [7, self.lanes, self.slots, self.credit] + [0] * 12
-        return self.down(0, 0, words=words, **({"type": "JOINED"} | changes))
+        return self.down(0, 0, words=words, **{"type": "JOINED", **changes})
 
     def _parent(self) -> ParentJob:
         if self.parent is None:

@@ -5,8 +5,8 @@ from itertools import count
 from typing import TypeVar
 
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
-from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.director import Action, Actions, Play, ReadRegister
+from tests.scenarios.golden_device import Engine
 
 __all__ = ["paces", "perform"]
 
@@ -19,10 +19,8 @@ def paces(ready_share: float, gap_share: float, seed: int) -> Iterator[Stimulus]
         yield Stimulus(ready_share=ready_share, gap_share=gap_share, seed=seed + number)
 
 
-def perform(
-    engine: VerilatedEngine, actions: Actions[T], pace: Iterator[Stimulus] | None = None
-) -> T:
-    """Runs a scenario to its end; its result."""
+def perform(engine: Engine, actions: Actions[T], pace: Iterator[Stimulus] | None = None) -> T:
+    """Run a scenario to its end, and return its result."""
     answer: object = None
     try:
         while True:
@@ -32,9 +30,7 @@ def perform(
         return result
 
 
-def _perform_one(
-    engine: VerilatedEngine, action: Action, pace: Iterator[Stimulus] | None
-) -> object:
+def _perform_one(engine: Engine, action: Action, pace: Iterator[Stimulus] | None) -> object:
     if isinstance(action, Play):
         stimulus = next(pace) if pace else BACK_TO_BACK
         return engine.play(action.frames, stimulus, action.mac_errors)

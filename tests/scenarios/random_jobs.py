@@ -2,13 +2,13 @@
 
 import random
 
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Group, Job, ParentJob
 
 __all__ = ["draw_job", "renew_jobs"]
 
 
-def draw_job(number: int, build: dict[str, int], choose: random.Random) -> Job:
+def draw_job(number: int, build: Build, choose: random.Random) -> Job:
     # Each job has a part of the pool to itself.
     share = build["slots"] // build["jobs"]
     slots = choose.randint(1, share)
@@ -43,10 +43,8 @@ def draw_parent(choose: random.Random) -> ParentJob:
     )
 
 
-def renew_jobs(
-    director: Director, build: dict[str, int], choose: random.Random
-) -> Actions[list[Job]]:
-    """Creates every job anew, but for one that stays destroyed; all ask to join their parents."""
+def renew_jobs(director: Director, build: Build, choose: random.Random) -> Actions[list[Job]]:
+    """Create every job anew, but for one that stays destroyed; all ask to join their parents."""
     jobs = [draw_job(number, build, choose) for number in range(build["jobs"])]
     for job in jobs:
         yield from director.destroy(job)

@@ -1,4 +1,4 @@
-"""Runs the cocotb benches, each on a 512-bit and on a 32-bit engine.
+"""Runs the cocotb testbenches, each on a 512-bit and on a 32-bit engine.
 
 Workers, lanes and slots are run-time values, so one build of each width serves all cases.
 """
@@ -8,6 +8,8 @@ import pytest
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.testbench.simulator import build_simulator, run_module
 from tests.support.checkout import BUILD
+
+pytestmark = pytest.mark.slow
 
 FOLDER = BUILD / "cocotb"
 MODULES = [
@@ -26,6 +28,6 @@ def built(bus_bits: int) -> Parameters:
 
 @pytest.mark.parametrize("bus_bits", [512, 32])
 @pytest.mark.parametrize("module", MODULES)
-def test_bench(module: str, bus_bits: int) -> None:
+def test_engine(module: str, bus_bits: int) -> None:
     build = build_simulator(FOLDER, built(bus_bits))
     run_module(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")

@@ -1,11 +1,13 @@
-"""Runs the benches of the node, on a 512-bit and on a 32-bit one."""
+"""Runs the testbenches of the node, on a 512-bit and on a 32-bit one."""
 
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from tests.support.checkout import BUILD
-from tests.testbench.node_simulator import build_node, run_bench
+from tests.testbench.node_simulator import build_node, run_testbench
+
+pytestmark = pytest.mark.slow
 
 FOLDER = BUILD / "cocotb"
 MODULES = ["node", "axi_lite"]
@@ -19,4 +21,4 @@ def built(bus_bits: int) -> NodeParameters:
 @pytest.mark.parametrize("module", MODULES)
 def test_node(module: str, bus_bits: int) -> None:
     build = build_node(FOLDER, built(bus_bits))
-    run_bench(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")
+    run_testbench(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")

@@ -5,11 +5,12 @@ import pytest
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_case
 from tests.scenarios.cases import CASES
+from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
 
 pytestmark = pytest.mark.slow
 
-BUILT = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
+BUILT: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 
 
 # Workers, lanes, slots.

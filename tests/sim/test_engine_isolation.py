@@ -13,13 +13,14 @@ from scapy.layers.l2 import Ether
 
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.afflux_layer import Afflux
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Group, Job
 from tests.scenarios.performer import perform
 
 pytestmark = pytest.mark.slow
 
-BUILT = {"workers": 64, "lanes": 2, "jobs": 8, "slots": 16}
+BUILT: Build = {"workers": 64, "lanes": 2, "jobs": 8, "slots": 16}
 ROUNDS = 2
 
 
@@ -97,7 +98,7 @@ def test_a_hostile_job_neither_reads_nor_disturbs_nor_starves_others() -> None:
             mixed = legal + attacks
             choose.shuffle(mixed)
 
-            def play(frames: list[bytes] = mixed) -> Actions[list[object]]:
+            def play(frames: list[bytes] = mixed) -> Actions[list[Afflux]]:
                 return (yield from director.flood(frames))
 
             # Compared with the golden model, which judges frame by frame: same results, same drops.

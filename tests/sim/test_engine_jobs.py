@@ -6,11 +6,11 @@ import pytest
 
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.control_checks import check_behind_a_join, check_stuck_results
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-BUILT = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
+BUILT: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
 
 

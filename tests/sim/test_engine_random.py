@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, check_any_frame, check_checksums, open_engine
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.schedules import Schedule, play_schedule, schedules
 
@@ -35,7 +35,7 @@ def test_checksums(bus_bits: int) -> None:
 @given(schedule=schedules())
 def test_schedules(bus_bits: int, schedule: Schedule) -> None:
     """Each schedule on a fresh engine, so that hypothesis can shrink what fails."""
-    build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
+    build: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
     director = Director(**build)
 
     def scenario() -> Actions[None]:

@@ -9,6 +9,7 @@ import pytest
 from afflux_sim.golden.numbers import all_reduce
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_case
+from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
@@ -16,7 +17,7 @@ from tests.support.golden_tensors import bits_of, draw
 
 pytestmark = pytest.mark.slow
 
-BUILT = {"workers": 8, "lanes": 2, "jobs": 2, "slots": 4}
+BUILT: Build = {"workers": 8, "lanes": 2, "jobs": 2, "slots": 4}
 OPERATIONS = (
     ("int32", "sum", "sparse"),
     ("float32", "sum", "dense"),

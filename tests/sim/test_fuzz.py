@@ -11,8 +11,9 @@ from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.afflux_layer import Afflux
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
-from tests.sim.test_planted_bugs import Bug, generate
 from tests.support.checkout import BUILD as BUILD_FOLDER
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
 
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
 ENGINE = Peer(bytes.fromhex("02affa000001"), bytes((10, 0, 0, 9)), 4700)
@@ -92,7 +93,7 @@ BUGS = {
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_found(name: str) -> None:
     folder = BUILD_FOLDER / "tests" / "fuzz" / name.replace(" ", "-")
-    verilog = generate(folder, BUGS[name], {"bus_bits": 512, **BUILD})
+    verilog = engine_verilog(folder, BUGS[name], 512, BUILD)
     with VerilatedEngine.from_verilog(verilog, 512) as engine:
         with pytest.raises((AssertionError, SimulationError)) as caught:
             Fuzzer(engine, seed=3).run(60_000)

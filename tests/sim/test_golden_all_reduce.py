@@ -81,7 +81,7 @@ def test_shapes_are_kept():
     for result in run_in_order(engine.receive, workers, tensors, "float32", "avg"):
         assert np.array_equal(result, tensors[0])
     for result in run_in_order(
-        engine.receive, workers, [np.float32([7]).reshape(())] * 2, "float32", "sum"
+        engine.receive, workers, [np.array(7, np.float32)] * 2, "float32", "sum"
     ):
         assert result == np.float32(14)
 

@@ -65,7 +65,9 @@ def test_a_result_goes_to_the_group_whoever_has_joined():
     first, last = (worker.frames_to_send()[0] for worker in workers)
     engine.receive(first)
     # Not reachable through packets: a worker that has not joined cannot have contributed.
-    engine.jobs[JOB].joined.pop(0)
+    job = engine.jobs[JOB]
+    assert job is not None
+    job.joined.pop(0)
     assert len(engine.receive(last)) == 1
 
 

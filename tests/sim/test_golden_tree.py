@@ -11,11 +11,12 @@ from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Packet
 from afflux_sim.golden.numbers import Tensor, all_reduce
 from afflux_sim.golden.state import Job
+from tests.scenarios.director import Build
 from tests.scenarios.golden_device import GoldenDevice
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
 from tests.support.golden_tensors import DTYPES, KINDS, bits_of, draw, reductions
 
-BUILD = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 4}
+BUILD: Build = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 4}
 KIND_LINKS = Links()
 UNKIND_LINKS = Links(loss=0.15, duplication=0.15)
 

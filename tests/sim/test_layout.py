@@ -1,17 +1,18 @@
 """The golden model's own layout, typed from the document, against the contract of the engine."""
 
+from typing import Any
+
 import pytest
 
 from afflux_hdl.contract import registers, wire
 from afflux_sim.golden import engine as golden
-from afflux_sim.golden import frames as golden_layout
-from afflux_sim.golden import numbers as golden_numbers
+from afflux_sim.golden import frames, numbers
 from afflux_sim.golden.frames import Endpoint, Packet, as_block, build_frame, parse_packet
 
 HERE = Endpoint(bytes(6), "10.0.0.1", wire.PORT)
 
 # For each field of the contract, the golden fields and a value that fills it.
-FILLED = {
+FILLED: dict[str, tuple[dict[str, Any], int]] = {
     "version_type": ({"version": 0xA, "type": 0x5}, 0xA5),
     "opcode_dtype": ({"opcode": 0xC, "dtype": 0x3}, 0xC3),
     "job": ({"job": 0xF1}, 0xF1),
@@ -26,13 +27,13 @@ FILLED = {
 
 def test_every_field_is_compared():
     assert [field.name for field in wire.FIELDS] == list(FILLED)
-    assert golden_layout.HEADER.size == wire.HEADER_BYTES
+    assert frames.HEADER.size == wire.HEADER_BYTES
 
 
 @pytest.mark.parametrize("field", wire.FIELDS, ids=lambda field: field.name)
 def test_fields_lie_where_the_contract_says(field):
     changes, value = FILLED[field.name]
-    zeros = {"type": 0, "version": 0}
+    zeros: dict[str, Any] = {"type": 0, "version": 0}
     frame = build_frame(HERE, HERE, Packet(**zeros | changes))
     header = bytearray(wire.HEADER_BYTES)
     header[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")
@@ -56,9 +57,7 @@ def test_lengths_and_offsets(k):
         assert int.from_bytes(frame[at : at + 4], "little") == lane + 1
 
 
-@pytest.mark.parametrize(
-    ("enum", "module"), [(wire.Type, golden_layout), (wire.Opcode, golden_layout)]
-)
+@pytest.mark.parametrize(("enum", "module"), [(wire.Type, frames), (wire.Opcode, frames)])
 def test_numbers_have_the_same_names(enum, module):
     assert {member.name: getattr(module, member.name) for member in enum} == {
         member.name: member.value for member in enum
@@ -66,7 +65,7 @@ def test_numbers_have_the_same_names(enum, module):
 
 
 def test_dtypes():
-    assert {member.name.lower(): member.value for member in wire.Dtype} == golden_layout.DTYPES
+    assert {member.name.lower(): member.value for member in wire.Dtype} == frames.DTYPES
 
 
 def test_causes_of_refusal():
@@ -75,24 +74,24 @@ def test_causes_of_refusal():
 
 
 def test_other_constants():
-    assert golden_layout.VERSION == wire.VERSION
-    assert golden_layout.LANES == wire.LANES_MAX
-    assert golden_layout.ELEMENTS == wire.BLOCK_ELEMENTS
-    assert golden_layout.ABSENT == wire.ABSENT
-    assert golden_layout.EVERYONE == wire.EVERYONE
-    assert golden_numbers.NON_FINITE == wire.NON_FINITE
-    assert golden_numbers.NAN == wire.CLASS_NAN
-    assert golden_numbers.PLUS_INFINITY == wire.CLASS_POSITIVE_INFINITY
-    assert golden_numbers.MINUS_INFINITY == wire.CLASS_NEGATIVE_INFINITY
-    assert len(golden_numbers.exact_limbs(1.0)) == wire.EXACT_WORDS
-    assert golden_numbers.EXACT_WORDS == wire.EXACT_WORDS
-    assert golden_numbers.EXACT_ELEMENTS == wire.EXACT_ELEMENTS
+    assert frames.VERSION == wire.VERSION
+    assert frames.LANES == wire.LANES_MAX
+    assert frames.ELEMENTS == wire.BLOCK_ELEMENTS
+    assert frames.ABSENT == wire.ABSENT
+    assert frames.EVERYONE == wire.EVERYONE
+    assert numbers.NON_FINITE == wire.NON_FINITE
+    assert numbers.NAN == wire.CLASS_NAN
+    assert numbers.PLUS_INFINITY == wire.CLASS_POSITIVE_INFINITY
+    assert numbers.MINUS_INFINITY == wire.CLASS_NEGATIVE_INFINITY
+    assert len(numbers.exact_limbs(1.0)) == wire.EXACT_WORDS
+    assert numbers.EXACT_WORDS == wire.EXACT_WORDS
+    assert numbers.EXACT_ELEMENTS == wire.EXACT_ELEMENTS
     limit = float(2**wire.EXACT_LIMB_BITS - 1) * 2.0**-149
-    assert golden_numbers.exact_limbs(limit)[0] == 2**wire.EXACT_LIMB_BITS - 1
+    assert numbers.exact_limbs(limit)[0] == 2**wire.EXACT_LIMB_BITS - 1
     assert golden.GoldenEngine(mac=bytes(6), address="0.0.0.0", port=1).workers == wire.WORKERS_MAX
 
 
 def test_counters_are_the_same_in_the_same_order():
-    assert tuple(counter.name for counter in registers.COUNTERS) == golden_layout.COUNTERS
-    for number, name in enumerate(golden_layout.COUNTERS):
+    assert tuple(counter.name for counter in registers.COUNTERS) == frames.COUNTERS
+    for number, name in enumerate(frames.COUNTERS):
         assert registers.counter_address(name) == 0x100 + 8 * number

@@ -5,56 +5,38 @@ same check passes on the engine as it is.
 """
 
 import random
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
-import afflux_hdl
 from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
 from tests.checks.control_checks import check_behind_a_join
 from tests.scenarios.cases import CASES
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 from tests.scenarios.stream_worker import StreamWorker
 from tests.scenarios.streams import draw_tensor, reduce_in_order
 from tests.support.checkout import BUILD
-from tests.support.shadow import environment_with
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
-SOURCES = Path(afflux_hdl.__file__).parent
-PARAMETERS = {"bus_bits": 32, "workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
-BUILT = {name: value for name, value in PARAMETERS.items() if name != "bus_bits"}
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A text in one of the engine's sources, which must occur there once, and its replacement."""
-
-    file: str
-    right: str
-    wrong: str
+BUILT: Build = {"workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
 
 
 BUGS = {
     # The second lane's blocks never reach the slot's memory.
     "lost lane": Bug(
         "engine/merge.py",
-        "self.write_block.eq(blocks3)",
-        "self.write_block.eq(blocks3 & (block_address3[p.beat_bits :][: p.lane_bits] != 1))",
+        "self.write_block.enable.eq(blocks3)",
+        "self.write_block.enable.eq(blocks3 & (block_address3[p.beat_bits :][: p.lane_bits] != 1))",
     ),
     # A contribution that comes again while the round is open is added again.
     "double count": Bug(
         "engine/verdict.py",
-        "m.Elif(current & ~place.own_seen)",
-        "m.Elif(current & ~place.full)",
+        "m.Elif(current & ~position.own_seen)",
+        "m.Elif(current & ~position.full)",
     ),
     # The version is that of the latest round, not of the frame's: wrong if the frame opens one.
     "wrong version": Bug(
@@ -72,7 +54,7 @@ BUGS = {
     "merge before the last beat is checked": Bug(
         "engine/admit.py",
         "with m.If(changes):\n            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
-        "with m.If(changes | (~frame3.good & checks3.slot & place3.same & place3.held)):\n"
+        "with m.If(changes | (~frame3.good & checks3.slot & position3.same & position3.held)):\n"
         "            m.d.sync += operation4.kind.eq(OperationKind.MERGE)",
     ),
     # A queued result takes the round that its slot has reached by the time it is sent.
@@ -80,31 +62,13 @@ BUGS = {
         "engine/replicate.py",
         "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),",
         "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),\n"
-        "                header1.round.eq(self.send_round),",
+        "                header1.round.eq(self.read_round.data),",
     ),
 }
 
 
-def generate(
-    folder: Path, bug: Bug | None, parameters: Mapping[str, int] = MappingProxyType(PARAMETERS)
-) -> str:
-    """The Verilog of the engine from a copy of its sources, with the bug in it if there is one."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(SOURCES, folder / "afflux_hdl", ignore=shutil.ignore_patterns("__pycache__"))
-    if bug is not None:
-        path = folder / "afflux_hdl" / bug.file
-        text = path.read_text()
-        assert text.count(bug.right) == 1, f"{bug.file} does not have {bug.right!r} once"
-        path.write_text(text.replace(bug.right, bug.wrong))
-    command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(folder)]
-    for name, value in parameters.items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
-    subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
-    return (folder / "afflux_engine.v").read_text()
-
-
 def check(engine: VerilatedEngine) -> None:
-    """The ten cases and some tensors; raises if anything differs from the golden model."""
+    """Play the ten cases and some tensors; raise if anything differs from the golden model."""
     director = Director(**BUILT)
     job = Job(workers=3, lanes=2, slots=2)
     choose = random.Random(1)
@@ -125,8 +89,9 @@ def check(engine: VerilatedEngine) -> None:
 
 
 def open_engine(name: str, bug: Bug | None) -> VerilatedEngine:
-    verilog = generate(BUILD / "tests" / "planted" / name.replace(" ", "-"), bug)
-    return VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"])
+    folder = BUILD / "tests" / "planted" / name.replace(" ", "-")
+    verilog = engine_verilog(folder, bug, 32, BUILT)
+    return VerilatedEngine.from_verilog(verilog, 32)
 
 
 def test_the_engine_as_it_is_passes() -> None:
@@ -148,9 +113,8 @@ def test_a_late_join_is_caught() -> None:
     At 512 bits, where two frames can be two cycles apart.
     """
     right = "check = entries.read_port(transparent_for=(write,))"
-    bug = Bug("engine/worker_table.py", right, "check = entries.read_port()")
-    verilog = generate(
-        BUILD / "tests" / "planted" / "late-join", bug, PARAMETERS | {"bus_bits": 512}
-    )
+    bug = Bug("engine/tables.py", right, "check = entries.read_port()")
+    folder = BUILD / "tests" / "planted" / "late-join"
+    verilog = engine_verilog(folder, bug, 512, BUILT)
     with VerilatedEngine.from_verilog(verilog, 512) as engine, pytest.raises(AssertionError):
         check_behind_a_join(engine, BUILT)

@@ -5,12 +5,15 @@ import pytest
 from afflux_sim.load.closed_loop import ClosedLoop, Passed
 from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.sim.test_planted_bugs import Bug, generate
+from tests.checks.engine_checks import BUILDS
 from tests.support.checkout import BUILD
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
-PARAMETERS = {"bus_bits": 512, "workers": 4, "lanes": 2, "jobs": 1, "slots": 32}
+# Without the bug it is the model that other tests have built.
+BUILT = BUILDS[512]
 
 PAUSE = Bug(
     "engine/transmit.py",
@@ -21,8 +24,8 @@ PAUSE = Bug(
 
 
 def measure(verilog: str) -> Passed:
-    """A window of rounds of two blocks, every sum checked."""
-    with VerilatedEngine.from_verilog(verilog, PARAMETERS["bus_bits"]) as engine:
+    """Measure a window of rounds of two blocks, every sum checked."""
+    with VerilatedEngine.from_verilog(verilog, 512) as engine:
         loop = ClosedLoop(
             engine,
             bus_bits=512,
@@ -39,9 +42,9 @@ def measure(verilog: str) -> Passed:
 
 
 def test_a_pause_between_frames_is_seen():
-    right = measure(generate(BUILD / "rate_bug" / "none", None, PARAMETERS))
+    right = measure(engine_verilog(BUILD / "rate_bug" / "none", None, 512, BUILT))
     assert right.beats_in == right.beats_out == right.cycles
-    slow = measure(generate(BUILD / "rate_bug" / "pause", PAUSE, PARAMETERS))
+    slow = measure(engine_verilog(BUILD / "rate_bug" / "pause", PAUSE, 512, BUILT))
     # Ten beats in twelve cycles; workers wait for results, so less goes in too.
     assert slow.beats_out / slow.cycles == pytest.approx(10 / 12, abs=0.02)
     assert slow.beats_in / slow.cycles < 0.9

@@ -1,6 +1,7 @@
 """Formulas of docs/scaling.md against a simulation of links and windows."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from docs.generate import scaling_tables
 from tests.support.checkout import ROOT
 
 ROUNDS = 30
-SPARSE = {"density": 0.1, "union": union_density(0.1, 8)}
+SPARSE: dict[str, Any] = {"density": 0.1, "union": union_density(0.1, 8)}
 
 CLUSTERS = {
     "star": Cluster(workers=4),

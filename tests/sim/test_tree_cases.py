@@ -11,13 +11,13 @@ from afflux_sim.golden.frames import CONFLICT, DATA, Packet
 from afflux_sim.golden.state import Job as JobState
 from afflux_sim.golden.state import Parent
 from tests.scenarios.cases import CASES, Case
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.golden_device import GoldenDevice
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 from tests.scenarios.tree_cases import TREE_CASES
 
-BUILT = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 8}
+BUILT: Build = {"workers": 8, "lanes": 3, "jobs": 2, "slots": 8}
 ALL_CASES = CASES | TREE_CASES
 
 

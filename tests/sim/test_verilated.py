@@ -22,9 +22,13 @@ def random_frames(seed: int, count: int) -> list[bytes]:
 
 
 @pytest.fixture(params=WIDTHS)
-def engine(request):
-    with VerilatedEngine.from_verilog(loopback(request.param), request.param) as engine:
-        engine.bus_bytes = request.param // 8
+def bus_bits(request):
+    return request.param
+
+
+@pytest.fixture
+def engine(bus_bits):
+    with VerilatedEngine.from_verilog(loopback(bus_bits), bus_bits) as engine:
         yield engine
 
 
@@ -34,9 +38,9 @@ def test_frames_come_back_in_order(engine):
     assert engine.play([]) == []
 
 
-def test_a_beat_in_every_cycle(engine):
+def test_a_beat_in_every_cycle(engine, bus_bits):
     frames = random_frames(2, 100)
-    beats = sum(-(-len(frame) // engine.bus_bytes) for frame in frames)
+    beats = sum(-(-len(frame) // (bus_bits // 8)) for frame in frames)
     engine.play(frames)
     statistics = engine.statistics()
     assert (statistics.beats_in, statistics.beats_out) == (beats, beats)

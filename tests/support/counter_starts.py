@@ -14,7 +14,7 @@ from unittest.mock import patch
 from afflux_hdl.contract.registers import COUNTER_BASE, COUNTERS
 from afflux_hdl.engine import counters, engine
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.support.part_player import planted
+from tests.support.planting import names_with
 
 __all__ = ["START", "CountsFromStart", "counters_that_start_late"]
 
@@ -28,7 +28,7 @@ _END = COUNTER_BASE + 8 * len(COUNTERS)
 @contextmanager
 def counters_that_start_late() -> Iterator[None]:
     """Engines that are elaborated meanwhile count from :data:`START` on, after a reset too."""
-    names = planted(counters, _RIGHT, f"{_RIGHT[:-1]}, init={START})")
+    names = names_with(counters, _RIGHT, f"{_RIGHT[:-1]}, init={START})")
     with patch.object(engine, "Counters", names["Counters"]):
         yield
 

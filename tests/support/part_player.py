@@ -3,13 +3,11 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from amaranth.sim import Simulator
 
-__all__ = ["Played", "at_once", "planted", "play"]
+__all__ = ["Played", "at_once", "play"]
 
 
 @dataclass
@@ -34,18 +32,8 @@ class Played:
         return [frame for frame, _ in self.frames]
 
 
-def planted(module: ModuleType, right: str, wrong: str) -> dict[str, Any]:
-    """The names of `module` with a bug in it: `right`, which it must have once, replaced."""
-    path = Path(str(module.__file__))
-    text = path.read_text()
-    assert text.count(right) == 1, f"{path.name} does not have {right!r} once"
-    names = {"__name__": module.__name__}
-    exec(compile(text.replace(right, wrong), str(path), "exec"), names)
-    return names
-
-
 def at_once(_: int) -> bool:
-    """A pace: in every cycle."""
+    """Set the pace: in every cycle."""
     return True
 
 
@@ -72,7 +60,8 @@ def play(
         inputs: Other inputs, set once; names may have dots.
         marks: Outputs to be counted.
         mark_of: Output that is looked at with each frame's first beat.
-        offers, takes: In which cycles a beat is offered, and taken.
+        offers: In which cycles a beat is offered.
+        takes: In which cycles one is taken.
         cycles_after: For how long to go on after the last beat.
     """
     ins = [part.i] if len(sources) == 1 else list(part.i)
@@ -132,7 +121,7 @@ def play(
 
 
 def as_beats(size: int, frame: bytes, error: bool) -> list[tuple[int, int, bool, bool]]:
-    """Data, keep, last and error of each beat."""
+    """Return data, keep, last and error of each beat."""
     pieces = [frame[at : at + size] for at in range(0, len(frame), size)]
     return [
         (

@@ -1,6 +1,6 @@
 """The node's registers as cocotbext-axi understands AXI4-Lite: an independent master.
 
-Run by test_node.py; not collected by pytest itself.
+Run by test_cocotb_node.py; not collected by pytest itself.
 """
 
 import logging
@@ -41,7 +41,7 @@ class PlainNames(AxiStreamBus):
     _optional_signals = {"tkeep": "keep", "tlast": "last"}  # noqa: RUF012
 
 
-class AxiBench:
+class AxiTestbench:
     """All of the node's ports on cocotbext-axi's models, with random pauses on every channel.
 
     Args:
@@ -95,7 +95,7 @@ class AxiBench:
 
 
 def constants(dut: Any) -> dict[str, int]:
-    """What registers show that nothing changes. The sizes are those that test_node.py builds."""
+    """Return what registers show that nothing changes, for what test_cocotb_node.py builds."""
     return {
         "identity": registers.IDENTITY,
         "protocol": wire.VERSION,
@@ -113,8 +113,8 @@ def constants(dut: Any) -> dict[str, int]:
 @cocotb.test()
 async def every_register_is_as_the_table_says(dut: Any) -> None:
     """Each address of the map and of the holes in it, in random order, again and again."""
-    bench = AxiBench(dut, seed=21)
-    await bench.start()
+    testbench = AxiTestbench(dut, seed=21)
+    await testbench.start()
     known = constants(dut)
     held = {each.address: 0 for each in EVERY if each.access == Access.READ_WRITE}
     held[registers.node_address_of("host_path")] = 1
@@ -123,89 +123,89 @@ async def every_register_is_as_the_table_says(dut: Any) -> None:
     width = len(dut.s_axil_araddr)
     holes = [address for address in range(0, 1 << width, 4) if address not in readable]
     accesses = [(each, turn) for each in EVERY for turn in range(2)]
-    bench.choose.shuffle(accesses)
+    testbench.choose.shuffle(accesses)
     for each, _ in accesses:
-        value = bench.choose.getrandbits(32)
+        value = testbench.choose.getrandbits(32)
         if each.access == Access.READ_ONLY:
-            await bench.write(each.address, value, AxiResp.SLVERR)
-            got = await bench.read(each.address)
+            await testbench.write(each.address, value, AxiResp.SLVERR)
+            got = await testbench.read(each.address)
             assert got == known.get(each.name, got)
             assert got < 1 << each.width
         elif each.name in COMMANDS:
-            assert await bench.read(each.address) == 0
+            assert await testbench.read(each.address) == 0
         else:
-            await bench.write(each.address, value)
+            await testbench.write(each.address, value)
             held[each.address] = value % (1 << each.width)
     for address, value in held.items():
-        assert await bench.read(address) == value, hex(address)
+        assert await testbench.read(address) == value, hex(address)
     for address in COUNTER_ADDRESSES:
-        await bench.write(address, 5, AxiResp.SLVERR)
-        assert [await bench.read(address), await bench.read(address + 4)] == [0, 0]
-    for address in [*holes[:8], *holes[-8:], *bench.choose.sample(holes, 60)]:
-        await bench.write(address, 0xFFFFFFFF, AxiResp.SLVERR)
-        assert await bench.read(address, AxiResp.SLVERR) == 0
+        await testbench.write(address, 5, AxiResp.SLVERR)
+        assert [await testbench.read(address), await testbench.read(address + 4)] == [0, 0]
+    for address in [*holes[:8], *holes[-8:], *testbench.choose.sample(holes, 60)]:
+        await testbench.write(address, 0xFFFFFFFF, AxiResp.SLVERR)
+        assert await testbench.read(address, AxiResp.SLVERR) == 0
     for address, value in held.items():
-        assert await bench.read(address) == value, hex(address)
+        assert await testbench.read(address) == value, hex(address)
     assert set(known) <= {each.name for each in EVERY}
 
 
 @cocotb.test()
 async def a_write_is_whole_or_not_at_all(dut: Any) -> None:
     """With any strobe missing it is an error and changes nothing."""
-    bench = AxiBench(dut, seed=22)
-    await bench.start()
+    testbench = AxiTestbench(dut, seed=22)
+    await testbench.start()
     place = address_of("job_key_low")
-    await bench.write(place, 0x01020304)
+    await testbench.write(place, 0x01020304)
     for first in range(4):
         for length in range(1, 5 - first):
             if length == 4:
                 continue
-            answer = await bench.axil.write(place + first, b"\xff" * length)
+            answer = await testbench.axil.write(place + first, b"\xff" * length)
             assert answer.resp == AxiResp.SLVERR
-            assert await bench.read(place) == 0x01020304
+            assert await testbench.read(place) == 0x01020304
 
 
 @cocotb.test()
 async def reads_and_writes_overlap(dut: Any) -> None:
     """Many of both are under way; each is answered, with the value that it must have."""
-    bench = AxiBench(dut, seed=23, share=0.6)
-    await bench.start()
+    testbench = AxiTestbench(dut, seed=23, share=0.6)
+    await testbench.start()
     low, high = address_of("job_key_low"), address_of("job_key_high")
-    await bench.write(high, 0x77777777)
+    await testbench.write(high, 0x77777777)
 
     async def writer() -> None:
         for value in range(80):
-            await bench.write(low, value)
+            await testbench.write(low, value)
 
     async def reader() -> None:
         before = 0
         for _ in range(80):
-            value = await bench.read(low)
+            value = await testbench.read(low)
             assert before <= value < 80
             before = value
-            assert await bench.read(high) == 0x77777777
+            assert await testbench.read(high) == 0x77777777
 
     await with_timeout(Combine(cocotb.start_soon(writer()), cocotb.start_soon(reader())), 1, "ms")
-    assert await bench.read(low) == 79
+    assert await testbench.read(low) == 79
 
 
 @cocotb.test()
 async def channels_do_not_wait_for_one_another(dut: Any) -> None:
-    """A write response that nobody takes stops no read, and data may come before its address."""
-    bench = AxiBench(dut, seed=24, share=0.0)
-    await bench.start()
+    """Leave a write response untaken: it stops no read; and send data before its address."""
+    testbench = AxiTestbench(dut, seed=24, share=0.0)
+    await testbench.start()
     place = address_of("job_key_low")
-    write = bench.axil.write_if
+    write = testbench.axil.write_if
     write.b_channel.pause = True
     write.b_channel.clear_pause_generator()
     write.aw_channel.clear_pause_generator()
     write.aw_channel.pause = True
-    pending = cocotb.start_soon(bench.write(place, 0xABCD))
+    pending = cocotb.start_soon(testbench.write(place, 0xABCD))
     await ClockCycles(dut.clk, 30)
-    assert await bench.read(place) == 0
+    assert await testbench.read(place) == 0
     write.aw_channel.pause = False
     await ClockCycles(dut.clk, 30)
-    assert await bench.read(place) == 0xABCD
+    assert await testbench.read(place) == 0xABCD
     assert not pending.done()
     write.b_channel.pause = False
     await with_timeout(pending, 1, "us")
@@ -214,23 +214,23 @@ async def channels_do_not_wait_for_one_another(dut: Any) -> None:
 @cocotb.test()
 async def counters_are_read_whole_while_they_count(dut: Any) -> None:
     """All streams on AXI4-Stream models with pauses; counters read meanwhile, and at the end."""
-    bench = AxiBench(dut, seed=25, share=0.2)
-    await bench.start()
-    await bench.configure()
-    down = [random_host_frame(bench.choose, 200) for _ in range(25)]
+    testbench = AxiTestbench(dut, seed=25, share=0.2)
+    await testbench.start()
+    await testbench.configure()
+    down = [random_host_frame(testbench.choose, 200) for _ in range(25)]
     asked = [arp_request(f"02:00:0b:00:01:{n:02x}") for n in range(8)]
-    up = [bench.choose.randbytes(bench.choose.randrange(60, 300)) for _ in range(25)]
+    up = [testbench.choose.randbytes(testbench.choose.randrange(60, 300)) for _ in range(25)]
     frames = [*down, *asked]
-    bench.choose.shuffle(frames)
+    testbench.choose.shuffle(frames)
     for frame in frames:
-        await bench.net_rx.send(AxiStreamFrame(frame))
+        await testbench.net_rx.send(AxiStreamFrame(frame))
     for frame in up:
-        await bench.host_tx.send(AxiStreamFrame(frame))
+        await testbench.host_tx.send(AxiStreamFrame(frame))
     place = node_counter_address("network_bytes_in")
     before = 0
-    while not (bench.net_rx.idle() and bench.host_tx.idle()):
-        low = await bench.read(place)
-        count = low | await bench.read(place + 4) << 32
+    while not (testbench.net_rx.idle() and testbench.host_tx.idle()):
+        low = await testbench.read(place)
+        count = low | await testbench.read(place + 4) << 32
         assert before <= count <= sum(map(len, frames))
         before = count
     quiet = 0
@@ -244,8 +244,8 @@ async def counters_are_read_whole_while_they_count(dut: Any) -> None:
             got.append(bytes(sink.recv_nowait().tdata))
         return got
 
-    assert taken(bench.host_rx) == [frame for frame in frames if frame in down]
-    sent = taken(bench.net_tx)
+    assert taken(testbench.host_rx) == [frame for frame in frames if frame in down]
+    sent = taken(testbench.net_tx)
     assert [frame for frame in sent if frame in up] == up
     replies = [arp_reply(frame) for frame in frames if frame in asked]
     assert [frame for frame in sent if frame not in up] == replies
@@ -257,4 +257,4 @@ async def counters_are_read_whole_while_they_count(dut: Any) -> None:
         "from_host": len(up),
     }.items():
         place = node_counter_address(name)
-        assert await bench.read(place) | await bench.read(place + 4) << 32 == value, name
+        assert await testbench.read(place) | await testbench.read(place + 4) << 32 == value, name

@@ -1,6 +1,6 @@
 """The engine's packet streams as cocotbext-axi understands AXI4-Stream: an independent model.
 
-Run by test_engine.py; not collected by pytest itself.
+Run by test_cocotb_engine.py; not collected by pytest itself.
 """
 
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStream
 
 from tests.scenarios.director import Play
 from tests.scenarios.job_frames import Job
-from tests.testbench.model_testbench import ModelBench
+from tests.testbench.model_testbench import ModelTestbench
 
 
 class PlainNames(AxiStreamBus):
@@ -21,7 +21,7 @@ class PlainNames(AxiStreamBus):
     _optional_signals: ClassVar = {"tkeep": "keep", "tlast": "last"}
 
 
-class AxiBench(ModelBench):
+class AxiTestbench(ModelTestbench):
     """A source and a sink, both with random pauses."""
 
     def __init__(self, dut: Any, seed: int) -> None:
@@ -49,5 +49,5 @@ class AxiBench(ModelBench):
 
 @cocotb.test()
 async def rounds_over_axi_stream(dut: Any) -> None:
-    """Rounds, with random pauses on both sides."""
-    await AxiBench(dut, seed=4).run_rounds([Job(number=3, workers=3, lanes=2, slots=2)], 3)
+    """Play rounds, with random pauses on both sides."""
+    await AxiTestbench(dut, seed=4).run_rounds([Job(number=3, workers=3, lanes=2, slots=2)], 3)

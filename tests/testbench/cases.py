@@ -1,13 +1,15 @@
 """The cases of the first switch implementation, on the engine's pins.
 
-Run by test_engine.py; not collected by pytest itself.
+Run by test_cocotb_engine.py; not collected by pytest itself.
 """
 
 import random
+from typing import Any
 
 import cocotb
 
 from tests.scenarios.cases import CASES, Case
+from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import Job
 from tests.testbench.pins import run_on_pins
 
@@ -21,11 +23,11 @@ SHAPES = {
 
 @cocotb.test()
 @cocotb.parametrize(case=list(CASES.values()), shape=range(4), ready_share=[1.0, 0.6])
-async def case(dut, case: Case, shape: int, ready_share: float) -> None:
+async def case(dut: Any, case: Case, shape: int, ready_share: float) -> None:
     workers, lanes, slots = SHAPES[len(dut.rx_data)][shape]
     job = Job(number=1, workers=workers, lanes=lanes, slots=slots, slot_base=3)
 
-    def scenario(director):
+    def scenario(director: Director) -> Actions[None]:
         yield from director.create(job)
         yield from case(director, job, random.Random(1))
         yield from director.check_counters()

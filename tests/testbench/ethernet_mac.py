@@ -3,7 +3,7 @@
 The model takes and gives frames at a port's rate, with preamble and gap, and fails if a frame that
 has begun does not go on: a real MAC would have to break it off.
 
-Run by test_engine.py; not collected by pytest itself.
+Run by test_cocotb_engine.py; not collected by pytest itself.
 """
 
 import logging
@@ -16,7 +16,7 @@ from cocotbext.eth.eth_mac import AxiStreamBus, EthMacFrame, EthMacRx, EthMacTx
 
 from tests.scenarios.director import Play
 from tests.scenarios.job_frames import Job
-from tests.testbench.model_testbench import CLOCK_PERIOD_NS, ModelBench
+from tests.testbench.model_testbench import CLOCK_PERIOD_NS, ModelTestbench
 
 PORT_SHARE = 100 / 128
 """Of the stream's bits a second, as with 100 Gbit/s at 512 bits and 250 MHz."""
@@ -38,7 +38,7 @@ class Away(AxiStreamBus):
     _optional_signals: ClassVar = {"tkeep": "keep", "tlast": "last"}
 
 
-class MacBench(ModelBench):
+class MacTestbench(ModelTestbench):
     """Both halves of a MAC."""
 
     def __init__(self, dut: Any, seed: int) -> None:
@@ -80,11 +80,11 @@ class MacBench(ModelBench):
 @cocotb.test()
 async def rounds_through_a_mac(dut: Any) -> None:
     """Small and large frames, several workers back to back, at a port's rate."""
-    bench = MacBench(dut, seed=5)
+    testbench = MacTestbench(dut, seed=5)
     jobs = [
         Job(number=1, workers=5, lanes=16, slots=2),
         Job(number=2, workers=3, lanes=1, slots=2, slot_base=2),
     ]
-    await bench.run_rounds(jobs, 3)
-    assert len(bench.sent) >= 3 * 2 * (5 + 3)
-    bench.check_times()
+    await testbench.run_rounds(jobs, 3)
+    assert len(testbench.sent) >= 3 * 2 * (5 + 3)
+    testbench.check_times()

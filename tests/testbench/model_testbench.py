@@ -11,16 +11,16 @@ from tests.scenarios.cases import Round
 from tests.scenarios.director import Action, Actions, Director, Play, ReadRegister
 from tests.scenarios.job_frames import Job
 
-__all__ = ["CLOCK_PERIOD_NS", "ModelBench"]
+__all__ = ["CLOCK_PERIOD_NS", "ModelTestbench"]
 
 CLOCK_PERIOD_NS = 4
 
 
-class ModelBench:
+class ModelTestbench:
     """Clock, reset and registers of one engine; a subclass brings the streams.
 
     Args:
-        dut: The engine, as test_engine.py builds it.
+        dut: The engine, as test_cocotb_engine.py builds it.
         seed: Of what is drawn at random.
     """
 
@@ -32,7 +32,7 @@ class ModelBench:
         Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
 
     async def play(self, action: Play) -> list[bytes]:
-        """Sends frames in; the frames that have come out by the time all is idle."""
+        """Send frames in, and return those that have come out by the time all is idle."""
         raise NotImplementedError
 
     async def run_rounds(self, jobs: Sequence[Job], steps: int) -> None:

@@ -1,4 +1,4 @@
-"""A whole bench around the node: clock, reset, four streams, AXI4-Lite."""
+"""A whole testbench around the node: clock, reset, four streams, AXI4-Lite."""
 
 import logging
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from afflux_sim.testbench.stream_sampler import StreamSampler
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 
-__all__ = ["NodeBench"]
+__all__ = ["NodeTestbench"]
 
 CLOCK_PERIOD_NS = 4
 
@@ -43,7 +43,22 @@ class Pins:
                 setattr(self, f"{known}_{name}", getattr(dut, f"{prefix}_{name}"))
 
 
-class NodeBench:
+class OpenPace(Pace):
+    """A pace that draws, or, if its share is 0, lets nothing pass until it is opened.
+
+    Attributes:
+        is_open: Whether it draws.
+    """
+
+    def __init__(self, share: float, seed: int) -> None:
+        super().__init__(share or 1.0, seed)
+        self.is_open = share > 0
+
+    def __call__(self) -> bool:
+        return self.is_open and super().__call__()
+
+
+class NodeTestbench:
     """Drives all of a node's streams; each has a pace of its own.
 
     Args:
@@ -64,29 +79,26 @@ class NodeBench:
     ) -> None:
         self.dut = dut
         logging.getLogger("cocotb.afflux_node.s_axil").setLevel(logging.WARNING)
-        # Under reset, so that nothing that the bench does to the pins counts.
+        # Under reset, so that nothing that the testbench does to the pins counts.
         dut.rst.value = 1
         self.net_rx = StreamDriver(Pins(dut, "net_rx", "rx"), Pace(1 - gaps, seed))
         self.host_tx = StreamDriver(Pins(dut, "host_tx", "rx"), Pace(1 - gaps, seed + 1))
-        self._shut: set[str] = set()
+        self._paces: dict[str, OpenPace] = {}
         self.net_tx = self._sampler("net_tx", net_ready, seed + 2)
         self.host_rx = self._sampler("host_rx", host_ready, seed + 3)
         self.axil = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
 
     def _sampler(self, prefix: str, share: float, seed: int) -> StreamSampler:
-        if share == 0:
-            self._shut.add(prefix)
-        pace = Pace(share or 1.0, seed)
-        return StreamSampler(
-            Pins(self.dut, prefix, "tx"), lambda: prefix not in self._shut and pace()
-        )
+        pace = OpenPace(share, seed)
+        self._paces[prefix] = pace
+        return StreamSampler(Pins(self.dut, prefix, "tx"), pace)
 
     def open(self, prefix: str) -> None:
         """Has an output taken in every cycle that was not taken at all until now."""
-        self._shut.discard(prefix)
+        self._paces[prefix].is_open = True
 
     async def start(self, configure: bool = True) -> None:
-        """Starts the clock, resets the node, samples its outputs, and gives it its addresses."""
+        """Start the clock, reset the node, sample its outputs, and give it its addresses."""
         dut = self.dut
         Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
         for _ in range(4):
@@ -112,7 +124,7 @@ class NodeBench:
         return int.from_bytes(answer.data, "little")
 
     async def write(self, address: int, value: int) -> None:
-        """Writes a register; fails if the response is not OKAY."""
+        """Write a register; fail if the response is not OKAY."""
         data = value.to_bytes(4, "little")
         answer = await with_timeout(self.axil.write(address, data), 10, "us")
         await FallingEdge(self.dut.clk)
@@ -139,7 +151,7 @@ class NodeBench:
             await self.host_tx.drive(frame, error)
 
     async def settle(self) -> None:
-        """Waits until nothing is left inside."""
+        """Wait until nothing is left inside."""
         quiet = 0
         for _ in range(100_000):
             await FallingEdge(self.dut.clk)

@@ -4,47 +4,45 @@ from collections.abc import Callable
 from typing import Any
 
 from afflux_hdl.contract.registers import address_of
-from afflux_sim.testbench.engine_testbench import EngineBench
+from afflux_sim.testbench.engine_testbench import EngineTestbench
 from tests.scenarios.director import Action, Actions, Director, Play, ReadRegister
 
 __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 
 
-async def run_on_pins(
-    dut: Any, scenario: Callable[[Director], Actions[None]], **pace: float
-) -> None:
-    """Resets the engine and runs a scenario to its end. `pace` is that of EngineBench."""
-    bench = EngineBench(dut, **pace)
-    await bench.start()
-    director = await new_director(bench)
-    await perform_on_pins(bench, scenario(director))
+async def run_on_pins(dut: Any, scenario: Callable[[Director], Actions[None]], **pace: Any) -> None:
+    """Reset the engine and run a scenario to its end. `pace` is that of EngineTestbench."""
+    testbench = EngineTestbench(dut, **pace)
+    await testbench.start()
+    director = await new_director(testbench)
+    await perform_on_pins(testbench, scenario(director))
 
 
-async def new_director(bench: EngineBench) -> Director:
-    """A director for what the engine was built for; the engine has its addresses."""
+async def new_director(testbench: EngineTestbench) -> Director:
+    """Return a director for what the engine was built for; the engine has its addresses."""
     registers = ("build_workers", "build_lanes", "build_jobs", "build_slots")
-    built = [await bench.registers.read(address_of(register)) for register in registers]
+    built = [await testbench.registers.read(address_of(register)) for register in registers]
     workers, lanes, jobs, slots = built
     director = Director(workers=workers, lanes=lanes, jobs=jobs, slots=slots)
-    await perform_on_pins(bench, director.configure())
+    await perform_on_pins(testbench, director.configure())
     return director
 
 
-async def perform_on_pins(bench: EngineBench, actions: Actions[Any]) -> Any:
-    """Runs a scenario to its end; its result."""
+async def perform_on_pins(testbench: EngineTestbench, actions: Actions[Any]) -> Any:
+    """Run a scenario to its end, and return its result."""
     answer: object = None
     while True:
         try:
             action = actions.send(answer)
         except StopIteration as end:
             return end.value
-        answer = await _perform_one(bench, action)
+        answer = await _perform_one(testbench, action)
 
 
-async def _perform_one(bench: EngineBench, action: Action) -> object:
+async def _perform_one(testbench: EngineTestbench, action: Action) -> object:
     if isinstance(action, Play):
-        return await bench.play(action.frames, action.mac_errors)
+        return await testbench.play(action.frames, action.mac_errors)
     if isinstance(action, ReadRegister):
-        return await bench.registers.read(action.address)
-    await bench.registers.write(action.address, action.value)
+        return await testbench.registers.read(action.address)
+    await testbench.registers.write(action.address, action.value)
     return None

@@ -1,12 +1,14 @@
 """Whole tensors on the engine's pins: sizes at every boundary, and an unkind network.
 
-Run by test_engine.py; not collected by pytest itself.
+Run by test_cocotb_engine.py; not collected by pytest itself.
 """
 
 import random
+from typing import Any
 
 import cocotb
 
+from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.stream_worker import StreamWorker
 from tests.scenarios.streams import (
@@ -27,12 +29,12 @@ def new_job(shape: tuple[int, int, int]) -> Job:
 
 @cocotb.test()
 @cocotb.parametrize(shape=SHAPES, flood=[False, True])
-async def sizes(dut, shape: tuple[int, int, int], flood: bool) -> None:
+async def sizes(dut: Any, shape: tuple[int, int, int], flood: bool) -> None:
     """Tensors of one element, and of a block, a packet and a row, -1, 0 and +1 element."""
     job = new_job(shape)
     choose = random.Random(2)
 
-    def scenario(director):
+    def scenario(director: Director) -> Actions[None]:
         yield from director.create(job)
         workers = [StreamWorker(job, number) for number in range(job.workers)]
         for size in boundary_sizes(job):
@@ -46,11 +48,11 @@ async def sizes(dut, shape: tuple[int, int, int], flood: bool) -> None:
 
 @cocotb.test()
 @cocotb.parametrize(shape=SHAPES)
-async def all_zero(dut, shape: tuple[int, int, int]) -> None:
+async def all_zero(dut: Any, shape: tuple[int, int, int]) -> None:
     """Nothing but zeros, of many rows: one round in each slot, and the fingerprints in it."""
     job = new_job(shape)
 
-    def scenario(director):
+    def scenario(director: Director) -> Actions[None]:
         yield from director.create(job)
         workers = [StreamWorker(job, number) for number in range(job.workers)]
         tensors = [[0] * (5 * job.slots * job.lanes * 64)] * job.workers
@@ -64,12 +66,12 @@ async def all_zero(dut, shape: tuple[int, int, int]) -> None:
 
 @cocotb.test()
 @cocotb.parametrize(shape=SHAPES, ready_share=[1.0, 0.5])
-async def unkind(dut, shape: tuple[int, int, int], ready_share: float) -> None:
+async def unkind(dut: Any, shape: tuple[int, int, int], ready_share: float) -> None:
     """Loss, duplication and reordering in both directions."""
     job = new_job(shape)
     choose = random.Random(3)
 
-    def scenario(director):
+    def scenario(director: Director) -> Actions[None]:
         yield from director.create(job)
         workers = [StreamWorker(job, number) for number in range(job.workers)]
         for size in (1, 3 * job.slots * job.lanes * 64 - 1, 63):

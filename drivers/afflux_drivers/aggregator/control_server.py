@@ -1,4 +1,4 @@
-"""The control channel's end at the aggregator: TCP connections with one JSON object a line."""
+"""The control channel's end at the aggregator: TCP connections, one JSON object per line."""
 
 import contextlib
 import selectors
@@ -7,7 +7,7 @@ import threading
 import time
 
 from afflux_drivers.aggregator.jobs import Job, JobTable
-from afflux_drivers.aggregator.requests import Operator
+from afflux_drivers.aggregator.requests import RequestHandler
 
 __all__ = ["ControlServer"]
 
@@ -19,7 +19,15 @@ _TICK_S = 1.0
 
 
 class _Connection:
-    """One client: what has come of its next line, what it has not yet taken, the jobs it made."""
+    """One client.
+
+    Attributes:
+        client: The connection's socket.
+        incoming: Bytes of the next line, as far as they have come.
+        outgoing: Bytes of answers that the client has not yet taken.
+        jobs: Jobs that the client has created.
+        active_at: When it last sent something, on the monotonic clock.
+    """
 
     def __init__(self, client: socket.socket) -> None:
         self.client = client
@@ -32,20 +40,24 @@ class _Connection:
 class ControlServer:
     """Serves the control channel in one thread. Nothing that a client does makes another wait.
 
-    Lines, connections, unread answers and idle time are bounded; a connection that owns a job may
+    Lines, connections, unread answers and idle time are bounded. A connection that owns a job may
     idle for ever, and the job ends with it.
 
     Args:
         listener: A listening TCP socket; closed when serving ends.
         table: The jobs.
-        operator: Answers the requests.
+        handler: Answers the requests.
         lock: Held while the engine is used.
     """
 
     def __init__(
-        self, listener: socket.socket, table: JobTable, operator: Operator, lock: threading.Lock
+        self,
+        listener: socket.socket,
+        table: JobTable,
+        handler: RequestHandler,
+        lock: threading.Lock,
     ) -> None:
-        self._listener, self._table, self._operator, self._lock = listener, table, operator, lock
+        self._listener, self._table, self._handler, self._lock = listener, table, handler, lock
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
         self._stopping = threading.Event()
@@ -55,7 +67,7 @@ class ControlServer:
         self._selector.register(self._wake_in, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Serves until `stop` is called, then ends all connections and their jobs."""
+        """Serve until `stop` is called, then end all connections and their jobs."""
         try:
             while not self._stopping.is_set():
                 for key, events in self._selector.select(_TICK_S):
@@ -70,14 +82,14 @@ class ControlServer:
             self.close()
 
     def stop(self) -> None:
-        """Makes `serve` return soon. Thread-safe."""
+        """Make `serve` return soon. Thread-safe."""
         self._stopping.set()
-        # Closed, if `serve` has returned.
+        # The socket is closed if `serve` has returned.
         with contextlib.suppress(OSError):
             self._wake_out.send(b"\0")
 
     def close(self) -> None:
-        """Frees the sockets, once `serve` has returned or if it was never called."""
+        """Free the sockets, once `serve` has returned or if it was never called."""
         self._selector.close()
         for end in (self._listener, self._wake_in, self._wake_out):
             end.close()
@@ -123,7 +135,7 @@ class ControlServer:
         self._selector.modify(connection.client, wanted, connection)
 
     def _read(self, connection: _Connection) -> bool:
-        """Reads and answers. Returns whether the connection goes on."""
+        """Read and answer. Return whether the connection goes on."""
         data = connection.client.recv(_LINE_BYTES)
         if not data:
             return False
@@ -133,7 +145,7 @@ class ControlServer:
         connection.incoming = bytearray(rest)
         for line in lines:
             with self._lock:
-                connection.outgoing += self._operator.answer(line, connection.jobs)
+                connection.outgoing += self._handler.answer(line, connection.jobs)
         return len(rest) <= _LINE_BYTES and len(connection.outgoing) <= _ANSWERS_BYTES
 
     def _drop(self, connection: _Connection) -> None:

@@ -1,4 +1,4 @@
-"""Job numbers, slot ranges and secrets: what an aggregator's operator gives out, and takes back."""
+"""The table of an engine's jobs: gives out job numbers, slot ranges and keys."""
 
 import secrets
 import socket
@@ -19,7 +19,7 @@ _CREDIT_MAX = 0xFFFF
 
 
 class NoRoom(Exception):
-    """The engine can not hold the job that was asked for; the text says why."""
+    """The engine cannot hold the requested job; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Job:
 
 
 def engine_limits(engine: Engine) -> dict[str, int]:
-    """What the engine was built with: workers, lanes, jobs, slots."""
+    """Return what the engine was built for: workers, lanes, jobs, slots."""
     return {
         name: engine.read(registers.address_of(f"build_{name}"))
         for name in ("workers", "lanes", "jobs", "slots")
@@ -60,7 +60,7 @@ def engine_limits(engine: Engine) -> dict[str, int]:
 
 
 def read_counters(engine: Engine) -> dict[str, int]:
-    """All counters of an engine, by name."""
+    """Return all counters of an engine, by name."""
     values = {}
     for counter in registers.COUNTERS:
         address = registers.counter_address(counter.name)
@@ -71,10 +71,10 @@ def read_counters(engine: Engine) -> dict[str, int]:
 
 
 class JobTable:
-    """The jobs of one engine. Not thread-safe: whoever plays frames meanwhile must hold off.
+    """The jobs of one engine. Not thread-safe: no frames may be played meanwhile.
 
     Args:
-        engine: The engine; no one else creates jobs on it.
+        engine: The engine, on which nobody else creates jobs.
         capacity: Full packets that the way to the engine holds, for all jobs together.
         group: Where the results of all jobs go, once for all their workers; None sends them to
             each worker.
@@ -103,17 +103,17 @@ class JobTable:
         parent: ParentJob | None = None,
         to_each: bool = False,
     ) -> Job:
-        """Creates a job with at most so many lanes and slots.
+        """Create a job with at most so many lanes and slots.
 
         Args:
             workers: N.
-            lanes: F at most; no more than the way to the parent carries.
-            slots: Slots at most.
-            parent: The aggregator above, if there is one; `join_parent` is next then.
+            lanes: Maximum of F; fewer are given if the route to the parent carries fewer.
+            slots: Maximum of slots.
+            parent: The aggregator above, if there is one; `join_parent` comes next then.
             to_each: Send results to each worker, even if there is a group.
 
         Raises:
-            NoRoom: If the engine can not hold it.
+            NoRoom: If the engine cannot hold it.
         """
         if workers > self._limits["workers"]:
             raise NoRoom(
@@ -169,7 +169,7 @@ class JobTable:
         return job
 
     def join_parent(self, job: Job) -> bool:
-        """Whether a job has joined its parent; if not, makes the engine ask to."""
+        """Return whether a job has joined its parent; if not, make the engine ask for it."""
         self._engine.write(registers.address_of("job_index"), job.number)
         if self._engine.read(registers.address_of("job_parent_joined")):
             return True
@@ -177,25 +177,25 @@ class JobTable:
         return False
 
     def _open_parent_port(self, number: int, parent: ParentJob) -> int:
-        """Gets job `number` a way to its parent; returns the most lanes that it carries."""
+        """Open the parent port of job `number`; return how many lanes the route to it carries."""
         if self._parent_ports is None:
-            raise NoRoom("this aggregator can not have a parent")
+            raise NoRoom("this aggregator cannot have a parent")
         try:
             lanes = lanes_towards(parent.address, parent.port)
             self._parent_ports.open(number)
         except (OSError, ValueError) as error:
             raise NoRoom(
-                f"no way to the parent at {parent.address}:{parent.port}: {error}"
+                f"cannot reach the parent at {parent.address}:{parent.port}: {error}"
             ) from None
         return lanes
 
     def find(self, number: int, key: int) -> Job | None:
-        """The job of this number, if this is its key."""
+        """Return the job of this number, if this is its key."""
         job = self._jobs.get(number)
         return job if job is not None and job.key == key else None
 
     def destroy(self, job: Job) -> None:
-        """Destroys a job, if it still exists."""
+        """Destroy a job, if it still exists."""
         if self._jobs.get(job.number) is not job:
             return
         self._command(job.number, registers.Command.DESTROY)
@@ -220,7 +220,7 @@ class JobTable:
                 )
 
     def _largest_gap(self) -> tuple[int, int]:
-        """First slot and length of the longest free range of the pool."""
+        """Return first slot and length of the longest free range of the pool."""
         best, at = (0, 0), 0
         used = sorted((job.slot_base, job.slots) for job in self._jobs.values())
         for base, slots in [*used, (self._limits["slots"], 0)]:
@@ -234,7 +234,7 @@ def _parent_registers(parent: ParentJob | None) -> list[tuple[str, int]]:
     if parent is None:
         return [("job_parent_address", 0)]
     address = int.from_bytes(socket.inet_aton(parent.address), "big")
-    # As frames between hosts' sockets have it; a network of frames would have to be asked.
+    # The address that frames between hosts' sockets have; a network of frames would take ARP.
     mac = int.from_bytes(mac_of(address), "big")
     return [
         ("job_parent_mac_low", mac & 0xFFFF_FFFF),

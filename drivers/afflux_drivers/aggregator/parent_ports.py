@@ -10,7 +10,7 @@ from afflux_hdl.contract import wire
 
 __all__ = ["ParentPorts", "lanes_towards"]
 
-# Linux's number, which the socket module lacks before Python 3.14.
+# Linux's number; the socket module has no name for it before Python 3.14.
 _IP_MTU = 14
 
 _BUFFER_BYTES = 4 << 20
@@ -18,7 +18,7 @@ _RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
 
 
 def lanes_towards(address: str, port: int) -> int:
-    """Most lanes whose packets the route to a parent carries unfragmented.
+    """Return for how many lanes the route to a parent carries packets unfragmented.
 
     Raises:
         OSError: If there is no route.
@@ -36,7 +36,7 @@ class ParentPorts:
     Args:
         address: The aggregator's IPv4 address.
         port: Its UDP port.
-        watch: Told of every socket, so that who waits there wakes for it.
+        watch: Every socket is registered here, so that waiting on it ends when a packet comes.
     """
 
     def __init__(self, address: str, port: int, watch: select.epoll) -> None:
@@ -47,10 +47,10 @@ class ParentPorts:
         self._sockets: dict[int, tuple[socket.socket, FrameMaker]] = {}
 
     def open(self, job: int) -> None:
-        """Opens the parent port of a job.
+        """Open the parent port of a job.
 
         Raises:
-            OSError: If the port is not free; says which.
+            OSError: If the port is not free; names the port.
         """
         port = (self._port + 1 + job) & 0xFFFF
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -68,21 +68,21 @@ class ParentPorts:
             ) from None
 
     def close(self, job: int) -> None:
-        """Closes the parent port of a job, if it is open."""
+        """Close the parent port of a job, if it is open."""
         with self._lock:
             found = self._sockets.pop((self._port + 1 + job) & 0xFFFF, None)
             if found is not None:
                 found[0].close()
 
     def close_all(self) -> None:
-        """Closes all of them."""
+        """Close all parent ports."""
         with self._lock:
             for udp, _ in self._sockets.values():
                 udp.close()
             self._sockets.clear()
 
     def receive(self, most: int) -> list[bytes]:
-        """The frames that have come, up to so many from each port, without waiting."""
+        """Return the frames that have come, up to so many from each port, without waiting."""
         frames: list[bytes] = []
         if not self._sockets:
             return frames
@@ -97,7 +97,7 @@ class ParentPorts:
         return frames
 
     def send(self, frame: bytes) -> None:
-        """Sends an engine's frame from the port that it names; loses it, as a network does."""
+        """Send an engine's frame from the port that it names; errors lose it, as networks do."""
         with self._lock:
             found = self._sockets.get(source_port_of(frame))
             if found is not None:

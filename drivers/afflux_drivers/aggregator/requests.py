@@ -1,7 +1,8 @@
-"""Requests of the control channel and their answers, JSON by the line (protocol, section 10)."""
+"""Requests of the control channel and their answers, one JSON object per line (protocol, 10)."""
 
 import ipaddress
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +11,14 @@ from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom, engine_limits,
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 
-__all__ = ["Operator"]
+__all__ = ["RequestHandler"]
 
 
 class _Bad(Exception):
-    """A request that is wrong; the text says how."""
+    """A request is wrong; the text explains how."""
 
 
-class Operator:
+class RequestHandler:
     """Answers requests. Not thread-safe.
 
     Args:
@@ -33,7 +34,7 @@ class Operator:
         self._engine, self._table, self._port, self._wake = engine, table, port, wake
 
     def answer(self, line: bytes, owned: list[Job]) -> bytes:
-        """Carries out one request and gives the line to answer.
+        """Carry out one request and return the line to answer.
 
         Args:
             line: The request.
@@ -62,7 +63,7 @@ class Operator:
         if kind == "counters":
             return {"ok": True, "counters": read_counters(self._engine)}
         if kind == "describe":
-            # Only a simulated engine can tell its clock cycles.
+            # Only a simulated engine counts its clock cycles.
             cycles = getattr(self._engine, "cycles", None)
             return {
                 "ok": True,
@@ -90,7 +91,7 @@ class Operator:
             _integer(request, "lanes", 1, 1 << 32),
             _integer(request, "slots", 1, 1 << 32),
             _parent(request["parent"]) if "parent" in request else None,
-            # Children are no members of groups.
+            # Children are not members of groups.
             to_each=request.get("group") is False,
         )
         owned.append(job)
@@ -129,12 +130,9 @@ def _integer(request: dict[str, Any], name: str, least: int, most: int) -> int:
 
 def _key(request: dict[str, Any]) -> int:
     text = request.get("key")
-    if not isinstance(text, str) or len(text) != 16:
+    if not isinstance(text, str) or not re.fullmatch("[0-9A-Fa-f]{16}", text):
         raise _Bad("key is 16 hexadecimal digits")
-    try:
-        return int.from_bytes(bytes.fromhex(text), "big")
-    except ValueError:
-        raise _Bad("key is 16 hexadecimal digits") from None
+    return int(text, 16)
 
 
 def _parent(given: Any) -> ParentJob:

@@ -9,7 +9,7 @@ from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.parent_ports import ParentPorts
-from afflux_drivers.aggregator.requests import Operator
+from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.frames import FrameMaker, destination_of, mac_of, source_port_of
 from afflux_drivers.sockets import MulticastGroup, datagrams_held, enlarge, send_to_groups
 from afflux_hdl.contract import registers, wire
@@ -36,13 +36,13 @@ class AggregatorServer:
         port: Port; 0 takes a free one.
         group: Where the results of all jobs go, once for all workers, by the interface of `host`;
             None sends them to each worker.
-        group_ttl: Routers that they may pass, plus one.
+        group_ttl: One more than the routers that these results may pass.
 
     Attributes:
-        address: Host and port that it listens on.
+        address: Host and port on which it listens.
 
     Raises:
-        OSError: If the address can not be bound, or sends to no group.
+        OSError: If the address cannot be bound, or cannot send to a group.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class AggregatorServer:
         lanes = engine_limits(engine)["lanes"]
         capacity = datagrams_held(buffer_bytes, wire.datagram_bytes(lanes))
         table = JobTable(engine, capacity, group, self._parent_ports)
-        operator = Operator(engine, table, self.address[1], self._wake)
-        self._control = ControlServer(listener, table, operator, self._lock)
+        handler = RequestHandler(engine, table, self.address[1], self._wake)
+        self._control = ControlServer(listener, table, handler, self._lock)
         self._serving = False
 
     def serve_forever(self) -> None:
-        """Serves until `stop` is called; then closes its sockets and ends all jobs.
+        """Serve until `stop` is called; then close the sockets and end all jobs.
 
         Raises:
             RuntimeError: If it was called before.
@@ -108,7 +108,7 @@ class AggregatorServer:
         try:
             self._serve_packets()
         finally:
-            # Also when the engine has failed: nobody is to wait for its answers.
+            # Also when the engine has failed, so that nobody waits for its answers.
             self.stop()
             self._control.stop()
             control.join()
@@ -116,9 +116,9 @@ class AggregatorServer:
             self._close()
 
     def stop(self) -> None:
-        """Makes `serve_forever` return soon. Thread-safe.
+        """Make `serve_forever` return soon. Thread-safe.
 
-        If it was never called, frees the sockets; it can not be called then.
+        If it was never called, free the sockets; it cannot be called then.
         """
         self._stopping.set()
         if self._serving:
@@ -132,7 +132,7 @@ class AggregatorServer:
             self._close()
 
     def _wake(self) -> None:
-        """Makes the engine run for what a command has caused, without a frame."""
+        """Make the engine run for what a command has caused, without a frame."""
         with self._inbox_changed:
             self._woken = True
             self._inbox_changed.notify_all()
@@ -144,7 +144,7 @@ class AggregatorServer:
             end.close()
 
     def _receive_packets(self) -> None:
-        """Fills the inbox, also while the engine works: full batches suit a simulated one."""
+        """Fill the inbox, also while the engine works: full batches suit a simulated one."""
         udp, frame = self._udp, self._maker.frame
         while not self._stopping.is_set():
             frames = self._parent_ports.receive(_BATCH)
@@ -152,7 +152,7 @@ class AggregatorServer:
                 try:
                     payload, (host, port) = udp.recvfrom(_RECEIVE_BYTES)
                 except OSError:
-                    # None left; or an earlier answer found no listener, and that is no datagram.
+                    # None left, or the kernel reports that an earlier answer found no listener.
                     break
                 frames.append(frame(payload, host, port))
             if not frames:
@@ -161,7 +161,7 @@ class AggregatorServer:
             with self._inbox_changed:
                 self._inbox += frames
                 self._inbox_changed.notify_all()
-                # What comes beyond it waits in the socket's buffer, by whose size credit is given.
+                # Further datagrams stay in the socket buffer, whose size bounds the credit.
                 self._inbox_changed.wait_for(
                     lambda: len(self._inbox) < _BATCH or self._stopping.is_set()
                 )
@@ -181,7 +181,7 @@ class AggregatorServer:
                 frames, self._inbox = self._inbox, []
                 self._inbox_changed.notify_all()
             with self._lock:
-                # The last answers come out while the next frames go in, if there are any.
+                # The last answers come out while the next frames, if any, go in.
                 answers = self._engine.feed(frames) if frames else self._engine.play([])
             answers_kept = bool(frames)
             for answer in answers:
@@ -194,7 +194,7 @@ class AggregatorServer:
 
 
 def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """A UDP socket and a listening TCP socket on the same port."""
+    """Return a UDP socket and a listening TCP socket on the same port."""
     tries = _BIND_TRIES if port == 0 else 1
     while True:
         tries -= 1
@@ -202,7 +202,7 @@ def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             if port:
-                # Connections of an earlier server, long closed, must not hold the port.
+                # Closed connections of an earlier server must not hold the port.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
             udp.bind(listener.getsockname())
@@ -210,7 +210,7 @@ def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
         except OSError:
             listener.close()
             udp.close()
-            # A free TCP port's number may be taken for UDP.
+            # The number of a free TCP port may be in use for UDP.
             if tries == 0:
                 raise
         except BaseException:

@@ -48,7 +48,7 @@ class _Channel:
                 if len(self._rest) > _ANSWER_BYTES:
                     raise AggregatorMisbehaved(f"{what}: the answer is too long")
         except TimeoutError:
-            raise AggregatorUnreachable(f"{what}: no answer in {timeout_s:g} s") from None
+            raise AggregatorUnreachable(f"{what} timed out: no answer in {timeout_s:g} s") from None
         except OSError as error:
             raise AggregatorUnreachable(f"{what}: {error}") from error
         line, _, self._rest = self._rest.partition(b"\n")

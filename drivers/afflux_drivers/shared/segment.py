@@ -1,7 +1,8 @@
 """The memory that the ranks of one host share, and how it is handed from one to the others.
 
-Rank 0 makes a memfd and passes its descriptor over an abstract Unix socket: who gets it is on the
-same host, whatever hosts are called. There is no file that could stay behind, and no /dev/shm.
+Rank 0 creates a memfd and passes its descriptor over an abstract Unix socket. A rank that receives
+it is on the same host, whatever the hosts' names are. There is no file that could stay behind, and
+/dev/shm is not needed.
 """
 
 import array
@@ -19,7 +20,7 @@ from afflux_drivers.errors import AffluxError
 __all__ = ["HANDING_S", "SegmentOffer", "ShareRefused", "fetch_segment"]
 
 HANDING_S = 2.0
-"""A rank of the same host has the segment within milliseconds; another one never gets it."""
+"""A rank of the same host receives the segment within milliseconds; others never do."""
 
 _ONE_PEER_S = 0.25
 _SECRET_BYTES = 32
@@ -29,11 +30,11 @@ _GIVEN = b"+"
 
 
 class ShareRefused(AffluxError):
-    """This rank has no access to the segment."""
+    """Rank 0 does not share the segment with this rank."""
 
 
 def _user_of(connection: socket.socket) -> int:
-    """User id of the process at the other end, as the kernel knows it."""
+    """Return the user id of the process at the other end, as the kernel knows it."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(raw)[1])
 
@@ -50,7 +51,7 @@ class SegmentOffer:
         descriptor: Of the segment. It belongs to the caller.
 
     Raises:
-        OSError: There is no memory, descriptor or socket to be had.
+        OSError: There is no memory, descriptor or socket left.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -72,7 +73,7 @@ class SegmentOffer:
             raise
 
     def serve(self, timeout_s: float = HANDING_S) -> set[int]:
-        """Hand the descriptor to the ranks that ask. Returns those that did not."""
+        """Hand the descriptor to the ranks that ask; return those that did not."""
         deadline = time.monotonic() + timeout_s
         while self._waiting:
             left_s = deadline - time.monotonic()
@@ -102,10 +103,10 @@ class SegmentOffer:
 
 
 def fetch_segment(name: str, secret: str, rank: int, timeout_s: float = HANDING_S) -> int:
-    """Another rank's side: ask rank 0 for the segment.
+    """Ask rank 0 for the segment: the other ranks' side.
 
     Returns:
-        Its descriptor, which belongs to the caller.
+        The segment's descriptor, which belongs to the caller.
 
     Raises:
         ShareRefused: Rank 0 is not on this host, is another user's, or does not answer in time.

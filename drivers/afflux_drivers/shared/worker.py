@@ -1,4 +1,4 @@
-"""A rank's end of a shared-memory group: all-reduces in place, and what went wrong in words."""
+"""A rank's end of a shared-memory group: all-reduces in place, and errors in words."""
 
 import functools
 import os
@@ -25,25 +25,23 @@ from afflux_hdl.contract import wire
 __all__ = ["RanksEnded", "SharedCall", "SharedWorker"]
 
 _SLICE_S = 0.1
-"""The native part waits no longer at a time, so that signals and `interrupted` get their turn."""
-
-_NUMBERS = {Reduction.SUM: 0, Reduction.AVG: 1, Reduction.MAX: 2, Reduction.MIN: 3}
+"""The native part waits no longer at a time, so that signals and `interrupted` are heeded."""
 
 
 class RanksEnded(RanksMissing):
-    """Ranks can not contribute any more: their processes have ended, or they left the group."""
+    """Ranks cannot contribute any more: their processes have ended, or they left the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCall:
-    """One kind of operation, prepared: tensors of the same dtype and shape, reduced alike.
+    """One kind of operation, prepared: for tensors of the same dtype and shape, reduced alike.
 
     Attributes:
         count: Elements.
         dtype: Number of the dtype.
         reduction: Number of the reduction.
-        fingerprint: What the ranks compare. The operation's number is not part of it: ranks go from
-            operation to operation together.
+        fingerprint: What the ranks compare. The operation's number is not part of it, because ranks
+            go from operation to operation together.
         description: For messages; its number is 0.
     """
 
@@ -55,11 +53,9 @@ class SharedCall:
 
     @classmethod
     def of(cls, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]) -> "SharedCall":
-        """The call for a tensor of this dtype and shape."""
+        """Return the call for a tensor of this dtype and shape."""
         description = Description(0, reduction, dtype, shape)
-        return cls(
-            prod(shape), int(dtype), _NUMBERS[reduction], description.fingerprint, description
-        )
+        return cls(prod(shape), int(dtype), reduction.number, description.fingerprint, description)
 
 
 class SharedWorker:
@@ -68,12 +64,12 @@ class SharedWorker:
     After any error the worker has failed: every later call raises `WorkerFailed`.
 
     Args:
-        descriptor: Of the group's segment; it belongs to the worker from now on.
+        descriptor: File descriptor of the group's segment, which belongs to the worker from now on.
         rank: Own rank.
-        ranks: Of the group.
+        ranks: Number of ranks in the group.
 
     Raises:
-        OSError: The segment can not be mapped.
+        OSError: The segment cannot be mapped.
         ValueError: It is not one for so many ranks, or the rank's place is taken.
     """
 
@@ -97,16 +93,16 @@ class SharedWorker:
         """Reduce a tensor over all ranks, in place.
 
         Args:
-            address: Of the first of `call.count` elements, which lie one after the other.
+            address: Address of the first of `call.count` contiguous elements.
             call: What to do.
             timeout_s: How long the operation may take, other ranks' delays included.
-            interrupted: Asked while waiting, ten times a second; a text that it returns ends the
+            interrupted: Called ten times a second while waiting; a text that it returns ends the
                 operation with that text as error.
 
         Raises:
             Disagreement: Another rank called something else. No rank's tensor has changed.
-            RanksMissing: Ranks have not come in time; names them.
-            RanksEnded: Ranks will not come; names them.
+            RanksMissing: Ranks have not come in time; the error names them.
+            RanksEnded: Ranks will not come; the error names them.
             DeadlineExceeded: The time is over, though all ranks have come.
             Interrupted: `interrupted` gave a reason, or another rank has failed.
             WorkerFailed: This worker had failed before.
@@ -122,16 +118,19 @@ class SharedWorker:
                 call.fingerprint,
                 _SLICE_S if timeout_s > _SLICE_S else timeout_s,
             ):
-                self._wait(call, timeout_s, interrupted)
+                self._wait(timeout_s, interrupted)
         except _native.SharedDisagreement:
             disagreement = self._disagreement(call)
             self._failure = str(disagreement)
             raise disagreement from None
         except _native.SharedFailed as error:
-            lost = self._lost(call, str(error))
+            lost = self._lost(str(error))
+            lost.operation = self._text(call)
             self._failure = str(lost)
             raise lost from None
         except BaseException as error:
+            if isinstance(error, AffluxError):
+                error.operation = self._text(call)
             self._failure = str(error) or type(error).__name__
             raise
         self._number += 1
@@ -145,10 +144,10 @@ class SharedWorker:
         self.all_reduce(0, _agreement(number), timeout_s, interrupted)
 
     def allocate(self, length: int) -> NDArray[Any]:
-        """Zeroed memory that all ranks reach. Collective: every rank gives the same length.
+        """Return zeroed memory that all ranks reach. Collective: all ranks pass the same length.
 
         Args:
-            length: Bytes.
+            length: Number of bytes.
 
         Returns:
             1-D uint8, of whole pages. The memory goes back to the system with the last array or
@@ -166,7 +165,7 @@ class SharedWorker:
         self._group.fail(reason)
 
     def statistics(self) -> dict[str, int]:
-        """Counts since the worker was made. Any thread."""
+        """Return counts since the worker was made. Any thread."""
         return dict(self._group.statistics())
 
     def close(self) -> None:
@@ -179,49 +178,46 @@ class SharedWorker:
         about = call.description
         return Description(self._number, about.reduction, about.dtype, about.shape).text
 
-    def _wait(
-        self, call: SharedCall, timeout_s: float, interrupted: Callable[[], str | None]
-    ) -> None:
+    def _wait(self, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
         deadline = time.monotonic() + timeout_s - _SLICE_S
         while True:
             reason = interrupted()
             if reason is not None:
-                raise Interrupted(f"rank {self.rank}, operation {self._text(call)}: {reason}")
+                raise Interrupted(f"rank {self.rank}: {reason}")
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise self._too_late(call, timeout_s)
+                raise self._too_late(timeout_s)
             if self._group.advance(min(left_s, _SLICE_S)):
                 return
 
-    def _too_late(self, call: SharedCall, timeout_s: float) -> DeadlineExceeded:
+    def _too_late(self, timeout_s: float) -> DeadlineExceeded:
         ranks = tuple(self._group.missing())
         if not ranks:
             return DeadlineExceeded(
-                f"operation {self._text(call)}: not over after {timeout_s:g} s at rank {self.rank}"
-                " (shared memory)"
+                f"timed out after {timeout_s:g} s at rank {self.rank} (shared memory)"
             )
         return RanksMissing(
-            f"operation {self._text(call)}: after {timeout_s:g} s rank {self.rank} still waits for "
-            f"the contributions of rank(s) {_names(ranks)} (shared memory)",
+            f"timed out after {timeout_s:g} s: rank {self.rank} still waits for the contributions "
+            f"of rank(s) {_names(ranks)} (shared memory)",
             ranks,
         )
 
-    def _lost(self, call: SharedCall, reason: str) -> AffluxError:
+    def _lost(self, reason: str) -> AffluxError:
         ended = tuple(self._group.dead())
         if ended:
             return RanksEnded(
-                f"operation {self._text(call)}: rank(s) {_names(ended)} ended or left the group; "
-                f"rank {self.rank} waited for their contributions (shared memory)",
+                f"rank(s) {_names(ended)} ended or left the group; rank {self.rank} waited for "
+                "their contributions (shared memory)",
                 ended,
             )
-        return Interrupted(f"rank {self.rank}, operation {self._text(call)}: {reason}")
+        return Interrupted(f"rank {self.rank}: {reason}")
 
     def _disagreement(self, call: SharedCall) -> Disagreement:
         fingerprints = tuple(self._group.fingerprints())
         ranks = [rank for rank, value in enumerate(fingerprints) if value != call.fingerprint]
         return Disagreement(
-            f"the ranks disagree: rank {self.rank} called operation {self._text(call)}; "
-            f"ranks {ranks} called something else (shared memory)",
+            f"the ranks disagree: rank {self.rank} called this operation, but ranks {ranks} "
+            "called something else (shared memory)",
             number=self._number,
             description=self._text(call),
             fingerprint=call.fingerprint,

@@ -20,8 +20,7 @@ from afflux_hdl.contract import wire
 
 __all__ = ["Operation"]
 
-# Their numbers in the native code.
-_OPS = {Reduction.SUM: 0, Reduction.AVG: 1, Reduction.MAX: 2, Reduction.MIN: 3}
+# The numbers that the native code gives them.
 
 T = TypeVar("T")
 
@@ -64,7 +63,7 @@ class Operation(_native.Operation):
             elements,
             self._result,
             int(dtype),
-            _OPS[reduction],
+            reduction.number,
             self.description.fingerprint,
         )
 
@@ -119,8 +118,8 @@ class Operation(_native.Operation):
             ranks = [rank for rank, value in enumerate(fingerprints) if value != own]
             others = f"ranks {ranks} called something else"
         return Disagreement(
-            f"the ranks disagree: rank {session.rank} called operation {self.description.text}; "
-            f"{others} (aggregator {session.ticket.host}:{session.ticket.port})",
+            f"the ranks disagree: rank {session.rank} called this operation, but {others} "
+            f"(aggregator {session.ticket.host}:{session.ticket.port})",
             number=self.description.number,
             description=self.description.text,
             fingerprint=own,

@@ -57,7 +57,7 @@ class Worker:
     Args:
         ticket: The job run.
         rank: Own rank, one of the ticket's.
-        loss: Loses packets for tests; None takes the switch from the environment.
+        loss: Loses packets, for tests.
         peer_timeout_s: How long the aggregator may leave all packets unanswered.
 
     Raises:
@@ -83,7 +83,7 @@ class Worker:
         self._loop = UdpLoop(
             ticket.host,
             ticket.port,
-            LossSwitch.from_environment(rank) if loss is None else loss,
+            loss,
             group_of(ticket),
         )
         self._failure: BaseException | None = None
@@ -151,7 +151,11 @@ class Worker:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             operation = Operation(self._session, elements, dtype, reduction, shape)
-            self._run(operation, timeout_s, interrupted)
+            try:
+                self._run(operation, timeout_s, interrupted)
+            except AffluxError as error:
+                error.operation = operation.description.text
+                raise
         except BaseException as error:
             self._failure = error
             raise
@@ -191,8 +195,8 @@ class Worker:
             raise self._different_job(found) from None
         if not join.done:
             raise AggregatorUnreachable(
-                f"join: rank {self.rank} got no answer from the aggregator at {loop.peer} in "
-                f"{timeout_s:g} s, {join.sends} packets sent{self._if_refused()}"
+                f"join timed out: rank {self.rank} got no answer from the aggregator at {loop.peer} "
+                f"in {timeout_s:g} s, {join.sends} packets sent{self._if_refused()}"
             )
 
     def _different_job(self, found: Sequence[int]) -> AggregatorRefused:
@@ -229,8 +233,7 @@ class Worker:
                 operation.judged(partial(loop.run, session, operation, until))
             except AggregatorMisbehaved as error:
                 raise AggregatorMisbehaved(
-                    f"aggregator at {loop.peer}, rank {self.rank}, operation "
-                    f"{operation.description.text}: {error}"
+                    f"aggregator at {loop.peer}, rank {self.rank}: {error}"
                 ) from None
             if operation.done:
                 return
@@ -241,41 +244,38 @@ class Worker:
                 raise self._too_late(operation, timeout_s)
             silent_s = now - max(start, session.heard_at)
             if silent_s >= self._peer_timeout_s:
-                raise self._unreachable(operation, silent_s)
+                raise self._unreachable(silent_s)
             if now >= next_look:
                 next_look = now + _INTERRUPT_EVERY_S
                 reason = interrupted()
                 if reason is not None:
-                    raise Interrupted(
-                        f"rank {self.rank}, operation {operation.description.text}: {reason}"
-                    )
+                    raise Interrupted(f"rank {self.rank}: {reason}")
 
     def _too_late(self, operation: Operation, timeout_s: float) -> DeadlineExceeded:
-        what = f"operation {operation.description.text}"
+        timed_out = f"timed out after {timeout_s:g} s"
         ranks = operation.missing_ranks()
         if ranks:
             names = ", ".join(str(rank) for rank in ranks)
             return RanksMissing(
-                f"{what}: after {timeout_s:g} s rank {self.rank} still waits for the contributions "
-                f"of rank(s) {names} (job {self.ticket.job} on the aggregator at "
-                f"{self._loop.peer})",
+                f"{timed_out}: rank {self.rank} still waits for the contributions of rank(s) {names} "
+                f"(job {self.ticket.job} on the aggregator at {self._loop.peer})",
                 ranks,
             )
         if operation.waits_above():
             elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
             names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
             return DeadlineExceeded(
-                f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-                f"{self._loop.peer} has what its own ranks sent, and waits for its parent: "
-                f"for ranks of other aggregators{names}, or for the way between"
+                f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} has what its "
+                f"own ranks sent, and waits for its parent: for ranks of other aggregators{names}, "
+                "or for the way between"
             )
         return DeadlineExceeded(
-            f"{what}: not over after {timeout_s:g} s at rank {self.rank}; the aggregator at "
-            f"{self._loop.peer} reports no missing rank"
+            f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} does not report "
+            "that a rank is missing"
         )
 
-    def _unreachable(self, operation: Operation, silent_s: float) -> AggregatorUnreachable:
+    def _unreachable(self, silent_s: float) -> AggregatorUnreachable:
         return AggregatorUnreachable(
-            f"operation {operation.description.text}: rank {self.rank} has heard nothing from the "
-            f"aggregator at {self._loop.peer} for {silent_s:.1f} s{self._if_refused()}"
+            f"timed out: rank {self.rank} has heard nothing from the aggregator at "
+            f"{self._loop.peer} for {silent_s:.1f} s{self._if_refused()}"
         )

@@ -1,4 +1,4 @@
-// numpy arrays as memory: contiguous, on the CPU, of a size that the callee asks for.
+// Arguments from Python, as memory, element types and reductions.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <string>
+
+#include "codec/types.hpp"
 
 namespace afflux::bindings {
 
@@ -21,6 +23,29 @@ void expect_bytes(const Array& array, std::size_t bytes, const char* name) {
                                  " bytes where " + std::to_string(bytes) + " are needed";
         throw nanobind::value_error(text.c_str());
     }
+}
+
+inline codec::Dtype dtype_of(int number) {
+    if (number < 0 || number > static_cast<int>(codec::Dtype::Bfloat16)) {
+        throw nanobind::value_error("no such dtype");
+    }
+    return static_cast<codec::Dtype>(number);
+}
+
+inline codec::Op op_of(int number) {
+    if (number < 0 || number > static_cast<int>(codec::Op::Min)) {
+        throw nanobind::value_error("no such reduction");
+    }
+    return static_cast<codec::Op>(number);
+}
+
+// Elements of an array in the storage of `dtype`. Throws ValueError if it is of another one.
+template <typename Array>
+std::size_t count_of(const Array& elements, codec::Dtype dtype) {
+    if (elements.itemsize() != codec::size_of(dtype)) {
+        throw nanobind::value_error("elements are not in the storage of their dtype");
+    }
+    return elements.size();
 }
 
 }  // namespace afflux::bindings

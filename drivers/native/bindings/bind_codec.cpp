@@ -1,4 +1,5 @@
-// The codec for numpy. Arrays are contiguous and in the storage of their type; bfloat16 is uint16.
+// The codec for tests, which compare it with the golden model function by function. Arrays are
+// contiguous and in the storage of their type; bfloat16 is uint16.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -28,92 +29,29 @@ using codec::kBlock;
 using codec::Numbers;
 using codec::Op;
 
-// Blocks whose exponents are on the stack: more than a packet has.
-constexpr std::size_t kSomeBlocks = 256;
-
-Dtype dtype_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such dtype");
-    return static_cast<Dtype>(number);
-}
-
-Op op_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such reduction");
-    return static_cast<Op>(number);
-}
-
-std::size_t count_of(const Input& elements, Dtype dtype) {
-    if (elements.itemsize() != codec::size_of(dtype)) {
-        throw nb::value_error("elements are not in the storage of their dtype");
-    }
-    return elements.size();
-}
-
 std::size_t whole_blocks(const Input& elements, Dtype dtype) {
     const std::size_t count = count_of(elements, dtype);
     if (count % kBlock) throw nb::value_error("elements are not whole blocks of 64");
     return count / kBlock;
 }
 
-// Calls `work(first block, blocks, exponents)` for runs of blocks, given the agreed words' low
-// bytes, 255 - exponent.
-template <typename Work>
-void with_exponents(const nb::bytes& low, std::size_t blocks, Work work) {
-    if (low.size() != blocks) throw nb::value_error("not one low byte for each block");
-    const auto* bytes = static_cast<const std::uint8_t*>(low.data());
-    std::array<std::uint8_t, kSomeBlocks> exponents;
-    for (std::size_t first = 0; first < blocks; first += kSomeBlocks) {
-        const std::size_t some = std::min(kSomeBlocks, blocks - first);
-        for (std::size_t b = 0; b < some; ++b) {
-            exponents[b] = static_cast<std::uint8_t>(255 - bytes[first + b]);
-        }
-        work(first, some, exponents.data());
-    }
-}
-
-void quantise(const Numbers& numbers, const Input& elements, const nb::bytes& low,
+void quantise(const Numbers& numbers, const Input& elements, const Input& exponents,
               const Output& out) {
     const std::size_t blocks = whole_blocks(elements, numbers.dtype);
-    expect_bytes(out, 4 * kBlock * blocks, "out");
-    const auto* from = static_cast<const std::byte*>(elements.data());
-    auto* to = static_cast<std::int32_t*>(out.data());
-    const std::size_t block_bytes = codec::size_of(numbers.dtype) * kBlock;
-    with_exponents(low, blocks, [&](std::size_t first, std::size_t some, const auto* exponents) {
-        codec::quantise(numbers, some, from + first * block_bytes, exponents, to + first * kBlock);
-    });
-}
-
-void dequantise(const Numbers& numbers, const Input& sums, const nb::bytes& low,
-                const Output& out) {
-    const std::size_t blocks = whole_blocks(sums, Dtype::Int32);
-    const std::size_t block_bytes = codec::size_of(numbers.dtype) * kBlock;
-    expect_bytes(out, block_bytes * blocks, "out");
-    const auto* from = static_cast<const std::int32_t*>(sums.data());
-    auto* to = static_cast<std::byte*>(out.data());
-    with_exponents(low, blocks, [&](std::size_t first, std::size_t some, const auto* exponents) {
-        codec::dequantise(numbers, some, from + first * kBlock, exponents,
-                          to + first * block_bytes);
-    });
-}
-
-void encode(const Numbers& numbers, const Input& elements, std::size_t row_blocks,
-            const Output& exponents, const Output& out) {
-    const std::size_t blocks = whole_blocks(elements, numbers.dtype);
-    if (!row_blocks) throw nb::value_error("a row has blocks");
     expect_bytes(exponents, blocks, "exponents");
     expect_bytes(out, 4 * kBlock * blocks, "out");
-    const nb::gil_scoped_release release;
-    codec::encode(numbers, blocks, row_blocks, elements.data(),
-                  static_cast<std::uint8_t*>(exponents.data()),
-                  static_cast<std::int32_t*>(out.data()));
+    codec::quantise(numbers, blocks, elements.data(),
+                    static_cast<const std::uint8_t*>(exponents.data()),
+                    static_cast<std::int32_t*>(out.data()));
 }
 
-void decode(const Numbers& numbers, const Input& sums, const Input& exponents, const Output& out) {
+void dequantise(const Numbers& numbers, const Input& sums, const Input& exponents,
+                const Output& out) {
     const std::size_t blocks = whole_blocks(sums, Dtype::Int32);
     expect_bytes(exponents, blocks, "exponents");
     expect_bytes(out, codec::size_of(numbers.dtype) * kBlock * blocks, "out");
-    const nb::gil_scoped_release release;
-    codec::decode(numbers, blocks, static_cast<const std::int32_t*>(sums.data()),
-                  static_cast<const std::uint8_t*>(exponents.data()), out.data());
+    codec::dequantise(numbers, blocks, static_cast<const std::int32_t*>(sums.data()),
+                      static_cast<const std::uint8_t*>(exponents.data()), out.data());
 }
 
 void scan(int dtype, const Input& elements, const Output& exponents) {
@@ -143,11 +81,6 @@ void scan_clear(int dtype, const Output& elements, const std::optional<Output>& 
     const nb::gil_scoped_release release;
     codec::scan_clear(dtype_of(dtype), elements.data(), count, out ? out->data() : nullptr,
                       static_cast<std::uint8_t*>(exponents.data()));
-}
-
-void clear(int dtype, const Output& elements) {
-    codec::clear(dtype_of(dtype), elements.data(),
-                 elements.nbytes() / codec::size_of(dtype_of(dtype)));
 }
 
 void expect_sources(const Numbers& numbers, std::size_t sources) {
@@ -209,43 +142,37 @@ void class_counts(int dtype, const Input& elements, const Output& out) {
                         static_cast<std::int32_t*>(out.data()));
 }
 
-void overlay_classes(int dtype, const Input& sums, const Output& out) {
-    const std::size_t count = count_of(sums, Dtype::Int32);
-    expect_bytes(out, codec::size_of(dtype_of(dtype)) * count, "out");
-    codec::overlay_classes(dtype_of(dtype), static_cast<const std::int32_t*>(sums.data()), count,
-                           out.data());
-}
-
-void to_keys(int dtype, int reduction, const Input& elements, const Output& keys) {
+void to_sortable(int dtype, int reduction, const Input& elements, const Output& sortable) {
     const std::size_t count = count_of(elements, dtype_of(dtype));
-    expect_bytes(keys, 4 * count, "keys");
-    codec::to_keys(dtype_of(dtype), op_of(reduction), elements.data(), count,
-                   static_cast<std::int32_t*>(keys.data()));
+    expect_bytes(sortable, 4 * count, "sortable");
+    codec::to_sortable(dtype_of(dtype), op_of(reduction), elements.data(), count,
+                       static_cast<std::int32_t*>(sortable.data()));
 }
 
-void from_keys(int dtype, const Input& keys, const Output& out) {
-    const std::size_t count = count_of(keys, Dtype::Int32);
+void from_sortable(int dtype, const Input& sortable, const Output& out) {
+    const std::size_t count = count_of(sortable, Dtype::Int32);
     expect_bytes(out, codec::size_of(dtype_of(dtype)) * count, "out");
-    codec::from_keys(dtype_of(dtype), static_cast<const std::int32_t*>(keys.data()), count,
-                     out.data());
+    codec::from_sortable(dtype_of(dtype), static_cast<const std::int32_t*>(sortable.data()), count,
+                         out.data());
 }
 
 void exact_encode(int dtype, const Input& elements, const Output& words) {
     const std::size_t count = count_of(elements, dtype_of(dtype));
-    expect_bytes(words, 4 * codec::kExactWords * count, "words");
+    expect_bytes(words, 4 * wire::kExactWords * count, "words");
     codec::exact_encode(dtype_of(dtype), elements.data(), count,
                         static_cast<std::int32_t*>(words.data()));
-}
-
-void exact_decode(const Numbers& numbers, const Input& sums, const Output& out) {
-    const std::size_t count = out.nbytes() / codec::size_of(numbers.dtype);
-    expect_bytes(sums, 4 * codec::kExactWords * count, "sums");
-    codec::exact_decode(numbers, static_cast<const std::int32_t*>(sums.data()), count, out.data());
 }
 
 }  // namespace
 
 void bind_codec(nb::module_& module) {
+    nb::dict reductions;
+    reductions["sum"] = static_cast<int>(Op::Sum);
+    reductions["avg"] = static_cast<int>(Op::Avg);
+    reductions["max"] = static_cast<int>(Op::Max);
+    reductions["min"] = static_cast<int>(Op::Min);
+    // What all of this module's functions take as `reduction`.
+    module.attr("REDUCTIONS") = reductions;
     nb::class_<Numbers>(module, "Numbers",
                         "The constants of one operation; see docs/protocol.md 8.")
         .def(
@@ -253,49 +180,44 @@ void bind_codec(nb::module_& module) {
             [](Numbers* self, int ranks, int dtype, int reduction) {
                 new (self) Numbers(ranks, dtype_of(dtype), op_of(reduction));
             },
-            "ranks"_a, "dtype"_a, "reduction"_a, "Reductions are 0 sum, 1 avg, 2 max, 3 min.")
-        .def("quantise", &quantise, "elements"_a, "low"_a, "out"_a,
-             "Integers of blocks, given the low bytes of the agreed words.")
-        .def("dequantise", &dequantise, "sums"_a, "low"_a, "out"_a,
-             "Elements of summed integers, given the same.")
-        .def("encode", &encode, "elements"_a, "row_blocks"_a, "exponents"_a, "out"_a,
-             "Exponents and integers of a whole tensor: scans a row while it quantises another.")
-        .def("decode", &decode, "sums"_a, "exponents"_a, "out"_a,
-             "Elements of a whole tensor's integers.")
+            "ranks"_a, "dtype"_a, "reduction"_a)
+        .def("quantise", &quantise, "elements"_a, "exponents"_a, "out"_a,
+             "Write the integers of blocks, given the agreed exponents.")
+        .def("dequantise", &dequantise, "sums"_a, "exponents"_a, "out"_a,
+             "Write the elements of summed integers, given the same.")
         .def("reduce", &reduce, "elements"_a, "exponents"_a, "out"_a, "present"_a,
-             "Reduces whole blocks of all sources, whose exponents `scan` gave.")
+             "Reduce whole blocks of all sources, whose exponents are from `scan`.")
         .def("reduce_in_place", &reduce_in_place, "elements"_a,
-             "Reduces, and writes the result to every source.")
-        .def("exact", &exact, "elements"_a, "out"_a, "Sums of floats, rounded once.")
-        .def("exact_decode", &exact_decode, "sums"_a, "out"_a,
-             "Values of summed limbs and class counts, 13 words for each element.");
+             "Reduce, and write the result to every source.")
+        .def("exact", &exact, "elements"_a, "out"_a, "Write sums of floats, rounded once.");
     module.def("scan", &scan, "dtype"_a, "elements"_a, "exponents"_a,
-               "A byte for each block: 0 absent, 255 not finite, else its exponent.");
+               "Write a byte for each block: 0 absent, 255 not finite, else its exponent.");
     module.def("scan_copy", &scan_copy, "dtype"_a, "elements"_a, "out"_a, "exponents"_a,
-               "The same, and copies the present blocks.");
+               "Do the same, and copy the present blocks.");
     module.def("scan_clear", &scan_clear, "dtype"_a, "elements"_a, "out"_a.none(), "exponents"_a,
-               "Either of these (`out` may be None), and makes absent blocks +0.");
-    module.def("clear", &clear, "dtype"_a, "elements"_a, "Makes all +0, if anything is not.");
+               "Do either of these (`out` may be None), and make absent blocks +0.");
     module.def("class_counts", &class_counts, "dtype"_a, "elements"_a, "out"_a,
-               "What each element adds to the counts of NaN and infinities.");
-    module.def("overlay_classes", &overlay_classes, "dtype"_a, "sums"_a, "out"_a,
-               "Writes NaN and infinities where the summed counts say so.");
-    module.def("to_keys", &to_keys, "dtype"_a, "reduction"_a, "elements"_a, "keys"_a,
-               "Integers in the order of the elements.");
-    module.def("from_keys", &from_keys, "dtype"_a, "keys"_a, "out"_a, "The way back.");
+               "Write what each element adds to the counts of NaN and infinities.");
+    module.def("to_sortable", &to_sortable, "dtype"_a, "reduction"_a, "elements"_a, "sortable"_a,
+               "Write integers in the order of the elements.");
+    module.def("from_sortable", &from_sortable, "dtype"_a, "sortable"_a, "out"_a,
+               "Write the elements of such integers.");
     module.def("exact_encode", &exact_encode, "dtype"_a, "elements"_a, "words"_a,
-               "12 limbs and a class count for each element.");
+               "Write 12 limbs and a class count for each element.");
     module.def(
         "is_exact",
         [](int dtype, int reduction, std::size_t count) {
             return codec::is_exact(dtype_of(dtype), op_of(reduction), count);
         },
-        "dtype"_a, "reduction"_a, "count"_a, "Whether so many elements are summed in exact mode.");
-    module.def("codec_levels", &codec::levels,
-               "Instruction sets that this processor can run the codec with, best last.");
-    module.def("codec_level", &codec::level, "The one in use.");
-    module.def("set_codec_level", &codec::set_level, "level"_a,
-               "Uses one of codec_levels(), for tests; not while other threads use the codec.");
+        "dtype"_a, "reduction"_a, "count"_a,
+        "Return whether so many elements are summed in exact mode.");
+    module.def(
+        "codec_instruction_sets", &codec::instruction_sets,
+        "Return the instruction sets with which this processor can run the codec, best last.");
+    module.def("codec_instruction_set", &codec::instruction_set, "Return the one in use.");
+    module.def(
+        "use_codec_instruction_set", &codec::use_instruction_set, "name"_a,
+        "Use one of codec_instruction_sets(), for tests; not while other threads use the codec.");
 }
 
 }  // namespace afflux::bindings

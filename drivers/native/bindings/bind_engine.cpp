@@ -1,4 +1,4 @@
-// The software engine for Python: frames as bytes, registers by address.
+// The software engine for Python, with frames as bytes and registers by address.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,19 +18,19 @@ namespace {
 
 using engine::Engine;
 using engine::Limits;
-using engine::Octets;
-using engine::Outbox;
+using engine::SendQueue;
+using packet::Octets;
 
-nb::bytes to_bytes(const Outbox& outbox, const Outbox::Frame& frame) {
+nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(frame.bytes()));
     if (bytes == nullptr) throw nb::python_error();
     char* at = PyBytes_AS_STRING(bytes);
     at = std::copy(frame.head.begin(), frame.head.end(), at);
-    std::copy_n(outbox.body(frame), frame.body.bytes, at);
+    std::copy_n(queue.body(frame), frame.body.bytes, at);
     return nb::steal<nb::bytes>(bytes);
 }
 
-// Works without the interpreter's lock, so that it needs one of its own.
+// Works without the interpreter's lock, so it needs one of its own.
 class LockedEngine {
   public:
     explicit LockedEngine(const Limits& limits) : engine_(limits) {}
@@ -41,10 +41,11 @@ class LockedEngine {
         for (const nb::bytes& frame : frames) {
             octets.push_back({static_cast<const std::uint8_t*>(frame.data()), frame.size()});
         }
-        const Outbox sent = play_unlocked(octets);
+        const SendQueue sent = play_unlocked(octets);
         std::vector<nb::bytes> answers;
         answers.reserve(sent.frames().size());
-        for (const Outbox::Frame& frame : sent.frames()) answers.push_back(to_bytes(sent, frame));
+        for (const SendQueue::Frame& frame : sent.frames())
+            answers.push_back(to_bytes(sent, frame));
         return answers;
     }
 
@@ -61,7 +62,7 @@ class LockedEngine {
     }
 
   private:
-    Outbox play_unlocked(const std::vector<Octets>& frames) {
+    SendQueue play_unlocked(const std::vector<Octets>& frames) {
         const nb::gil_scoped_release no_python;
         const std::lock_guard alone(mutex_);
         for (const Octets& frame : frames) engine_.receive(frame);
@@ -80,13 +81,13 @@ void bind_engine(nb::module_& module) {
             "__init__",
             [](LockedEngine* self, unsigned workers, unsigned lanes, unsigned jobs,
                unsigned slots) { new (self) LockedEngine(Limits{workers, lanes, jobs, slots}); },
-            nb::arg("workers") = 64, nb::arg("lanes") = 16, nb::arg("jobs") = 8,
-            nb::arg("slots") = 512)
+            nb::arg("workers") = Limits{}.workers, nb::arg("lanes") = Limits{}.lanes,
+            nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots)
         .def("play", &LockedEngine::play, nb::arg("frames"),
-             "Takes frames one after the other; returns all that was sent, in order.")
-        .def("read", &LockedEngine::read, nb::arg("address"), "Reads a register.")
+             "Take frames one after the other; return all frames sent, in order.")
+        .def("read", &LockedEngine::read, nb::arg("address"), "Read a register.")
         .def("write", &LockedEngine::write, nb::arg("address"), nb::arg("value"),
-             "Writes a register.");
+             "Write a register.");
 }
 
 }  // namespace afflux::bindings

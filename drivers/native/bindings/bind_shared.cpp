@@ -24,23 +24,13 @@ using shared::Segment;
 using Slice = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::chrono::nanoseconds nanoseconds(double seconds) {
-    // A year is as good as for ever, and far from where the sum with the present would overflow.
+    // A year is as good as for ever, and added to the present it does not overflow.
     constexpr double kYear = 3.2e7;
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(std::clamp(seconds, 0.0, kYear) * 1e9));
 }
 
-codec::Dtype dtype_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such dtype");
-    return static_cast<codec::Dtype>(number);
-}
-
-codec::Op op_of(int number) {
-    if (number < 0 || number > 3) throw nb::value_error("no such reduction");
-    return static_cast<codec::Op>(number);
-}
-
-// A rank's slice as long as an array refers to it.
+// Keeps a rank's slice as long as an array refers to it.
 struct SliceOwner {
     std::weak_ptr<Group> group;
     std::shared_ptr<Allocation> allocation;
@@ -65,20 +55,14 @@ class SharedGroup {
 
     void begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
         const codec::Dtype type = dtype_of(dtype);
-        if (array.itemsize() != codec::size_of(type))
-            throw nb::value_error("elements are not in the storage of their dtype");
-        begin_address(reinterpret_cast<std::uintptr_t>(array.data()), array.size(), dtype,
-                      reduction, fingerprint);
-        array_ = nb::find(array);
-    }
-
-    void begin_address(std::uintptr_t address, std::size_t count, int dtype, int reduction,
-                       std::uint64_t fingerprint) {
-        const codec::Dtype type = dtype_of(dtype);
         const codec::Op op = op_of(reduction);
+        const std::size_t count = count_of(array, type);
         const auto group = open();
-        const nb::gil_scoped_release no_python;
-        group->begin(reinterpret_cast<void*>(address), count, type, op, fingerprint);
+        {
+            const nb::gil_scoped_release no_python;
+            group->begin(array.data(), count, type, op, fingerprint);
+        }
+        array_ = nb::find(array);
     }
 
     bool advance(double timeout_s) {
@@ -106,14 +90,13 @@ class SharedGroup {
     std::vector<int> missing() const { return open()->missing(); }
     std::vector<int> dead() const { return open()->ended(); }
     void fail(const std::string& text) { open()->fail(text); }
-    std::string failure() const { return open()->failure(); }
     bool failed() const { return !open()->failure().empty(); }
     int rank() const { return open()->rank(); }
     int ranks() const { return open()->ranks(); }
 
     Slice allocate(std::size_t offset, std::size_t bytes) {
         const auto group = open();
-        // Made in place: a temporary's end would give the memory back.
+        // Made in place, as the end of a temporary would free the memory.
         std::unique_ptr<SliceOwner> owner(
             new SliceOwner{group, group->allocate(offset, bytes), group->rank(), getpid()});
         std::byte* const data = owner->allocation->slice(owner->rank);
@@ -162,14 +145,14 @@ void bind_shared(nb::module_& module) {
     nb::exception<shared::Failed> failed(module, "SharedFailed", PyExc_RuntimeError);
     nb::exception<shared::Disagreement> disagreement(module, "SharedDisagreement", failed.ptr());
     module.def("shared_segment_bytes", &shared::segment_bytes, "ranks"_a,
-               "Bytes of a group's segment without reachable tensors.");
+               "Return the bytes of a group's segment without reachable tensors.");
     module.def(
         "initialise_segment",
         [](int fd, int ranks, std::size_t small_bytes, std::size_t batch_bytes) {
             Segment::initialise(fd, ranks, {small_bytes, batch_bytes});
         },
         "fd"_a, "ranks"_a, "small_bytes"_a = 0, "batch_bytes"_a = 0,
-        "Makes a segment of an empty memfd, which allows sealing. Sizes of 0 are chosen here.");
+        "Make a segment of an empty memfd, which allows sealing. 0 stands for default sizes.");
     nb::class_<SharedGroup>(
         module, "SharedGroup",
         "One rank's end of a shared-memory group; see docs/shared_memory.md.\n\n"
@@ -179,32 +162,30 @@ void bind_shared(nb::module_& module) {
         .def_prop_ro("rank", &SharedGroup::rank)
         .def_prop_ro("ranks", &SharedGroup::ranks)
         .def("begin", &SharedGroup::begin, "array"_a, "dtype"_a, "reduction"_a, "fingerprint"_a,
-             "Begins an all-reduce of a contiguous array, in place. Does not wait. Reductions are\n"
-             "0 sum, 1 avg, 2 max, 3 min.")
-        .def("begin_address", &SharedGroup::begin_address, "address"_a, "count"_a, "dtype"_a,
-             "reduction"_a, "fingerprint"_a,
-             "The same at an address; the caller keeps the memory until the operation is over.")
+             "Begin an all-reduce of a contiguous array, in place. Does not wait.")
         .def("advance", &SharedGroup::advance, "timeout_s"_a,
-             "Works and waits for up to so long; True when the operation is over. Raises\n"
-             "SharedDisagreement at all ranks if they were called with different things, and\n"
-             "SharedFailed if a rank has ended or failed the group.")
+             "Work and wait for up to so long; return True when the operation is over. Raises\n"
+             "SharedDisagreement at all ranks if their calls differ, and SharedFailed if a rank\n"
+             "has ended or failed the group.")
         .def("all_reduce_address", &SharedGroup::all_reduce_address, "address"_a, "count"_a,
              "dtype"_a, "reduction"_a, "fingerprint"_a, "timeout_s"_a,
-             "begin_address and advance in one call.")
+             "Do `begin` at an address and `advance` in one call; the caller keeps the memory "
+             "until\n"
+             "the operation is over.")
         .def("fingerprints", &SharedGroup::fingerprints,
-             "What each rank gave, after SharedDisagreement.")
-        .def("missing", &SharedGroup::missing, "Ranks that this one waits for.")
-        .def("dead", &SharedGroup::dead, "Ranks whose process has ended, or that have closed.")
+             "Return each rank's fingerprint, after SharedDisagreement.")
+        .def("missing", &SharedGroup::missing, "Return the ranks for which this one waits.")
+        .def("dead", &SharedGroup::dead,
+             "Return the ranks whose process has ended, or that have left.")
         .def("fail", &SharedGroup::fail, "text"_a,
-             "Lets all ranks leave their operations with SharedFailed; the first text stays.")
-        .def("failed", &SharedGroup::failed)
-        .def("failure", &SharedGroup::failure, "Why the group has failed; empty if it has not.")
+             "Make all ranks leave their operations with SharedFailed; the first text stays.")
+        .def("failed", &SharedGroup::failed, "Return whether a rank has ended or failed the group.")
         .def("allocate", &SharedGroup::allocate, "offset"_a, "bytes"_a,
-             "This rank's slice of reachable memory, uint8. Collective: all ranks with the same\n"
-             "arguments, whole pages of 4096 bytes, no offset twice. Given back with the array.")
+             "Return this rank's slice of reachable memory, uint8. Collective: all ranks with the\n"
+             "same arguments, whole pages of 4096 bytes, no offset twice. Freed with the array.")
         .def("statistics", &SharedGroup::statistics)
         .def("close", &SharedGroup::close,
-             "Leaves the group: operations of others that wait for this rank fail.");
+             "Leave the group: operations of others that wait for this rank fail.");
 }
 
 }  // namespace afflux::bindings

@@ -28,7 +28,7 @@ namespace nb = nanobind;
 namespace afflux::bindings {
 namespace {
 
-using engine::Octets;
+using packet::Octets;
 using worker::LossSwitch;
 using worker::RoundTrip;
 using worker::Session;
@@ -233,7 +233,7 @@ void bind_exchanges(nb::module_& module) {
         .def(
             "receive_bytes",
             [](Exchange& exchange, nb::bytes datagram, double now) -> std::optional<nb::bytes> {
-                worker::PacketRoom packet;
+                packet::PacketBuffer packet;
                 if (datagram.size() > packet.bytes()) {
                     throw std::invalid_argument("no packet is as long");
                 }

@@ -1,15 +1,16 @@
-// The extension module afflux_drivers._native: each file of this folder binds one part.
+// The extension module afflux_drivers._native, of which each file in this folder binds one part.
 #include <nanobind/nanobind.h>
 
 #include "bindings/parts.hpp"
 
 NB_MODULE(_native, module) {
-    // At the interpreter's end torch's own threads and objects may still refer to ours, which then
-    // go with the process. A report of that on standard error would be noise for users.
+    // When the interpreter ends, torch's own threads and objects may still refer to ours, which
+    // then end with the process. A report of that on standard error would be noise for users.
     nanobind::set_leak_warnings(false);
     module.doc() = "The C++ behind afflux_drivers.";
     using namespace afflux::bindings;
     bind_codec(module);
+    bind_columns(module);
     bind_shared(module);
     bind_engine(module);
     bind_worker(module);

@@ -1,4 +1,4 @@
-// What module.cpp calls: one function for each part of the library.
+// The functions that bind the parts of the library, for module.cpp.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,6 +6,7 @@
 namespace afflux::bindings {
 
 void bind_codec(nanobind::module_& module);
+void bind_columns(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
 void bind_worker(nanobind::module_& module);

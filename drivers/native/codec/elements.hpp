@@ -1,4 +1,4 @@
-// Elements in memory, one at a time: what the plain loops of the codec share.
+// Access to single elements in memory, for the plain loops of the codec.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace afflux::codec {
 
-// Where element `index` is.
+// The address of element `index`.
 inline const void* at(Dtype dtype, const void* elements, std::size_t index) {
     return static_cast<const unsigned char*>(elements) + size_of(dtype) * index;
 }
@@ -55,7 +55,7 @@ inline std::uint32_t widen(Dtype dtype, std::uint32_t bits) {
     return sign | static_cast<std::uint32_t>(113 - shift) << 23 | fraction << 13;
 }
 
-// The other way, exact for what `widen` gives.
+// The inverse, exact for results of `widen`.
 inline std::uint32_t narrow_exactly(Dtype dtype, std::uint32_t bits) {
     if (dtype == Dtype::Float32) return bits;
     if (dtype == Dtype::Bfloat16) return bits >> 16;

@@ -1,4 +1,4 @@
-// The floating-point environment that the codec's bits are defined in.
+// The floating-point environment in which the codec's bits are defined.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace afflux::codec {
 
-// While it lives, this thread rounds to nearest, ties to even, keeps denormals and traps nothing.
-// A caller may have asked for flushed denormals, as torch.set_flush_denormal does; the results
-// must not depend on it.
+// During its lifetime this thread rounds to nearest, ties to even, keeps denormals and traps
+// nothing. A caller may have asked for flushed denormals, as torch.set_flush_denormal does; the
+// results must not depend on that.
 class FloatEnvironment {
   public:
     FloatEnvironment() : saved_(get()) {
@@ -25,7 +25,7 @@ class FloatEnvironment {
 
   private:
 #if defined(__x86_64__)
-    // Sticky exception flags say nothing about modes.
+    // The sticky exception flags are not modes.
     static constexpr std::uint32_t kDefault = 0x1F80, kFlags = 0x3F;
     static std::uint32_t get() { return _mm_getcsr() & ~kFlags; }
     static void set(std::uint32_t mode) { _mm_setcsr(mode); }

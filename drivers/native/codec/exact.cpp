@@ -10,12 +10,16 @@ namespace afflux::codec {
 
 namespace {
 
+using wire::kExactWords;
+
+constexpr std::size_t kLimbs = wire::kExactLimbs;
+constexpr int kLimbBits = wire::kExactLimbBits;
 constexpr std::int64_t kLimbMask = (1 << kLimbBits) - 1;
 // float32 is an integer times this power of two.
 constexpr int kUnitExponent = -149;
 
-// A magnitude of 12 limbs of 25 bits and their carries, with 64 places below the unit: words, least
-// first.
+// A magnitude of 12 limbs of 25 bits and their carries, with 64 bits below the unit, as words,
+// least first.
 struct Magnitude {
     static constexpr int kWords = 6;
     std::uint64_t words[kWords] = {};
@@ -29,11 +33,11 @@ struct Magnitude {
         }
     }
 
-    // Divides by a small number; returns whether there is a remainder.
+    // Divides by a small number. Returns whether there is a remainder.
     bool divide(std::uint64_t divisor) {
         std::uint64_t rest = 0;
         for (int k = kWords - 1; k >= 0; --k) {
-            // Two halves: the rest is less than 64, so a half with it fits a word.
+            // In halves: the remainder is less than 64, so that it fits into a word with a half.
             const std::uint64_t high = rest << 32 | words[k] >> 32;
             const std::uint64_t low = (high % divisor) << 32 | (words[k] & 0xFFFFFFFF);
             words[k] = (high / divisor) << 32 | low / divisor;
@@ -44,7 +48,7 @@ struct Magnitude {
 };
 
 std::uint32_t decode_one(Format format, const std::int32_t* sums, std::uint64_t divisor) {
-    // Carries first, so that all limbs but the last are 0 … 2**25 - 1; that one has the sign.
+    // Carry first, so that all limbs but the last are 0 … 2**25 - 1; the last one has the sign.
     std::int64_t limbs[kLimbs + 1];
     std::int64_t carry = 0;
     for (std::size_t k = 0; k < kLimbs; ++k) {

@@ -1,4 +1,4 @@
-// Exact mode in packets: 13 words for each element (protocol, section 8.4).
+// Exact mode in packets, with 13 words for each element (protocol, section 8.4).
 #pragma once
 
 #include "codec/numbers.hpp"
@@ -6,14 +6,11 @@
 
 namespace afflux::codec {
 
-inline constexpr std::size_t kLimbs = 12, kExactWords = 13;
-inline constexpr int kLimbBits = 25;
-
-// Limbs, least first, with the sign of the element, then its class count.
-// `words` has 13 * count integers.
+// Writes the limbs of each element, least first and with its sign, then its class count.
+// `words` has wire::kExactWords * count integers.
 void exact_encode(Dtype dtype, const void* elements, std::size_t count, std::int32_t* words);
 
-// Values of summed words: one correct rounding; for Avg of the sum divided by numbers.ranks.
+// Writes the values of summed words, rounded once: for Avg, of the sum divided by numbers.ranks.
 void exact_decode(const Numbers& numbers, const std::int32_t* sums, std::size_t count, void* out);
 
 }  // namespace afflux::codec

@@ -35,21 +35,21 @@ const Kernels& kernels() {
     return *active().load(std::memory_order_relaxed);
 }
 
-std::vector<std::string> levels() {
+std::vector<std::string> instruction_sets() {
     std::vector<std::string> names;
     for (const Kernels* each : available()) names.emplace_back(each->name);
     return names;
 }
 
-std::string level() {
+std::string instruction_set() {
     return kernels().name;
 }
 
-void set_level(const std::string& name) {
+void use_instruction_set(const std::string& name) {
     for (const Kernels* each : available()) {
         if (name == each->name) return active().store(each);
     }
-    throw std::invalid_argument("no such level here: " + name);
+    throw std::invalid_argument("no such instruction set here: " + name);
 }
 
 }  // namespace afflux::codec

@@ -1,4 +1,4 @@
-// Which instruction set the kernels run with: the best that the processor has.
+// The instruction set of the kernels in use, which is the best that the processor has.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace afflux::codec {
 
-// Names of the levels that were built and that this processor has, best last.
-std::vector<std::string> levels();
+// Names of the instruction sets that were built and that this processor has, best last.
+std::vector<std::string> instruction_sets();
 
-// The level in use; after the program's start the best.
-std::string level();
+// Name of the one in use. When the program starts it is the best.
+std::string instruction_set();
 
-// For tests: uses another of `levels()`; throws std::invalid_argument for any other name. Not to be
-// called while other threads use the codec.
-void set_level(const std::string& name);
+// For tests: uses another of `instruction_sets()`; throws std::invalid_argument for any other name.
+// Not to be called while other threads use the codec.
+void use_instruction_set(const std::string& name);
 
 }  // namespace afflux::codec

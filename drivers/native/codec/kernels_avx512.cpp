@@ -1,4 +1,4 @@
-// The kernels for avx512: CMakeLists.txt says which instructions the compiler may use here.
+// The kernels for avx512. CMakeLists.txt sets which instructions the compiler may use here.
 #if defined(__x86_64__)
 
 #include "codec/kernels/choose.hpp"

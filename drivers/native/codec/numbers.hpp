@@ -10,11 +10,12 @@ namespace afflux::codec {
 //     q = rint(x * 2**(scale_power - E))
 //     y = sum * 2**(unit_power + E), for Avg divided by the ranks
 //
-// Where the number of ranks is a power of two itself the division is part of the unit, and
-// `divisor` is 1. Cheap to make: one for each operation.
+// If the number of ranks is itself a power of two, the division is part of the unit and `divisor`
+// is
+// 1. Cheap to make, so there is one for each operation.
 struct Numbers {
-    // 1 to 64 ranks are summed, all ranks of a hierarchy included.
-    // Throws std::invalid_argument for other ranks and for an operation that is not defined.
+    // `ranks` are all that are summed, 1 to 64, those of a whole tree included.
+    // Throws std::invalid_argument for other numbers and for an operation that is not defined.
     Numbers(int ranks, Dtype dtype, Op op);
 
     int ranks;
@@ -25,7 +26,7 @@ struct Numbers {
     int divisor;
 };
 
-// ceil(log2 ranks): bits that the sum of so many integers needs above one of them.
+// ceil(log2 ranks), the bits that a sum of so many integers has more than one of them.
 int guard_bits(int ranks);
 
 }  // namespace afflux::codec

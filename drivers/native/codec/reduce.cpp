@@ -39,10 +39,10 @@ void reduce_in_place(const Numbers& numbers, std::size_t count, int sources,
 void exact(const Numbers& numbers, std::size_t count, int sources, const void* const* elements,
            void* out) {
     for (std::size_t i = 0; i < count; ++i) {
-        std::int32_t sums[kExactWords] = {}, words[kExactWords];
+        std::int32_t sums[wire::kExactWords] = {}, words[wire::kExactWords];
         for (int r = 0; r < sources; ++r) {
             exact_encode(numbers.dtype, at(numbers.dtype, elements[r], i), 1, words);
-            for (std::size_t k = 0; k < kExactWords; ++k) sums[k] += words[k];
+            for (std::size_t k = 0; k < wire::kExactWords; ++k) sums[k] += words[k];
         }
         exact_decode(numbers, sums, 1, at(numbers.dtype, out, i));
     }

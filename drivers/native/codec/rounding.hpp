@@ -1,4 +1,4 @@
-// One rounding, from an integer with a sticky bit to a floating-point format.
+// Rounds an integer with a sticky bit to a floating-point format, once.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace afflux::codec {
 
-// A binary format of IEEE 754 in its storage, which is the upper part of a word.
+// A binary format of IEEE 754.
 struct Format {
     int exponent_bits;
     int fraction_bits;
@@ -25,9 +25,9 @@ constexpr Format format_of(Dtype dtype) {
     return dtype == Dtype::Float16 ? Format{5, 10} : Format{8, dtype == Dtype::Bfloat16 ? 7 : 23};
 }
 
-// Bits of magnitude * 2**exponent, rounded once to nearest, ties to even. `sticky` says that the
-// true magnitude is greater, by less than one unit; `magnitude` must then have two bits more than
-// the format keeps. Too large becomes infinite; what rounds to zero is +0.
+// The bits of magnitude * 2**exponent, rounded once to nearest, ties to even. `sticky` means that
+// the true magnitude is greater by less than one unit; `magnitude` must then have two bits more
+// than the format keeps. Too large a number becomes infinite; one that rounds to zero becomes +0.
 std::uint32_t round_to(Format format, bool negative, std::uint64_t magnitude, int exponent,
                        bool sticky);
 

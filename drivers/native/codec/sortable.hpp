@@ -5,10 +5,12 @@
 
 namespace afflux::codec {
 
-// Keys of elements, of which NaN's wins the reduction `op`, Max or Min. Int32 is its own key.
-void to_keys(Dtype dtype, Op op, const void* elements, std::size_t count, std::int32_t* keys);
+// The integers of elements, of which NaN's wins the reduction `op`, Max or Min. Int32 stays as it
+// is.
+void to_sortable(Dtype dtype, Op op, const void* elements, std::size_t count,
+                 std::int32_t* sortable);
 
-// The elements that have these keys; NaN becomes the quiet one.
-void from_keys(Dtype dtype, const std::int32_t* keys, std::size_t count, void* out);
+// The elements that have these integers; NaN becomes the quiet one.
+void from_sortable(Dtype dtype, const std::int32_t* sortable, std::size_t count, void* out);
 
 }  // namespace afflux::codec

@@ -1,22 +1,24 @@
-// What is reduced: element types, reductions, blocks.
+// Element types, reductions and blocks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "contract/wire.hpp"
+
 namespace afflux::codec {
 
-// Element types, with the numbers that the wire gives them (afflux_hdl.contract.wire.Dtype).
-enum class Dtype : std::uint8_t { Int32 = 0, Float32 = 1, Float16 = 2, Bfloat16 = 3 };
+using wire::Dtype;
 
-// Reductions. Avg is not defined for Int32.
+// Reductions, of which Avg is not defined for Int32. wire::Opcode is what an aggregator does for
+// them: to it, Avg is a sum.
 enum class Op : std::uint8_t { Sum = 0, Avg = 1, Max = 2, Min = 3 };
 
 // Elements that share an exponent.
-inline constexpr std::size_t kBlock = 64;
+inline constexpr std::size_t kBlock = wire::kBlockElements;
 
-// Ranks that an operation may have: the guard bits and class counts end there.
-inline constexpr int kMaxRanks = 64;
+// Maximum of ranks in an operation, for which guard bits and class counts suffice.
+inline constexpr int kMaxRanks = wire::kWorkersMax;
 
 // Bytes of an element.
 constexpr std::size_t size_of(Dtype dtype) {
@@ -28,12 +30,12 @@ constexpr std::size_t blocks_of(std::size_t count) {
     return count / kBlock + (count % kBlock != 0);
 }
 
-// Whether a reduction adds: then zero is its identity, and blocks of zeros need not move.
+// Whether a reduction adds. Then zero is its identity, and blocks of zeros need not move.
 constexpr bool is_sum(Op op) {
     return op == Op::Sum || op == Op::Avg;
 }
 
-// Whether the protocol has such an operation.
+// Whether the protocol defines such an operation.
 constexpr bool is_defined(Dtype dtype, Op op) {
     return !(dtype == Dtype::Int32 && op == Op::Avg);
 }

@@ -1,5 +1,5 @@
-// The registers through which a person looks at jobs, slots and workers. What does not exist reads
-// as 0.
+// The registers that show jobs, slots and workers to a person. Those of what does not exist read as
+// 0.
 #include "engine/engine.hpp"
 
 namespace afflux::engine {
@@ -11,7 +11,7 @@ std::uint32_t show(const Version& version) {
 }
 
 std::uint32_t show_phase(const SlotState& slot) {
-    // A slot that has never belonged to a job is not full, though nobody is missing.
+    // A slot that has never belonged to a job is not full, although no worker is missing.
     const bool full = slot.full() && slot.everyone != 0;
     return static_cast<std::uint32_t>(full) | static_cast<std::uint32_t>(slot.waiting) << 1;
 }
@@ -69,7 +69,7 @@ std::uint32_t Engine::look_at_peer(Address address) const {
     const std::uint32_t number = chosen / 256;
     const std::uint32_t worker = chosen % 256;
     if (number >= jobs_.size() || !jobs_[number] || worker >= jobs_[number]->workers) return 0;
-    const std::optional<Endpoint>& peer = jobs_[number]->peers[worker];
+    const std::optional<packet::Endpoint>& peer = jobs_[number]->peers[worker];
     if (!peer) return 0;
     const std::uint8_t* mac = peer->mac.data();
     switch (address) {

@@ -1,5 +1,6 @@
 #include "engine/engine.hpp"
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -15,8 +16,8 @@ void require(const char* what, unsigned value, std::size_t most) {
 const Limits& checked(const Limits& limits) {
     require("workers", limits.workers, wire::kWorkersMax);
     require("lanes", limits.lanes, wire::kLanesMax);
-    require("jobs", limits.jobs, 256);
-    require("slots", limits.slots, 65536);
+    require("jobs", limits.jobs, std::numeric_limits<wire::Job>::max() + std::size_t{1});
+    require("slots", limits.slots, std::numeric_limits<wire::Slot>::max() + std::size_t{1});
     return limits;
 }
 
@@ -49,7 +50,7 @@ Engine::Engine(const Limits& limits)
     registers_.set(Address::BuildVersion, registers::kRelease);
 }
 
-void Engine::receive(Octets frame) {
+void Engine::receive(packet::Octets frame) {
     ++counters_[Counter::FramesIn];
     counters_[Counter::BytesIn] += frame.bytes;
     const std::optional<Arrival> arrival = parse(frame);
@@ -61,19 +62,19 @@ void Engine::receive(Octets frame) {
     }
 }
 
-Outbox& Engine::send() {
-    Outbox& outbox = sender_.outbox();
-    counters_[Counter::FramesOut] += outbox.frames().size();
-    for (const Outbox::Frame& frame : outbox.frames())
+SendQueue& Engine::send() {
+    SendQueue& queue = sender_.queue();
+    counters_[Counter::FramesOut] += queue.frames().size();
+    for (const SendQueue::Frame& frame : queue.frames())
         counters_[Counter::BytesOut] += frame.bytes();
-    return outbox;
+    return queue;
 }
 
 std::uint32_t Engine::read(std::uint32_t address) {
     if (RegisterFile::is_counter(address)) return registers_.read_counter(address, counters_);
     const registers::Register* known = RegisterFile::find(address);
     if (known == nullptr) return 0;
-    // Nothing writes the values of those that show state, so that they are 0 there.
+    // The file holds 0 for registers that show state, as nothing writes them.
     return known->writable ? registers_[known->address]
                            : registers_[known->address] | look(known->address);
 }

@@ -1,8 +1,8 @@
-// The software engine: the aggregator of the protocol's section 5, frame by frame, on the CPU.
+// The software engine, which is the aggregator of the protocol's section 5 on the CPU.
 //
-// It is the embedded aggregator of a run without hardware, and the hardware's twin: the same frames
-// in the same order for the same input, the same counters, behind the same registers. It sends at
-// once, so nothing queues and no replay is ever dropped. Not thread-safe.
+// It is the embedded aggregator of a run without hardware, and the hardware's twin: for the same
+// input it sends the same frames in the same order, and it has the same counters behind the same
+// registers. It sends at once, so nothing queues and no replay is ever dropped. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 #include "engine/counters.hpp"
 #include "engine/job.hpp"
-#include "engine/outbox.hpp"
 #include "engine/register_file.hpp"
 #include "engine/rounds.hpp"
+#include "engine/send_queue.hpp"
 #include "engine/sender.hpp"
 #include "engine/slots.hpp"
 #include "packet/frame.hpp"
@@ -23,10 +23,10 @@ namespace afflux::engine {
 
 // What an engine is built for.
 struct Limits {
-    unsigned workers = 64;  // of a job, 1 to 64
-    unsigned lanes = 16;    // of a slot, 1 to 16
-    unsigned jobs = 8;      // at once, 1 to 256
-    unsigned slots = 512;   // of the pool, 1 to 65536
+    unsigned workers = wire::kWorkersMax;  // of a job
+    unsigned lanes = wire::kLanesMax;      // of a slot
+    unsigned jobs = 8;                     // at once, as many as wire::Job can number
+    unsigned slots = 512;                  // of the pool, as many as wire::Slot can number
 };
 
 class Engine {
@@ -37,17 +37,16 @@ class Engine {
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    // Takes one frame; what it causes to be sent is appended to the outbox.
-    void receive(Octets frame);
+    // Takes one frame, and appends the frames that it causes to the queue.
+    void receive(packet::Octets frame);
 
-    // Counts what the outbox holds as sent. The caller sends it and clears the outbox.
-    Outbox& send();
+    // Counts the frames in the queue as sent. The caller sends them and clears the queue.
+    SendQueue& send();
 
     // The register at a byte address.
     std::uint32_t read(std::uint32_t address);
 
-    // Throws std::invalid_argument for the command to create a job that the engine is not built
-    // for.
+    // Throws std::invalid_argument for a command to create a job that the engine is not built for.
     void write(std::uint32_t address, std::uint32_t value);
 
   private:
@@ -56,15 +55,15 @@ class Engine {
     void create(std::uint32_t number);
     Job* job_at(std::size_t number);
 
-    // What stands in a frame that is well-formed and came to one of the engine's ports.
+    // The content of a well-formed frame that came to one of the engine's ports.
     struct Arrival {
         Packet packet;
-        Endpoint peer;
-        std::uint16_t port;  // that it came to
+        packet::Endpoint peer;
+        std::uint16_t port;  // of the engine
     };
 
-    // The checks of section 5.2, in admission.cpp. A frame that fails one is counted for it.
-    std::optional<Arrival> parse(Octets frame);
+    // The checks of section 5.2, in admission.cpp. A frame is counted for the first that fails.
+    std::optional<Arrival> parse(packet::Octets frame);
     void from_worker(const Arrival& arrival);
     void from_parent(const Arrival& arrival);
     void join(Job& job, const Arrival& arrival);
@@ -80,7 +79,7 @@ class Engine {
     std::vector<std::optional<Job>> jobs_;
     Counters counters_;
     RegisterFile registers_;
-    Endpoint local_;
+    packet::Endpoint local_;
     Sender sender_;
     Rounds rounds_;
 };

@@ -1,4 +1,4 @@
-// A job that is enabled: who its workers, its group and its parent are (protocol, section 5.1).
+// An enabled job, with its workers, its group and its parent (protocol, section 5.1).
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace afflux::engine {
 
-// The aggregator above, and what the job is there.
+// The aggregator above, and the job's number, worker and key there.
 struct Parent {
-    Endpoint endpoint;
+    packet::Endpoint endpoint;
     wire::Job job;
     wire::Worker worker;
     wire::Key key;
@@ -26,14 +26,14 @@ struct Job {
     unsigned credit;
     std::size_t slot_base;  // first slot in the pool
     std::size_t slots;
-    // Endpoint of each worker that has joined, as its latest JOIN gave it.
-    std::array<std::optional<Endpoint>, wire::kWorkersMax> peers;
-    std::optional<Endpoint> group;
+    // Endpoint of each worker that has joined, from its latest JOIN.
+    std::array<std::optional<packet::Endpoint>, wire::kWorkersMax> peers;
+    std::optional<packet::Endpoint> group;
     std::optional<Parent> parent;
     bool parent_joined = false;
 
     std::uint64_t everyone() const {
-        return workers == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << workers) - 1;
+        return workers == wire::kWorkersMax ? ~std::uint64_t{0} : (std::uint64_t{1} << workers) - 1;
     }
 };
 

@@ -11,7 +11,7 @@ std::size_t add(std::int32_t* own, const std::uint8_t* arriving) {
     std::uint32_t overflows = 0;
     for (std::size_t i = 0; i < wire::kBlockElements; ++i) {
         const auto left = static_cast<std::uint32_t>(own[i]);
-        const auto right = load<std::uint32_t>(arriving + 4 * i);
+        const auto right = packet::load<std::uint32_t>(arriving + 4 * i);
         const std::uint32_t sum = left + right;
         // A sum overflows where its sign differs from that of both operands.
         overflows += ((left ^ sum) & (right ^ sum)) >> 31;
@@ -24,7 +24,7 @@ template <typename Number, typename Choose>
 void choose(std::int32_t* own, const std::uint8_t* arriving, Choose better) {
     for (std::size_t i = 0; i < wire::kBlockElements; ++i) {
         const auto left = static_cast<Number>(own[i]);
-        const auto right = load<Number>(arriving + 4 * i);
+        const auto right = packet::load<Number>(arriving + 4 * i);
         own[i] = static_cast<std::int32_t>(better(right, left) ? right : left);
     }
 }
@@ -50,7 +50,7 @@ std::size_t merge(wire::Opcode opcode, std::int32_t* own, const std::uint8_t* ar
 
 void take_least(std::uint32_t* words, const std::uint8_t* arriving) {
     for (std::size_t i = 0; i < wire::kLanesMax; ++i) {
-        words[i] = std::min(words[i], load<std::uint32_t>(arriving + 4 * i));
+        words[i] = std::min(words[i], packet::load<std::uint32_t>(arriving + 4 * i));
     }
 }
 

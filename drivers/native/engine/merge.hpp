@@ -1,4 +1,4 @@
-// One block merged into another, element by element: what the lanes of the gateware do.
+// Merges one block into another, element by element, as the lanes of the gateware do.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace afflux::engine {
 
-// own := own ∘ arriving, 64 elements each; arriving need not be aligned.
-// Returns the additions whose true result is not an int32.
+// own := own ∘ arriving, a block each; `arriving` need not be aligned.
+// Returns the number of additions whose true result is not an int32.
 std::size_t merge(wire::Opcode opcode, std::int32_t* own, const std::uint8_t* arriving);
 
-// words := the unsigned minimum of both, for all 16.
+// words := the unsigned minimum of both, for all lanes.
 void take_least(std::uint32_t* words, const std::uint8_t* arriving);
 
 }  // namespace afflux::engine

@@ -1,4 +1,4 @@
-// Registers by address: values that are written, counters that are read in halves.
+// Registers by address, with values that are written and counters that are read in halves.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace afflux::engine {
 
 using registers::Address;
 
-// What the map does not name reads as 0 and ignores writes: so does a bus.
+// Addresses without a register read as 0 and ignore writes, as on a bus.
 class RegisterFile {
   public:
     // The value that was last written or set.

@@ -11,7 +11,7 @@ Counter early_or_late(wire::Round ahead) {
     return ahead < kHalf ? Counter::Premature : Counter::Stale;
 }
 
-// Whether the round lies before the job run's first: nobody has a result to ask for, and the
+// Whether the round lies before the job run's first one. It has no result to ask for, and the
 // version may hold another job's data.
 bool before_first(const SlotState& slot, wire::Round round) {
     const wire::Round ahead = round - slot.round;
@@ -21,7 +21,7 @@ bool before_first(const SlotState& slot, wire::Round round) {
 }  // namespace
 
 void Rounds::contribution(const Job& job, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     SlotState& slot = slots_[in_pool];
     const wire::Round ahead = header.round - slot.round;
@@ -54,7 +54,7 @@ void Rounds::contribution(const Job& job, const Packet& packet) {
 }
 
 void Rounds::add(const Job& job, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     SlotState& slot = slots_[in_pool];
     slot.seen |= std::uint64_t{1} << header.worker;
@@ -71,11 +71,11 @@ void Rounds::add(const Job& job, const Packet& packet) {
     }
 }
 
-void Rounds::repeated(const Job& job, const Header& header) {
+void Rounds::repeated(const Job& job, const packet::Header& header) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     ++counters_[Counter::Duplicates];
     if (slot.waiting) {
-        // Or else a lost partial sum would be a dead end.
+        // Otherwise a lost partial sum would never be repeated.
         ++counters_[Counter::Replays];
         sender_.partial_sum(job, header.slot, header.round);
     } else if (slot.full()) {
@@ -83,7 +83,7 @@ void Rounds::repeated(const Job& job, const Header& header) {
     }
 }
 
-void Rounds::probe(const Job& job, const Header& header, const Endpoint& peer) {
+void Rounds::probe(const Job& job, const packet::Header& header, const packet::Endpoint& peer) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     const wire::Round ahead = header.round - slot.round;
     if (before_first(slot, header.round)) {
@@ -103,7 +103,7 @@ void Rounds::probe(const Job& job, const Header& header, const Endpoint& peer) {
 }
 
 void Rounds::parent_result(const Job& job, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     const SlotState& slot = slots_[in_pool];
     const wire::Round ahead = header.round - slot.round;
@@ -120,14 +120,14 @@ void Rounds::parent_result(const Job& job, const Packet& packet) {
     }
 }
 
-void Rounds::complete(const Job& job, const Header& header) {
+void Rounds::complete(const Job& job, const packet::Header& header) {
     const SlotState& slot = slots_[job.slot_base + header.slot];
     ++counters_[Counter::Rounds];
     if (slot.versions[header.round & 1].conflict) ++counters_[Counter::Conflicts];
     sender_.completed(job, header.slot, header.round);
 }
 
-void Rounds::replay(const Job& job, const Header& header) {
+void Rounds::replay(const Job& job, const packet::Header& header) {
     ++counters_[Counter::Replays];
     sender_.replay(job, header.slot, header.round, header.worker);
 }

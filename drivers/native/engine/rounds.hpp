@@ -1,5 +1,5 @@
-// Who has contributed, what completes, what comes from above: the tables of the protocol's sections
-// 5.3 and 5.6, for packets that have passed every check.
+// Contributions, probes and parents' results in their rounds, once a packet has passed every check
+// (the tables of the protocol's sections 5.3 and 5.6).
 #pragma once
 
 #include "engine/counters.hpp"
@@ -18,16 +18,16 @@ class Rounds {
     void contribution(const Job& job, const Packet& packet);
 
     // PROBE, which came from `peer`.
-    void probe(const Job& job, const Header& header, const Endpoint& peer);
+    void probe(const Job& job, const packet::Header& header, const packet::Endpoint& peer);
 
     // RESULT or CONFLICT of the parent.
     void parent_result(const Job& job, const Packet& packet);
 
   private:
     void add(const Job& job, const Packet& packet);
-    void repeated(const Job& job, const Header& header);
-    void complete(const Job& job, const Header& header);
-    void replay(const Job& job, const Header& header);
+    void repeated(const Job& job, const packet::Header& header);
+    void complete(const Job& job, const packet::Header& header);
+    void replay(const Job& job, const packet::Header& header);
 
     SlotPool& slots_;
     Sender& sender_;

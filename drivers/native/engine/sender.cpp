@@ -7,10 +7,11 @@
 namespace afflux::engine {
 namespace {
 
-// The header of what is sent of a version, but for whom it is.
-Header header_of(const Version& version, wire::Slot slot, wire::Round round, wire::Type type) {
+// The header of a packet with a version's content, without job, worker and key.
+packet::Header header_of(const Version& version, wire::Slot slot, wire::Round round,
+                         wire::Type type) {
     return {
-        .version_type = version_type(version.conflict ? wire::Type::Conflict : type),
+        .version_type = packet::version_type(version.conflict ? wire::Type::Conflict : type),
         .opcode_dtype = version.opcode_dtype,
         .job = 0,
         .worker = 0,
@@ -22,8 +23,8 @@ Header header_of(const Version& version, wire::Slot slot, wire::Round round, wir
     };
 }
 
-// Those that have not joined can not contribute, so that no round is complete without them.
-const Endpoint& joined(const Job& job, wire::Worker worker) {
+// A worker that has not joined cannot contribute, so no round is complete without it.
+const packet::Endpoint& joined(const Job& job, wire::Worker worker) {
     const auto& peer = job.peers[worker];
     if (!peer) throw std::logic_error("a round is complete without all its workers having joined");
     return *peer;
@@ -32,79 +33,69 @@ const Endpoint& joined(const Job& job, wire::Worker worker) {
 }  // namespace
 
 void Sender::completed(const Job& job, wire::Slot slot, wire::Round round) {
-    const std::size_t in_pool = job.slot_base + slot;
-    const std::size_t v = round & 1;
-    Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Result);
-    header.job = job.number;
-    header.key = job.key;
-    const Outbox::Body body = slots_.result(in_pool, v, outbox_);
+    packet::Header header = result_header(job, slot, round);
+    const SendQueue::Body body = slots_.result(job.slot_base + slot, round & 1, queue_);
     if (job.group) {
         header.worker = wire::kEveryone;
-        outbox_.push(make_head(local_, *job.group, header), body);
+        queue_.push(packet::make_head(local_, *job.group, header), body);
         return;
     }
     for (unsigned worker = 0; worker < job.workers; ++worker) {
         header.worker = static_cast<wire::Worker>(worker);
-        outbox_.push(make_head(local_, joined(job, header.worker), header), body);
+        queue_.push(packet::make_head(local_, joined(job, header.worker), header), body);
     }
 }
 
 void Sender::replay(const Job& job, wire::Slot slot, wire::Round round, wire::Worker worker) {
-    const std::size_t in_pool = job.slot_base + slot;
-    const std::size_t v = round & 1;
-    Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Result);
+    packet::Header header = result_header(job, slot, round);
+    header.worker = worker;
+    const SendQueue::Body body = slots_.result(job.slot_base + slot, round & 1, queue_);
+    queue_.push(packet::make_head(local_, joined(job, worker), header), body);
+}
+
+packet::Header Sender::result_header(const Job& job, wire::Slot slot, wire::Round round) const {
+    const Version& version = slots_[job.slot_base + slot].versions[round & 1];
+    packet::Header header = header_of(version, slot, round, wire::Type::Result);
     header.job = job.number;
     header.key = job.key;
-    header.worker = worker;
-    const Outbox::Body body = slots_.result(in_pool, v, outbox_);
-    outbox_.push(make_head(local_, joined(job, worker), header), body);
+    return header;
 }
 
 void Sender::partial_sum(const Job& job, wire::Slot slot, wire::Round round) {
     const Parent& parent = job.parent.value();
     const std::size_t in_pool = job.slot_base + slot;
     const std::size_t v = round & 1;
-    Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Data);
+    packet::Header header = header_of(slots_[in_pool].versions[v], slot, round, wire::Type::Data);
     header.job = parent.job;
     header.key = parent.key;
     header.worker = parent.worker;
-    const Outbox::Body body = slots_.result(in_pool, v, outbox_);
-    outbox_.push(make_head(parent_side(job), parent.endpoint, header), body);
+    const SendQueue::Body body = slots_.result(in_pool, v, queue_);
+    queue_.push(packet::make_head(parent_side(job), parent.endpoint, header), body);
 }
 
 void Sender::join_parent(const Job& job) {
     const Parent& parent = job.parent.value();
-    const Header header{
-        .version_type = version_type(wire::Type::Join),
-        .opcode_dtype = 0,
-        .job = parent.job,
-        .worker = parent.worker,
-        .slot = 0,
-        .present = 0,
-        .round = 0,
-        .key = parent.key,
-        .operation = 0,
-    };
+    const packet::Header header = packet::join_header(parent.job, parent.worker, parent.key);
     const std::array<std::uint8_t, wire::kLookaheadBytes> words{};
-    outbox_.open();
-    outbox_.append(words.data(), words.size());
-    outbox_.push(make_head(parent_side(job), parent.endpoint, header), outbox_.close());
+    queue_.open();
+    queue_.append(words.data(), words.size());
+    queue_.push(packet::make_head(parent_side(job), parent.endpoint, header), queue_.close());
 }
 
-void Sender::answer(const Header& header, const Endpoint& peer, wire::Type type,
+void Sender::answer(const packet::Header& header, const packet::Endpoint& peer, wire::Type type,
                     std::initializer_list<std::uint32_t> words) {
-    Header answer = header;
-    answer.version_type = version_type(type);
+    packet::Header answer = header;
+    answer.version_type = packet::version_type(type);
     answer.present = 0;
     std::array<std::uint32_t, wire::kLanesMax> all{};
     std::copy(words.begin(), words.end(), all.begin());
-    outbox_.open();
-    outbox_.append(all.data(), wire::kLookaheadBytes);
-    outbox_.push(make_head(local_, peer, answer), outbox_.close());
+    queue_.open();
+    queue_.append(all.data(), wire::kLookaheadBytes);
+    queue_.push(packet::make_head(local_, peer, answer), queue_.close());
 }
 
-Endpoint Sender::parent_side(const Job& job) const {
-    Endpoint side = local_;
+packet::Endpoint Sender::parent_side(const Job& job) const {
+    packet::Endpoint side = local_;
     side.port = static_cast<std::uint16_t>(local_.port + 1 + job.number);
     return side;
 }

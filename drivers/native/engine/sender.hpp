@@ -1,4 +1,4 @@
-// What an aggregator sends: results, partial sums, short answers (protocol, sections 5.4 to 5.6).
+// Composes the frames that an aggregator sends (protocol, sections 5.4 to 5.6).
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include "engine/job.hpp"
-#include "engine/outbox.hpp"
+#include "engine/send_queue.hpp"
 #include "engine/slots.hpp"
 #include "packet/frame.hpp"
 
@@ -16,34 +16,37 @@ class Sender {
   public:
     explicit Sender(const SlotPool& slots) : slots_(slots) {}
 
-    // The engine's own endpoint, from now on.
-    void move_to(const Endpoint& local) { local_ = local; }
+    // Sets the engine's own endpoint.
+    void move_to(const packet::Endpoint& local) { local_ = local; }
 
-    // The result of a round that has just become complete: to the group, or to each worker.
+    // Sends the result of a round that has just become complete to the group, or to each worker.
     void completed(const Job& job, wire::Slot slot, wire::Round round);
 
-    // The result of a complete round, again, to one worker.
+    // Sends the result of a complete round to one worker again.
     void replay(const Job& job, wire::Slot slot, wire::Round round, wire::Worker worker);
 
-    // A full round, up to the job's parent.
+    // Sends a full round up to the job's parent.
     void partial_sum(const Job& job, wire::Slot slot, wire::Round round);
 
     // Asks the job's parent to let it join.
     void join_parent(const Job& job);
 
-    // Answers a packet of `peer` with its own header; the words not given are 0.
-    void answer(const Header& header, const Endpoint& peer, wire::Type type,
+    // Answers a packet of `peer` with that packet's header; words that are not given are 0.
+    void answer(const packet::Header& header, const packet::Endpoint& peer, wire::Type type,
                 std::initializer_list<std::uint32_t> words);
 
-    Outbox& outbox() { return outbox_; }
+    SendQueue& queue() { return queue_; }
 
   private:
-    // From where a job speaks to its parent.
-    Endpoint parent_side(const Job& job) const;
+    // The header of a result, without the receiving worker.
+    packet::Header result_header(const Job& job, wire::Slot slot, wire::Round round) const;
+
+    // The endpoint from which a job sends to its parent.
+    packet::Endpoint parent_side(const Job& job) const;
 
     const SlotPool& slots_;
-    Endpoint local_;
-    Outbox outbox_;
+    packet::Endpoint local_;
+    SendQueue queue_;
 };
 
 }  // namespace afflux::engine

@@ -12,7 +12,7 @@ std::int32_t* block(std::int32_t* body, int lane) {
     return body + wire::kLanesMax + static_cast<std::size_t>(lane) * wire::kBlockElements;
 }
 
-// Calls with each lane in the bitmap and the block that a packet has for it.
+// Calls `visit` with each lane in the bitmap and the packet's block for it.
 template <typename Visit>
 void each_block(wire::Present present, const std::uint8_t* blocks, Visit visit) {
     for (unsigned left = present; left != 0; left &= left - 1, blocks += wire::kBlockBytes) {
@@ -24,7 +24,7 @@ void each_block(wire::Present present, const std::uint8_t* blocks, Visit visit) 
 
 SlotPool::SlotPool(std::size_t slots, std::size_t lanes)
     : states_(slots), body_words_(wire::kLanesMax + lanes * wire::kBlockElements) {
-    // Zeros that the kernel gives out page by page: most slots of a large pool are never used.
+    // The kernel provides zeros page by page; most slots of a large pool are never used.
     bodies_.reset(
         static_cast<std::int32_t*>(std::calloc(2 * slots * body_words_, sizeof(std::int32_t))));
     if (!bodies_) throw std::bad_alloc();
@@ -35,7 +35,7 @@ void SlotPool::reset(std::size_t slot, wire::Round first_round, std::uint64_t ev
 }
 
 void SlotPool::open(std::size_t slot, const Packet& packet) {
-    const Header& header = packet.header;
+    const packet::Header& header = packet.header;
     const std::size_t v = header.round & 1;
     SlotState& state = states_[slot];
     state.round = header.round;
@@ -83,12 +83,12 @@ void SlotPool::take(std::size_t slot, const Packet& packet) {
     states_[slot].waiting = false;
 }
 
-Outbox::Body SlotPool::result(std::size_t slot, std::size_t version, Outbox& out) const {
+SendQueue::Body SlotPool::result(std::size_t slot, std::size_t version, SendQueue& out) const {
     std::int32_t* own = body(slot, version);
     const unsigned present = states_[slot].versions[version].present;
     out.open();
     if ((present & (present + 1)) == 0) {
-        // The usual case: lanes 0 to k-1, which lie together.
+        // The usual case: lanes 0 to k-1, whose blocks are contiguous.
         const auto blocks = static_cast<std::size_t>(std::popcount(present));
         out.append(own, wire::kLookaheadBytes + blocks * wire::kBlockBytes);
         return out.close();

@@ -1,4 +1,4 @@
-// The pool of slots: for each, its round and its two versions (protocol, section 5.1).
+// The pool of slots, each with its round and its two versions (protocol, section 5.1).
 #pragma once
 
 #include <array>
@@ -8,12 +8,12 @@
 #include <memory>
 #include <vector>
 
-#include "engine/outbox.hpp"
+#include "engine/send_queue.hpp"
 #include "packet/frame.hpp"
 
 namespace afflux::engine {
 
-// What a version holds, besides words and blocks.
+// The state of a version, besides its words and blocks.
 struct Version {
     bool held = false;
     bool conflict = false;
@@ -25,7 +25,7 @@ struct Version {
 struct SlotState {
     wire::Round round = 0;       // R
     bool waiting = false;        // for the parent's result
-    std::uint64_t seen = 0;      // bitmap of the workers whose contribution to R is in
+    std::uint64_t seen = 0;      // bitmap of the workers whose contribution to R has come
     std::uint64_t everyone = 0;  // bitmap of all workers of the job
     std::array<Version, 2> versions{};
 
@@ -33,9 +33,9 @@ struct SlotState {
     bool complete() const { return full() && !waiting; }
 };
 
-// A packet that belongs to a slot: its header, and where its words and blocks lie.
+// A packet for a slot: its header, and where its words and blocks are.
 struct Packet {
-    Header header;
+    packet::Header header;
     const std::uint8_t* words;
 
     const std::uint8_t* blocks() const { return words + wire::kLookaheadBytes; }
@@ -49,24 +49,24 @@ class SlotPool {
     SlotState& operator[](std::size_t slot) { return states_[slot]; }
     const SlotState& operator[](std::size_t slot) const { return states_[slot]; }
 
-    // The initial state for a job whose rounds start at first_round.
+    // Sets the initial state for a job whose rounds start at first_round.
     void reset(std::size_t slot, wire::Round first_round, std::uint64_t everyone);
 
     // Opens the packet's round with the packet's header and words; its blocks are yet to be added.
     void open(std::size_t slot, const Packet& packet);
 
-    // Merges the packet's words, if it did not open the round, into those of R.
+    // Merges the words of a packet that did not open the round into those of R.
     void merge_words(std::size_t slot, const Packet& packet);
 
-    // Merges the packet's blocks into those of R. Returns the additions that left the range of
-    // int32.
+    // Merges the packet's blocks into those of R. Returns the number of additions that left the
+    // range of int32.
     std::size_t add(std::size_t slot, const Packet& packet);
 
-    // Puts the parent's result in the place of R's partial sum, and waits no more.
+    // Replaces R's partial sum by the parent's result, for which the slot no longer waits.
     void take(std::size_t slot, const Packet& packet);
 
-    // Appends words and present blocks of a version, as they stand in a packet.
-    Outbox::Body result(std::size_t slot, std::size_t version, Outbox& out) const;
+    // Appends words and present blocks of a version, as in a packet.
+    SendQueue::Body result(std::size_t slot, std::size_t version, SendQueue& out) const;
 
   private:
     std::int32_t* body(std::size_t slot, std::size_t version) const {

@@ -4,7 +4,21 @@
 
 #include "packet/octets.hpp"
 
-namespace afflux::engine {
+namespace afflux::packet {
+
+Header join_header(wire::Job job, wire::Worker worker, wire::Key key) {
+    return {
+        .version_type = version_type(wire::Type::Join),
+        .opcode_dtype = 0,
+        .job = job,
+        .worker = worker,
+        .slot = 0,
+        .present = 0,
+        .round = 0,
+        .key = key,
+        .operation = 0,
+    };
+}
 
 Header load_header(const std::uint8_t* at) {
     return {
@@ -61,4 +75,4 @@ Head make_head(const Endpoint& from, const Endpoint& to, const Header& header) {
     return head;
 }
 
-}  // namespace afflux::engine
+}  // namespace afflux::packet

@@ -1,5 +1,4 @@
-// Frames as an engine sees and sends them: Ethernet, IPv4, UDP, Afflux header (protocol, section
-// 2).
+// Frames with their Ethernet, IPv4, UDP and Afflux headers (protocol, section 2).
 #pragma once
 
 #include <array>
@@ -9,7 +8,7 @@
 
 #include "contract/wire.hpp"
 
-namespace afflux::engine {
+namespace afflux::packet {
 
 struct Endpoint {
     std::array<std::uint8_t, 6> mac{};
@@ -35,7 +34,7 @@ struct Header {
     wire::Key key;
     wire::Operation operation;
 
-    // A wire::Type, if it is a known one.
+    // One of wire::Type if the type is known, else another number.
     wire::Type type() const { return static_cast<wire::Type>(version_type & 15); }
     std::uint8_t version() const { return version_type >> 4; }
     std::uint8_t opcode() const { return opcode_dtype >> 4; }
@@ -46,16 +45,19 @@ constexpr wire::VersionType version_type(wire::Type type) {
     return static_cast<wire::VersionType>(wire::kVersion << 4 | static_cast<int>(type));
 }
 
-// All headers of a frame: they end where the look-ahead words begin.
+// All headers of a frame. The look-ahead words follow.
 using Head = std::array<std::uint8_t, wire::kLookaheadOffset>;
+
+// The header of a JOIN.
+Header join_header(wire::Job job, wire::Worker worker, wire::Key key);
 
 Header load_header(const std::uint8_t* at);
 void store_header(std::uint8_t* at, const Header& header);
 
-// Writes the 42 octets before a UDP payload, with the IPv4 checksum and no UDP checksum.
+// Writes the 42 octets before a UDP payload, with the IPv4 checksum but without a UDP checksum.
 void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std::size_t payload);
 
-// The same with the Afflux header, for a packet that carries the blocks of header.present.
+// Returns these with the Afflux header, for a packet that carries the blocks of header.present.
 Head make_head(const Endpoint& from, const Endpoint& to, const Header& header);
 
-}  // namespace afflux::engine
+}  // namespace afflux::packet

@@ -1,4 +1,4 @@
-// Numbers of either byte order at any address.
+// Loads and stores of numbers in either byte order, at any address.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace afflux::engine {
+namespace afflux::packet {
 
 static_assert(std::endian::native == std::endian::little, "Afflux's fields are copied as they are");
 
@@ -40,7 +40,7 @@ inline void store_big_32(std::uint8_t* at, std::uint32_t value) {
     store_big_16(at + 2, static_cast<std::uint16_t>(value));
 }
 
-// The ones' complement sum of RFC 1071, added to `sum`. An odd last octet counts as a high one.
+// Adds the ones' complement sum of RFC 1071 to `sum`. An odd last octet counts as a high one.
 inline std::uint64_t add_words(std::uint64_t sum, const std::uint8_t* at, std::size_t bytes) {
     for (; bytes >= 2; at += 2, bytes -= 2) sum += load_big_16(at);
     return bytes != 0 ? sum + (static_cast<std::uint64_t>(*at) << 8) : sum;
@@ -51,4 +51,4 @@ inline std::uint16_t fold(std::uint64_t sum) {
     return static_cast<std::uint16_t>(sum);
 }
 
-}  // namespace afflux::engine
+}  // namespace afflux::packet

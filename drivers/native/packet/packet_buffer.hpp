@@ -1,4 +1,4 @@
-// Room for the UDP payload of one packet: header, look-ahead words, blocks.
+// A buffer for the UDP payload of one packet, with header, look-ahead words and blocks.
 #pragma once
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 
 #include "contract/wire.hpp"
 
-namespace afflux::worker {
+namespace afflux::packet {
 
 constexpr std::size_t datagram_bytes(std::size_t blocks) {
     return wire::kUdpPayloadMin + blocks * wire::kBlockBytes;
 }
 
-class PacketRoom {
+class PacketBuffer {
   public:
-    // One byte more than the packet takes, so that a datagram that is too long shows.
-    explicit PacketRoom(std::size_t lanes = wire::kLanesMax)
+    // One byte longer than the packet, so that a datagram that is too long is noticed.
+    explicit PacketBuffer(std::size_t lanes = wire::kLanesMax)
         : storage_(kPad + datagram_bytes(lanes) + 1, 0) {
         std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
     }
@@ -32,10 +32,10 @@ class PacketRoom {
     }
 
   private:
-    // In front of the header, so that words and blocks are aligned in memory.
+    // Bytes before the header, so that words and blocks are aligned in memory.
     static constexpr std::size_t kPad = (8 - wire::kHeaderBytes % 8) % 8;
 
     std::vector<std::uint8_t> storage_;
 };
 
-}  // namespace afflux::worker
+}  // namespace afflux::packet

@@ -1,4 +1,4 @@
-// Sleeping until a word in shared memory changes.
+// Sleeps until a word in shared memory changes.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace afflux::shared {
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::chrono::nanoseconds limit);
 
-// Wakes all that sleep on `word`, in any process.
+// Wakes all threads that sleep on `word`, in any process.
 void futex_wake(const std::atomic<std::uint32_t>& word);
 
 }  // namespace afflux::shared

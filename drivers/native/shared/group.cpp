@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "shared/one_pass.hpp"
-#include "shared/planted.hpp"
 #include "shared/small_tensor.hpp"
 #include "shared/staged.hpp"
 
@@ -52,8 +51,8 @@ std::shared_ptr<Allocation> Group::allocation_of(const std::byte* data, std::siz
     return nullptr;
 }
 
-Description& Group::description(int rank) const {
-    return segment_->member(rank).descriptions[operation_ % 2];
+CallRecord& Group::record(int rank) const {
+    return segment_->member(rank).records[operation_ % 2];
 }
 
 void Group::begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op op,
@@ -65,43 +64,44 @@ void Group::begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op o
     const std::size_t bytes = count * codec::size_of(dtype);
     const bool small = bytes <= segment_->control().header.small_bytes;
     offered_ = small ? nullptr : allocation_of(call_.data, bytes);
-    Description& own = description(rank_);
+    CallRecord& own = record(rank_);
     own = {count, fingerprint, kOrdinary, 0, dtype, op};
     if (small) {
-        plan_ = std::make_unique<SmallOperation>(*segment_, rank_, operation_ % 2, call_, blocks_);
+        algorithm_ =
+            std::make_unique<SmallAlgorithm>(*segment_, rank_, operation_ % 2, call_, blocks_);
         add(counters_.small, 1);
     } else if (offered_) {
-        own.place =
+        own.offset =
             offered_->offset + static_cast<std::size_t>(call_.data - offered_->slice(rank_));
         own.extent = offered_->bytes;
-        plan_ = nullptr;
+        algorithm_ = nullptr;
     } else {
         auto staged =
-            std::make_unique<StagedOperation>(*segment_, rank_, ring_position_, call_, blocks_);
+            std::make_unique<StagedAlgorithm>(*segment_, rank_, ring_position_, call_, blocks_);
         staged->start();
-        plan_ = std::move(staged);
+        algorithm_ = std::move(staged);
     }
     active_ = opening_ = true;
     phases_.arrive();
 }
 
 void Group::compare() {
-    const Description& own = description(rank_);
+    const CallRecord& own = record(rank_);
     for (int r = 0; r < ranks(); ++r) {
-        if (kPlant == Plant::NoComparison || description(r).agrees(own)) continue;
-        // All find it, for all compare the same descriptions; the first one's text stays.
+        if (record(r).agrees(own)) continue;
+        // Every rank notices, as all compare the same records; the first one's text stays.
         phases_.fail("the ranks disagree about what to reduce");
         throw Disagreement("rank " + std::to_string(r) + " was called with something else than " +
                            "rank " + std::to_string(rank_));
     }
 }
 
-// The opening phase is over: all ranks know what all were called with, and choose the same way.
-// Returns whether the operation goes on in this phase.
+// Called when the opening phase is over: every rank knows all ranks' calls, and all choose the same
+// algorithm. Returns whether the operation goes on in this phase.
 bool Group::open() {
     compare();
     if (!spin_known_) {
-        // Looking without sleeping helps only where the others run meanwhile.
+        // Looking without sleeping helps only if the others run meanwhile.
         if (ranks() <= segment_->processors()) phases_.allow_spinning();
         spin_known_ = true;
     }
@@ -109,9 +109,9 @@ bool Group::open() {
     int offers = 0;
     bool same = true;
     for (int r = 0; r < ranks(); ++r) {
-        offers += description(r).place != kOrdinary;
-        same = same && description(r).place == description(rank_).place &&
-               description(r).extent == description(rank_).extent;
+        offers += record(r).offset != kOrdinary;
+        same = same && record(r).offset == record(rank_).offset &&
+               record(r).extent == record(rank_).extent;
     }
     if (offers == 0) {
         if (call_.count * call_.element_bytes() > segment_->control().header.small_bytes)
@@ -119,15 +119,15 @@ bool Group::open() {
         return true;
     }
     if (same) {
-        plan_ = std::make_unique<OnePassOperation>(*segment_, rank_, offered_, call_);
+        algorithm_ = std::make_unique<OnePassAlgorithm>(*segment_, rank_, offered_, call_);
         add(counters_.one_pass, 1);
         return true;
     }
-    if (!plan_) {
+    if (!algorithm_) {
         auto staged =
-            std::make_unique<StagedOperation>(*segment_, rank_, ring_position_, call_, blocks_);
+            std::make_unique<StagedAlgorithm>(*segment_, rank_, ring_position_, call_, blocks_);
         staged->start();
-        plan_ = std::move(staged);
+        algorithm_ = std::move(staged);
     }
     add(counters_.staged, 1);
     return false;
@@ -140,12 +140,13 @@ bool Group::advance(std::chrono::nanoseconds timeout) {
     const auto deadline = Clock::now() + timeout;
     try {
         for (;;) {
-            if (!went_ahead_ && plan_) plan_->ahead();
+            if (!went_ahead_ && algorithm_) algorithm_->ahead();
             went_ahead_ = true;
             if (!phases_.wait(deadline)) return false;
             if (opening_ && !open()) {
-                // Some have copied their first batch in and some have not: a phase more.
-            } else if (plan_->turn()) {
+                // Some have copied their first batch in and some have not, which takes one phase
+                // more.
+            } else if (algorithm_->turn()) {
                 break;
             }
             phases_.arrive();
@@ -164,7 +165,7 @@ void Group::finish() {
     add(counters_.bytes, call_.count * call_.element_bytes());
     counters_.blocks_present.store(blocks_.present, std::memory_order_relaxed);
     counters_.blocks_total.store(blocks_.total, std::memory_order_relaxed);
-    plan_ = nullptr;
+    algorithm_ = nullptr;
     offered_ = nullptr;
     active_ = went_ahead_ = false;
     ++operation_;
@@ -173,7 +174,7 @@ void Group::finish() {
 std::vector<std::uint64_t> Group::fingerprints() const {
     const std::scoped_lock lock(mutex_);
     std::vector<std::uint64_t> all;
-    for (int r = 0; r < ranks(); ++r) all.push_back(description(r).fingerprint);
+    for (int r = 0; r < ranks(); ++r) all.push_back(record(r).fingerprint);
     return all;
 }
 

@@ -15,19 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "shared/algorithm.hpp"
 #include "shared/errors.hpp"
-#include "shared/operation.hpp"
 #include "shared/phases.hpp"
 #include "shared/segment.hpp"
 
 namespace afflux::shared {
 
-// Since the group was made, of this rank.
+// Counts of this rank since the group was made.
 struct Statistics {
     std::uint64_t operations, small, staged, one_pass;
     std::uint64_t bytes;  // of the tensors
-    // Of the blocks of this rank's tensors that were looked at: sums in the small and the staged
-    // path, not in exact mode.
+    // Of this rank's blocks that were scanned: for sums in the small and the staged path, not in
+    // exact mode.
     std::uint64_t blocks_present, blocks_total;
     std::uint64_t waits, sleeps, wakes;
     std::uint64_t reachable_bytes;  // allocated now, in this rank's slices
@@ -40,7 +40,7 @@ class Group {
   public:
     // Takes the rank's place in the segment.
     Group(std::shared_ptr<Segment> segment, int rank);
-    // Marks the rank as gone: operations that wait for it fail.
+    // Marks the rank as gone, so that operations that wait for it fail.
     ~Group();
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
@@ -50,31 +50,31 @@ class Group {
 
     // Begins an all-reduce, in place, of `count` elements: copies a small tensor, or the first
     // batch of a larger one, and publishes what it was called with. Does not wait. `data` must stay
-    // until the operation is over. `fingerprint` says what the rank means; equal at all ranks, or
-    // all throw Disagreement. Throws std::invalid_argument for an operation that does not exist,
-    // std::logic_error if one is in progress, Failed.
+    // until the operation is over. `fingerprint` identifies what the rank calls; unless it is equal
+    // at all ranks, all throw Disagreement. Throws std::invalid_argument for an operation that does
+    // not exist, std::logic_error if one is in progress, Failed.
     void begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op op,
                std::uint64_t fingerprint);
     // Works and waits for up to `timeout`; true when the operation is over and `data` holds the
     // result, false if it needs more time.
-    // Throws Disagreement; Failed if a rank has ended or failed the group. Then `data` holds
-    // anything, and the group is of no more use.
+    // Throws Disagreement; Failed if a rank has ended or failed the group. Then the content
+    // of `data` is undefined, and the group cannot be used any more.
     bool advance(std::chrono::nanoseconds timeout);
 
-    // After Disagreement: what each rank gave.
+    // After Disagreement: each rank's fingerprint.
     std::vector<std::uint64_t> fingerprints() const;
-    // Ranks that this one waits for.
+    // Ranks for which this one waits.
     std::vector<int> missing() const;
-    // Ranks that were here and are no more.
+    // Ranks that were attached and no longer are.
     std::vector<int> ended() const;
-    // Lets all ranks leave their operations with Failed; the first text stays.
+    // Makes all ranks leave their operations with Failed; the first text stays.
     void fail(const std::string& text);
     std::string failure() const;  // empty if none
 
-    // Memory for tensors that all ranks can reach: this rank's slice. Collective: all ranks with
-    // the same `offset` and `bytes`, in whole pages, no offset twice.
+    // Allocates memory for tensors that all ranks can reach, of which this rank gets its slice.
+    // Collective: all ranks with the same `offset` and `bytes`, in whole pages, no offset twice.
     std::shared_ptr<Allocation> allocate(std::size_t offset, std::size_t bytes);
-    // Gives it back. The caller has no operation on it in progress.
+    // Frees it. No operation on it may be in progress.
     void release(const std::shared_ptr<Allocation>& allocation);
 
     Statistics statistics() const;
@@ -83,7 +83,7 @@ class Group {
     void check_usable() const;
     const codec::Numbers& numbers(codec::Dtype dtype, codec::Op op);
     std::shared_ptr<Allocation> allocation_of(const std::byte* data, std::size_t bytes) const;
-    Description& description(int rank) const;
+    CallRecord& record(int rank) const;
     void compare();
     bool open();
     void finish();
@@ -108,7 +108,7 @@ class Group {
     bool went_ahead_ = false;
     Call call_{};
     std::shared_ptr<Allocation> offered_;
-    std::unique_ptr<Operation> plan_;
+    std::unique_ptr<Algorithm> algorithm_;
 
     BlockCounts blocks_;
     struct Counters {

@@ -1,4 +1,4 @@
-// What lies where in a group's segment: one memfd that all ranks of the group map.
+// The layout of a group's segment, which is one memfd that all ranks of the group map.
 //
 //      0 ┌───────────────────────────────┐
 //        │ Header    who made it, sizes  │  written once, before the file is handed on
@@ -19,9 +19,9 @@
 //        └───────────────────────────────┘
 //
 // Each rank writes only its own Member and Area, the Gate, the Failure, and, in the one-pass
-// path, its share of all ranks' slices. Counters never go back, so that nothing has to be reset
-// between operations, and a rank that ends at any moment leaves nothing half done behind that
-// another one would take for done.
+// path, its share of all ranks' slices. Counters never decrease, so nothing has to be reset
+// between operations, and whenever a rank ends, it leaves nothing half done that another one would
+// take for done.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ inline constexpr std::size_t kApart = 128;
 
 // The largest small tensor: every rank copies it whole and reduces it itself.
 inline constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
-// The largest batch of a larger tensor, and how many a rank has room for. Four, because while one
-// is copied in, one is reduced, one is copied out, and the ranks are up to one batch apart.
+// The largest batch of a larger tensor, and for how many a rank has room: four, because one is
+// copied in while one is reduced and one is copied out, and the ranks are up to one batch apart.
 inline constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kRingBatches = 4;
 
@@ -51,7 +51,7 @@ constexpr std::size_t most_blocks(std::size_t bytes) {
     return bytes / (codec::kBlock * codec::size_of(codec::Dtype::Float16));
 }
 
-struct alignas(kApart) Header {
+struct alignas(kApart) SegmentHeader {
     std::uint64_t magic;
     std::uint32_t version;
     std::uint32_t ranks;
@@ -70,22 +70,22 @@ enum class FailureState : std::uint32_t { None = 0, Claimed = 1, Written = 2 };
 
 struct alignas(kApart) Failure {
     std::atomic<FailureState> state;
-    std::uint32_t rank;  // that declared it; valid once written, as is the text
+    std::uint32_t rank;  // that has failed the group; valid once written, like the text
     char text[1024 - 2 * sizeof(std::uint32_t)];
 };
 
 inline constexpr std::uint64_t kOrdinary = ~std::uint64_t{0};
 
-// What a rank was called with. Written before it arrives at the operation's opening phase.
-struct Description {
+// A rank's call. Written before the rank arrives at the operation's opening phase.
+struct CallRecord {
     std::uint64_t count;        // elements
     std::uint64_t fingerprint;  // of operation number, reduction, dtype and shape
-    std::uint64_t place;        // offset among reachable tensors, or kOrdinary
+    std::uint64_t offset;       // offset among reachable tensors, or kOrdinary
     std::uint64_t extent;       // bytes of the allocation that it lies in
     codec::Dtype dtype;
     codec::Op op;
 
-    bool agrees(const Description& other) const {
+    bool agrees(const CallRecord& other) const {
         return count == other.count && fingerprint == other.fingerprint && dtype == other.dtype &&
                op == other.op;
     }
@@ -99,11 +99,11 @@ struct alignas(kApart) Member {
     std::atomic<MemberState> state;
     std::atomic<std::uint64_t> reached;         // phases arrived at: never behind by more than one
     std::uint64_t processors[kProcessorWords];  // that it may run on; valid once attached
-    alignas(kApart) Description descriptions[2];  // by the operation's parity
+    alignas(kApart) CallRecord records[2];      // by the operation's parity
 };
 
 struct Control {
-    Header header;
+    SegmentHeader header;
     Gate gate;
     Failure failure;
     Member members[codec::kMaxRanks];
@@ -127,7 +127,7 @@ struct Area {
     Batch ring[kRingBatches];
 };
 
-// Everything that a rank has in flight lies in its Area.
+// Everything that a rank has in flight is in its Area.
 static_assert(sizeof(Area) <= (std::size_t{1} << 20) + (std::size_t{128} << 10));
 static_assert(sizeof(Area) % kPage == 0);
 static_assert(sizeof(Gate) == kApart && sizeof(Failure) % kApart == 0);

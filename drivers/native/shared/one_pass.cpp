@@ -7,22 +7,22 @@
 
 namespace afflux::shared {
 
-OnePassOperation::OnePassOperation(const Segment& segment, int rank,
+OnePassAlgorithm::OnePassAlgorithm(const Segment& segment, int rank,
                                    std::shared_ptr<Allocation> allocation, const Call& call)
     : segment_(segment), rank_(rank), allocation_(std::move(allocation)), call_(call) {}
 
-bool OnePassOperation::turn() {
-    // Two phases: the opening one says that all inputs are there, the other that all shares are.
+bool OnePassAlgorithm::turn() {
+    // Two phases: after the opening one all inputs are there, after the other all shares.
     if (reduced_) return true;
     const Share share = share_of(call_.blocks(), rank_, segment_.ranks());
     const std::size_t first = share.first * codec::kBlock;
     const std::size_t last = std::min(share.last * codec::kBlock, call_.count);
     if (first < last) {
-        const auto place = static_cast<std::size_t>(call_.data - allocation_->slice(rank_));
+        const auto offset = static_cast<std::size_t>(call_.data - allocation_->slice(rank_));
         std::array<void*, codec::kMaxRanks> elements;
         for (int r = 0; r < segment_.ranks(); ++r)
             elements[static_cast<std::size_t>(r)] =
-                allocation_->slice(r) + place + first * call_.element_bytes();
+                allocation_->slice(r) + offset + first * call_.element_bytes();
         codec::reduce_in_place(*call_.numbers, last - first, segment_.ranks(), elements.data());
     }
     reduced_ = true;

@@ -1,15 +1,15 @@
-// Reachable tensors: each rank reduces its share of the blocks straight from all ranks' tensors,
-// and writes the result into all of them. Everything is read once and written once.
+// The algorithm for reachable tensors. Each rank reduces its share of the blocks directly from all
+// ranks' tensors, and writes the result into all of them. Everything is read once and written once.
 #pragma once
 
-#include "shared/operation.hpp"
+#include "shared/algorithm.hpp"
 
 namespace afflux::shared {
 
-class OnePassOperation final : public Operation {
+class OnePassAlgorithm final : public Algorithm {
   public:
-    // `allocation` holds the tensors of all ranks, at the same place in each slice.
-    OnePassOperation(const Segment& segment, int rank, std::shared_ptr<Allocation> allocation,
+    // `allocation` holds the tensors of all ranks, at the same offset in each slice.
+    OnePassAlgorithm(const Segment& segment, int rank, std::shared_ptr<Allocation> allocation,
                      const Call& call);
     bool turn() override;
 

@@ -7,24 +7,23 @@
 
 #include "shared/errors.hpp"
 #include "shared/futex.hpp"
-#include "shared/planted.hpp"
 
 namespace afflux::shared {
 namespace {
 
-// A rank that waits looks this often whether the others are alive: the bound on how late it learns
-// that one is not.
+// How often a waiting rank checks that the others are alive, and so how late it notices that one
+// is not.
 constexpr std::chrono::milliseconds kLookAround{50};
 
-// Where the ranks run side by side, most waits are over within microseconds, and sleeping would
-// cost more than they last. Where they do not, because others use the processors, looking keeps
-// these from the very rank that is waited for. So a rank looks for as long as it pays: the time is
-// full after a wait that looking would have covered, and halved after one that it would not.
+// If the ranks run side by side, most waits are over within microseconds, and sleeping would cost
+// more than that. If they do not, because others use the processors, looking takes a processor from
+// the very rank that is awaited. So a rank looks for as long as it pays: for the full time after a
+// wait that looking would have covered, and for half the previous time after one that it would not.
 constexpr std::chrono::microseconds kSpinMost{100};
 constexpr std::chrono::microseconds kSpinLeast{2};
 
-// Where ranks take turns on the processors, the one that is waited for may only be waiting for
-// ours. To hand that over costs less than to sleep and be woken. Only so often: then it sleeps.
+// If ranks take turns on the processors, the awaited one may only be waiting for ours. Yielding it
+// costs less than sleeping and being woken. A rank yields so many times before it sleeps.
 constexpr int kTurnsGiven = 16;
 
 inline void pause() {
@@ -36,7 +35,7 @@ inline void pause() {
 }
 
 void increment(std::atomic<std::uint64_t>& counter) {
-    // One writer: no read-modify-write is needed.
+    // There is one writer, so no read-modify-write is needed.
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
@@ -56,9 +55,7 @@ void Phases::arrive() {
     // First the gate, then the note of who was there: a rank that ends in between is still missing
     // for those who ask whom they wait for. Sequentially consistent with the sleepers' two steps:
     // either they see this arrival, or it sees them.
-    const auto order =
-        kPlant == Plant::RelaxedGate ? std::memory_order_relaxed : std::memory_order_seq_cst;
-    const std::uint32_t arrived = gate_.arrived.fetch_add(1, order) + 1;
+    const std::uint32_t arrived = gate_.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
     segment_.member(rank_).reached.store(phase, std::memory_order_release);
     reached_.store(phase, std::memory_order_relaxed);
     if (arrived == target && gate_.sleepers.load(std::memory_order_seq_cst) != 0) {
@@ -68,11 +65,9 @@ void Phases::arrive() {
 }
 
 bool Phases::over() const {
-    std::uint64_t target =
+    const std::uint64_t target =
         reached_.load(std::memory_order_relaxed) * static_cast<std::uint64_t>(segment_.ranks());
-    if (kPlant == Plant::EarlyGate) target -= segment_.ranks() > 1;
-    const std::uint32_t arrived = gate_.arrived.load(
-        kPlant == Plant::RelaxedGate ? std::memory_order_relaxed : std::memory_order_acquire);
+    const std::uint32_t arrived = gate_.arrived.load(std::memory_order_acquire);
     return static_cast<std::int32_t>(arrived - static_cast<std::uint32_t>(target)) >= 0;
 }
 
@@ -109,7 +104,7 @@ bool Phases::wait(Clock::time_point deadline) {
     if (may_spin_ ? spin(start, deadline) : give_way()) return true;
     for (;;) {
         const Clock::time_point now = Clock::now();
-        // A phase that is over is over, even if a rank has failed the group since.
+        // A phase that is over stays over, even if a rank has failed the group since.
         if (look_around(now)) return true;
         if (now >= deadline) return over();
         increment(counts_.sleeps);

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 // How a rank waited. Written by one thread, read by any.
 struct WaitCounts {
-    std::atomic<std::uint64_t> waits{0};   // phases that were not over at first sight
+    std::atomic<std::uint64_t> waits{0};   // phases that were not over at the first look
     std::atomic<std::uint64_t> sleeps{0};  // times that the rank slept
     std::atomic<std::uint64_t> wakes{0};   // times that it woke others
 };
@@ -24,22 +24,24 @@ class Phases {
   public:
     Phases(Segment& segment, int rank);
 
-    // Publishes everything that this rank has written so far. The last phase must be over.
+    // Arrives at the next phase, and publishes all that this rank has written so far. The last
+    // phase must be over.
     void arrive();
-    // Waits until all ranks are where this one is; false if that takes longer than `deadline`.
+    // Waits until all ranks have arrived; returns false if they have not at the deadline.
     // Throws Failed if a rank that is missing has ended, or a rank has failed the group.
     bool wait(Clock::time_point deadline);
 
-    // Marks the group as failed for all ranks; the first text stays. May be called by any thread.
+    // Marks the group as failed for all ranks; the first text stays. Any thread.
     void fail(const std::string& text);
     bool failed() const;
     std::string failure() const;
 
-    // Ranks that have not yet arrived where this one is. Any thread.
+    // Ranks that have not yet arrived at this one's phase. Any thread.
     std::vector<int> missing() const;
     const WaitCounts& counts() const { return counts_; }
 
-    // To look for a while before sleeping: sensible if each rank has a processor.
+    // Lets `wait` look for a while before it sleeps, which is sensible if each rank has a
+    // processor.
     void allow_spinning() { may_spin_ = true; }
 
   private:
@@ -47,7 +49,7 @@ class Phases {
     bool spin(Clock::time_point start, Clock::time_point deadline) const;
     bool give_way() const;
     void learn(std::chrono::nanoseconds waited);
-    // Whether the phase is over after all. Throws Failed if it cannot be.
+    // Returns whether the phase is over after all. Throws Failed if it never will be.
     bool look_around(Clock::time_point now);
 
     Segment& segment_;
@@ -55,7 +57,7 @@ class Phases {
     const int rank_;
     std::atomic<std::uint64_t> reached_{0};
     bool may_spin_ = false;
-    std::chrono::nanoseconds spin_;  // how long it pays to look, by the latest waits
+    std::chrono::nanoseconds spin_;  // how long looking pays, judging by the latest waits
     Clock::time_point looked_;
     WaitCounts counts_;
 };

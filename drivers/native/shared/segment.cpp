@@ -25,8 +25,8 @@ std::size_t file_bytes(int fd) {
     return static_cast<std::size_t>(status.st_size);
 }
 
-// Lets the file have at least so many bytes. Others may do the same at the same time: the seal
-// makes the late one fail rather than shrink what the early one has.
+// Makes the file at least so long. Other ranks may do so at the same time: the seal makes the later
+// call fail rather than shrink the file.
 void grow(int fd, std::size_t bytes) {
     while (file_bytes(fd) < bytes) {
         if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 && errno != EPERM && errno != EINTR)
@@ -43,8 +43,8 @@ struct flock lock_of(int rank, short type) {
     return lock;
 }
 
-// Where there is a processor for each rank the ranks run side by side, and a batch stays in each
-// one's own cache; else they take turns, and a larger one means fewer changes between them.
+// With a processor for each rank the ranks run side by side, and a batch stays in each one's own
+// cache; otherwise they take turns, and a larger batch means fewer changes between them.
 constexpr std::size_t kBatchSideBySide = std::size_t{64} << 10;
 constexpr std::size_t kBatchInTurns = kBatchBytes;
 
@@ -71,7 +71,7 @@ Allocation::~Allocation() {
 }
 
 void Allocation::discard(int rank) const {
-    // Advice: if the kernel declines, the memory goes with the segment.
+    // If the kernel declines, the memory is freed with the segment.
     madvise(slice(rank), bytes, MADV_REMOVE);
 }
 
@@ -93,7 +93,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
     void* base = mmap(nullptr, kControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) throw_errno("mmap of a shared-memory segment");
     // The rest of the file reads as zeros, which is the initial state of everything else.
-    Header& header = static_cast<Control*>(base)->header;
+    SegmentHeader& header = static_cast<Control*>(base)->header;
     header.version = kLayoutVersion;
     header.ranks = static_cast<std::uint32_t>(ranks);
     header.small_bytes = sizes.small_bytes;
@@ -109,7 +109,7 @@ Segment::Segment(int fd, int ranks, Liveness liveness)
     void* base = mmap(nullptr, segment_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) throw_errno("mmap of a shared-memory segment");
     base_ = static_cast<std::byte*>(base);
-    const Header& header = control().header;
+    const SegmentHeader& header = control().header;
     if (header.magic != kMagic || header.version != kLayoutVersion ||
         header.ranks != static_cast<std::uint32_t>(ranks)) {
         munmap(base_, segment_bytes(ranks));
@@ -153,7 +153,7 @@ bool Segment::ended(int rank) const {
     const MemberState state = member(rank).state.load(std::memory_order_acquire);
     if (state == MemberState::Closed) return true;
     if (state == MemberState::Absent || liveness_ == Liveness::None) return false;
-    // A process's own locks are not in its way; whoever asks is alive.
+    // A process's own locks do not conflict, but then the rank is this process, which is alive.
     struct flock lock = lock_of(rank, F_WRLCK);
     if (fcntl(fd_, F_GETLK, &lock) != 0) return false;
     return lock.l_type == F_UNLCK;

@@ -1,4 +1,4 @@
-// A group's segment as this process sees it: the mapping, and the locks that say who is alive.
+// A group's segment as this process sees it, with the locks that show which ranks are alive.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace afflux::shared {
 
-// Reachable memory: the slices of all ranks, mapped together, one after the other.
+// Reachable memory, which is the slices of all ranks, mapped one after the other.
 class Allocation {
   public:
-    // Maps `ranks` slices of `bytes` bytes each from `file_offset` on.
+    // Maps `ranks` slices of `bytes` bytes each, from `file_offset` on.
     // Throws std::bad_alloc if there is no room.
     Allocation(int fd, std::size_t file_offset, std::size_t offset_, std::size_t bytes_, int ranks);
     ~Allocation();
@@ -22,7 +22,7 @@ class Allocation {
     Allocation& operator=(const Allocation&) = delete;
 
     std::byte* slice(int rank) const { return base_ + static_cast<std::size_t>(rank) * bytes; }
-    // Gives the memory of a rank's slice back to the system.
+    // Returns the memory of a rank's slice to the system.
     void discard(int rank) const;
 
     const std::size_t offset;  // the same at all ranks
@@ -33,7 +33,7 @@ class Allocation {
     std::size_t mapped_;
 };
 
-// Sizes of a segment's buffers, which the first rank chooses for all. 0: chosen here.
+// Sizes of a segment's buffers, which the first rank chooses for all; 0 stands for the default.
 struct Sizes {
     std::size_t small_bytes = 0;
     std::size_t batch_bytes = 0;
@@ -53,7 +53,7 @@ class Segment {
     // Maps the segment of an initialised memfd. The descriptor becomes the segment's: it must not
     // be closed by others, nor may another descriptor of the same memfd be closed in this process
     // afterwards, because that would release the locks.
-    // Throws std::invalid_argument if it is no segment for so many ranks, std::system_error.
+    // Throws std::invalid_argument if it is not a segment for so many ranks, std::system_error.
     Segment(int fd, int ranks, Liveness liveness);
     ~Segment();
     Segment(const Segment&) = delete;
@@ -64,16 +64,17 @@ class Segment {
     Member& member(int rank) const { return control().members[rank]; }
     Area& area(int rank) const { return reinterpret_cast<Area*>(base_ + kControlBytes)[rank]; }
 
-    // Takes the place of a rank. Throws std::invalid_argument if it is taken.
+    // Attaches as this rank. Throws std::invalid_argument if another process has done so.
     void attach(int rank);
     void detach(int rank);
-    // Whether a rank was here and is no more: its process has ended, or it has closed the group.
+    // Whether a rank was attached and no longer is: its process has ended, or it has left the
+    // group.
     bool ended(int rank) const;
     // Processors that at least one attached rank may use.
     int processors() const;
 
-    // Slices of `bytes` bytes at `offset`, a multiple of the page size that no other allocation has
-    // had. To be called by all ranks with the same arguments.
+    // Allocates slices of `bytes` bytes at `offset`, a multiple of the page size that no other
+    // allocation has had. All ranks must call it with the same arguments.
     std::shared_ptr<Allocation> allocate(std::size_t offset, std::size_t bytes);
 
   private:

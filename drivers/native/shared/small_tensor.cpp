@@ -6,7 +6,6 @@
 
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
-#include "shared/planted.hpp"
 
 namespace afflux::shared {
 namespace {
@@ -17,9 +16,9 @@ bool is_exact(const Call& call) {
 
 }  // namespace
 
-SmallOperation::SmallOperation(const Segment& segment, int rank, unsigned parity, const Call& call,
+SmallAlgorithm::SmallAlgorithm(const Segment& segment, int rank, unsigned parity, const Call& call,
                                BlockCounts& counts)
-    : segment_(segment), parity_(kPlant == Plant::OneParity ? 0 : parity), call_(call) {
+    : segment_(segment), parity_(parity), call_(call) {
     Small& own = segment.area(rank).small[parity_];
     if (call.count == 0) return;
     if (is_exact(call) || !call.is_sum()) {
@@ -32,7 +31,7 @@ SmallOperation::SmallOperation(const Segment& segment, int rank, unsigned parity
                                           own.exponents, own.exponents + call.blocks(), 0));
 }
 
-bool SmallOperation::turn() {
+bool SmallAlgorithm::turn() {
     if (call_.count == 0) return true;
     const int ranks = segment_.ranks();
     std::array<const void*, codec::kMaxRanks> elements;
@@ -46,7 +45,7 @@ bool SmallOperation::turn() {
         codec::exact(*call_.numbers, call_.count, ranks, elements.data(), call_.data);
         return true;
     }
-    // Whole blocks go straight into the tensor, the rest of one by way of the stack.
+    // Whole blocks go directly into the tensor, the last one, if it is short, through the stack.
     const std::size_t whole = call_.count / codec::kBlock, rest = call_.count % codec::kBlock;
     const std::size_t block_bytes = codec::kBlock * call_.element_bytes();
     std::array<std::uint8_t, most_blocks(kSmallBytes)> present;

@@ -1,16 +1,16 @@
-// Small tensors: each rank copies its own to its area, and after one phase reduces all of them
-// itself. One synchronisation; N times the arithmetic, which is little.
+// The algorithm for small tensors. Each rank copies its own into its area and, after one phase,
+// reduces all of them itself: one synchronisation, and N times an arithmetic that is short.
 #pragma once
 
-#include "shared/operation.hpp"
+#include "shared/algorithm.hpp"
 
 namespace afflux::shared {
 
-class SmallOperation final : public Operation {
+class SmallAlgorithm final : public Algorithm {
   public:
-    // Copies the input. `parity` is that of the operation's number: what the other ranks may still
-    // be reading is the last operation's, in the other buffer.
-    SmallOperation(const Segment& segment, int rank, unsigned parity, const Call& call,
+    // Copies the input. `parity` is that of the operation's number: the other ranks may still be
+    // reading the last operation's input, which is in the other buffer.
+    SmallAlgorithm(const Segment& segment, int rank, unsigned parity, const Call& call,
                    BlockCounts& counts);
     bool turn() override;
 

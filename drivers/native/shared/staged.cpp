@@ -6,7 +6,6 @@
 
 #include "codec/reduce.hpp"
 #include "codec/scan.hpp"
-#include "shared/planted.hpp"
 
 namespace afflux::shared {
 namespace {
@@ -25,7 +24,7 @@ void for_runs(const std::uint8_t* flags, std::size_t blocks, const Visit& visit)
 
 }  // namespace
 
-StagedOperation::StagedOperation(const Segment& segment, int rank, std::uint64_t& position,
+StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t& position,
                                  const Call& call, BlockCounts& counts)
     : segment_(segment),
       rank_(rank),
@@ -37,24 +36,23 @@ StagedOperation::StagedOperation(const Segment& segment, int rank, std::uint64_t
     position += batches_;
 }
 
-StagedOperation::Extent StagedOperation::extent(std::size_t batch) const {
+StagedAlgorithm::Extent StagedAlgorithm::extent(std::size_t batch) const {
     const std::size_t first = batch * batch_blocks_;
     const std::size_t blocks = std::min(batch_blocks_, call_.blocks() - first);
     return {call_.data + first * codec::kBlock * call_.element_bytes(), blocks,
             std::min(blocks * codec::kBlock, call_.count - first * codec::kBlock)};
 }
 
-Batch& StagedOperation::ring(int rank, std::size_t batch) const {
-    const std::size_t batches = kPlant == Plant::ShortRing ? 2 : kRingBatches;
-    return segment_.area(rank).ring[(first_ + batch) % batches];
+Batch& StagedAlgorithm::ring(int rank, std::size_t batch) const {
+    return segment_.area(rank).ring[(first_ + batch) % kRingBatches];
 }
 
-void StagedOperation::copy_in(std::size_t batch) {
+void StagedAlgorithm::copy_in(std::size_t batch) {
     const Extent whole = extent(batch);
     Batch& own = ring(rank_, batch);
-    // Zeros of either sign become +0 where the result is absent. While they are in the cache is the
-    // time for it; but before the ranks have compared what they were called with, no tensor is
-    // written to: that is left to the end for the first two batches.
+    // Zeros of either sign become +0 where the result is absent, best while they are in the cache.
+    // But no tensor is changed before the ranks have compared their calls, so that the first two
+    // batches are cleared at the end.
     const bool clear = call_.is_sum() && batch >= 2;
     const Share mine = share_of(whole.blocks, rank_, segment_.ranks());
     if (whole.whole()) {
@@ -73,7 +71,7 @@ void StagedOperation::copy_in(std::size_t batch) {
     ++copied_in_;
 }
 
-void StagedOperation::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
+void StagedAlgorithm::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
     const std::size_t bytes = call_.element_bytes();
     const std::size_t begin = range.first * codec::kBlock;
     const std::size_t end = std::min(range.last * codec::kBlock, extent.count);
@@ -94,7 +92,7 @@ void StagedOperation::take(const Extent& extent, Share range, Batch& own, bool c
     }
 }
 
-void StagedOperation::reduce(std::size_t batch) {
+void StagedAlgorithm::reduce(std::size_t batch) {
     const int ranks = segment_.ranks();
     const Extent whole = extent(batch);
     const Share mine = share_of(whole.blocks, rank_, ranks);
@@ -113,16 +111,14 @@ void StagedOperation::reduce(std::size_t batch) {
                   own.elements + begin, own.present + mine.first);
 }
 
-void StagedOperation::copy_out(std::size_t batch) {
+void StagedAlgorithm::copy_out(std::size_t batch) {
     const int ranks = segment_.ranks();
     const Extent whole = extent(batch);
     const std::size_t block_bytes = codec::kBlock * call_.element_bytes();
     for (int r = 0; r < ranks; ++r) {
         const Share share = share_of(whole.blocks, r, ranks);
         const Batch& result = ring(r, batch);
-        const std::uint8_t* const present =
-            (kPlant == Plant::StalePresence ? ring(r, batch + kRingBatches - 1) : result).present;
-        for_runs(present + share.first, share.last - share.first,
+        for_runs(result.present + share.first, share.last - share.first,
                  [&](std::size_t a, std::size_t b, bool is_present) {
                      const std::size_t first = share.first + a;
                      const std::size_t end =
@@ -138,14 +134,14 @@ void StagedOperation::copy_out(std::size_t batch) {
     }
 }
 
-void StagedOperation::ahead() {
-    // Batch k + 2 takes the place of k - 2, which all have copied out when phase k is over.
+void StagedAlgorithm::ahead() {
+    // Batch k + 2 replaces k - 2, which all ranks have copied out when phase k is over.
     if (copied_in_ < std::min(batches_, turns_ + 2)) copy_in(copied_in_);
 }
 
-bool StagedOperation::turn() {
+bool StagedAlgorithm::turn() {
     const std::size_t over = turns_++;
-    // All have copied batch `over` in and reduced the one before it.
+    // All ranks have copied batch `over` in and reduced the one before it.
     if (over < batches_) reduce(over);
     if (over > 0) copy_out(over - 1);
     return over == batches_;

@@ -1,25 +1,26 @@
-// Ordinary tensors of any size: batch by batch through a ring in each rank's area.
+// The algorithm for ordinary tensors of any size. They go batch by batch through a ring in each
+// rank's area.
 //
 //     phase     1      2      3      4      5      6
 //     copy in   0   │  1   │  2   │  3   │      │         each rank its own batch
 //     reduce        │  0   │  1   │  2   │  3   │         each rank its share of the blocks
 //     copy out      │      │  0   │  1   │  2   │  3      each rank all shares
 //
-// A rank copies batch k + 1 in before it looks whether the others have copied theirs of k, so that
-// ranks that run unevenly wait less. Its own share it need not copy: it reads it where it is.
+// A rank copies batch k + 1 in before it checks that the others have copied theirs of k, so that
+// ranks that run unevenly wait less. It need not copy its own share, which it reads where it is.
 #pragma once
 
-#include "shared/operation.hpp"
+#include "shared/algorithm.hpp"
 
 namespace afflux::shared {
 
-class StagedOperation final : public Operation {
+class StagedAlgorithm final : public Algorithm {
   public:
-    // `position` counts the batches of this group, for the place in the ring; it is advanced by
-    // this operation's.
-    StagedOperation(const Segment& segment, int rank, std::uint64_t& position, const Call& call,
+    // `position` counts the batches of this group, for the position in the ring; this operation's
+    // are added to it.
+    StagedAlgorithm(const Segment& segment, int rank, std::uint64_t& position, const Call& call,
                     BlockCounts& counts);
-    // Copies the first batch in; to be called before the first phase of the operation's own.
+    // Copies the first batch in. To be called before the operation's own first phase.
     void start() { copy_in(0); }
     void ahead() override;
     bool turn() override;

@@ -11,6 +11,8 @@
 
 using namespace afflux;
 using namespace afflux::engine;
+using packet::Endpoint;
+using packet::Header;
 
 namespace {
 
@@ -53,18 +55,18 @@ void create(Engine& engine, unsigned number, bool below) {
 }
 
 Frame make_frame(const Endpoint& from, const Endpoint& to, Header header, std::int32_t element) {
-    const Head head = make_head(from, to, header);
+    const packet::Head head = packet::make_head(from, to, header);
     Frame frame(wire::kPayloadOffset + header.blocks() * wire::kBlockBytes, 0xFF);
     std::memcpy(frame.data(), head.data(), head.size());
     for (std::size_t at = wire::kPayloadOffset; at < frame.size(); at += 4) {
-        store(frame.data() + at, element);
+        packet::store(frame.data() + at, element);
     }
     return frame;
 }
 
 Header header_of(wire::Type type, unsigned job, unsigned worker, wire::Round round) {
     return {
-        .version_type = version_type(type),
+        .version_type = packet::version_type(type),
         .opcode_dtype = 1,
         .job = static_cast<wire::Job>(job),
         .worker = static_cast<wire::Worker>(worker),
@@ -78,14 +80,14 @@ Header header_of(wire::Type type, unsigned job, unsigned worker, wire::Round rou
 
 std::vector<Frame> play(Engine& engine, const Frame& frame) {
     engine.receive({frame.data(), frame.size()});
-    Outbox& outbox = engine.send();
+    SendQueue& queue = engine.send();
     std::vector<Frame> sent;
-    for (const Outbox::Frame& out : outbox.frames()) {
+    for (const SendQueue::Frame& out : queue.frames()) {
         sent.emplace_back(out.head.begin(), out.head.end());
-        const std::uint8_t* body = outbox.body(out);
+        const std::uint8_t* body = queue.body(out);
         sent.back().insert(sent.back().end(), body, body + out.body.bytes);
     }
-    outbox.clear();
+    queue.clear();
     return sent;
 }
 
@@ -122,9 +124,9 @@ void test_rounds() {
         CHECK(results.size() == kWorkers);
         for (const Frame& result : results) {
             CHECK(result.size() == wire::kPayloadOffset + 3 * wire::kBlockBytes);
-            CHECK(load_header(result.data() + wire::kAffluxOffset).round == round);
+            CHECK(packet::load_header(result.data() + wire::kAffluxOffset).round == round);
             for (std::size_t at = wire::kPayloadOffset; at < result.size(); at += 4) {
-                CHECK(load<std::int32_t>(result.data() + at) == 321);
+                CHECK(packet::load<std::int32_t>(result.data() + at) == 321);
             }
         }
         const std::vector<Frame> again = play(engine, wire::Type::Data, 0, 1, round, 300);
@@ -142,16 +144,16 @@ void test_a_parent() {
     CHECK(play(engine, wire::Type::Data, 1, 0, kFirst, 1).empty());
     CHECK(play(engine, wire::Type::Data, 1, 1, kFirst, 1).empty());
     const std::vector<Frame> up = play(engine, wire::Type::Data, 1, 2, kFirst, 1);
-    CHECK(up.size() == 1 && load_big_16(up[0].data() + 34) == kHere.port + 2);
+    CHECK(up.size() == 1 && packet::load_big_16(up[0].data() + 34) == kHere.port + 2);
     CHECK(play(engine, wire::Type::Data, 1, 2, kFirst, 1) == up);
     Header down = header_of(wire::Type::Data, 7, 1, kFirst);
-    down.version_type = version_type(wire::Type::Result);
+    down.version_type = packet::version_type(wire::Type::Result);
     down.key = 0;
     Endpoint port = kHere;
     port.port = static_cast<std::uint16_t>(kHere.port + 2);
     const std::vector<Frame> results = play(engine, make_frame(kAbove, port, down, 99));
     CHECK(results.size() == kWorkers);
-    CHECK(load<std::int32_t>(results[2].data() + wire::kPayloadOffset) == 99);
+    CHECK(packet::load<std::int32_t>(results[2].data() + wire::kPayloadOffset) == 99);
 }
 
 void test_any_octets() {
@@ -174,9 +176,9 @@ void test_any_octets() {
         if (draw() % 2) {
             // So that what stands behind the checksum is looked at too.
             std::uint8_t* ip = frame.data() + wire::kEthernetBytes;
-            store_big_16(ip + 10, 0);
-            const auto sum = fold(add_words(0, ip, wire::kIpv4Bytes));
-            store_big_16(ip + 10, static_cast<std::uint16_t>(~sum));
+            packet::store_big_16(ip + 10, 0);
+            const auto sum = packet::fold(packet::add_words(0, ip, wire::kIpv4Bytes));
+            packet::store_big_16(ip + 10, static_cast<std::uint16_t>(~sum));
         }
         if (draw() % 8 == 0) frame.resize(draw() % (2 * frame.size()));
         // A copy of its own size, so that reading beyond its end is seen.

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "shared/planted.hpp"
 #include "tests/shared_ranks.hpp"
 
 namespace {
@@ -20,7 +19,7 @@ using namespace afflux::tests;
 constexpr std::size_t kReachable = std::size_t{64} << 10;
 
 // Sizes around everything that something ends at.
-std::size_t random_count(Random& random, codec::Dtype dtype, const shared::Header& header) {
+std::size_t random_count(Random& random, codec::Dtype dtype, const shared::SegmentHeader& header) {
     const std::size_t size = codec::size_of(dtype);
     const std::size_t small = header.small_bytes / size, batch = header.batch_bytes / size;
     const std::size_t edges[] = {0,         1,         64,        73,        74,
@@ -32,7 +31,7 @@ std::size_t random_count(Random& random, codec::Dtype dtype, const shared::Heade
     return count > 0 ? count - 1 : 0;
 }
 
-Case random_case(Random& random, const shared::Header& header) {
+Case random_case(Random& random, const shared::SegmentHeader& header) {
     const auto dtype = static_cast<codec::Dtype>(random() % 4);
     auto op = static_cast<codec::Op>(random() % 2 == 0 ? 0 : random() % 4);
     if (!codec::is_defined(dtype, op)) op = codec::Op::Sum;

@@ -14,12 +14,12 @@
 
 using namespace afflux;
 using engine::Address;
-using engine::Endpoint;
 using engine::Engine;
-using engine::Octets;
-using engine::Outbox;
+using engine::SendQueue;
+using packet::Endpoint;
+using packet::Octets;
+using packet::PacketBuffer;
 using worker::Operation;
-using worker::PacketRoom;
 using worker::Session;
 
 namespace {
@@ -97,11 +97,11 @@ class Network {
                     moved = true;
                 }
                 while (!inboxes_[rank].empty()) {
-                    PacketRoom room;
+                    PacketBuffer buffer;
                     const Datagram datagram = std::move(inboxes_[rank].front());
                     inboxes_[rank].pop_front();
-                    std::memcpy(room.datagram(), datagram.data(), datagram.size());
-                    exchange.receive(room, datagram.size(), now_, outlets[rank]);
+                    std::memcpy(buffer.datagram(), datagram.data(), datagram.size());
+                    exchange.receive(buffer, datagram.size(), now_, outlets[rank]);
                     moved = true;
                 }
                 over = over && exchange.done();
@@ -128,18 +128,18 @@ class Network {
 
     void play(unsigned rank, const Datagram& datagram) {
         Datagram frame(wire::kAffluxOffset);
-        engine::store_front(frame.data(), endpoint_of(rank), kHere, datagram.size());
+        packet::store_front(frame.data(), endpoint_of(rank), kHere, datagram.size());
         frame.insert(frame.end(), datagram.begin(), datagram.end());
         engine_.receive({frame.data(), frame.size()});
-        Outbox& outbox = engine_.send();
-        for (const Outbox::Frame& out : outbox.frames()) {
+        SendQueue& queue = engine_.send();
+        for (const SendQueue::Frame& out : queue.frames()) {
             Datagram answer(out.head.begin() + wire::kAffluxOffset, out.head.end());
-            const std::uint8_t* body = outbox.body(out);
+            const std::uint8_t* body = queue.body(out);
             answer.insert(answer.end(), body, body + out.body.bytes);
-            const unsigned to = engine::load_header(answer.data()).worker;
+            const unsigned to = packet::load_header(answer.data()).worker;
             for (unsigned copies = fate(); copies > 0; --copies) inboxes_[to].push_back(answer);
         }
-        outbox.clear();
+        queue.clear();
     }
 
     std::mt19937 draw_;

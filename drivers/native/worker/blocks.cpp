@@ -29,13 +29,16 @@ Blocks::Blocks(const Tensor& tensor)
       floating_(tensor.has_exponents()),
       // Zero is not the identity of Max and Min.
       all_present_(tensor.every_block || !codec::is_sum(tensor.op)) {
-    if (!all_present_) {
-        exponents_.resize(size_);
-        codec::scan(tensor.dtype, tensor.elements, tensor.count, exponents_.data());
-    }
+    if (!all_present_) exponents_.resize(size_);
     if (const std::size_t rest = tensor.count % kBlock; rest != 0) {
         std::memcpy(padded_.data(), source(size_ - 1), rest * codec::size_of(tensor.dtype));
     }
+}
+
+void Blocks::scan(std::size_t first, std::size_t blocks) {
+    if (all_present_ || first >= size_) return;
+    const std::size_t left = tensor_.count - first * kBlock;
+    codec::scan(tensor_.dtype, source(first), std::min(blocks * kBlock, left), &exponents_[first]);
 }
 
 std::size_t Blocks::length(std::size_t block) const {
@@ -72,7 +75,7 @@ void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::u
     } else if (tensor_.dtype == codec::Dtype::Int32) {
         std::memcpy(out, elements, blocks * wire::kBlockBytes);
     } else {
-        codec::to_keys(tensor_.dtype, tensor_.op, elements, blocks * kBlock, out);
+        codec::to_sortable(tensor_.dtype, tensor_.op, elements, blocks * kBlock, out);
     }
 }
 
@@ -102,7 +105,7 @@ void Blocks::decode_whole(std::size_t blocks, const std::int32_t* sums,
     } else if (tensor_.dtype == codec::Dtype::Int32) {
         std::memcpy(out, sums, blocks * wire::kBlockBytes);
     } else {
-        codec::from_keys(tensor_.dtype, sums, blocks * kBlock, out);
+        codec::from_sortable(tensor_.dtype, sums, blocks * kBlock, out);
     }
 }
 

@@ -32,7 +32,6 @@ struct Tensor {
 
 class Blocks {
   public:
-    // Looks at all elements.
     explicit Blocks(const Tensor& tensor);
 
     std::size_t size() const { return size_; }
@@ -40,7 +39,11 @@ class Blocks {
     // Whether agreed words carry exponents, and 255 asks for class counts.
     bool floating() const { return floating_; }
 
-    // Whether the block has to be sent.
+    // Finds out which of so many adjacent blocks are present, and their exponents. What lies beyond
+    // the tensor is left out.
+    void scan(std::size_t first, std::size_t blocks);
+
+    // Whether the block, which has been scanned, has to be sent.
     bool present(std::size_t block) const { return all_present_ || exponents_[block] != 0; }
 
     // The exponent that the block's look-ahead word names; 0 if not floating.

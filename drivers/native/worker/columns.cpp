@@ -44,14 +44,20 @@ Columns::Columns(const Tensor& tensor, const Grid& grid)
     for (std::size_t slot = 0; slot < grid.slots; ++slot) {
         slots_[slot].own.fill(wire::kAbsent);
         for (std::size_t lane = 0; lane < grid.lanes; ++lane) {
-            slots_[slot].own[lane] = next_word(0, slot * grid.lanes + lane);
+            slots_[slot].own[lane] = next_word(0, slot, lane);
         }
     }
 }
 
-std::uint32_t Columns::next_word(std::size_t first_row, std::size_t column) const {
-    std::size_t block = first_row * grid_.row_blocks() + column;
+// Rows are scanned as columns reach them, so that a block is still in a cache when it is sent.
+std::uint32_t Columns::next_word(std::size_t first_row, std::size_t slot, std::size_t lane) {
+    std::size_t& scanned_rows = slots_[slot].scanned_rows;
+    std::size_t block = first_row * grid_.row_blocks() + slot * grid_.lanes + lane;
     for (std::size_t row = first_row; row < grid_.rows && block < blocks_.size(); ++row) {
+        if (row == scanned_rows) {
+            blocks_.scan(block - lane, grid_.lanes);
+            ++scanned_rows;
+        }
         if (blocks_.present(block)) {
             return static_cast<std::uint32_t>(row << 8 | (255U - blocks_.exponent(block)));
         }
@@ -61,13 +67,14 @@ std::uint32_t Columns::next_word(std::size_t first_row, std::size_t column) cons
 }
 
 // The word after a block was sent; if it was sent as class counts, its finite elements come next.
-std::uint32_t Columns::word_after(std::size_t block, bool counts) const {
+std::uint32_t Columns::word_after(std::size_t block, bool counts) {
     const std::size_t row = block / grid_.row_blocks();
     if (counts) {
         const unsigned exponent = blocks_.finite_exponent(block);
         if (exponent != 0) return static_cast<std::uint32_t>(row << 8 | (255U - exponent));
     }
-    return next_word(row + 1, block % grid_.row_blocks());
+    const std::size_t column = block % grid_.row_blocks();
+    return next_word(row + 1, column / grid_.lanes, column % grid_.lanes);
 }
 
 void Columns::opening_words(std::size_t slot, std::uint32_t* words) const {

@@ -45,6 +45,7 @@ class Columns {
         std::array<std::uint32_t, wire::kLanesMax> own;  // words that this worker has sent last
         std::array<Agreed, wire::kLanesMax> agreed;      // those of the lanes in `present`
         std::size_t agreements = 0;
+        std::size_t scanned_rows = 0;
         wire::Present present = 0;
     };
 
@@ -53,8 +54,8 @@ class Columns {
     // Adjacent blocks go through the codec together.
     class Run;
 
-    std::uint32_t next_word(std::size_t first_row, std::size_t column) const;
-    std::uint32_t word_after(std::size_t block, bool counts) const;
+    std::uint32_t next_word(std::size_t first_row, std::size_t slot, std::size_t lane);
+    std::uint32_t word_after(std::size_t block, bool counts);
     void take_counts(const Agreed& agreed, const std::int32_t* sums);
     void overlay(std::size_t block);
 

@@ -13,8 +13,8 @@ bool is_direct(const Tensor& tensor, std::size_t lanes) {
 Direct::Direct(const Tensor& tensor)
     : tensor_(tensor), words_(codec::blocks_of(tensor.count) * wire::kBlockElements) {
     if (tensor.count == 0) return;
-    // The key of an int32 is itself, for sums too.
-    codec::to_keys(tensor.dtype, tensor.op, tensor.elements, tensor.count, words_.data());
+    // An int32 is its own sortable integer, for sums too.
+    codec::to_sortable(tensor.dtype, tensor.op, tensor.elements, tensor.count, words_.data());
 }
 
 wire::Present Direct::present() const {
@@ -27,7 +27,7 @@ void Direct::put(std::int32_t* blocks) const {
 
 void Direct::take(const std::int32_t* blocks) {
     if (tensor_.count == 0) return;
-    codec::from_keys(tensor_.dtype, blocks, tensor_.count, tensor_.result);
+    codec::from_sortable(tensor_.dtype, blocks, tensor_.count, tensor_.result);
 }
 
 }  // namespace afflux::worker

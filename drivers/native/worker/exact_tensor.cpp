@@ -5,7 +5,6 @@
 
 namespace afflux::worker {
 
-static_assert(codec::kExactWords == wire::kExactWords);
 static_assert(codec::is_exact(codec::Dtype::Float32, codec::Op::Sum, wire::kExactElements) &&
               !codec::is_exact(codec::Dtype::Float32, codec::Op::Sum, wire::kExactElements + 1));
 
@@ -15,8 +14,8 @@ bool is_exact(const Tensor& tensor) {
 
 ExactTensor::ExactTensor(const Tensor& tensor)
     : tensor_(tensor),
-      words_(tensor.count * codec::kExactWords),
-      sums_(tensor.count * codec::kExactWords) {
+      words_(tensor.count * wire::kExactWords),
+      sums_(tensor.count * wire::kExactWords) {
     codec::exact_encode(tensor.dtype, tensor.elements, tensor.count, words_.data());
 }
 

@@ -6,21 +6,12 @@
 
 namespace afflux::worker {
 
-using engine::Header;
+using packet::Header;
 
 Join::Join(Session& session) : session_(session) {
     packet_.fill(0xFF);
-    engine::store_header(packet_.data(), {
-                                             .version_type = engine::version_type(wire::Type::Join),
-                                             .opcode_dtype = 0,
-                                             .job = session.job.number,
-                                             .worker = session.job.worker,
-                                             .slot = 0,
-                                             .present = 0,
-                                             .round = 0,
-                                             .key = session.job.key,
-                                             .operation = 0,
-                                         });
+    const JobRun& job = session.job;
+    packet::store_header(packet_.data(), packet::join_header(job.number, job.worker, job.key));
 }
 
 void Join::open(double now, PacketSink& out) {
@@ -39,20 +30,20 @@ void Join::send(double wait, double now, PacketSink& out) {
     out.send({packet_.data(), packet_.size()});
 }
 
-void Join::receive(PacketRoom& packet, std::size_t length, double now, PacketSink&) {
+void Join::receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink&) {
     const JobRun& job = session_.job;
-    if (length != datagram_bytes(0)) {
+    if (length != packet::datagram_bytes(0)) {
         ++session_.counts.ignored;
         return;
     }
-    const Header header = engine::load_header(packet.datagram());
+    const Header header = packet::load_header(packet.datagram());
     const std::uint32_t* words = packet.words();
     const bool ours = header.key == job.key && header.job == job.number &&
                       header.worker == job.worker && header.present == 0;
-    if (ours && header.version_type == engine::version_type(wire::Type::Refused)) {
+    if (ours && header.version_type == packet::version_type(wire::Type::Refused)) {
         throw Refused(words[0]);
     }
-    if (!ours || header.version_type != engine::version_type(wire::Type::Joined)) {
+    if (!ours || header.version_type != packet::version_type(wire::Type::Joined)) {
         ++session_.counts.ignored;
         return;
     }

@@ -9,7 +9,7 @@
 namespace afflux::worker {
 namespace {
 
-using engine::Header;
+using packet::Header;
 
 std::uint32_t identity(wire::Opcode opcode) {
     if (opcode == wire::Opcode::Max) return 0x8000'0000;
@@ -66,16 +66,16 @@ bool Operation::is_ours(const Header& header, std::size_t length) const {
     const bool to_us =
         header.worker == job.worker || (job.has_group() && header.worker == wire::kEveryone);
     return header.key == job.key && header.job == job.number && to_us &&
-           length == datagram_bytes(header.blocks());
+           length == packet::datagram_bytes(header.blocks());
 }
 
-void Operation::receive(PacketRoom& packet, std::size_t length, double now, PacketSink& out) {
+void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink& out) {
     Counts& counts = session_.counts;
     if (length < wire::kUdpPayloadMin) {
         ++counts.ignored;
         return;
     }
-    const Header header = engine::load_header(packet.datagram());
+    const Header header = packet::load_header(packet.datagram());
     if (!is_ours(header, length)) {
         ++counts.ignored;
         return;
@@ -90,12 +90,12 @@ void Operation::receive(PacketRoom& packet, std::size_t length, double now, Pack
         ++counts.ignored;
         return;
     }
-    if (header.version_type == engine::version_type(wire::Type::Result) &&
+    if (header.version_type == packet::version_type(wire::Type::Result) &&
         header.opcode_dtype == tensor_.opcode_dtype()) {
         take_result(slot, header.present, packet, now, out);
-    } else if (header.version_type == engine::version_type(wire::Type::Conflict)) {
+    } else if (header.version_type == packet::version_type(wire::Type::Conflict)) {
         throw Disagreed(std::nullopt);
-    } else if (header.version_type == engine::version_type(wire::Type::Missing) &&
+    } else if (header.version_type == packet::version_type(wire::Type::Missing) &&
                header.present == 0 && header.worker == session_.job.worker) {
         take_missing(slot, packet.words(), now, out);
     } else {
@@ -143,7 +143,7 @@ bool Operation::waits_above() const {
 void Operation::send(Slot& slot, wire::Present present, bool opening, double now, PacketSink& out) {
     const JobRun& job = session_.job;
     const Header header{
-        .version_type = engine::version_type(wire::Type::Data),
+        .version_type = packet::version_type(wire::Type::Data),
         .opcode_dtype = tensor_.opcode_dtype(),
         .job = job.number,
         .worker = job.worker,
@@ -153,16 +153,16 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
         .key = job.key,
         .operation = number_,
     };
-    engine::store_header(slot.packet.datagram(), header);
+    packet::store_header(slot.packet.datagram(), header);
     session_.counts.blocks_sent += header.blocks();
     const Octets datagram =
-        slot.sent(datagram_bytes(header.blocks()), opening, now, session_.trip.timeout());
+        slot.sent(packet::datagram_bytes(header.blocks()), opening, now, session_.trip.timeout());
     // The timeout may have shrunk, so this timer need not be the last.
     next_timer_ = std::min(next_timer_, slot.deadline);
     out.send(datagram);
 }
 
-void Operation::take_result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
+void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                             PacketSink& out) {
     ++session_.counts.rounds;
     if (!slot.asked) take_sample(slot, now);

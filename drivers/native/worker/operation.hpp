@@ -24,7 +24,7 @@ class Operation : public Exchange {
     bool done() const override { return done_; }
     void open(double now, PacketSink& out) override;
     // Throws Disagreed or Misbehaved.
-    void receive(PacketRoom& packet, std::size_t length, double now, PacketSink& out) override;
+    void receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink& out) override;
     void expire(double now, PacketSink& out) override;
 
     // Bitmap of the workers whose contributions are missing, as the aggregator last reported.
@@ -36,9 +36,9 @@ class Operation : public Exchange {
   private:
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-    bool is_ours(const engine::Header& header, std::size_t length) const;
+    bool is_ours(const packet::Header& header, std::size_t length) const;
     void send(Slot& slot, wire::Present present, bool opening, double now, PacketSink& out);
-    void take_result(Slot& slot, wire::Present present, PacketRoom& packet, double now,
+    void take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                      PacketSink& out);
     double due(const Slot& slot) const;
     void take_sample(const Slot& slot, double now);

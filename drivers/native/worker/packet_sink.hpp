@@ -10,7 +10,7 @@ class PacketSink {
     virtual ~PacketSink() = default;
 
     // The octets stay as they are until the exchange has an answer to them.
-    virtual void send(engine::Octets datagram) = 0;
+    virtual void send(packet::Octets datagram) = 0;
 };
 
 }  // namespace afflux::worker

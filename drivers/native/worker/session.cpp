@@ -7,7 +7,7 @@
 namespace afflux::worker {
 namespace {
 
-using engine::Header;
+using packet::Header;
 
 void require(const char* what, std::size_t value, std::size_t most) {
     if (1 <= value && value <= most) return;
@@ -45,7 +45,7 @@ Session::Session(const JobRun& given, double cap) : job(checked(given)), trip(ca
 Octets Session::probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const {
     slot.probe.fill(0xFF);
     const Header header{
-        .version_type = engine::version_type(wire::Type::Probe),
+        .version_type = packet::version_type(wire::Type::Probe),
         .opcode_dtype = opcode_dtype,
         .job = job.number,
         .worker = job.worker,
@@ -55,7 +55,7 @@ Octets Session::probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const {
         .key = job.key,
         .operation = static_cast<wire::Operation>(number),
     };
-    engine::store_header(slot.probe.data(), header);
+    packet::store_header(slot.probe.data(), header);
     return {slot.probe.data(), slot.probe.size()};
 }
 

@@ -11,7 +11,7 @@
 
 namespace afflux::worker {
 
-using engine::Octets;
+using packet::Octets;
 
 // A slot for the life of a job run. Times in seconds.
 class Slot {
@@ -21,7 +21,8 @@ class Slot {
 
     wire::Slot number;
     wire::Round round;  // of the outstanding packet, or of the next one
-    PacketRoom packet;  // the contribution to `round`, as it was sent, until its result is there
+    // The contribution to `round`, as it was sent, until its result is there.
+    packet::PacketBuffer packet;
     std::array<std::uint8_t, wire::kUdpPayloadMin> probe{};  // the latest
     std::size_t length = 0;                                  // bytes of that contribution
     bool outstanding = false;                                // a result is awaited

@@ -76,7 +76,7 @@ UdpLoop::UdpLoop(const Address& aggregator, LossSwitch* loss)
     : aggregator_(aggregator),
       socket_(UdpSocket::connected(aggregator)),
       loss_(loss),
-      rooms_(kBatch) {}
+      buffers_(kBatch) {}
 
 void UdpLoop::join_group(const Address& group) {
     group_.emplace(UdpSocket::of_group(group, own_address().host));
@@ -122,7 +122,7 @@ bool UdpLoop::receive(const UdpSocket& socket, Session& session, Exchange& excha
     std::array<iovec, kBatch> vectors;
     std::array<sockaddr_in, kBatch> sources;
     for (std::size_t i = 0; i < kBatch; ++i) {
-        vectors[i] = {rooms_[i].datagram(), rooms_[i].bytes()};
+        vectors[i] = {buffers_[i].datagram(), buffers_[i].bytes()};
         std::memset(&messages[i], 0, sizeof messages[i]);
         messages[i].msg_hdr.msg_iov = &vectors[i];
         messages[i].msg_hdr.msg_iovlen = 1;
@@ -149,7 +149,7 @@ bool UdpLoop::receive(const UdpSocket& socket, Session& session, Exchange& excha
             ++counts.packets_received;
             counts.bytes_received += length;
         }
-        exchange.receive(rooms_[i], length, time, out);
+        exchange.receive(buffers_[i], length, time, out);
     }
     return static_cast<std::size_t>(received) == kBatch;
 }

@@ -60,7 +60,7 @@ class UdpLoop {
     LossSwitch* loss_;
     bool refused_ = false;
     std::size_t too_long_ = 0;
-    std::vector<PacketRoom> rooms_;
+    std::vector<packet::PacketBuffer> buffers_;
 };
 
 }  // namespace afflux::worker

@@ -1,4 +1,4 @@
-"""Writes the contract as C++ headers, for the native drivers.
+"""Write the contract as C++ headers, for the native drivers.
 
 `python -m afflux_hdl.contract.cpp_headers drivers/native/contract` writes `wire.hpp` and
 `registers.hpp` into the folder. A test compares them with what this module would write, so that
@@ -121,7 +121,7 @@ HEADERS: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Writes the headers into the folder that the first argument names."""
+    """Write the headers into the folder that the first argument names."""
     for name, text in HEADERS.items():
         (Path(sys.argv[1]) / name).write_text(text())
 

@@ -1,11 +1,13 @@
 """The register map: control of the engine, job table, counters.
 
-One table makes the gateware, the drivers and the reference page. Plain Python: it imports neither
+Gateware, drivers and the reference page derive from one table. Plain Python: it imports neither
 amaranth nor torch nor numpy. Registers are 32 bits wide; addresses are in bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import TypeVar
 
 __all__ = [
     "COUNTERS",
@@ -37,7 +39,7 @@ class Access(Enum):
 
 
 class Command(IntEnum):
-    """Values of the job_command register. They act on the job that job_index selects."""
+    """Values of the `job_command` register. They act on the job that `job_index` selects."""
 
     CREATE = 1
     DESTROY = 2
@@ -180,20 +182,33 @@ COUNTER_BASE = 0x100
 """Address of the first counter. Each takes two words; reading the lower latches the upper."""
 
 
+_Entry = TypeVar("_Entry", Register, Counter)
+
+
+def _find(entries: Sequence[_Entry], name: str, what: str) -> tuple[int, _Entry]:
+    """Return index and entry of that name."""
+    for index, entry in enumerate(entries):
+        if entry.name == name:
+            return index, entry
+    raise KeyError(f"no {what} is called {name!r}")
+
+
 def address_of(name: str) -> int:
-    """Byte address of the register called `name`. Raises `KeyError` if there is none."""
-    for register in REGISTERS:
-        if register.name == name:
-            return register.address
-    raise KeyError(f"no register is called {name!r}")
+    """Return the byte address of the register called `name`.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    return _find(REGISTERS, name, "register")[1].address
 
 
 def counter_address(name: str) -> int:
-    """Byte address of the lower word of the counter `name`. Raises `KeyError` if none."""
-    for index, counter in enumerate(COUNTERS):
-        if counter.name == name:
-            return COUNTER_BASE + 8 * index
-    raise KeyError(f"no counter is called {name!r}")
+    """Return the byte address of the lower word of the counter called `name`.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    return COUNTER_BASE + 8 * _find(COUNTERS, name, "counter")[0]
 
 
 # The node: what stands between a network port, a host and the engine. Its registers and counters
@@ -259,16 +274,18 @@ NODE_COUNTER_BASE = NODE_BASE + 0x100
 
 
 def node_address_of(name: str) -> int:
-    """Byte address of the node's register `name`. Raises `KeyError` if there is none."""
-    for register in NODE_REGISTERS:
-        if register.name == name:
-            return register.address
-    raise KeyError(f"no register of the node is called {name!r}")
+    """Return the byte address of the node's register called `name`.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    return _find(NODE_REGISTERS, name, "register of the node")[1].address
 
 
 def node_counter_address(name: str) -> int:
-    """Byte address of the lower word of the node's counter `name`, or `KeyError`."""
-    for index, counter in enumerate(NODE_COUNTERS):
-        if counter.name == name:
-            return NODE_COUNTER_BASE + 8 * index
-    raise KeyError(f"no counter of the node is called {name!r}")
+    """Return the byte address of the lower word of the node's counter called `name`.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    return NODE_COUNTER_BASE + 8 * _find(NODE_COUNTERS, name, "counter of the node")[0]

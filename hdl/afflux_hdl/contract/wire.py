@@ -1,11 +1,11 @@
-"""The packet layout: every number that two ends of a wire must agree on.
+"""The packet layout: every number on which the two ends of a wire must agree.
 
-This is the one place where the layout is written. The engine's Amaranth layouts, the numpy views of
-the drivers and the tables in `docs/protocol.md` derive from it, or a test proves that they agree.
-Plain Python: it imports neither amaranth nor torch nor numpy.
+This is the only place where the layout is written. The engine's Amaranth layouts, the numpy views
+of the drivers and the tables in `docs/protocol.md` derive from it, or a test proves that they
+agree. Plain Python: it imports neither amaranth nor torch nor numpy.
 
 All Afflux fields are little-endian, so that hosts copy nothing; Ethernet, IPv4 and UDP are
-big-endian as their standards say.
+big-endian, as their standards require.
 """
 
 from dataclasses import dataclass
@@ -61,18 +61,18 @@ class Type(IntEnum):
     DATA = 0
     """Worker to aggregator: one worker's contribution to one round of one slot."""
     PROBE = 1
-    """Worker to aggregator: asks for the result of a round, or for who is missing."""
+    """Worker to aggregator: asks for the result of a round, or which workers are missing."""
     JOIN = 2
     """Worker to aggregator: makes the sender's address known. The same in every version."""
     RESULT = 8
     """Aggregator to worker: the sums and look-ahead words of a complete round."""
     CONFLICT = 9
-    """A result whose contributions disagreed on operation, opcode or dtype. Not to be used.
+    """A result whose contributions disagreed on operation, opcode or dtype: not to be used.
 
     From a child to its parent: a contribution of that kind.
     """
     MISSING = 10
-    """Aggregator to worker: the probed round is not complete; says who has contributed."""
+    """Aggregator to worker: the probed round is not complete; names the workers that are in it."""
     JOINED = 11
     """Aggregator to worker: the address is known; gives the job's parameters."""
     REFUSED = 12
@@ -80,7 +80,7 @@ class Type(IntEnum):
 
 
 class Opcode(IntEnum):
-    """What a lane does with an element of a block. Look-ahead words always take UMIN."""
+    """The operation of a lane on an element of a block. It is always UMIN for look-ahead words."""
 
     SUM = 0
     """Addition modulo 2**32. Signed overflow is counted, never saturated."""
@@ -93,7 +93,7 @@ class Opcode(IntEnum):
 
 
 class Dtype(IntEnum):
-    """The element type that the workers encode. The engine only compares and echoes it."""
+    """The element type that the workers encode. The engine only compares and returns it."""
 
     INT32 = 0
     FLOAT32 = 1
@@ -116,8 +116,8 @@ class Field:
 
     Attributes:
         name: Name used by code and documents alike.
-        offset: Bytes from the start of the Afflux header.
-        size: Bytes.
+        offset: Bytes from the start of the Afflux header to the field.
+        size: Bytes of the field.
         meaning: One line for the reference table.
     """
 
@@ -128,7 +128,7 @@ class Field:
 
     @property
     def frame_offset(self) -> int:
-        """Bytes from the start of the Ethernet frame."""
+        """Offset in bytes from the start of the Ethernet frame."""
         return AFFLUX_OFFSET + self.offset
 
 
@@ -151,7 +151,7 @@ _LAYOUT = (
 )
 
 
-def _place() -> tuple[Field, ...]:
+def _fields() -> tuple[Field, ...]:
     fields, offset = [], 0
     for name, size, meaning in _LAYOUT:
         fields.append(Field(name, offset, size, meaning))
@@ -159,7 +159,7 @@ def _place() -> tuple[Field, ...]:
     return tuple(fields)
 
 
-FIELDS = _place()
+FIELDS = _fields()
 """The Afflux header, in wire order."""
 
 HEADER_BYTES = sum(field.size for field in FIELDS)
@@ -174,23 +174,23 @@ PAYLOAD_OFFSET = LOOKAHEAD_OFFSET + LOOKAHEAD_BYTES
 """Bytes from the start of the frame to the first block."""
 
 BLOCK_ELEMENTS = 64
-"""Elements of a block. One size for everyone: exponents, and so bits, depend on it."""
+"""Elements of a block. It is the same everywhere: exponents, and so bits, depend on it."""
 
 BLOCK_BYTES = 4 * BLOCK_ELEMENTS
 WORKERS_MAX = 64
 """Workers of a job: bits of the seen bitmap, words of the fingerprint block."""
 
 ABSENT = 0xFFFF_FFFF
-"""Look-ahead word of a lane in which a worker has nothing more."""
+"""Look-ahead word of a lane in which a worker has no more blocks."""
 
 EVERYONE = 255
 """Worker number in a result that goes to a multicast group."""
 
 ROWS_MAX = (1 << 24) - 1
-"""Rows of a column. Row 2**24 - 1 itself is taken by ABSENT."""
+"""Maximum of rows in a column. Row 2**24 - 1 itself would look like ABSENT."""
 
 NON_FINITE = 255
-"""Exponent of a block that holds NaN or infinities."""
+"""Exponent of a block that contains NaN or infinities."""
 
 CLASS_NAN = 1
 CLASS_POSITIVE_INFINITY = 1 << 10
@@ -203,8 +203,8 @@ EXACT_WORDS = EXACT_LIMBS + 1
 """Words for each element in exact mode: limbs, then class counts."""
 
 EXACT_ELEMENTS = (LANES_MAX - 1) * BLOCK_ELEMENTS // EXACT_WORDS
-"""Most elements of a floating-point tensor whose sum or average is exact, at any number of lanes:
-what fits beside the fingerprint into a packet of all lanes."""
+"""Maximum of elements in a floating-point tensor whose sum or average is exact, at any number of
+lanes: as many as fit into a packet of all lanes, beside the fingerprint."""
 
 FRAME_BYTES_MIN = PAYLOAD_OFFSET
 FRAME_BYTES_MAX = PAYLOAD_OFFSET + LANES_MAX * BLOCK_BYTES
@@ -212,7 +212,11 @@ UDP_PAYLOAD_MIN = HEADER_BYTES + LOOKAHEAD_BYTES
 
 
 def frame_bytes(blocks: int) -> int:
-    """Bytes of an Ethernet frame (without frame check sequence) that carries `blocks` blocks."""
+    """Return the bytes of an Ethernet frame with `blocks` blocks, without frame check sequence.
+
+    Raises:
+        ValueError: If no frame carries so many.
+    """
     if not 0 <= blocks <= LANES_MAX:
         raise ValueError(f"a frame carries 0 to {LANES_MAX} blocks, not {blocks}")
     return PAYLOAD_OFFSET + blocks * BLOCK_BYTES
@@ -224,7 +228,7 @@ def datagram_bytes(blocks: int) -> int:
 
 
 def lanes_for_mtu(mtu: int) -> int:
-    """Most lanes whose full packet fits an IPv4 MTU of `mtu` bytes.
+    """Return for how many lanes a full packet fits an IPv4 MTU of `mtu` bytes.
 
     Raises:
         ValueError: If not even one block fits.

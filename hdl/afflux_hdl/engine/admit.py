@@ -1,4 +1,4 @@
-"""Admit stage: decides about each frame by the job, the worker and the state of its slot.
+"""Admit stage: decides what becomes of each frame, by its job, its worker and its slot's state.
 
 ::
 
@@ -9,6 +9,9 @@
                              └──────── slot state ◄──────────────────┘
 
 The slot's state changes here, at once; words and blocks follow in the merge stage, in order.
+
+Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_random.py`, `tests/hdl/test_latency.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -21,50 +24,53 @@ from afflux_hdl.engine.layouts import (
     FrameSummary,
     JobEntry,
     OperationKind,
-    Peer,
     Reply,
     Route,
     SlotOperation,
+    WorkerAddress,
     WorkerEntry,
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState, VersionState
-from afflux_hdl.engine.verdict import Checks, Place, Screen, Screened, Verdict
+from afflux_hdl.engine.verdict import Checks, RoundPosition, Screen, Screened, Verdict
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import Peer
 
 __all__ = ["Admit"]
 
 
 class Admit(wiring.Component):
-    """Decides about frames.
+    """Decides what becomes of frames.
 
     Latency: 5 cycles from a summary on `i` to its operation on `o`. Throughput: one frame in
-    two cycles, taken when `phase` is 0; a frame that holds room in the buffer takes at least two
-    cycles to arrive. `i` waits while `o_full`. A reply that finds `replies_full` (a refusal:
-    `refusals_full`) is dropped and counted; its worker asks again.
+    two cycles, taken when `phase` is 0; a frame that occupies the receive buffer takes at least
+    two cycles to arrive. `i` waits while `o_full`. A reply is dropped and counted if it finds
+    `replies_full` (a refusal: `refusals_full`); its worker asks again.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
-    the very cycle in which the next frame, two cycles behind, addresses it. Likewise a JOIN is
-    written when the next frame's worker is looked up. The memories read what is written.
+    the very cycle in which the next frame, two cycles behind, addresses it. Likewise, a JOIN is
+    written while the next frame's worker is looked up. Both memories are transparent: they read
+    what is written in the same cycle.
 
     Members:
         phase: Alternates from cycle to cycle. The worker table is addressed and written when it is
             0, slot state when it is 1.
         i: Frames.
-        o: Operations for the merge stage, in order of arrival; `ready` is taken for granted.
-        o_full: The queue behind `o` has no room for the frames that are under way.
+        o: Operations for the merge stage, in order of arrival.
+        o_full: The queue behind `o` has no room for the frames in flight.
         jobs: The job table.
-        check_job, check_worker, checked: Worker table.
-        check_route: Route table; `check_job` is its address too.
-        join, join_job, join_worker, join_entry: Writes the worker table.
+        read_worker, write_worker: Worker table.
+        read_route: Route table.
+        read_state, write_state: Slot state.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
-        read_slot, state, write, write_slot, write_state: Slot state.
-        replies, replies_full, refusals_full: Short answers; `ready` is taken for granted.
-        judged, cause: A frame is counted in this cycle, and how.
+        replies: Short answers.
+        replies_full, refusals_full: Their queue has no room for another one, or for a refusal.
+        judged, cause: A frame is counted in this cycle, by this counter.
         accepted_blocks: Number of blocks of the contribution accepted in this cycle.
-        completed, conflicted: This frame completes a round; as a conflict.
+        completed, conflicted: A frame completes a round; and the round is a conflict.
         reply_dropped: A reply is dropped in this cycle.
-        idle: No frame is on its way.
+        idle: No frame is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -78,21 +84,13 @@ class Admit(wiring.Component):
                 "o": Out(stream.Signature(SlotOperation(p), always_ready=True)),
                 "o_full": In(1),
                 "jobs": In(data.ArrayLayout(JobEntry(p), p.jobs)),
-                "check_job": Out(p.job_bits),
-                "check_worker": Out(p.worker_bits),
-                "checked": In(WorkerEntry),
-                "check_route": In(Route),
-                "join": Out(1),
-                "join_job": Out(p.job_bits),
-                "join_worker": Out(p.worker_bits),
-                "join_entry": Out(WorkerEntry),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
+                "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
+                "read_route": Out(ReadPort(p.job_bits, Route)),
+                "read_state": Out(ReadPort(p.slot_bits, state)),
+                "write_state": Out(WritePort(p.slot_bits, state)),
                 "parent_joined": Out(1),
                 "parent_joined_job": Out(p.job_bits),
-                "read_slot": Out(p.slot_bits),
-                "state": In(state),
-                "write": Out(1),
-                "write_slot": Out(p.slot_bits),
-                "write_state": Out(state),
                 "replies": Out(stream.Signature(Reply, always_ready=True)),
                 "replies_full": In(1),
                 "refusals_full": In(1),
@@ -116,8 +114,9 @@ class Admit(wiring.Component):
         m.d.comb += [
             take.eq(self.i.valid & ~self.phase & ~self.o_full),
             self.i.ready.eq(~self.phase & ~self.o_full),
-            self.check_job.eq(frame.job),
-            self.check_worker.eq(frame.header.worker),
+            self.read_worker.address.job.eq(frame.job),
+            self.read_worker.address.worker.eq(frame.header.worker),
+            self.read_route.address.eq(frame.job),
         ]
         valid1 = Signal()
         frame1 = Signal(FrameSummary(p))
@@ -126,14 +125,15 @@ class Admit(wiring.Component):
 
         # Cycle 1: compare with the tables' answers, address the slot.
         slot1 = Signal(p.slot_bits)
-        m.d.comb += [slot1.eq(job1.base + frame1.header.slot), self.read_slot.eq(slot1)]
-        header1, source1, route1 = frame1.header, frame1.source, self.check_route
+        m.d.comb += [slot1.eq(job1.base + frame1.header.slot), self.read_state.address.eq(slot1)]
+        header1, source1 = frame1.header, frame1.source
+        route1, entry1 = self.read_route.data, self.read_worker.data
         from_parent1 = frame1.from_parent
         checks2 = Signal(Checks)
-        # Long comparisons, in parts that are put together in the next cycle.
+        # Long comparisons are made in parts, which the next cycle puts together.
         key = Mux(from_parent1, route1.parent_key, job1.key)
         expected = data.View(
-            Peer, Mux(from_parent1, route1.parent.as_value(), self.checked.peer.as_value())
+            Peer, Mux(from_parent1, route1.parent.as_value(), entry1.peer.as_value())
         )
         key2, address2 = Signal(4), Signal(4)
         m.d.sync += [
@@ -141,7 +141,7 @@ class Admit(wiring.Component):
                 key2[n].eq(header1.key.word_select(n, 16) == key.word_select(n, 16))
                 for n in range(4)
             ),
-            address2[0].eq(from_parent1 | self.checked.joined),
+            address2[0].eq(from_parent1 | entry1.joined),
             address2[1].eq(source1.address[:16] == expected.address[:16]),
             address2[2].eq(source1.address[16:] == expected.address[16:]),
             address2[3].eq(source1.port == expected.port),
@@ -181,37 +181,37 @@ class Admit(wiring.Component):
         m.d.sync += [before2.eq(header1.round - 1), after2.eq(header1.round + 1)]
 
         # Cycle 2: the slot's state is here; where in it does the frame's round lie?
-        header2 = frame2.header
+        header2, state2 = frame2.header, self.read_state.data
         same2 = Signal()
         m.d.comb += [
-            same2.eq(self.state.round == header2.round),
+            same2.eq(state2.round == header2.round),
         ]
-        # What needs no state is decided here. Who joins must be known when the next frame is
-        # looked up.
+        # What needs no slot state is decided here: a JOIN must be in the table when the next
+        # frame's worker is looked up.
         m.submodules.screen = screen = Screen()
         m.d.comb += [
             screen.type.eq(header2.type),
             screen.checks.eq(checks2),
             screen.checks.key.eq(key2.all()),
             screen.checks.address.eq(address2.all()),
-            self.join.eq(valid2 & screen.o.join),
-            self.join_job.eq(frame2.job),
-            self.join_worker.eq(header2.worker),
-            self.join_entry.joined.eq(1),
-            self.join_entry.peer.eq(frame2.source),
+            self.write_worker.enable.eq(valid2 & screen.o.join),
+            self.write_worker.address.job.eq(frame2.job),
+            self.write_worker.address.worker.eq(header2.worker),
+            self.write_worker.data.joined.eq(1),
+            self.write_worker.data.peer.eq(frame2.source),
         ]
         valid3 = Signal()
         checks3 = Signal(Checks)
         screened3 = Signal(Screened)
-        place3 = Signal(Place)
+        position3 = Signal(RoundPosition)
         frame3 = Signal.like(frame1)
         job3 = Signal.like(job1)
         slot3 = Signal.like(slot1)
         group3 = Signal.like(group2)
-        state3 = Signal.like(self.state)
+        state3 = Signal.like(state2)
         this = Signal(VersionState, name="this3")
         own3 = Signal(p.workers)
-        held2 = self.state.versions[header2.round[0]]
+        held2 = state2.versions[header2.round[0]]
         differs3 = Signal(3)
         borrow3 = Signal()
         left_opened3, left_joined3 = Signal(p.count_bits), Signal(p.count_bits)
@@ -224,24 +224,24 @@ class Admit(wiring.Component):
             job3.eq(job2),
             slot3.eq(slot2),
             group3.eq(group2),
-            state3.eq(self.state),
-            borrow3.eq(header2.round[:16] < self.state.round[:16]),
+            state3.eq(state2),
+            borrow3.eq(header2.round[:16] < state2.round[:16]),
             differs3[0].eq(held2.operation[:8] != header2.operation[:8]),
             differs3[1].eq(held2.operation[8:] != header2.operation[8:]),
             differs3[2].eq((held2.opcode != header2.opcode) | (held2.dtype != header2.dtype)),
             left_opened3.eq(job2.workers - 1),
-            left_joined3.eq(self.state.left - 1),
+            left_joined3.eq(state2.left - 1),
             this.eq(held2),
             own3.eq(1 << header2.worker[: p.worker_bits]),
             one_worker3.eq(job2.workers == 1),
-            one_left3.eq(self.state.left == 1),
-            place3.next.eq(self.state.round == before2),
-            place3.same.eq(same2),
-            place3.previous.eq(self.state.round == after2),
-            place3.held.eq(held2.held),
-            place3.full.eq(self.state.left == 0),
-            place3.waiting.eq(self.state.waiting),
-            place3.own_seen.eq(self.state.seen.bit_select(header2.worker[: p.worker_bits], 1)),
+            one_left3.eq(state2.left == 1),
+            position3.next.eq(state2.round == before2),
+            position3.same.eq(same2),
+            position3.previous.eq(state2.round == after2),
+            position3.held.eq(held2.held),
+            position3.full.eq(state2.left == 0),
+            position3.waiting.eq(state2.waiting),
+            position3.own_seen.eq(state2.seen.bit_select(header2.worker[: p.worker_bits], 1)),
         ]
 
         # Cycle 3: decide, and write the state back.
@@ -253,10 +253,10 @@ class Admit(wiring.Component):
         m.d.comb += [
             distance.eq(header.round[16:] - state3.round[16:] - borrow3),
             verdict.screened.eq(screened3),
-            verdict.place.eq(place3),
-            verdict.place.early.eq(~distance[-1] & ~place3.same),
+            verdict.position.eq(position3),
+            verdict.position.early.eq(~distance[-1] & ~position3.same),
         ]
-        # Where something is accepted or taken, these two say the same as the verdict, sooner.
+        # For what is accepted or taken, these two equal the verdict, but are known sooner.
         takes, opens = Signal(), Signal()
         is_conflict, filled, completed = Signal(), Signal(), Signal()
         left = Signal(p.count_bits)
@@ -265,7 +265,7 @@ class Admit(wiring.Component):
         m.d.comb += [
             is_conflict.eq(header.type == wire.Type.CONFLICT),
             takes.eq(screened3.result),
-            opens.eq(~takes & place3.next),
+            opens.eq(~takes & position3.next),
             left.eq(Mux(opens, left_opened3, left_joined3)),
             filled.eq(verdict.accept & Mux(opens, one_worker3, one_left3)),
             completed.eq((filled & ~job3.parent) | verdict.take),
@@ -299,9 +299,9 @@ class Admit(wiring.Component):
             with m.If(version == number):
                 m.d.comb += after.versions[number].eq(held)
         m.d.comb += [
-            self.write.eq(valid3 & (verdict.accept | verdict.take)),
-            self.write_slot.eq(slot3),
-            self.write_state.eq(after),
+            self.write_state.enable.eq(valid3 & (verdict.accept | verdict.take)),
+            self.write_state.address.eq(slot3),
+            self.write_state.data.eq(after),
             self.parent_joined.eq(valid3 & screened3.parent_joined),
             self.parent_joined_job.eq(frame3.job),
         ]
@@ -352,7 +352,11 @@ class Admit(wiring.Component):
         changes, up = Signal(), Signal()
         m.d.comb += [
             changes.eq(verdict.accept | verdict.take),
-            up.eq(Mux(verdict.accept, job3.parent, verdict.replay & place3.same & place3.waiting)),
+            up.eq(
+                Mux(
+                    verdict.accept, job3.parent, verdict.replay & position3.same & position3.waiting
+                )
+            ),
         ]
         valid4 = Signal()
         operation4 = Signal(SlotOperation(p))

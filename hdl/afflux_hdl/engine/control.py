@@ -1,20 +1,33 @@
-"""Control: registers, job table, and the creation of jobs."""
+"""Control: registers, job table, and the creation of jobs.
+
+Tested: `tests/sim/test_engine_control.py`, `tests/sim/test_engine_jobs.py`,
+`tests/hdl/test_registers.py`.
+"""
 
 from collections import defaultdict
 from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.contract.registers import Register
-from afflux_hdl.engine.layouts import JobEntry, Local, Route, WorkerEntry
+from afflux_hdl.engine.layouts import (
+    JobEntry,
+    OperationKind,
+    Route,
+    SlotOperation,
+    WorkerAddress,
+    WorkerEntry,
+)
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 from afflux_hdl.lib.mux_tree import select
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import Local
 
 __all__ = ["REGISTER_ADDRESS_BITS", "Control"]
 
@@ -24,40 +37,43 @@ GROUP_BITS = 3
 """Registers are read in groups of 2**3 words."""
 
 DRAIN_CYCLES = 8
-"""Longer than a frame is in the admit stage: one that has seen the job enabled has left by then."""
+"""Longer than a frame spends in the admit stage: one that saw the job enabled has left by then."""
 
 
 class Control(wiring.Component):
     """Registers of `registers.REGISTERS` and the job table behind them.
 
-    A create disables the job and advances its generation, so that results still queued are
-    discarded; waits until no frame that saw it enabled is left in the admit stage; sends a fence
-    through all queues behind, so that no result of the old job is still to be read from the slots;
-    forgets the workers, writes the initial state of the slots, and enables the job. That takes
-    2·W + 2·S cycles, W = workers of the build, S = slots of the job, and as long as the frames
-    before the fence take to leave. Other jobs go on meanwhile. A destroy ends after the fence. A
-    create whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to
-    the parent is followed by a fence too, so that the queues need room for only one.
+    A create takes these steps, while other jobs go on:
+
+    1. Disable the job and advance its generation, so that results still queued are discarded.
+    2. Wait until no frame that saw the job enabled is left in the admit stage.
+    3. Send a fence through all queues behind it. When the fence has gone through, no result of the
+       old job is still to be read from the slots.
+    4. Forget the workers, write the initial state of the slots, and enable the job.
+
+    That takes 2·W + 2·S cycles, with W the workers of the build and S the slots of the job, and as
+    long as the frames before the fence take to leave. A destroy ends after the fence. A create
+    whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to the
+    parent is followed by a fence too, so that the queues need room for only one.
 
     Members:
         phase: Alternates from cycle to cycle. The admit stage reads and writes the worker table
             when it is 0 and the slot state when it is 1; control does so otherwise.
-        address, write, write_data: Register access; bit 0 and 1 of the address are ignored.
-        read_data: One cycle after the address.
+        address, write, write_data: Register access; bits 0 and 1 of the address are ignored.
+        read_data: The register's value, one cycle after its address.
         counter_value: From the counters, one cycle after the address.
         local: The engine's addresses.
         jobs: The job table.
-        fence, join_parent: Send a fence, or a JOIN to the parent of `join_job`, after the
-            operations of the admit stage, in a cycle with phase 1.
-        join_job: See above.
+        orders: A fence, or a JOIN to a job's parent, to go behind the operations of the admit
+            stage, in a cycle with phase 1.
         fenced: The fence has gone through.
-        clear, clear_job, clear_worker: Forget a worker.
-        write_route, route: Set the route of `clear_job`.
-        initialise, initialise_slot, initialise_state: Set a slot's state.
+        read_worker: Worker table, for the debug registers; read when phase is 1.
+        write_worker: Forgets a worker.
+        write_route: Route table.
+        read_state: Slot state, for the debug registers; read when phase is 0.
+        write_state: Sets a slot's initial state.
         parent_joined, parent_joined_job: A job's parent has confirmed.
-        debug_job, debug_worker, debug_entry: Worker table, read when phase is 1.
-        debug_slot, debug_state: Slot state, read when phase is 0.
-        receive_level, delivery_level: What these registers show.
+        receive_level, delivery_level: Values of the registers of these names.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -73,25 +89,15 @@ class Control(wiring.Component):
                 "counter_value": In(32),
                 "local": Out(Local),
                 "jobs": Out(data.ArrayLayout(JobEntry(p), p.jobs)),
-                "fence": Out(1),
-                "join_parent": Out(1),
-                "join_job": Out(p.job_bits),
+                "orders": Out(stream.Signature(SlotOperation(p), always_ready=True)),
                 "fenced": In(1),
-                "clear": Out(1),
-                "clear_job": Out(p.job_bits),
-                "clear_worker": Out(p.worker_bits),
-                "write_route": Out(1),
-                "route": Out(Route),
-                "initialise": Out(1),
-                "initialise_slot": Out(p.slot_bits),
-                "initialise_state": Out(SlotState(p)),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
+                "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
+                "write_route": Out(WritePort(p.job_bits, Route)),
+                "read_state": Out(ReadPort(p.slot_bits, SlotState(p))),
+                "write_state": Out(WritePort(p.slot_bits, SlotState(p))),
                 "parent_joined": In(1),
                 "parent_joined_job": In(p.job_bits),
-                "debug_job": Out(p.job_bits),
-                "debug_worker": Out(p.worker_bits),
-                "debug_entry": In(WorkerEntry),
-                "debug_slot": Out(p.slot_bits),
-                "debug_state": In(SlotState(p)),
                 "receive_level": In(16),
                 "delivery_level": In(17),
             }
@@ -128,32 +134,41 @@ class Control(wiring.Component):
         step = Signal(max(8, p.slot_bits + 1, p.worker_bits + 1))
         last_step = Signal.like(step)
         m.d.sync += last_step.eq(fields["job_slot_count"] - 1)
-        state = self.initialise_state
+        state, route = self.write_state.data, self.write_route.data
+        fence, join_parent = Signal(), Signal()
+        order = self.orders.payload
         m.d.comb += [
-            self.join_job.eq(index),
-            self.clear_job.eq(index),
+            order.kind.eq(OperationKind.REPLY),
+            order.delivery.reply.eq(1),
+            order.delivery.fence.eq(fence),
+            order.delivery.up.eq(join_parent),
+            order.delivery.job.eq(index),
+            order.delivery.header.version.eq(wire.VERSION),
+            order.delivery.header.type.eq(wire.Type.JOIN),
+            self.orders.valid.eq(fence | join_parent),
+            self.write_worker.address.job.eq(index),
+            self.write_route.address.eq(index),
             state.round.eq(fields["job_round"] - 1),
             # Full: nobody is missing. The versions are empty.
             state.left.eq(0),
-            self.route.group.address.eq(reversed_octets(fields["job_group_address"])),
-            self.route.group.port.eq(reversed_octets(fields["job_group_port"])),
-            self.route.parent.mac.eq(
+            route.group.address.eq(reversed_octets(fields["job_group_address"])),
+            route.group.port.eq(reversed_octets(fields["job_group_port"])),
+            route.parent.mac.eq(
                 reversed_octets(Cat(fields["job_parent_mac_low"], fields["job_parent_mac_high"]))
             ),
-            self.route.parent.address.eq(reversed_octets(fields["job_parent_address"])),
-            self.route.parent.port.eq(reversed_octets(fields["job_parent_port"])),
-            self.route.parent_job.eq(fields["job_parent_job"]),
-            self.route.parent_worker.eq(fields["job_parent_worker"]),
-            self.route.parent_key.eq(
-                Cat(fields["job_parent_key_low"], fields["job_parent_key_high"])
-            ),
+            route.parent.address.eq(reversed_octets(fields["job_parent_address"])),
+            route.parent.port.eq(reversed_octets(fields["job_parent_port"])),
+            route.parent_job.eq(fields["job_parent_job"]),
+            route.parent_worker.eq(fields["job_parent_worker"]),
+            route.parent_key.eq(Cat(fields["job_parent_key_low"], fields["job_parent_key_high"])),
         ]
-        # What is put into the queue or the tables is decided a cycle ahead, at the other phase.
-        pulses = self.fence, self.join_parent, self.clear, self.write_route, self.initialise
+        # Whatever goes into the queue or the tables is decided a cycle ahead, at the other phase.
+        clear, initialise = self.write_worker.enable, self.write_state.enable
+        pulses = fence, join_parent, clear, self.write_route.enable, initialise
         m.d.sync += [pulse.eq(0) for pulse in pulses]
         m.d.sync += [
-            self.clear_worker.eq(step),
-            self.initialise_slot.eq(fields["job_slot_base"] + step),
+            self.write_worker.address.worker.eq(step),
+            self.write_state.address.eq(fields["job_slot_base"] + step),
         ]
         with m.If(self.parent_joined):
             m.d.sync += joined.bit_select(self.parent_joined_job, 1).eq(1)
@@ -174,7 +189,7 @@ class Control(wiring.Component):
                 with m.If(~(job.enabled & job.parent)):
                     m.next = "IDLE"
                 with m.Elif(~self.phase):
-                    m.d.sync += self.join_parent.eq(1)
+                    m.d.sync += join_parent.eq(1)
                     m.next = "FENCE"
             with m.State("DISABLE"):
                 m.d.sync += [
@@ -189,7 +204,7 @@ class Control(wiring.Component):
                     m.next = "FENCE"
             with m.State("FENCE"):
                 with m.If(~self.phase):
-                    m.d.sync += self.fence.eq(1)
+                    m.d.sync += fence.eq(1)
                     m.next = "FENCED"
             with m.State("FENCED"):
                 m.d.sync += step.eq(0)
@@ -200,13 +215,13 @@ class Control(wiring.Component):
                         m.next = "IDLE"
             with m.State("FORGET"):
                 with m.If(~self.phase):
-                    m.d.sync += [self.clear.eq(1), self.write_route.eq(1), step.eq(step + 1)]
+                    m.d.sync += [clear.eq(1), self.write_route.enable.eq(1), step.eq(step + 1)]
                     with m.If(step == p.workers - 1):
                         m.d.sync += step.eq(0)
                         m.next = "INITIALISE"
             with m.State("INITIALISE"):
                 with m.If(self.phase):
-                    m.d.sync += [self.initialise.eq(1), step.eq(step + 1)]
+                    m.d.sync += [initialise.eq(1), step.eq(step + 1)]
                     with m.If(step == last_step):
                         m.next = "ENABLE"
             with m.State("ENABLE"):
@@ -226,7 +241,7 @@ class Control(wiring.Component):
         return m
 
     def _registers(self, m: Module, busy: Signal, joined: Signal) -> dict[str, Signal]:
-        """Adds the registers to `m`; returns those that can be written, by name."""
+        """Add the registers to `m`, and return those that can be written, by name."""
         p = self._parameters
         shown = {
             "identity": registers.IDENTITY,
@@ -294,7 +309,7 @@ class Control(wiring.Component):
         return fields
 
     def _levels(self, m: Module) -> dict[str, Signal]:
-        """Occupancies and their peaks."""
+        """Add the occupancies and their peaks, and return them by name."""
         shown: dict[str, Signal] = {}
         for name in ("receive", "delivery"):
             level = getattr(self, f"{name}_level")
@@ -307,22 +322,22 @@ class Control(wiring.Component):
         return shown
 
     def _debug(self, m: Module, fields: dict[str, Signal]) -> dict[str, Signal]:
-        """State of one slot and address of one worker, looked at in every other cycle.
+        """Add the state of a slot and the address of a worker, and return them by name.
 
-        They follow `debug_slot` and `debug_worker` within 6 cycles.
+        Each is read every other cycle, and follows `debug_slot` or `debug_worker` within 6 cycles.
         """
         p = self._parameters
         state, entry = Signal(SlotState(p)), Signal(WorkerEntry)
         peer = entry.peer
         m.d.comb += [
-            self.debug_slot.eq(fields["debug_slot"]),
-            self.debug_job.eq(fields["debug_worker"][8:]),
-            self.debug_worker.eq(fields["debug_worker"][:8]),
+            self.read_state.address.eq(fields["debug_slot"]),
+            self.read_worker.address.job.eq(fields["debug_worker"][8:]),
+            self.read_worker.address.worker.eq(fields["debug_worker"][:8]),
         ]
         with m.If(self.phase):
-            m.d.sync += state.eq(self.debug_state)
+            m.d.sync += state.eq(self.read_state.data)
         with m.Else():
-            m.d.sync += entry.eq(self.debug_entry)
+            m.d.sync += entry.eq(self.read_worker.data)
         mac = reversed_octets(peer.mac)
         versions = {
             f"debug_version_{n}": Cat(version.present, version.conflict, version.held)

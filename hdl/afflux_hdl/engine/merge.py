@@ -1,4 +1,4 @@
-"""Merge stage: carries the decisions of the admit stage out on the slot memory.
+"""Merge stage: carries out the admit stage's decisions on the slot memory.
 
 ::
 
@@ -7,8 +7,11 @@
     words     address  minimum,
                        write back
 
-Operations are carried out in order, so that a result or replay is delivered only when all that was
+Operations are carried out in order, so that a result or replay is delivered only when everything
 admitted before it has been merged.
+
+Proved: `tests/formal/merge_memory.py`. Tested: `tests/sim/test_engine_numbers.py`,
+`tests/sim/test_planted_bugs.py`, `tests/hdl/test_latency.py`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -19,6 +22,7 @@ from afflux_hdl.engine.lane_alu import LaneAlu
 from afflux_hdl.engine.lane_walk import LaneWalk
 from afflux_hdl.engine.layouts import Delivery, OperationKind, SlotOperation
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
 __all__ = ["Merge"]
 
@@ -30,49 +34,40 @@ class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
     Latency: 3 cycles from an operation's last beat to its delivery on `o`. Throughput: at 512
-    bits an operation takes 2 + 4k cycles, k = number of its blocks, as many as its frame took to
-    arrive; at narrower buses fewer. No back-pressure: `o` is taken at once.
+    bits an operation with k blocks takes 2 + 4k cycles, as many as its frame took to arrive; on
+    narrower buses fewer. No back-pressure: `o` is taken at once.
 
-    Shortest distances: words of a slot are read again 2 cycles after their read at the earliest,
-    when they have been written (1 cycle; on narrower buses 4 and 2 cycles); a block is read again
-    after 6 cycles at the earliest (two operations of one block each), when it has been written (3
-    cycles). Hence no bypass.
+    No bypass is needed. Words of a slot are read again after 2 cycles at the earliest, and are
+    written 1 cycle after they are read (on narrower buses 4 and 2 cycles). A block is read again
+    after 6 cycles at the earliest, by the second of two operations of one block each, and is
+    written after 3 cycles.
 
     Members:
         phase: Alternates from cycle to cycle; operations start when it is 0.
         i: Operations.
-        receive_address, receive_data: Receive buffer.
-        release: Place up to which the receive buffer's content is no longer needed.
-        merge_* and write_*: Slot memory.
-        o: What is to be delivered, in order.
-        o_replay: With `o`: it is a replay.
+        receive: Reads the receive buffer.
+        release: Offset up to which the receive buffer is no longer needed.
+        read_block, read_words, write_block, write_words: Slot memory.
+        o: Deliveries, in order.
+        o_replay: With `o`: the delivery is a replay.
         overflows: Elements of this cycle's beat whose SUM left the range of int32.
-        idle: Nothing is under way.
+        idle: Nothing is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         p = parameters
         self._parameters = p
-        place = (p.buffer_beats - 1).bit_length()
-        block = p.slot_bits + 1 + p.lane_bits + p.beat_bits
-        words = p.slot_bits + 1 + (p.header_beats.bit_length() - 1)
+        block, words = (p.block_address_bits, p.bus_bits), (p.words_address_bits, p.bus_bits)
         super().__init__(
             {
                 "phase": In(1),
                 "i": In(stream.Signature(SlotOperation(p))),
-                "receive_address": Out(place),
-                "receive_data": In(p.bus_bits),
-                "release": Out(place),
-                "merge_block": Out(block),
-                "merge_block_data": In(p.bus_bits),
-                "merge_words": Out(words),
-                "merge_words_data": In(p.bus_bits),
-                "write_block": Out(1),
-                "write_block_address": Out(block),
-                "write_block_data": Out(p.bus_bits),
-                "write_words": Out(1),
-                "write_words_address": Out(words),
-                "write_words_data": Out(p.bus_bits),
+                "receive": Out(ReadPort(p.offset_bits, p.bus_bits)),
+                "release": Out(p.offset_bits),
+                "read_block": Out(ReadPort(*block)),
+                "read_words": Out(ReadPort(*words)),
+                "write_block": Out(WritePort(*block)),
+                "write_words": Out(WritePort(*words)),
                 "o": Out(stream.Signature(Delivery(p), always_ready=True)),
                 "o_replay": Out(1),
                 "overflows": Out(range(p.words_per_beat + 1)),
@@ -86,7 +81,7 @@ class Merge(wiring.Component):
 
         # Sequencer: take an operation at phase 0; then its words; then its blocks.
         operation = Signal(SlotOperation(p))
-        place = Signal(operation.start.shape())
+        offset = Signal(operation.start.shape())
         word_beat = Signal(range(max(2, p.header_beats)))
         m.submodules.walk = walk = LaneWalk(p)
         with_words, with_blocks, taking = Signal(), Signal(), Signal()
@@ -123,7 +118,7 @@ class Merge(wiring.Component):
                 with m.If(walk.last):
                     m.d.comb += finishing.eq(1)
                     m.next = "TAKE"
-        # An operation is taken in state TAKE at phase 0, as was known in the cycle before.
+        # An operation is taken in state TAKE at phase 0; both are known a cycle ahead.
         may_take = Signal()
         m.d.sync += may_take.eq(self.phase & (fsm.ongoing("TAKE") | finishing))
         m.d.comb += [
@@ -131,67 +126,67 @@ class Merge(wiring.Component):
             self.i.ready.eq(taking),
             walk.load.eq(taking),
             walk.present.eq(self.i.payload.present),
-            self.receive_address.eq(place),
-            self.merge_words.eq(Cat(word_beat, operation.version, operation.delivery.slot))
+            self.receive.address.eq(offset),
+            self.read_words.address.eq(Cat(word_beat, operation.version, operation.delivery.slot))
             if p.header_beats > 1
-            else self.merge_words.eq(Cat(operation.version, operation.delivery.slot)),
-            self.merge_block.eq(
+            else self.read_words.address.eq(Cat(operation.version, operation.delivery.slot)),
+            self.read_block.address.eq(
                 Cat(walk.beat, walk.lane, operation.version, operation.delivery.slot)
             ),
         ]
         with m.If(taking):
-            m.d.sync += [operation.eq(self.i.payload), place.eq(self.i.payload.start)]
+            m.d.sync += [operation.eq(self.i.payload), offset.eq(self.i.payload.start)]
         with m.Elif(with_words | with_blocks):
-            m.d.sync += place.eq(place + 1)
-        # Control's own operations hold no room.
+            m.d.sync += offset.eq(offset + 1)
+        # Control's own operations occupy nothing of the receive buffer.
         from_control = operation.delivery.fence | (operation.delivery.reply & operation.delivery.up)
         with m.If(finishing & ~from_control):
             m.d.sync += self.release.eq(operation.end)
 
-        # One cycle later the data are here. Words are merged at once; on narrow buses, where a word
-        # comes again after 4 cycles at the earliest, after a register behind the memories.
-        held_words, arriving_words = self.merge_words_data, self.receive_data
-        words_read, words_address, opening = with_words, self.merge_words, operation.opening
+        # One cycle later the data are here. Words are merged at once. On narrow buses, where a word
+        # is read again after 4 cycles at the earliest, they pass a register first.
+        held_words, arriving_words = self.read_words.data, self.receive.data
+        words_read, words_address, opening = with_words, self.read_words.address, operation.opening
         if p.header_beats > 1:
             held_words, arriving_words = Signal(p.bus_bits), Signal(p.bus_bits)
             words_read, opening = Signal(), Signal()
-            words_address = Signal.like(self.merge_words)
+            words_address = Signal.like(self.read_words.address)
             m.d.sync += [
-                held_words.eq(self.merge_words_data),
-                arriving_words.eq(self.receive_data),
+                held_words.eq(self.read_words.data),
+                arriving_words.eq(self.receive.data),
                 words_read.eq(with_words),
-                words_address.eq(self.merge_words),
+                words_address.eq(self.read_words.address),
                 opening.eq(operation.opening),
             ]
         words1, blocks1 = Signal(), Signal()
-        words_address1 = Signal.like(self.merge_words)
-        block_address1 = Signal.like(self.merge_block)
+        words_address1 = Signal.like(self.read_words.address)
+        block_address1 = Signal.like(self.read_block.address)
         opening1, fresh1, opcode1 = Signal(), Signal(), Signal(2)
         m.d.sync += [
             words1.eq(words_read),
             blocks1.eq(with_blocks),
             words_address1.eq(words_address),
-            block_address1.eq(self.merge_block),
+            block_address1.eq(self.read_block.address),
             opening1.eq(opening),
             fresh1.eq(operation.fresh.bit_select(walk.lane, 1)),
             opcode1.eq(operation.opcode),
         ]
         m.d.comb += [
-            self.write_words.eq(words1),
-            self.write_words_address.eq(words_address1),
+            self.write_words.enable.eq(words1),
+            self.write_words.address.eq(words_address1),
         ]
         for n in range(p.words_per_beat):
             held = held_words[32 * n : 32 * n + 32]
             arriving = arriving_words[32 * n : 32 * n + 32]
-            m.d.comb += self.write_words_data[32 * n : 32 * n + 32].eq(
+            m.d.comb += self.write_words.data[32 * n : 32 * n + 32].eq(
                 Mux(opening1 | (arriving < held), arriving, held)
             )
 
-        # Blocks take two cycles more: a register behind the memories, and the ALU's own.
+        # Blocks take two more cycles: a register behind the memories, and the ALU's own.
         held2, arriving2 = Signal(p.bus_bits), Signal(p.bus_bits)
         blocks2, blocks3 = Signal(), Signal()
-        block_address2 = Signal.like(self.merge_block)
-        block_address3 = Signal.like(self.merge_block)
+        block_address2 = Signal.like(self.read_block.address)
+        block_address3 = Signal.like(self.read_block.address)
         fresh2, opcode2 = Signal(), Signal(2)
         m.d.sync += [
             blocks2.eq(blocks1),
@@ -202,7 +197,7 @@ class Merge(wiring.Component):
             opcode2.eq(opcode1),
         ]
         with m.If(blocks1):
-            m.d.sync += [held2.eq(self.merge_block_data), arriving2.eq(self.receive_data)]
+            m.d.sync += [held2.eq(self.read_block.data), arriving2.eq(self.receive.data)]
         overflow3 = Signal(p.words_per_beat)
         for n in range(p.words_per_beat):
             m.submodules[f"alu_{n}"] = alu = LaneAlu()
@@ -211,13 +206,16 @@ class Merge(wiring.Component):
                 alu.fresh.eq(fresh2),
                 alu.held.eq(held2[32 * n : 32 * n + 32]),
                 alu.arriving.eq(arriving2[32 * n : 32 * n + 32]),
-                self.write_block_data[32 * n : 32 * n + 32].eq(alu.merged),
+                self.write_block.data[32 * n : 32 * n + 32].eq(alu.merged),
                 overflow3[n].eq(alu.overflow),
             ]
-        m.d.comb += [self.write_block.eq(blocks3), self.write_block_address.eq(block_address3)]
+        m.d.comb += [
+            self.write_block.enable.eq(blocks3),
+            self.write_block.address.eq(block_address3),
+        ]
         m.d.sync += self.overflows.eq(Mux(blocks3, sum(overflow3), 0))
 
-        # Deliveries wait until all that they stand for is written.
+        # A delivery waits until everything it stands for is written.
         m.d.comb += deliver.eq(
             finishing
             & (operation.complete | (operation.kind != OperationKind.MERGE))

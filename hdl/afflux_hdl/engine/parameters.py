@@ -22,8 +22,8 @@ class Parameters:
         lanes: Most lanes of a slot, 1 to 16.
         jobs: Most jobs at once, 1 to 256.
         slots: Slots of the pool, shared by all jobs, a power of two, 2 to 32768.
-        build_time: When the gateware was generated, seconds since 1970, for its register; 0 keeps
-            equal builds equal.
+        build_time: When the gateware was generated, in seconds since 1970, for its register; with
+            0, equal sources give equal gateware.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -79,8 +79,8 @@ class Parameters:
     def buffer_beats(self) -> int:
         """Beats of the receive buffer, a power of two.
 
-        Room for one largest frame that arrives, one that is merged, what queues up between, and
-        what arrives while a frame goes through the stages before the merge.
+        There is room for a largest frame that arrives, one that is merged, what queues up between
+        them, and what arrives while a frame passes the stages before the merge.
         """
         return 1 << ceil_log2(3 * self.payload_beats_max + PIPELINE_BEATS)
 
@@ -118,3 +118,23 @@ class Parameters:
     def beat_bits(self) -> int:
         """Bits of a beat's number within a block."""
         return ceil_log2(self.block_beats)
+
+    @property
+    def words_beat_bits(self) -> int:
+        """Bits of a beat's number within the look-ahead words: 0 at 512 bits."""
+        return ceil_log2(self.header_beats)
+
+    @property
+    def offset_bits(self) -> int:
+        """Bits of an offset in the receive buffer, in beats."""
+        return ceil_log2(self.buffer_beats)
+
+    @property
+    def block_address_bits(self) -> int:
+        """Bits of a block beat's address in the slot memory: {slot, version, lane, beat}."""
+        return self.slot_bits + 1 + self.lane_bits + self.beat_bits
+
+    @property
+    def words_address_bits(self) -> int:
+        """Bits of a words beat's address in the slot memory: {slot, version, beat}."""
+        return self.slot_bits + 1 + self.words_beat_bits

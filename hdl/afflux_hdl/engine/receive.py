@@ -6,32 +6,46 @@
         ├─► header register ─► compare ─┐
         └─► UDP checksum ───────────────┴─► verdict ─► o (FrameSummary), or a drop counter
 
-Store-and-forward: a frame is announced on `o` only when its last beat is in and every check of
-`docs/protocol.md` section 5.2 that needs no table has passed. Nothing before that touches a slot.
+Store-and-forward: a frame is announced on `o` only when its last beat is in and it has passed every
+check of `docs/protocol.md` section 5.2 that needs no table. Nothing before that touches a slot.
+
+Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_limits.py`,
+`tests/sim/test_engine_random.py`, `tests/sim/test_fuzz.py`.
 """
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
-from afflux_hdl.engine.layouts import Cause, FrameSummary, Header, Local, PacketBeat
+from afflux_hdl.engine.layouts import AffluxFrame, Cause, FrameSummary
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.ones_complement import tree_sum, words_of
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    ETHERTYPE_IPV4,
+    PROTOCOL_UDP,
+    Ipv4,
+    Local,
+    PacketBeat,
+    as_sent,
+    octet_of,
+)
+from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.ram import Ram
 
 __all__ = ["Receive"]
 
 SUMMARY_DEPTH = 64
-"""Frames between receive and admit: what two-beat frames bring in while a largest one is merged."""
+"""Frames between receive and admit: two-beat frames that arrive while a largest one is merged."""
 
 SUMMARY_MARGIN = 16
-"""Frames that may be under way to that queue when a new one is let in."""
-
+"""Frames that may be in flight to that queue when a new one is let in."""
 
 WORKER_TYPES = (wire.Type.DATA, wire.Type.PROBE, wire.Type.JOIN, wire.Type.CONFLICT)
 PARENT_TYPES = (wire.Type.RESULT, wire.Type.CONFLICT, wire.Type.JOINED)
@@ -41,20 +55,12 @@ def _is_one_of(value: Value, choices: Sequence[int]) -> Value:
     return Cat(value == choice for choice in choices).any()
 
 
-def _tree_sum(values: Sequence[ValueLike]) -> ValueLike:
-    """Sum by a balanced tree, so that the depth is logarithmic."""
-    terms = list(values)
-    while len(terms) > 1:
-        pairs = [terms[n] + terms[n + 1] for n in range(0, len(terms) - 1, 2)]
-        terms = pairs + ([terms[-1]] if len(terms) % 2 else [])
-    return terms[0]
-
-
 def _folds_to_ones(total: Value) -> Value:
-    """Whether the one's complement sum of the 16-bit parts of `total` is 0xFFFF.
+    """Return whether the one's complement sum of the 16-bit parts of `total` is 0xFFFF.
 
-    `total` is less than 2**20: the upper part h is at most 15. The lower part l is then
-    0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has to be added.
+    `total` is less than 2**20, so its upper part h is at most 15. Then the sum is 0xFFFF only if
+    the lower part l is 0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has
+    to be added.
     """
     upper = total[16:]
     return total[len(upper) : 16].all() & (total[: len(upper)] == ~upper)
@@ -64,39 +70,38 @@ class Receive(wiring.Component):
     """Buffers and checks frames.
 
     Latency: 6 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
-    always; `i` has no back-pressure. Overflow: a frame that finds less room than the largest
-    frame needs is dropped whole and counted as `receive_overflow`; this does not happen while
-    the merge stage keeps pace, which it does by construction.
+    always; `i` has no back-pressure. Overflow: a frame that finds less space than the largest
+    frame needs is dropped whole and counted as `receive_overflow`. This does not happen while the
+    merge stage keeps pace, which it does by construction.
 
     Members:
         i: Frames from the MAC, without frame check sequence.
         local: The engine's addresses.
-        o: Summaries of frames that hold room in the buffer, or must be answered.
-        read_address, read_data: The receive buffer; data follow one cycle after the address.
-        release: Place up to which the buffer's content is no longer needed.
+        o: Summaries of frames that occupy the buffer or must be answered.
+        read: The receive buffer.
+        release: Offset up to which the buffer is no longer needed.
         arrived: A frame ended in this cycle's beat.
         arrived_bytes: Bytes of this cycle's beat.
         level: Beats in the buffer.
-        judged: A verdict other than "good" falls in this cycle ...
-        cause: ... and this is the counter that it increments.
-        idle: No frame is on its way.
+        judged: A frame fails a check in this cycle.
+        cause: With `judged`: the counter that it increments.
+        idle: No frame is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._summary = FrameSummary(parameters)
-        self._place = (parameters.buffer_beats - 1).bit_length()
+        offset = parameters.offset_bits
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(parameters.bus_bits), always_ready=True)),
                 "local": In(Local),
                 "o": Out(stream.Signature(self._summary)),
-                "read_address": In(self._place),
-                "read_data": Out(parameters.bus_bits),
-                "release": In(self._place),
+                "read": In(ReadPort(offset, parameters.bus_bits)),
+                "release": In(offset),
                 "arrived": Out(1),
                 "arrived_bytes": Out(bits_for(parameters.bus_bytes)),
-                "level": Out(self._place),
+                "level": Out(offset),
                 "judged": Out(1),
                 "cause": Out(Cause),
                 "idle": Out(1),
@@ -109,20 +114,13 @@ class Receive(wiring.Component):
         header_beats = p.header_beats
         index_limit = p.frame_beats_max + 1
 
-        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=self._place)
-        m.d.comb += [
-            buffer.read_address.eq(self.read_address),
-            self.read_data.eq(buffer.read_data),
-        ]
+        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=p.offset_bits)
+        wiring.connect(m, wiring.flipped(self.read), buffer.read)
 
-        m.submodules.summaries = summaries = SyncFIFOBuffered(
-            width=data.Layout.cast(self._summary).size, depth=SUMMARY_DEPTH
+        m.submodules.summaries = summaries = Queue(
+            self._summary, depth=SUMMARY_DEPTH, always_ready=True
         )
-        m.d.comb += [
-            self.o.payload.as_value().eq(summaries.r_data),
-            self.o.valid.eq(summaries.r_rdy),
-            summaries.r_en.eq(self.o.ready),
-        ]
+        wiring.connect(m, summaries.o, wiring.flipped(self.o))
 
         # Stage 1: one register behind the pins, and the number of the beat within its frame.
         valid1 = Signal()
@@ -141,55 +139,52 @@ class Receive(wiring.Component):
         taking = Signal()
         whole = Signal()
         whole_now = Signal()
-        place = Signal(self._place)
-        start = Signal(self._place)
-        occupied = Signal(self._place)
+        offset = Signal(p.offset_bits)
+        start = Signal(p.offset_bits)
+        occupied = Signal(p.offset_bits)
         m.d.comb += [
             first1.eq(index1 == 0),
-            occupied.eq(place - self.release),
+            occupied.eq(offset - self.release),
             room.eq(
                 (occupied < p.buffer_beats - p.payload_beats_max)
                 & (summaries.level <= SUMMARY_DEPTH - SUMMARY_MARGIN)
             ),
             taking.eq(Mux(first1, room, taken)),
             whole_now.eq(beat1.keep.all() & (first1 | whole)),
-            buffer.write_address.eq(place),
-            buffer.write_data.eq(beat1.data),
-            buffer.write.eq(
+            buffer.write.address.eq(offset),
+            buffer.write.data.eq(beat1.data),
+            buffer.write.enable.eq(
                 valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
             ),
         ]
-        # What the checks of the whole header begin with is found as its last beat is taken in.
-        header, next_header = Signal(512), Signal(512)
-        afflux, next_afflux = (
-            data.View(Header, value[8 * wire.AFFLUX_OFFSET :][: 8 * wire.HEADER_BYTES])
-            for value in (header, next_header)
-        )
+        # The checks of the whole header begin as its last beat is taken in.
+        header, next_header = Signal(AffluxFrame), Signal(AffluxFrame)
         blocks = Signal(5)
         ip_sums = [Signal(17, name=f"ip_sum_{n}") for n in range(wire.IPV4_BYTES // 4)]
         m.d.comb += next_header.eq(Cat(header, beat1.data)[p.bus_bits :])
         with m.If(valid1):
             m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
             with m.If(first1):
-                m.d.sync += start.eq(place)
-            with m.If(buffer.write):
-                m.d.sync += place.eq(place + 1)
+                m.d.sync += start.eq(offset)
+            with m.If(buffer.write.enable):
+                m.d.sync += offset.eq(offset + 1)
             with m.If(index1 < header_beats):
                 m.d.sync += [
                     header.eq(next_header),
-                    blocks.eq(_tree_sum(list(next_afflux.present))),
+                    blocks.eq(tree_sum(list(next_header.afflux.present))),
                 ]
+                ip_words = words_of(next_header.ipv4.as_value())
                 for n, ip_sum in enumerate(ip_sums):
-                    low = 8 * (wire.ETHERNET_BYTES + 4 * n)
-                    m.d.sync += ip_sum.eq(next_header[low:][:16] + next_header[low + 16 :][:16])
+                    m.d.sync += ip_sum.eq(ip_words[2 * n] + ip_words[2 * n + 1])
 
-        # Stage 2: the frame is in; its header register holds until the next frame's first beat.
+        # Stage 2: the frame is in; its header stays in the register until the next frame's first
+        # beat.
         ended2 = Signal()
         error2 = Signal()
         taken2 = Signal()
         whole2 = Signal()
-        end2 = Signal(self._place)
-        start2 = Signal(self._place)
+        end2 = Signal(p.offset_bits)
+        start2 = Signal(p.offset_bits)
         beats2 = Signal(range(index_limit + 2))
         m.d.sync += [
             ended2.eq(valid1 & beat1.last),
@@ -197,19 +192,16 @@ class Receive(wiring.Component):
             taken2.eq(taking),
             whole2.eq(whole_now),
             beats2.eq(index1 + 1),
-            start2.eq(Mux(first1, place, start)),
-            end2.eq(place + buffer.write),
+            start2.eq(Mux(first1, offset, start)),
+            end2.eq(offset + buffer.write.enable),
         ]
         m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
 
         # Bytes, in two steps.
         counts2 = [Signal(3, name=f"count2_{n}") for n in range(p.bus_bytes // 4)]
         for n, count in enumerate(counts2):
-            m.d.sync += count.eq(Mux(valid1, _tree_sum(list(beat1.keep[4 * n : 4 * n + 4])), 0))
-        m.d.sync += self.arrived_bytes.eq(_tree_sum(counts2))
-
-        def octets(first: int, count: int) -> ValueLike:
-            return header[8 * first : 8 * (first + count)]
+            m.d.sync += count.eq(Mux(valid1, tree_sum(list(beat1.keep[4 * n : 4 * n + 4])), 0))
+        m.d.sync += self.arrived_bytes.eq(tree_sum(counts2))
 
         # Stage 3: the outcome of each comparison.
         flags3 = Signal(
@@ -239,9 +231,10 @@ class Receive(wiring.Component):
         # The parent port of job j is the engine's own, plus 1, plus j.
         parent_port, to_parent_port = Signal(16), Signal()
         parent_port3 = Signal(16)
+        ethernet, ipv4, udp, afflux = header.ethernet, header.ipv4, header.udp, header.afflux
         own_port = reversed_octets(self.local.port)
         m.d.comb += [
-            parent_port.eq(reversed_octets(octets(36, 2)) + ~own_port),
+            parent_port.eq(reversed_octets(udp.destination) + ~own_port),
             to_parent_port.eq(parent_port < p.jobs),
         ]
         expected_beats = Signal(range(2 * header_beats + wire.LANES_MAX * p.block_beats + 1))
@@ -253,40 +246,43 @@ class Receive(wiring.Component):
             flags3.not_ours.eq(
                 (beats2 < header_beats)
                 | ((beats2 == header_beats) & ~whole2)
-                | (octets(0, 6) != self.local.mac)
-                | (octets(12, 2) != 0x0008)
-                | (header[8 * 14 + 4 : 8 * 15] != 4)
-                | (octets(23, 1) != 17)
-                | (octets(30, 4) != self.local.address)
+                | (ethernet.destination != self.local.mac)
+                | (ethernet.type != as_sent(ETHERTYPE_IPV4, 2))
+                | (ipv4.version != 4)
+                | (ipv4.protocol != PROTOCOL_UDP)
+                | (ipv4.destination != self.local.address)
             ),
-            # Flags and offset: only don't-fragment may be set.
-            flags3.bad_ip.eq((header[8 * 14 : 8 * 14 + 4] != 5) | ((octets(20, 2) & 0xFFBF) != 0)),
-            flags3.other_port.eq((octets(36, 2) != self.local.port) & ~to_parent_port),
-            flags3.from_parent.eq(octets(36, 2) != self.local.port),
+            # Of flags and fragment offset, only don't-fragment may be set.
+            flags3.bad_ip.eq(
+                (ipv4.header_words != 5)
+                | ((ipv4.fragment & as_sent(0xFFFF - DONT_FRAGMENT, 2)) != 0)
+            ),
+            flags3.other_port.eq((udp.destination != self.local.port) & ~to_parent_port),
+            flags3.from_parent.eq(udp.destination != self.local.port),
             flags3.bad_version.eq(afflux.version != wire.VERSION),
             # 256 for each block leaves the lower byte of both lengths as it is in an empty packet.
             flags3.bad_length.eq(
                 (beats2 != expected_beats)
                 | ~whole2
-                | (octets(16, 1) != blocks)
-                | (octets(17, 1) != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES)
-                | (octets(38, 1) != blocks)
-                | (octets(39, 1) != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES)
+                | (ipv4.length[:8] != blocks)
+                | (ipv4.length[8:] != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES)
+                | (udp.length[:8] != blocks)
+                | (udp.length[8:] != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES)
             ),
             flags3.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
             flags3.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
             flags3.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
-            flags3.no_checksum.eq(octets(40, 2) == 0),
+            flags3.no_checksum.eq(udp.checksum == 0),
             flags3.join.eq(afflux.type == wire.Type.JOIN),
             flags3.holds_room.eq(beats2 > header_beats),
-            ip_sum3.eq(_tree_sum(ip_sums)),
-            length3.eq(octets(38, 2)),
+            ip_sum3.eq(tree_sum(ip_sums)),
+            length3.eq(udp.length),
             summary3.header.eq(afflux),
-            summary3.from_parent.eq(octets(36, 2) != self.local.port),
+            summary3.from_parent.eq(udp.destination != self.local.port),
             parent_port3.eq(parent_port),
-            summary3.source.mac.eq(octets(6, 6)),
-            summary3.source.address.eq(octets(26, 4)),
-            summary3.source.port.eq(octets(34, 2)),
+            summary3.source.mac.eq(ethernet.source),
+            summary3.source.address.eq(ipv4.source),
+            summary3.source.port.eq(udp.source),
             summary3.start.eq(start2),
             summary3.end.eq(end2),
             summary3.blocks.eq(blocks),
@@ -295,8 +291,8 @@ class Receive(wiring.Component):
         # UDP checksum: one's complement sum of 16-bit words, pseudo-header included. The sum may be
         # taken in either byte order (RFC 1071, section 2(B)). Addresses, UDP and data are words
         # 13 and on of the frame; protocol and length are added at the end.
-        words = [beat1.data[16 * n : 16 * n + 16] for n in range(p.bus_bits // 16)]
-        words_before = (wire.ETHERNET_BYTES + 12) // 2
+        words = words_of(beat1.data)
+        words_before = (wire.ETHERNET_BYTES + octet_of(Ipv4, "source")) // 2
         masked = []
         for n, word in enumerate(words):
             before = Signal(name=f"before_{n}")
@@ -305,7 +301,7 @@ class Receive(wiring.Component):
             masked.append(Mux(before, 0, word))
         partial2 = [Signal(18, name=f"partial2_{n}") for n in range(max(1, len(words) // 4))]
         for n, partial in enumerate(partial2):
-            m.d.sync += partial.eq(_tree_sum(masked[4 * n : 4 * n + 4]))
+            m.d.sync += partial.eq(tree_sum(masked[4 * n : 4 * n + 4]))
         valid2, first2, valid3, first3 = Signal(), Signal(), Signal(), Signal()
         sum3 = Signal(16 + bits_for(len(words)))
         sum4 = Signal(30)
@@ -314,12 +310,12 @@ class Receive(wiring.Component):
             first2.eq(first1),
             valid3.eq(valid2),
             first3.eq(first2),
-            sum3.eq(_tree_sum(partial2)),
+            sum3.eq(tree_sum(partial2)),
         ]
         with m.If(valid3):
             m.d.sync += sum4.eq(Mux(first3, 0, sum4) + sum3)
 
-        # Stages 4 and 5: fold the sums while the outcomes wait.
+        # Stages 4 and 5: fold the sums; the outcomes wait for them.
         flags4, flags5 = Signal.like(flags3), Signal.like(flags3)
         summary4, summary5 = Signal.like(summary3), Signal.like(summary3)
         length4 = Signal(16)
@@ -339,7 +335,7 @@ class Receive(wiring.Component):
             length4.eq(length3),
             flags5.eq(flags4),
             summary5.eq(summary4),
-            folded5.eq(sum4[:16] + sum4[16:] + length4 + 0x1100),
+            folded5.eq(sum4[:16] + sum4[16:] + length4 + as_sent(PROTOCOL_UDP, 2)),
         ]
 
         # Stage 6: the verdict, in the order of the protocol document.
@@ -381,8 +377,8 @@ class Receive(wiring.Component):
             summary6.refused_version.eq(refuse),
         ]
         m.d.comb += [
-            summaries.w_data.eq(summary6),
-            summaries.w_en.eq(push),
+            summaries.i.payload.eq(summary6),
+            summaries.i.valid.eq(push),
             pending.eq(
                 valid1 | ended2 | flags3.ended | flags4.ended | flags5.ended | push | self.judged
             ),

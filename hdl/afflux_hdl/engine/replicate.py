@@ -1,8 +1,11 @@
-"""Replicate stage: makes one frame header for each worker that a delivery goes to."""
+"""Replicate stage: makes one frame header for each worker that a delivery goes to.
+
+Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_tree.py`, `tests/sim/test_planted_bugs.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
@@ -10,30 +13,40 @@ from afflux_hdl.engine.layouts import (
     Delivery,
     Header,
     JobEntry,
-    Local,
-    Peer,
     Reply,
     Route,
+    WorkerAddress,
     WorkerEntry,
 )
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    IPV4_WITHOUT_OPTIONS,
+    PROTOCOL_UDP,
+    TIME_TO_LIVE,
+    Local,
+    Peer,
+)
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["FrameOrder", "Replicate"]
 
 HEADERS = 8
-"""Frame headers made ahead of the transmit stage: more than the pipeline holds."""
+"""Frame headers that may be made ahead of the transmit stage: more than the pipeline holds."""
 
 
 class FrameOrder(data.StructLayout):
     """One frame to be sent.
 
     Members:
-        fence: Nothing to be sent.
-        reply: The words are in `words`, else in the slot memory.
+        fence: There is nothing to send.
+        reply: The words are in `words`; otherwise they are in the slot memory.
         peer: Destination.
-        source_port: Own UDP port, as on the wire.
-        ip_checksum: Header checksum as on the wire, the first octet in the low bits.
+        source_port: UDP port of this end, as on the wire.
+        ip_checksum: Checksum of the IPv4 header, as on the wire.
+        blocks: Number of blocks.
         header: Afflux header.
         slot: Slot number in the pool.
         words: First words of a short answer.
@@ -56,29 +69,31 @@ class FrameOrder(data.StructLayout):
 
 
 def _group_mac(address: Value) -> Value:
-    """Ethernet address of an IPv4 group, RFC 1112, section 6.4. Both as on the wire."""
+    """Return the Ethernet address of an IPv4 group (RFC 1112, section 6.4), as on the wire."""
     return Cat(Const(0x5E0001, 24), address[8:15], Const(0, 1), address[16:32])
 
 
 class Replicate(wiring.Component):
-    """Turns deliveries into frame orders: a result to each joined worker in turn or once to the
-    job's group, a replay to one worker, a partial sum to the parent.
+    """Turns deliveries into frame orders.
 
-    Latency: 5 cycles. Throughput: one frame in each cycle, more than two-beat frames need. A result
-    is discarded, worker by worker, if its job has another generation by then or its slot has gone
-    further than one round: its version may have been overwritten.
+    A result goes to each joined worker in turn, or once to the job's multicast group; a replay goes
+    to one worker, a partial sum to the parent. A result is discarded, worker by worker, if its job
+    has another generation by then, or if its slot is more than one round ahead: its version may
+    have been overwritten.
+
+    Latency: 5 cycles. Throughput: one frame in each cycle, more than two-beat frames need.
 
     Members:
         local: The engine's addresses.
         i: Deliveries.
-        done, done_delivery: `i` has been carried out.
-        replies: Short answers, taken one for each delivery marked so.
+        done, done_delivery: The last order of this delivery has been issued.
+        replies: Short answers; one is taken for each delivery of a reply.
         jobs: The job table.
-        send_job, send_worker, sent: Worker table.
-        send_route: Route table, for `send_job`.
-        send_slot, send_round: Slot state.
-        o: Frames.
-        idle: Nothing is under way.
+        read_worker: Worker table.
+        read_route: Route table.
+        read_round: Slot state.
+        o: Frame orders.
+        idle: Nothing is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -92,12 +107,9 @@ class Replicate(wiring.Component):
                 "done_delivery": Out(Delivery(p)),
                 "replies": In(stream.Signature(Reply)),
                 "jobs": In(data.ArrayLayout(JobEntry(p), p.jobs)),
-                "send_job": Out(p.job_bits),
-                "send_worker": Out(p.worker_bits),
-                "sent": In(WorkerEntry),
-                "send_route": In(Route),
-                "send_slot": Out(p.slot_bits),
-                "send_round": In(32),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
+                "read_route": Out(ReadPort(p.job_bits, Route)),
+                "read_round": Out(ReadPort(p.slot_bits, 32)),
                 "o": Out(stream.Signature(FrameOrder(p))),
                 "idle": Out(1),
             }
@@ -107,14 +119,10 @@ class Replicate(wiring.Component):
         m = Module()
         p = self._parameters
         order_shape = FrameOrder(p)
-        m.submodules.orders = orders = SyncFIFO(
-            width=data.Layout.cast(order_shape).size, depth=HEADERS
+        m.submodules.orders = orders = Queue(
+            order_shape, depth=HEADERS, buffered=False, always_ready=True
         )
-        m.d.comb += [
-            self.o.payload.as_value().eq(orders.r_data),
-            self.o.valid.eq(orders.r_rdy),
-            orders.r_en.eq(self.o.ready),
-        ]
+        wiring.connect(m, orders.o, wiring.flipped(self.o))
 
         # Stage 0: one delivery at a time, one worker after the other, as the queue behind allows.
         under_way = Signal(range(HEADERS + 1))
@@ -125,13 +133,14 @@ class Replicate(wiring.Component):
         busy, issue, last, retire = Signal(), Signal(), Signal(), Signal()
         room = Signal()
         job = self.jobs[delivery.job]
-        # Room is known a cycle ahead: what leaves in this cycle does not count yet.
+        # Room is computed a cycle ahead: what leaves in this cycle does not count yet.
         m.d.sync += room.eq(under_way + issue < HEADERS)
         m.d.comb += [
             issue.eq(busy & room),
-            self.send_job.eq(delivery.job),
-            self.send_worker.eq(worker),
-            self.send_slot.eq(delivery.slot),
+            self.read_worker.address.job.eq(delivery.job),
+            self.read_worker.address.worker.eq(worker),
+            self.read_route.address.eq(delivery.job),
+            self.read_round.address.eq(delivery.slot),
             self.i.ready.eq(~busy | (room & last)),
             self.done.eq(issue & last),
             self.done_delivery.eq(delivery),
@@ -140,7 +149,8 @@ class Replicate(wiring.Component):
         # Whether `worker` is the last one, kept in a register.
         with m.If(issue):
             m.d.sync += [worker.eq(worker + 1), last.eq((worker + 1)[: len(worker)] == last_worker)]
-        # Who gets it is settled when it is taken: a job's table entry changes only behind a fence.
+        # The receivers are settled when a delivery is taken: a job's table entry changes only
+        # behind a fence.
         taken = self.i.payload
         taken_job = self.jobs[taken.job]
         first = Mux(taken.everyone, 0, taken.worker)
@@ -176,14 +186,15 @@ class Replicate(wiring.Component):
         order2 = Signal(order_shape)
         m.d.comb += [
             in_time.eq(
-                (self.send_round == delivery1.header.round) | (self.send_round == following1)
+                (self.read_round.data == delivery1.header.round)
+                | (self.read_round.data == following1)
             ),
             sendable.eq(
                 delivery1.reply
-                | (current1 & (delivery1.up | to_group1 | self.sent.joined) & in_time)
+                | (current1 & (delivery1.up | to_group1 | self.read_worker.data.joined) & in_time)
             ),
         ]
-        route1 = self.send_route
+        route1 = self.read_route.data
         peer1, header1 = Signal(Peer), Signal(Header)
         with m.If(delivery1.up):
             m.d.comb += [
@@ -197,7 +208,7 @@ class Replicate(wiring.Component):
             m.d.comb += [peer1.eq(reply1.peer), header1.eq(reply1.header)]
         with m.Else():
             m.d.comb += [
-                peer1.eq(self.sent.peer),
+                peer1.eq(self.read_worker.data.peer),
                 header1.eq(delivery1.header),
                 header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),
             ]
@@ -208,12 +219,12 @@ class Replicate(wiring.Component):
                     peer1.port.eq(route1.group.port),
                 ]
 
-        # Stage 2: the IPv4 header checksum (RFC 791) over what changes and what does not.
+        # Stage 2: the IPv4 header checksum (RFC 791): a constant part, and what varies.
         valid2, valid3, valid4 = Signal(), Signal(), Signal()
         up2, job2 = Signal(), Signal(p.job_bits)
         blocks = Signal(5)
         sum3 = Signal(20)
-        fixed = 0x4500 + 0x4000 + (64 << 8 | 17)
+        fixed = (IPV4_WITHOUT_OPTIONS << 8) + DONT_FRAGMENT + (TIME_TO_LIVE << 8 | PROTOCOL_UDP)
         fixed += wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
         local_sum = Signal(19)
         source = reversed_octets(self.local.address)
@@ -255,8 +266,8 @@ class Replicate(wiring.Component):
                 order4.ip_checksum.eq(reversed_octets(~(folded[:16] + folded[16:])[:16])),
             ]
         m.d.comb += [
-            orders.w_data.eq(order4.as_value()),
-            orders.w_en.eq(valid4),
+            orders.i.payload.eq(order4),
+            orders.i.valid.eq(valid4),
             retire.eq(self.o.valid & self.o.ready),
         ]
         discarded = valid1 & ~sendable

@@ -1,14 +1,18 @@
 """Slot state: the rounds, seen bitmaps and version headers of all slots.
 
-The whole of what `docs/protocol.md` section 5.1 keeps for a slot but its words and blocks.
+Everything that `docs/protocol.md`, section 5.1, keeps for a slot except its words and blocks.
+
+Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_limits.py`.
 """
 
 from amaranth.hdl import Module
 from amaranth.lib import data, memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
 __all__ = ["SlotState", "SlotStateMemory", "VersionState"]
 
@@ -23,7 +27,13 @@ VersionState = data.StructLayout(
         "conflict": 1,
     }
 )
-"""What a version holds, if it holds a round of this job run: the header of its result."""
+"""The header of the result that a version holds.
+
+Members:
+    held: The version holds a round of this job run.
+    present, operation, dtype, opcode: Fields of the header.
+    conflict: The contributions disagree.
+"""
 
 
 class SlotState(data.StructLayout):
@@ -32,7 +42,7 @@ class SlotState(data.StructLayout):
     Members:
         round: R, the latest open round.
         seen: Workers whose contribution to R is in.
-        left: Contributions that R still lacks; 0 means that `seen` is full.
+        left: Number of contributions to R that are missing; 0 means that `seen` is full.
         waiting: The partial sum of R has gone to the parent, whose result is not in yet.
         versions: Header of the round that each version holds.
     """
@@ -56,23 +66,20 @@ class SlotStateMemory(wiring.Component):
     cycle. A state that is written in the cycle in which it is addressed is read as written.
 
     Members:
-        read_slot, state: Reader of the admit stage.
-        send_slot, send_round: Reader of the replicate stage, of R alone (a second, narrow copy).
-        write, write_slot, write_state: Sets a state.
+        read: Read port of the admit stage.
+        send: Read port of the replicate stage, for R alone (a second, narrow copy).
+        write: Sets a state.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         self._depth = parameters.slots
         self._state = SlotState(parameters)
+        slot = parameters.slot_bits
         super().__init__(
             {
-                "read_slot": In(parameters.slot_bits),
-                "state": Out(self._state),
-                "send_slot": In(parameters.slot_bits),
-                "send_round": Out(32),
-                "write": In(1),
-                "write_slot": In(parameters.slot_bits),
-                "write_state": In(self._state),
+                "read": In(ReadPort(slot, self._state)),
+                "send": In(ReadPort(slot, 32)),
+                "write": In(WritePort(slot, self._state)),
             }
         )
 
@@ -84,15 +91,15 @@ class SlotStateMemory(wiring.Component):
         state_read = states.read_port(transparent_for=(state_write,))
         round_write, round_read = rounds.write_port(), rounds.read_port()
         m.d.comb += [
-            state_read.addr.eq(self.read_slot),
-            self.state.eq(state_read.data),
-            round_read.addr.eq(self.send_slot),
-            self.send_round.eq(round_read.data),
-            state_write.en.eq(self.write),
-            state_write.addr.eq(self.write_slot),
-            state_write.data.eq(self.write_state),
-            round_write.en.eq(self.write),
-            round_write.addr.eq(self.write_slot),
-            round_write.data.eq(self.write_state.round),
+            state_read.addr.eq(self.read.address),
+            self.read.data.eq(state_read.data),
+            round_read.addr.eq(self.send.address),
+            self.send.data.eq(round_read.data),
+            state_write.en.eq(self.write.enable),
+            state_write.addr.eq(self.write.address),
+            state_write.data.eq(self.write.data),
+            round_write.en.eq(self.write.enable),
+            round_write.addr.eq(self.write.address),
+            round_write.data.eq(self.write.data.round),
         ]
         return m

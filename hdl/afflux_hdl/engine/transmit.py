@@ -1,25 +1,40 @@
-"""Transmit stage: composes frames from orders and the slot memory, at line rate."""
+"""Transmit stage: composes frames from orders and the slot memory, at line rate.
+
+Proved: `tests/formal/sending.py`. Tested: `tests/hdl/test_latency.py`,
+`tests/sim/test_cocotb_engine.py`, `tests/sim/test_rate_bugs.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.lane_walk import LaneWalk
-from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.engine.layouts import AffluxFrame
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.replicate import FrameOrder
+from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.mux_tree import select
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    ETHERTYPE_IPV4,
+    IPV4_WITHOUT_OPTIONS,
+    PROTOCOL_UDP,
+    TIME_TO_LIVE,
+    Local,
+    PacketBeat,
+    as_sent,
+)
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["Transmit"]
 
 OUTPUT_DEPTH = 16
-"""Beats behind the memories: what is under way when the MAC stops, and a little more."""
+"""Beats behind the memories: those in flight when the MAC stops, and a few more."""
 
 OUTPUT_MARGIN = 8
-"""Room that two more beats need, with those under way and those of the cycle before."""
+"""Space for the next two beats plus those already in flight."""
 
 
 class Transmit(wiring.Component):
@@ -32,28 +47,25 @@ class Transmit(wiring.Component):
     Members:
         phase: Alternates from cycle to cycle; frames start when it is 1.
         local: The engine's addresses.
-        i: Frames to be sent.
-        send_words, send_words_data, send_block, send_block_data: Slot memory.
+        i: Frame orders.
+        read_block, read_words: Slot memory.
         o: Frames for the MAC, without frame check sequence; `keep` is all ones.
-        departed, departed_bytes: A frame's last beat leaves in this cycle; bytes that do.
-        fenced: A fence has arrived: of all orders before it, no memory is still to be read.
-        idle: Nothing is under way.
+        departed: A frame's last beat leaves in this cycle.
+        departed_bytes: Bytes that leave in this cycle.
+        fenced: A fence has arrived: no order before it still has memory to read.
+        idle: Nothing is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         p = parameters
         self._parameters = p
-        block = p.slot_bits + 1 + p.lane_bits + p.beat_bits
-        words = p.slot_bits + 1 + (p.header_beats.bit_length() - 1)
         super().__init__(
             {
                 "phase": In(1),
                 "local": In(Local),
                 "i": In(stream.Signature(FrameOrder(p))),
-                "send_words": Out(words),
-                "send_words_data": In(p.bus_bits),
-                "send_block": Out(block),
-                "send_block_data": In(p.bus_bits),
+                "read_block": Out(ReadPort(p.block_address_bits, p.bus_bits)),
+                "read_words": Out(ReadPort(p.words_address_bits, p.bus_bits)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
@@ -67,19 +79,19 @@ class Transmit(wiring.Component):
         p = self._parameters
         header_beats = p.header_beats
 
-        width = p.bus_bits + 1
-        m.submodules.output = output = SyncFIFOBuffered(width=width, depth=OUTPUT_DEPTH)
+        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1})
+        m.submodules.output = output = Queue(beat_shape, depth=OUTPUT_DEPTH, always_ready=True)
         m.d.comb += [
-            self.o.payload.data.eq(output.r_data[:-1]),
-            self.o.payload.last.eq(output.r_data[-1]),
+            self.o.payload.data.eq(output.o.payload.data),
+            self.o.payload.last.eq(output.o.payload.last),
             self.o.payload.keep.eq(Const(-1, p.bus_bytes)),
-            self.o.valid.eq(output.r_rdy),
-            output.r_en.eq(self.o.ready),
+            self.o.valid.eq(output.o.valid),
+            output.o.ready.eq(self.o.ready),
             self.departed.eq(self.o.valid & self.o.ready & self.o.payload.last),
             self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
         ]
 
-        # Beats go two by two: the decision at phase 0 is for the two cycles behind it.
+        # Beats go in pairs: the decision at phase 0 holds for the next two cycles.
         room = Signal()
         with m.If(~self.phase):
             m.d.sync += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
@@ -95,7 +107,7 @@ class Transmit(wiring.Component):
             in_words.eq(active & room & (section == 1)),
             in_blocks.eq(active & room & (section == 2)),
             walk.step.eq(in_blocks),
-            # Frames end at phase 0, with the second of two beats: the first one tells.
+            # Frames end on the second beat of a pair (phase 0); the first beat announces it.
             ends_next.eq(
                 self.phase
                 & active
@@ -109,7 +121,7 @@ class Transmit(wiring.Component):
             # A new order is taken at phase 0, to start at phase 1.
             taking.eq(~self.phase & (~active | last_issue)),
             self.i.ready.eq(taking),
-            # Without an order it stands still: nothing is active.
+            # Without an order the walk stands still, as nothing is active.
             walk.load.eq(taking),
             walk.present.eq(self.i.payload.header.present),
         ]
@@ -130,13 +142,13 @@ class Transmit(wiring.Component):
 
         version = order.header.round[0]
         if header_beats > 1:
-            m.d.comb += self.send_words.eq(Cat(beat, version, order.slot))
+            m.d.comb += self.read_words.address.eq(Cat(beat, version, order.slot))
         else:
-            m.d.comb += self.send_words.eq(Cat(version, order.slot))
-        m.d.comb += self.send_block.eq(Cat(walk.beat, walk.lane, version, order.slot))
+            m.d.comb += self.read_words.address.eq(Cat(version, order.slot))
+        m.d.comb += self.read_block.address.eq(Cat(walk.beat, walk.lane, version, order.slot))
 
-        # One cycle later: the memory's data, or what goes before.
-        header = self._compose(order)
+        # One cycle later: the memory's data, or the text of headers and short answers.
+        header = self._compose(m, order)
         words = Cat(order.words.as_value(), Const(0, 512 - len(order.words.as_value())))
         texts = [
             part[p.bus_bits * n : p.bus_bits * (n + 1)]
@@ -156,44 +168,44 @@ class Transmit(wiring.Component):
         with m.If(in_header | in_words):
             m.d.sync += text1.eq(text)
         valid2 = Signal()
-        beat2 = Signal(width)
+        beat2 = Signal(beat_shape)
         m.d.sync += valid2.eq(valid1)
         with m.If(valid1):
+            m.d.sync += beat2.last.eq(last1)
             with m.If(from_text1):
-                m.d.sync += beat2.eq(Cat(text1, last1))
+                m.d.sync += beat2.data.eq(text1)
             with m.Elif(from_words1):
-                m.d.sync += beat2.eq(Cat(self.send_words_data, last1))
+                m.d.sync += beat2.data.eq(self.read_words.data)
             with m.Else():
-                m.d.sync += beat2.eq(Cat(self.send_block_data, last1))
+                m.d.sync += beat2.data.eq(self.read_block.data)
         m.d.comb += [
-            output.w_data.eq(beat2),
-            output.w_en.eq(valid2),
+            output.i.payload.eq(beat2),
+            output.i.valid.eq(valid2),
             self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & (output.level == 0)),
         ]
         return m
 
-    def _compose(self, order: data.View) -> Value:
-        """All headers of the frame, 64 bytes, the first octet in the low bits."""
+    def _compose(self, m: Module, order: data.View) -> Value:
+        """Compose all headers of the frame."""
+        header = Signal(AffluxFrame)
+        ethernet, ipv4, udp = header.ethernet, header.ipv4, header.udp
+        # The length has 256 for each block: their number is the upper octet.
         length_low = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
-        blocks = Cat(order.blocks, Const(0, 3))
-        octets = [
-            order.peer.mac,
-            self.local.mac,
-            Const(0x0008, 16),
-            Const(0x45, 8),
-            Const(0, 8),
-            Cat(blocks, Const(length_low + wire.IPV4_BYTES, 8)),
-            Const(0, 16),
-            Const(0x0040, 16),
-            Const(64, 8),
-            Const(17, 8),
-            order.ip_checksum,
-            self.local.address,
-            order.peer.address,
-            order.source_port,
-            order.peer.port,
-            Cat(blocks, Const(length_low, 8)),
-            Const(0, 16),
-            order.header,
+        m.d.comb += [
+            ethernet.destination.eq(order.peer.mac),
+            ethernet.source.eq(self.local.mac),
+            ethernet.type.eq(as_sent(ETHERTYPE_IPV4, 2)),
+            ipv4.as_value()[:8].eq(IPV4_WITHOUT_OPTIONS),
+            ipv4.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low + wire.IPV4_BYTES, 8))),
+            ipv4.fragment.eq(as_sent(DONT_FRAGMENT, 2)),
+            ipv4.time_to_live.eq(TIME_TO_LIVE),
+            ipv4.protocol.eq(PROTOCOL_UDP),
+            ipv4.checksum.eq(order.ip_checksum),
+            ipv4.source.eq(self.local.address),
+            ipv4.destination.eq(order.peer.address),
+            udp.source.eq(order.source_port),
+            udp.destination.eq(order.peer.port),
+            udp.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low, 8))),
+            header.afflux.eq(order.header),
         ]
-        return Cat(octet.as_value() if isinstance(octet, data.View) else octet for octet in octets)
+        return header.as_value()

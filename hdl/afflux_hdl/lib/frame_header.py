@@ -1,17 +1,15 @@
-"""Frame header: the first bytes of each frame, side by side."""
+"""Frame header: the first bytes of each frame, side by side.
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+Tested: `tests/hdl/test_node_parts.py`, by the parts that use it.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.lib.packet_stream import PacketBeat
 
-__all__ = ["FrameHeader", "octets"]
-
-
-def octets(header: Value, first: int, count: int) -> Value:
-    """`count` octets of `header`, the first one in the low bits."""
-    return header[8 * first : 8 * (first + count)]
+__all__ = ["FrameHeader"]
 
 
 class FrameHeader(wiring.Component):
@@ -22,30 +20,30 @@ class FrameHeader(wiring.Component):
 
     Args:
         bus_bits: Width of the packet stream.
-        size: Bytes of the header.
+        shape: Layout of the header, whole octets.
 
     Members:
         i: Frames.
-        index: Number of the beat on `i` within its frame; stays at `beats` from there on.
-        complete: The header is here, in this cycle only; or the frame is too short to have one.
-        short: With `complete`: the frame has fewer than `size` bytes.
-        header: The header, the first octet in the low bits.
+        index: Number of the beat on `i` within its frame; it stays at `beats` behind the header.
+        complete: In this cycle only: the header is complete, or the frame was too short for one.
+        short: With `complete`: the frame has fewer bytes than the header.
+        header: The header.
 
     Attributes:
-        beats: Beats that a header takes.
+        beats: Number of beats of a header.
     """
 
-    def __init__(self, *, bus_bits: int, size: int) -> None:
+    def __init__(self, *, bus_bits: int, shape: data.Layout) -> None:
         self._bus_bits = bus_bits
-        self._size = size
-        self.beats = -(-size // (bus_bits // 8))
+        self._size = shape.size // 8
+        self.beats = -(-shape.size // bus_bits)
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(bus_bits), always_ready=True)),
                 "index": Out(range(self.beats + 1)),
                 "complete": Out(1),
                 "short": Out(1),
-                "header": Out(8 * size),
+                "header": Out(shape),
             }
         )
 

@@ -1,23 +1,28 @@
 """Large memory without initial content.
 
-Amaranth gives every memory an initial value. UltraRAM has none, and to write zeros out for the
-megabytes of a slot pool takes minutes. What these memories hold is never used before it has been
-written, so in Verilog they are a module of their own, `afflux_ram`, which has no initial value
-and from which tools infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
+Amaranth gives every memory an initial value. UltraRAM has none, and writing out zeros for the
+megabytes of a slot pool takes minutes. No word of these memories is used before it is written, so
+in Verilog they are a module of their own, `afflux_ram`, without an initial value, from which tools
+infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
 
-Nothing relies on what a read gives of a word that is written in the same cycle, and Verilog says so
-(`no_rw_check`): else, where a device's memory does not promise the old word, Yosys puts registers
-and a choice behind it.
+Nothing relies on the outcome of a read of a word that is written in the same cycle, and the Verilog
+says so (`no_rw_check`). Otherwise, where a device's memory does not promise the old word, Yosys
+adds registers and a multiplexer.
+
+Proved: `tests/formal/memory_model.py`, of what stands for it in proofs. Tested:
+`tests/hdl/test_synthesis_yosys.py`, `tests/hdl/test_node_parts.py`.
 """
 
 from amaranth.hdl import ClockSignal, Instance, Module
 from amaranth.lib import memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
+
+from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
 __all__ = ["RAM_VERILOG", "VERILOG", "Ram"]
 
 VERILOG = "verilog"
-"""What to give as `platform` where `RAM_VERILOG` is part of the output."""
+"""The `platform` to elaborate for where `RAM_VERILOG` is part of the output."""
 
 RAM_VERILOG = """
 module afflux_ram #(
@@ -44,16 +49,16 @@ class Ram(wiring.Component):
     """A memory with one write port and one read port.
 
     Latency: data follow one cycle after their address. Throughput: a write and a read in each
-    cycle. What a read gives in the cycle in which the same address is written is not defined; in
-    simulation it is what was there before.
+    cycle. A read of an address that is written in the same cycle is undefined; in simulation it
+    gives the old word.
 
     Args:
         width: Bits of a word.
-        address_bits: Of 2**address_bits words.
+        address_bits: Bits of an address; the memory has 2**address_bits words.
 
     Members:
-        write, write_address, write_data: Write port.
-        read_address, read_data: Read port.
+        write: Write port.
+        read: Read port.
     """
 
     def __init__(self, *, width: int, address_bits: int) -> None:
@@ -61,11 +66,8 @@ class Ram(wiring.Component):
         self._address_bits = address_bits
         super().__init__(
             {
-                "write": In(1),
-                "write_address": In(address_bits),
-                "write_data": In(width),
-                "read_address": In(address_bits),
-                "read_data": Out(width),
+                "write": In(WritePort(address_bits, width)),
+                "read": In(ReadPort(address_bits, width)),
             }
         )
 
@@ -77,11 +79,11 @@ class Ram(wiring.Component):
                 p_WIDTH=self._width,
                 p_ADDRESS_BITS=self._address_bits,
                 i_clk=ClockSignal(),
-                i_write=self.write,
-                i_write_address=self.write_address,
-                i_write_data=self.write_data,
-                i_read_address=self.read_address,
-                o_read_data=self.read_data,
+                i_write=self.write.enable,
+                i_write_address=self.write.address,
+                i_write_data=self.write.data,
+                i_read_address=self.read.address,
+                o_read_data=self.read.data,
             )
             return m
         m.submodules.content = content = memory.Memory(
@@ -89,10 +91,10 @@ class Ram(wiring.Component):
         )
         write, read = content.write_port(), content.read_port()
         m.d.comb += [
-            write.en.eq(self.write),
-            write.addr.eq(self.write_address),
-            write.data.eq(self.write_data),
-            read.addr.eq(self.read_address),
-            self.read_data.eq(read.data),
+            write.en.eq(self.write.enable),
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            read.addr.eq(self.read.address),
+            self.read.data.eq(read.data),
         ]
         return m

@@ -1,4 +1,6 @@
-"""What the Verilog tops of engine and node have in common."""
+"""The common part of the Verilog tops of engine and node."""
+
+import re
 
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
@@ -9,9 +11,9 @@ __all__ = ["TopLevel"]
 
 
 class TopLevel(Elaboratable):
-    """A design with plain port names: the attributes that are signals are the ports.
+    """A design with plain port names: its ports are those attributes that are signals.
 
-    `rst` is synchronous and acts one cycle later.
+    `rst` is synchronous and takes effect one cycle later.
     """
 
     def __init__(self) -> None:
@@ -24,10 +26,10 @@ class TopLevel(Elaboratable):
         return [value for value in vars(self).values() if isinstance(value, Signal)]
 
     def drive_clock(self, m: Module) -> Signal:
-        """Make the domain `sync` from the pins. Returns its reset."""
+        """Make the domain `sync` from the pins and return its reset."""
         domain = ClockDomain("sync")
-        # One register takes the reset pin: it keeps the pin's path short, and simulators from
-        # evaluating every register's input twice.
+        # The reset pin goes into a register: it keeps the pin's path short, and saves simulators
+        # from evaluating every register's input twice.
         pins = ClockDomain("pins", reset_less=True)
         reset = Signal(init=1)
         m.domains += [domain, pins]
@@ -36,8 +38,11 @@ class TopLevel(Elaboratable):
         return reset
 
     def to_verilog(self, name: str) -> str:
-        """One text, the top module called `name`."""
+        """Return the Verilog, one text, with the top module called `name`."""
         text = verilog.convert(
             self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
         )
+        # Amaranth leaves the attribute on memories. It names a path of the machine that generates
+        # the Verilog, so equal sources would give different texts in different places.
+        text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
         return f"{text}{RAM_VERILOG}"

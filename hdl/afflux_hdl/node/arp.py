@@ -1,12 +1,25 @@
-"""ARP: answers requests for the local address (RFC 826)."""
+"""ARP: answers requests for the local address (RFC 826).
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
+"""
+
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from afflux_hdl.engine.layouts import Local, PacketBeat
-from afflux_hdl.lib.frame_header import FrameHeader, octets
+from afflux_hdl.lib.frame_header import FrameHeader
+from afflux_hdl.lib.packet_stream import (
+    ARP_HARDWARE_ETHERNET,
+    ARP_REPLY,
+    ETHERTYPE_ARP,
+    ETHERTYPE_IPV4,
+    ArpFrame,
+    Local,
+    PacketBeat,
+    as_sent,
+)
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["ARP_WAITING", "Arp"]
 
@@ -16,11 +29,8 @@ ARP_WAITING = 16
 FRAME_BYTES = 60
 """Bytes of an answer: the smallest frame, without its check sequence."""
 
-ARP_BYTES = 42
-"""Bytes of a frame that are the request."""
-
 Requester = data.StructLayout({"mac": 48, "address": 32})
-"""Sender of a request, as on the wire."""
+"""The sender of a request."""
 
 
 class Arp(wiring.Component):
@@ -37,9 +47,9 @@ class Arp(wiring.Component):
         i: Requests for the local address, and nothing else.
         local: The engine's addresses.
         o: Answers, 60 bytes each, padded with zeros.
-        replied, dropped: A request that ended before is to be answered, or not. A request that is
-            marked as bad is neither.
-        idle: No answer is on its way.
+        replied, dropped: A request that has ended will be answered, or is dropped; neither is set
+            for a request that is marked as bad.
+        idle: No answer is in flight.
     """
 
     def __init__(self, *, bus_bits: int) -> None:
@@ -58,31 +68,39 @@ class Arp(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, size=ARP_BYTES)
-        m.submodules.waiting = waiting = SyncFIFOBuffered(width=Requester.size, depth=ARP_WAITING)
-        # The header stays as it is until the next frame's first beat has come and gone.
+        m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=ArpFrame)
+        m.submodules.waiting = waiting = Queue(Requester, depth=ARP_WAITING)
+        # The header stays as it is until the next frame's first beat has passed.
         ended = Signal()
+        request = header.header.arp
         m.d.sync += ended.eq(self.i.valid & self.i.payload.last & ~self.i.payload.error)
         m.d.comb += [
             header.i.valid.eq(self.i.valid),
             header.i.payload.eq(self.i.payload),
-            waiting.w_data.eq(octets(header.header, 22, Requester.size // 8)),
-            waiting.w_en.eq(ended),
-            self.replied.eq(ended & waiting.w_rdy),
-            self.dropped.eq(ended & ~waiting.w_rdy),
+            waiting.i.payload.mac.eq(request.sender_mac),
+            waiting.i.payload.address.eq(request.sender_address),
+            waiting.i.valid.eq(ended),
+            self.replied.eq(ended & waiting.i.ready),
+            self.dropped.eq(ended & ~waiting.i.ready),
         ]
 
         # The requester's addresses go to the front of the frame and to the target fields.
-        requester = data.View(Requester, waiting.r_data)
-        answer = Cat(
-            requester.mac,
-            self.local.mac,
-            Const(int.from_bytes(bytes.fromhex("0806 0001 0800 06 04 0002"), "little"), 80),
-            self.local.mac,
-            self.local.address,
-            requester.mac,
-            requester.address,
-        )
+        requester = waiting.o.payload
+        answer = Signal(ArpFrame)
+        m.d.comb += [
+            answer.ethernet.destination.eq(requester.mac),
+            answer.ethernet.source.eq(self.local.mac),
+            answer.ethernet.type.eq(as_sent(ETHERTYPE_ARP, 2)),
+            answer.arp.hardware.eq(as_sent(ARP_HARDWARE_ETHERNET, 2)),
+            answer.arp.protocol.eq(as_sent(ETHERTYPE_IPV4, 2)),
+            answer.arp.hardware_octets.eq(6),
+            answer.arp.protocol_octets.eq(4),
+            answer.arp.operation.eq(as_sent(ARP_REPLY, 2)),
+            answer.arp.sender_mac.eq(self.local.mac),
+            answer.arp.sender_address.eq(self.local.address),
+            answer.arp.target_mac.eq(requester.mac),
+            answer.arp.target_address.eq(requester.address),
+        ]
         size = self._bus_bits // 8
         beats = -(-FRAME_BYTES // size)
         beat = Signal(range(max(2, beats)))
@@ -90,16 +108,16 @@ class Arp(wiring.Component):
         kept = FRAME_BYTES - (beats - 1) * size
         m.d.comb += [
             last.eq(beat == beats - 1),
-            self.o.valid.eq(waiting.r_rdy),
+            self.o.valid.eq(waiting.o.valid),
             self.o.payload.last.eq(last),
             self.o.payload.keep.eq(Mux(last, (1 << kept) - 1, (1 << size) - 1)),
-            waiting.r_en.eq(self.o.ready & last),
+            waiting.o.ready.eq(self.o.ready & last),
             self.idle.eq(~ended & (waiting.level == 0)),
         ]
         with m.Switch(beat):
             for n in range(beats):
                 with m.Case(n):
-                    m.d.comb += self.o.payload.data.eq(answer[n * self._bus_bits :])
+                    m.d.comb += self.o.payload.data.eq(answer.as_value()[n * self._bus_bits :])
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += beat.eq(Mux(last, 0, beat + 1))
         return m

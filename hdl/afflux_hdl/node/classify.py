@@ -1,43 +1,60 @@
-"""Classify: where each frame from the network goes.
+"""Classify: decides where each frame from the network goes.
 
 ::
 
-    i ──┬─► beats (FIFO) ───────────────────────────┬─► o, o_to
+    i ──┬─► beats (queue) ──────────────────────────┬─► o, o_to
         └─► frame header ─► compare ─► destinations ┘
 
-Frames wait just until the beat that holds their last header byte has been looked at.
+A frame waits just until the beat that holds its last header byte has been examined.
+
+Tested: `tests/hdl/test_node_parts.py`, `tests/hdl/test_node_latency.py`,
+`tests/sim/test_cocotb_node.py`.
 """
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
-from afflux_hdl.engine.layouts import Local, PacketBeat
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.lib.frame_header import FrameHeader, octets
+from afflux_hdl.lib.frame_header import FrameHeader
 from afflux_hdl.lib.octets import reversed_octets
+from afflux_hdl.lib.packet_stream import (
+    ARP_HARDWARE_ETHERNET,
+    ARP_REQUEST,
+    DONT_FRAGMENT,
+    ETHERTYPE_ARP,
+    ETHERTYPE_IPV4,
+    ICMP_ECHO_REQUEST,
+    IPV4_WITHOUT_OPTIONS,
+    PROTOCOL_ICMP,
+    PROTOCOL_UDP,
+    ArpFrame,
+    IcmpFrame,
+    Local,
+    PacketBeat,
+    UdpFrame,
+    as_sent,
+)
+from afflux_hdl.lib.queue import Queue
 
 __all__ = ["ECHO_FRAME_MAX", "HEADER_BYTES", "Classify", "Destination"]
 
-HEADER_BYTES = 42
-"""Bytes that decide: an ARP packet, or an ICMP or UDP header behind IPv4 without options."""
+FrameStart = data.UnionLayout({"udp": UdpFrame, "icmp": IcmpFrame, "arp": ArpFrame})
+"""The headers that decide: ARP, or IPv4 without options and ICMP or UDP behind it."""
+
+HEADER_BYTES = FrameStart.size // 8
+"""Bytes of these headers."""
 
 ECHO_FRAME_MAX = 1518
-"""Bytes of the largest frame whose echo request is answered here."""
+"""Bytes of the largest frame with an echo request that is answered here."""
 
 COMPARE_CYCLES = 8
-"""More than a frame waits between its last header beat and its destination."""
-
-ETHERTYPE_IPV4, ETHERTYPE_ARP = 0x0008, 0x0608
-PROTOCOL_ICMP, PROTOCOL_UDP = 1, 17
-ARP_IPV4_REQUEST = int.from_bytes(bytes.fromhex("0001 0800 06 04 0001"), "little")
-"""Hardware, protocol, their lengths, and the operation of RFC 826."""
+"""More cycles than pass between a frame's last header beat and its destination."""
 
 
 class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
-    """Who gets a frame from the network."""
+    """The part that gets a frame from the network."""
 
     HOST = 0
     ENGINE = 1
@@ -46,27 +63,25 @@ class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
     ECHO = 3
     """An ICMP echo request to the local address."""
     NOBODY = 4
-    """It would be for the host, but the host path is off."""
+    """It is for the host, but the host path is off."""
 
 
 class Classify(wiring.Component):
-    """Tells by its headers where each frame goes.
+    """Decides by its headers where each frame goes.
 
     * ENGINE: local MAC and IPv4 address, IPv4 version 4 without options, UDP, not a later fragment,
-      port from `local.port` to `local.port` + jobs. Whatever else is wrong is the engine's to
-      judge.
+      port from `local.port` to `local.port` + jobs. The engine judges everything else.
     * ARP: a request for the local address (RFC 826), to the local MAC or broadcast, whose sender
       does not claim that address itself.
     * ECHO: local MAC and IPv4 address, no options, not a fragment, ICMP echo request (RFC 792), at
       most `ECHO_FRAME_MAX` bytes by its IPv4 length.
-    * HOST: all others, so frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`, and
-      frames that are marked as bad unless their header is one of the above. NOBODY if the host path
-      is off.
+    * HOST: all others; among them frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`,
+      and frames marked as bad whose header is none of the above. NOBODY if the host path is off.
 
     Latency: 7 cycles from the beat that holds header byte 41, or the last beat of a shorter frame,
     to the frame's first beat on `o`; while beats come without a gap each one leaves 6 + H cycles
-    later, H = beats of a header. Throughput: one beat in each cycle, always. The FIFOs cannot
-    overflow, since a frame waits a bounded number of beats and then leaves at full rate.
+    later, with H the beats of a header. Throughput: one beat in each cycle, always. The queues
+    cannot overflow, since a frame waits a bounded number of beats and then leaves at full rate.
 
     Args:
         parameters: Of the engine.
@@ -76,8 +91,8 @@ class Classify(wiring.Component):
         local: The engine's addresses.
         host_path: Frames may go to the host.
         o: The same frames.
-        o_to: With `o`: where the frame goes; the same for all its beats.
-        idle: No frame is on its way.
+        o_to: With `o`: the frame's destination; the same for all its beats.
+        idle: No frame is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -98,12 +113,12 @@ class Classify(wiring.Component):
         m = Module()
         p = self._parameters
         beat = PacketBeat(p.bus_bits)
-        m.submodules.header = header = FrameHeader(bus_bits=p.bus_bits, size=HEADER_BYTES)
+        m.submodules.header = header = FrameHeader(bus_bits=p.bus_bits, shape=FrameStart)
         depth = header.beats + COMPARE_CYCLES
-        m.submodules.beats = beats = SyncFIFOBuffered(
-            width=data.Layout.cast(beat).size, depth=depth
+        m.submodules.beats = beats = Queue(beat, depth=depth, always_ready=True)
+        m.submodules.destinations = destinations = Queue(
+            Destination, depth=depth, always_ready=True
         )
-        m.submodules.destinations = destinations = SyncFIFOBuffered(width=3, depth=depth)
 
         # Stage 1: one register behind the pins.
         valid1, beat1 = Signal(), Signal(beat)
@@ -111,8 +126,8 @@ class Classify(wiring.Component):
         m.d.comb += [
             header.i.valid.eq(valid1),
             header.i.payload.eq(beat1),
-            beats.w_en.eq(valid1),
-            beats.w_data.eq(beat1),
+            beats.i.valid.eq(valid1),
+            beats.i.payload.eq(beat1),
         ]
 
         # Stage 3: the outcome of each comparison.
@@ -135,64 +150,65 @@ class Classify(wiring.Component):
             m.d.sync += destination4.eq(Destination.ARP)
         with m.Else():
             m.d.sync += destination4.eq(Mux(self.host_path, Destination.HOST, Destination.NOBODY))
-        m.d.comb += [destinations.w_en.eq(known4), destinations.w_data.eq(destination4)]
+        m.d.comb += [destinations.i.valid.eq(known4), destinations.i.payload.eq(destination4)]
 
         # Beats leave as soon as their frame's destination is known.
-        first = data.View(beat, beats.r_data)
         leaves = Signal()
         m.d.comb += [
-            leaves.eq(beats.r_rdy & destinations.r_rdy),
-            beats.r_en.eq(leaves),
-            destinations.r_en.eq(leaves & first.last),
+            leaves.eq(beats.o.valid & destinations.o.valid),
+            beats.o.ready.eq(leaves),
+            destinations.o.ready.eq(leaves & beats.o.payload.last),
             self.idle.eq(~valid1 & (beats.level == 0) & ~self.o.valid),
         ]
         m.d.sync += [
             self.o.valid.eq(leaves),
-            self.o.payload.eq(first),
-            self.o_to.eq(destinations.r_data),
+            self.o.payload.eq(beats.o.payload),
+            self.o_to.eq(destinations.o.payload),
         ]
         return m
 
     def _compare(self, m: Module, header: FrameHeader) -> tuple[Signal, data.View]:
-        """Compares the header; the flags, and that they are a frame's, one cycle later."""
+        """Compare the header. Return that a frame was compared, and its flags, a cycle later."""
         names = (
             *("short", "to_mac", "broadcast", "ipv4", "to_address", "udp", "icmp", "port"),
             *("fragment", "later_fragment", "echo_request", "echo_length", "arp"),
         )
         known, flags = Signal(), Signal(data.StructLayout(dict.fromkeys(names, 1)))
-        text = header.header
-
-        def field(first: int, count: int) -> Value:
-            return octets(text, first, count)
-
-        # Flags and offset of RFC 791 are one number.
-        fragmentation = reversed_octets(field(20, 2))
-        length = reversed_octets(field(16, 2))
-        port, local_port = reversed_octets(field(36, 2)), reversed_octets(self.local.port)
+        ethernet, ipv4, udp = (header.header.udp[name] for name in ("ethernet", "ipv4", "udp"))
+        icmp, arp = header.header.icmp.icmp, header.header.arp.arp
+        fragment, length = reversed_octets(ipv4.fragment), reversed_octets(ipv4.length)
+        port, local_port = reversed_octets(udp.destination), reversed_octets(self.local.port)
         echo_length_min = wire.IPV4_BYTES + 8
         echo_length_max = ECHO_FRAME_MAX - wire.ETHERNET_BYTES
         m.d.sync += [
             known.eq(header.complete),
             flags.short.eq(header.short),
-            flags.to_mac.eq(field(0, 6) == self.local.mac),
-            flags.broadcast.eq(field(0, 6).all()),
-            flags.ipv4.eq((field(12, 2) == ETHERTYPE_IPV4) & (field(14, 1) == 0x45)),
-            flags.to_address.eq(field(30, 4) == self.local.address),
-            flags.udp.eq(field(23, 1) == PROTOCOL_UDP),
-            flags.icmp.eq(field(23, 1) == PROTOCOL_ICMP),
+            flags.to_mac.eq(ethernet.destination == self.local.mac),
+            flags.broadcast.eq(ethernet.destination.all()),
+            flags.ipv4.eq(
+                (ethernet.type == as_sent(ETHERTYPE_IPV4, 2))
+                & (ipv4.as_value()[:8] == IPV4_WITHOUT_OPTIONS)
+            ),
+            flags.to_address.eq(ipv4.destination == self.local.address),
+            flags.udp.eq(ipv4.protocol == PROTOCOL_UDP),
+            flags.icmp.eq(ipv4.protocol == PROTOCOL_ICMP),
             flags.port.eq((port - local_port)[:16] <= self._parameters.jobs),
-            # The reserved bit and more-fragments make it none of ours either; only the offset tells
-            # that there is no UDP header.
-            flags.fragment.eq((fragmentation & 0xBFFF) != 0),
-            flags.later_fragment.eq(fragmentation[:13] != 0),
-            flags.echo_request.eq(field(34, 2) == 0x0008),
+            # The reserved bit and more-fragments rule a frame out too. Only the offset, the lower
+            # 13 bits, means that there is no UDP header.
+            flags.fragment.eq((fragment & (0xFFFF - DONT_FRAGMENT)) != 0),
+            flags.later_fragment.eq(fragment[:13] != 0),
+            flags.echo_request.eq((icmp.type == ICMP_ECHO_REQUEST) & (icmp.code == 0)),
             flags.echo_length.eq((length >= echo_length_min) & (length <= echo_length_max)),
             flags.arp.eq(
-                (field(12, 2) == ETHERTYPE_ARP)
-                & (field(14, 8) == ARP_IPV4_REQUEST)
-                & (field(38, 4) == self.local.address)
-                & (field(28, 4) != self.local.address)
-                # Not before the address has been set.
+                (ethernet.type == as_sent(ETHERTYPE_ARP, 2))
+                & (arp.hardware == as_sent(ARP_HARDWARE_ETHERNET, 2))
+                & (arp.protocol == as_sent(ETHERTYPE_IPV4, 2))
+                & (arp.hardware_octets == 6)
+                & (arp.protocol_octets == 4)
+                & (arp.operation == as_sent(ARP_REQUEST, 2))
+                & (arp.target_address == self.local.address)
+                & (arp.sender_address != self.local.address)
+                # Never before the address has been set.
                 & (self.local.address != 0)
             ),
         ]

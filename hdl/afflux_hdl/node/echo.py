@@ -3,15 +3,27 @@
 ::
 
     i ──┬─► PacketFifo ──────────────────────► headers replaced ─► o
-        └─► EchoCheck ─► verdicts (FIFO) ──────────┘
+        └─► EchoCheck ─► verdicts (queue) ─────────┘
+
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from afflux_hdl.engine.layouts import Local, PacketBeat
+from afflux_hdl.lib.packet_stream import (
+    DONT_FRAGMENT,
+    ICMP_ECHO_REPLY,
+    TIME_TO_LIVE,
+    IcmpFrame,
+    Local,
+    PacketBeat,
+    as_sent,
+    octet_of,
+)
+from afflux_hdl.lib.queue import Queue
 from afflux_hdl.node.classify import HEADER_BYTES
 from afflux_hdl.node.echo_check import ECHO_CHECK_CYCLES, EchoCheck, EchoReplyHeader
 from afflux_hdl.node.packet_fifo import PacketFifo
@@ -22,13 +34,14 @@ VERDICTS = 32
 """Requests that may wait, whatever their size."""
 
 VERDICTS_MARGIN = ECHO_CHECK_CYCLES + 2
-"""Requests that may be under way to that queue when another one is let in."""
+"""Requests that may be in flight to that queue when another one is let in."""
 
 
 class Echo(wiring.Component):
-    """Answers ICMP echo requests; what is wrong with them is found before, not after, the reply.
+    """Answers ICMP echo requests; a faulty request is found before, not after, its reply begins.
 
-    A reply is the request with new headers: as long as it, padding included, to its sender.
+    A reply is the request with new headers, sent back to its sender. It is as long as the request,
+    padding included.
 
     Latency: 8 cycles from a request's last beat to its reply's first. Throughput: one beat in each
     cycle in, one out. Overflow: a request that finds the buffer or the queue of verdicts full is
@@ -42,9 +55,9 @@ class Echo(wiring.Component):
         i: Echo requests as `Classify` finds them, and nothing else.
         local: The engine's addresses.
         o: Replies.
-        replied, bad, dropped: A request that ended before is to be answered, is wrong, or found no
-            room. A request that is marked as bad is none of them.
-        idle: No reply is on its way.
+        replied, bad, dropped: A request that has ended will be answered, is faulty, or found no
+            room; none is set for a request that is marked as bad.
+        idle: No reply is in flight.
     """
 
     def __init__(self, *, bus_bits: int, buffer_bytes: int) -> None:
@@ -70,7 +83,7 @@ class Echo(wiring.Component):
             bus_bits=self._bus_bits, depth_bytes=self._buffer_bytes, lossy=True
         )
         verdict = data.StructLayout({"good": 1, "reply": EchoReplyHeader})
-        m.submodules.verdicts = verdicts = SyncFIFOBuffered(width=verdict.size, depth=VERDICTS)
+        m.submodules.verdicts = verdicts = Queue(verdict, depth=VERDICTS, always_ready=True)
 
         in_frame, let_in, lets_in = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -84,7 +97,7 @@ class Echo(wiring.Component):
         with m.If(self.i.valid):
             m.d.sync += [in_frame.eq(~self.i.payload.last), let_in.eq(lets_in)]
 
-        # What became of the request in the buffer waits for its verdict.
+        # Whether the buffer has kept a request waits for its verdict.
         kept, lost = Signal(ECHO_CHECK_CYCLES), Signal(ECHO_CHECK_CYCLES)
         turned_away = self.i.valid & ~lets_in & self.i.payload.last & ~self.i.payload.error
         m.d.sync += [
@@ -95,19 +108,20 @@ class Echo(wiring.Component):
             self.replied.eq(kept[-1] & check.good),
             self.bad.eq(kept[-1] & ~check.good),
             self.dropped.eq(lost[-1]),
-            verdicts.w_data.eq(Cat(check.good, check.reply)),
-            verdicts.w_en.eq(kept[-1]),
+            verdicts.i.payload.good.eq(check.good),
+            verdicts.i.payload.reply.eq(check.reply),
+            verdicts.i.valid.eq(kept[-1]),
             self.idle.eq(buffer.idle & (kept == 0) & (verdicts.level == 0)),
         ]
 
-        # A request that is wrong leaves the buffer unseen.
-        head = data.View(verdict, verdicts.r_data)
+        # A faulty request is taken from the buffer and not sent.
+        head = verdicts.o.payload
         m.d.comb += [
-            self.o.valid.eq(buffer.o.valid & verdicts.r_rdy & head.good),
-            buffer.o.ready.eq(verdicts.r_rdy & (self.o.ready | ~head.good)),
-            verdicts.r_en.eq(buffer.o.valid & buffer.o.ready & buffer.o.payload.last),
+            self.o.valid.eq(buffer.o.valid & verdicts.o.valid & head.good),
+            buffer.o.ready.eq(verdicts.o.valid & (self.o.ready | ~head.good)),
+            verdicts.o.ready.eq(buffer.o.valid & buffer.o.ready & buffer.o.payload.last),
         ]
-        self._replace_headers(m, buffer.o.payload, head.reply, verdicts.r_en, buffer.o)
+        self._replace_headers(m, buffer.o.payload, head.reply, verdicts.o.ready, buffer.o)
         return m
 
     def _replace_headers(
@@ -118,21 +132,25 @@ class Echo(wiring.Component):
         ends: Signal,
         taken: stream.Interface,
     ) -> None:
-        replaced: dict[int, Value] = {}
-
-        def place(first: int, value: Value) -> None:
-            for n in range(len(value) // 8):
-                replaced[first + n] = value[8 * n : 8 * n + 8]
-
-        place(0, reply.mac)
-        place(6, self.local.mac)
-        # Identification 0, don't-fragment, time to live 64; the protocol stays.
-        place(18, Const(0x40_0040_0000, 40))
-        place(24, reply.ip_checksum)
-        place(26, self.local.address)
-        place(30, reply.address)
-        place(34, Const(0, 16))
-        place(36, reply.icmp_checksum)
+        # All other fields stay as they are in the request.
+        fields: dict[str, Value] = {
+            "ethernet.destination": reply.mac,
+            "ethernet.source": self.local.mac,
+            "ipv4.identification": Const(0, 16),
+            "ipv4.fragment": Const(as_sent(DONT_FRAGMENT, 2), 16),
+            "ipv4.time_to_live": Const(TIME_TO_LIVE, 8),
+            "ipv4.checksum": reply.ip_checksum,
+            "ipv4.source": self.local.address,
+            "ipv4.destination": reply.address,
+            "icmp.type": Const(ICMP_ECHO_REPLY, 8),
+            "icmp.code": Const(0, 8),
+            "icmp.checksum": reply.icmp_checksum,
+        }
+        replaced = {
+            octet_of(IcmpFrame, path) + n: value[8 * n : 8 * n + 8]
+            for path, value in fields.items()
+            for n in range(len(value) // 8)
+        }
 
         size = self._bus_bits // 8
         header_beats = -(-HEADER_BYTES // size)

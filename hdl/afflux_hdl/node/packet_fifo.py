@@ -1,40 +1,45 @@
-"""Packet FIFO: whole frames, kept or dropped as one."""
+"""Packet FIFO: keeps or drops whole frames.
+
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from afflux_hdl.engine.layouts import PacketBeat
+from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.ram import Ram
 
 __all__ = ["PacketFifo"]
 
 
 class PacketFifo(wiring.Component):
-    """Stores frames; a frame comes out only when it is in and good.
+    """Stores frames; a frame comes out only when all of it is in and good.
 
     A frame's beats are written behind the frames that are already in. Its last beat either commits
-    it or rolls the write position back to where the frame began.
+    the frame or rolls the tail back to where the frame began.
 
     Latency: 2 cycles from a frame's last beat to its first beat on `o`. Throughput: one beat in
     each cycle in, one out, without a gap between frames. Overflow: a lossy FIFO never stalls and
     drops a frame that does not fit; the other kind stalls, and drops only a frame that is larger
-    than the whole FIFO. Either way the frame goes whole, and its end is marked on `overflowed`.
+    than the whole FIFO. Either way the whole frame is dropped, and its end is marked on
+    `overflowed`.
 
-    A beat is stored in 9/8 of its bits: `last`, and `keep` without bit 0, which is always set.
-    Block RAMs have just that width.
+    A beat is stored with `last` and with `keep` without bit 0, which is always set: 9/8 of its data
+    bits, which is just the width of block RAMs.
 
     Args:
         bus_bits: Width of the packet streams.
         depth_bytes: Size: a power of two, at least two beats.
-        lossy: Drops instead of stalling.
+        lossy: Drop frames instead of stalling.
 
     Members:
         i: Frames in; `ready` is always 1 if the FIFO is lossy.
         o: Frames out; `error` is 0.
-        committed, overflowed, refused: What becomes of the frame that ends in this cycle: it is
-            kept, it did not fit, or `error` was set.
+        committed, overflowed, refused: The frame that ends in this cycle is kept, did not fit, or
+            had `error` set.
         idle: Empty.
     """
 
@@ -64,23 +69,23 @@ class PacketFifo(wiring.Component):
         bits, keeps, address_bits = self._bus_bits, self._bus_bits // 8, ceil_log2(self._depth)
 
         m.submodules.content = content = Ram(width=bits + keeps, address_bits=address_bits)
-        # One bit more than the address tells a full FIFO from an empty one.
-        place, start, head = (
-            Signal(address_bits + 1, name=name) for name in ("place", "start", "head")
+        # One more bit than an address has tells a full FIFO from an empty one.
+        tail, start, head = (
+            Signal(address_bits + 1, name=name) for name in ("tail", "start", "head")
         )
         full, gives_up, dropping, lost = Signal(), Signal(), Signal(), Signal()
         taken, ends = Signal(), Signal()
         m.d.comb += [
-            full.eq((place - head)[: address_bits + 1] == self._depth),
+            full.eq((tail - head)[: address_bits + 1] == self._depth),
             taken.eq(self.i.valid & self.i.ready),
             ends.eq(taken & self.i.payload.last),
             lost.eq(dropping | gives_up),
             self.committed.eq(ends & ~lost & ~self.i.payload.error),
             self.refused.eq(ends & self.i.payload.error),
             self.overflowed.eq(ends & lost & ~self.i.payload.error),
-            content.write.eq(taken & ~lost),
-            content.write_address.eq(place),
-            content.write_data.eq(
+            content.write.enable.eq(taken & ~lost),
+            content.write.address.eq(tail),
+            content.write.data.eq(
                 Cat(self.i.payload.data, self.i.payload.keep[1:], self.i.payload.last)
             ),
         ]
@@ -88,28 +93,28 @@ class PacketFifo(wiring.Component):
             m.d.comb += [self.i.ready.eq(1), gives_up.eq(full)]
         else:
             m.d.comb += [
-                # The frame fills all the room there is: none of it would ever be freed.
-                gives_up.eq((place - start)[: address_bits + 1] == self._depth),
+                # The frame fills the whole FIFO: none of it would ever be freed.
+                gives_up.eq((tail - start)[: address_bits + 1] == self._depth),
                 self.i.ready.eq(~full | lost),
             ]
         with m.If(taken):
             m.d.sync += dropping.eq(lost & ~self.i.payload.last)
             with m.If(self.committed):
-                m.d.sync += [place.eq(place + 1), start.eq(place + 1)]
+                m.d.sync += [tail.eq(tail + 1), start.eq(tail + 1)]
             with m.Elif(self.i.payload.last):
-                m.d.sync += place.eq(start)
+                m.d.sync += tail.eq(start)
             with m.Elif(~lost):
-                m.d.sync += place.eq(place + 1)
+                m.d.sync += tail.eq(tail + 1)
 
-        # The memory is always asked for the beat that will be at the head in the next cycle.
+        # The memory always reads the beat that will be at the head in the next cycle.
         next_head = Signal.like(head)
         m.d.comb += [
             next_head.eq(head + (self.o.valid & self.o.ready)),
-            content.read_address.eq(next_head),
-            self.o.payload.data.eq(content.read_data[:bits]),
-            self.o.payload.keep.eq(Cat(Const(1, 1), content.read_data[bits:-1])),
-            self.o.payload.last.eq(content.read_data[-1]),
-            self.idle.eq(place == head),
+            content.read.address.eq(next_head),
+            self.o.payload.data.eq(content.read.data[:bits]),
+            self.o.payload.keep.eq(Cat(Const(1, 1), content.read.data[bits:-1])),
+            self.o.payload.last.eq(content.read.data[-1]),
+            self.idle.eq(tail == head),
         ]
         m.d.sync += [head.eq(next_head), self.o.valid.eq(next_head != start)]
         return m

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from afflux.commands import serve
-from afflux.group.aggregator_url import Location
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.control.client import read_counters
 from afflux_drivers.errors import AffluxError
 
@@ -14,13 +14,13 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry of the command; returns the exit status."""
+    """Run the command; return the exit status."""
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read the output wanted no more, as `head` does; nothing may be flushed into it.
+        # The reader of the output has closed it, as `head` does; nothing may be flushed into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -32,7 +32,9 @@ def _run(words: list[str]) -> int:
     serve.add_arguments(run)
     counters = commands.add_parser("counters", help="print the counters of an aggregator")
     counters.add_argument("url", help="udp://host[:port]")
-    counters.add_argument("--timeout", type=float, default=5.0, help="seconds (%(default)s)")
+    counters.add_argument(
+        "--timeout", type=float, default=5.0, help="timeout in seconds (%(default)s)"
+    )
     info = commands.add_parser("info", help="what this machine offers, and what would help")
     bench = commands.add_parser("bench", help="time all_reduce, in the columns of nccl-tests")
 
@@ -56,10 +58,13 @@ def _run(words: list[str]) -> int:
 
 def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     try:
-        location = Location.parse(arguments.url)
-        if location.embedded:
-            parser.error(f"{arguments.url} names no running aggregator; expected udp://host[:port]")
-        found = read_counters((location.host, location.port), arguments.timeout)
+        url = AggregatorUrl.parse(arguments.url)
+    except ValueError as error:
+        parser.error(f"{arguments.url!r}: {error}")
+    if url.embedded:
+        parser.error(f"{arguments.url!r} is not a running aggregator; expected udp://host[:port]")
+    try:
+        found = read_counters((url.host, url.port), arguments.timeout)
     except (AffluxError, OSError) as error:
         print(f"afflux: {error}", file=sys.stderr)
         return 1

@@ -18,21 +18,21 @@ def _arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def training() -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (1437, 64) float32 in 0–1, and labels (1437,) int64."""
+    """Return images (1437, 64) float32 in 0–1, and labels (1437,) int64."""
     images, labels, order = _arrays()
     chosen = order[_HELD_OUT:]
     return torch.from_numpy(images[chosen]), torch.from_numpy(labels[chosen])
 
 
 def held_out() -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (360, 64) and labels (360,) that training never sees."""
+    """Return images (360, 64) and labels (360,) that training never sees."""
     images, labels, order = _arrays()
     chosen = order[:_HELD_OUT]
     return torch.from_numpy(images[chosen]), torch.from_numpy(labels[chosen])
 
 
 def build_network(seed: int) -> torch.nn.Module:
-    """A perceptron of 50,698 parameters with the starting weights of `seed`."""
+    """Build a perceptron of 50,698 parameters with the starting weights of `seed`."""
     torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Linear(64, 256),

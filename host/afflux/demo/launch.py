@@ -31,7 +31,7 @@ class Run:
     weights: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
 
     def total(self, statistic: str) -> int:
-        """Sum over the ranks of a field of `afflux.statistics`."""
+        """Return the sum over the ranks of a field of `afflux.statistics`."""
         return sum(rank["statistics"][statistic] for rank in self.ranks)
 
     @property

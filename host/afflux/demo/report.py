@@ -1,4 +1,4 @@
-"""What the demonstration shows and what it insists on."""
+"""What the demonstration shows, and what it checks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class Check:
     """Something that must hold.
 
     Attributes:
-        says: What, in words.
+        claim: What must hold, in words.
         holds: Whether it does.
     """
 
-    says: str
+    claim: str
     holds: bool
 
 
@@ -32,7 +32,7 @@ def _difference(run: Run, other: Run) -> float:
 
 
 def checks(runs: list[Run]) -> list[Check]:
-    """All that must hold of these runs, one of which is Gloo's."""
+    """Return all that must hold of these runs, one of which is Gloo's."""
     found = []
     engines = [run for run in runs if run.url]
     for run in runs:
@@ -57,7 +57,7 @@ def checks(runs: list[Run]) -> list[Check]:
 
 
 def table(runs: list[Run]) -> str:
-    """The runs side by side, one line for each quantity."""
+    """Show the runs side by side, one line for each quantity."""
     gloo = next(run for run in runs if not run.url)
 
     def engine(value: Callable[[Run], str]) -> Callable[[Run], str]:

@@ -33,7 +33,7 @@ def _weights(network: torch.nn.Module) -> np.ndarray:
 
 
 def _train(epochs: int, rank: int, size: int) -> tuple[torch.nn.Module, float, float]:
-    """Returns the network, its last mean loss and its accuracy on held-out images."""
+    """Return the network, its last mean loss and its accuracy on held-out images."""
     images, labels = training()
     test_images, test_labels = held_out()
     network = build_network(_SEED)

@@ -3,14 +3,20 @@
 import ipaddress
 import socket
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from afflux.settings import SettingsError
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
-__all__ = ["Location", "lanes_to", "local_address_towards"]
+__all__ = ["EXPECTED", "AggregatorUrl", "lanes_to", "local_address_towards"]
 
+EXPECTED = (
+    "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port] or "
+    "udp://host[:port][?parent=host[:port]]"
+)
+"""What AFFLUX_AGGREGATOR may be, for messages."""
+
+_BUS_BITS = 512
 _LOOPBACK = "127.0.0.1"
 _IP_MTU = 14
 """Linux: the MTU of a connected socket's route; the socket module does not name it."""
@@ -19,30 +25,45 @@ _IP_HEADER_MAX_MTU = 65535
 
 
 @dataclass(frozen=True)
-class Location:
-    """Where sums are made.
+class AggregatorUrl:
+    """Where sums are made. `str` gives the URL back, with the port and without defaults.
 
     Attributes:
         scheme: "shm" for the memory of the ranks' host, "soft" or "rtl" for an engine that rank 0
-            starts, "udp" for one that runs, "auto" for the first of these two that is possible.
-        host: Name or address; empty unless scheme is "udp".
-        port: UDP and TCP port; 0 unless scheme is "udp".
-        bus_bits: Of the simulated engine.
-        group: Multicast group for the results of an engine that rank 0 starts, as address:port;
-            empty if they go to each rank.
-        parent: Host and port of the aggregator of which this one is a worker; None without.
+            starts, "udp" for one that is running, "auto" for the first of "shm" and "soft" that is
+            possible.
+        host: Name or address; empty unless `scheme` is "udp".
+        port: UDP and TCP port; 0 unless `scheme` is "udp".
+        bus_bits: Bus width of the simulated engine.
+        group: Multicast group for the results of an engine that rank 0 starts; None if they go to
+            each rank.
+        parent: Host and port of the aggregator of which this one is a worker; None without one.
     """
 
     scheme: str
     host: str = ""
     port: int = 0
-    bus_bits: int = 512
-    group: str = ""
+    bus_bits: int = _BUS_BITS
+    group: MulticastGroup | None = None
     parent: tuple[str, int] | None = None
+
+    def __str__(self) -> str:
+        if self.scheme == "auto":
+            return "auto"
+        options = {}
+        if self.bus_bits != _BUS_BITS:
+            options["bus_bits"] = str(self.bus_bits)
+        if self.group is not None:
+            options["group"] = str(self.group)
+        if self.parent is not None:
+            options["parent"] = _authority(*self.parent)
+        authority = _authority(self.host, self.port) if self.scheme == "udp" else ""
+        query = urlencode(options, safe=":[]")
+        return f"{self.scheme}://{authority}{'?' if query else ''}{query}"
 
     @property
     def embedded(self) -> bool:
-        """Whether rank 0 provides what sums."""
+        """Whether the ranks themselves provide what sums."""
         return self.scheme != "udp"
 
     @property
@@ -51,60 +72,56 @@ class Location:
         return self.scheme in ("auto", "shm")
 
     @property
-    def elsewhere(self) -> "Location":
+    def without_sharing(self) -> "AggregatorUrl":
         """Where sums are made if the ranks share no memory."""
-        return Location("soft") if self.scheme == "auto" else self
+        return AggregatorUrl("soft") if self.scheme == "auto" else self
 
     @classmethod
-    def parse(cls, url: str) -> "Location":
+    def parse(cls, text: str) -> "AggregatorUrl":
         """Read a URL.
 
         Raises:
-            SettingsError: It is none of auto, shm://, soft://, rtl://, udp://host[:port]. Options:
-                bus_bits=32 or 512 for rtl, group=address:port for soft and rtl, parent=host[:port]
-                for udp.
+            ValueError: It is not one of auto, shm://, soft://, rtl:// and udp://host[:port] with
+                the options in EXPECTED. The message says why, and what is allowed.
         """
-
-        def wrong(why: str) -> SettingsError:
-            return SettingsError(
-                f"AFFLUX_AGGREGATOR={url!r}: {why}; expected auto, shm://, soft://, "
-                "rtl://[?bus_bits=512] or udp://host[:port]"
-            )
-
-        if url == "auto":
-            return cls("auto")
-        parts = urlsplit(url)
-        if "://" not in url or parts.scheme not in ("shm", "soft", "rtl", "udp"):
-            raise wrong("unknown scheme")
-        if parts.path.strip("/") or parts.fragment or parts.username:
-            raise wrong("nothing may follow the address")
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if parts.scheme == "udp":
-            above = options.pop("parent", None)
-            if options:
-                raise wrong(f"unknown option {', '.join(options)}")
-            try:
-                parent = _host_and_port(above) if above is not None else None
-                return cls("udp", *_host_and_port(parts.netloc), parent=parent)
-            except ValueError as error:
-                raise wrong(str(error)) from None
-        if parts.netloc:
-            raise wrong(f"{parts.scheme}:// is of the ranks themselves and takes no host")
-        bus_bits = options.pop("bus_bits", "512") if parts.scheme == "rtl" else "512"
-        group = options.pop("group", None) if parts.scheme != "shm" else None
-        if options:
-            raise wrong(f"unknown option {', '.join(options)}")
-        if bus_bits not in ("32", "512"):
-            raise wrong("bus_bits is 32 or 512")
         try:
-            name = str(MulticastGroup.parse(group)) if group is not None else ""
+            return cls._parse(text)
         except ValueError as error:
-            raise wrong(str(error)) from None
-        return cls(parts.scheme, bus_bits=int(bus_bits), group=name)
+            raise ValueError(f"{error}; expected {EXPECTED}") from None
+
+    @classmethod
+    def _parse(cls, text: str) -> "AggregatorUrl":
+        if text == "auto":
+            return cls("auto")
+        parts = urlsplit(text)
+        if "://" not in text or parts.scheme not in ("shm", "soft", "rtl", "udp"):
+            raise ValueError("unknown scheme")
+        if parts.path.strip("/") or parts.fragment or parts.username:
+            raise ValueError("only options may follow the address")
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        host, port, parent = "", 0, None
+        if parts.scheme == "udp":
+            host, port = _host_and_port(parts.netloc)
+            if "parent" in options:
+                parent = _host_and_port(options.pop("parent"))
+        elif parts.netloc:
+            raise ValueError(f"{parts.scheme}:// takes no host: the ranks provide it themselves")
+        bus_bits = options.pop("bus_bits", str(_BUS_BITS)) if parts.scheme == "rtl" else "512"
+        group = options.pop("group", None) if parts.scheme in ("soft", "rtl") else None
+        if options:
+            raise ValueError(f"{parts.scheme}:// has no option {', '.join(options)}")
+        if bus_bits not in ("32", "512"):
+            raise ValueError(f"bus_bits must be 32 or 512, not {bus_bits!r}")
+        where = MulticastGroup.parse(group) if group is not None else None
+        return cls(parts.scheme, host, port, int(bus_bits), where, parent)
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
-    """Host and port of a text such as host:4700 or host. Raises `ValueError` if it is none."""
+    """Split a text such as host:4700 or host. Raises `ValueError` if it is not one."""
     parts = urlsplit(f"//{text}")
     port = wire.PORT if parts.port is None else parts.port
     if not parts.hostname or "@" in text or parts.netloc != text or not 0 < port < 1 << 16:
@@ -117,7 +134,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def local_address_towards(host: str) -> str:
-    """The local IPv4 address from which `host` is reached; loopback if it does not resolve."""
+    """Return the local IPv4 address that leads to `host`; loopback if none does."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             # Sends nothing: the kernel only chooses the route.
@@ -128,7 +145,7 @@ def local_address_towards(host: str) -> str:
 
 
 def lanes_to(host: str, port: int) -> int:
-    """Most lanes whose packets the route to `host` carries unfragmented.
+    """Return the most lanes whose packets the route to `host` carries unfragmented.
 
     Raises:
         OSError: The name does not resolve, or there is no route.

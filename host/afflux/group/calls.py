@@ -26,10 +26,10 @@ _CANONICAL = {
     # As torch.distributed calls it.
     "allreduce": "all_reduce",
 }
-"""torch renamed some in 2026 and calls both; one collective has one name here."""
+"""torch renamed some in 2026 and calls both; here a collective has one name."""
 
 _UNIFORM = {"all_reduce", "broadcast", "reduce", "allgather", "all_gather_single"}
-"""Collectives whose (last argument's first) tensor must be alike at every rank."""
+"""Collectives whose tensor (the first of the last argument) must be alike at every rank."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Call:
 
     Attributes:
         name: The collective.
-        dtype: Of its tensors, "-" without any.
+        dtype: That of its tensors; "-" if it has none.
         text: All that it asks for, such as "broadcast float32 (3,) root 0".
         agreed: The part of it that must be the same at every rank.
     """
@@ -55,17 +55,17 @@ class Call:
 
 
 def canonical_name(method: str) -> str:
-    """The collective behind a method of ProcessGroup."""
+    """Return the collective behind a method of ProcessGroup."""
     return _CANONICAL.get(method, method)
 
 
 def reduction_name(op: Any) -> str:
-    """Name of a ReduceOp, whether as the enumeration or as the object that options carry: "sum"."""
+    """Return the name of a ReduceOp, be it the enumeration or an option's object: "sum"."""
     return str(getattr(op, "op", op)).rpartition(".")[2].partition(":")[0].rstrip(">").lower()
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """All tensors in arguments nested in lists."""
+    """Return all tensors in arguments nested in lists."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, list | tuple):
@@ -74,7 +74,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def all_reduce_text(reduction: str, tensor: torch.Tensor) -> str:
-    """The `text` of an all-reduce of one tensor."""
+    """Return the `text` of an all-reduce of one tensor."""
     return f"all_reduce {reduction} {dtype_name(tensor.dtype)} {tuple(tensor.shape)}"
 
 

@@ -12,7 +12,7 @@ Where ranks may share memory, two steps come between, and a job only if they do 
     every rank   reads all of these
     rank 0       gets a job, writes the ticket                       fallback
 
-An error anywhere is written in place of the value, so every rank raises the same one.
+An error anywhere is written in place of the value, so every rank raises one that names the cause.
 """
 
 import json
@@ -20,16 +20,17 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from torch._C._distributed_c10d import Store
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["Introduction", "Meeting", "RendezvousError", "host_identity"]
-
+__all__ = ["Exchange", "Introduction", "RendezvousError", "host_identity"]
 
 _SLICE_S = 1.0
 
@@ -45,7 +46,7 @@ class RendezvousError(AffluxError):
 
 
 def host_identity() -> str:
-    """Equal for two processes exactly if they reach each other through the loopback interface."""
+    """Return a text that is equal for two processes if, and only if, they share a loopback."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         network = os.stat("/proc/self/ns/net").st_ino
@@ -56,32 +57,36 @@ def host_identity() -> str:
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a rank says of itself.
+    """What a rank tells the others about itself.
 
     Attributes:
         url: Its AFFLUX_AGGREGATOR.
         host: Its `host_identity`.
         lanes: Most lanes that its path to the aggregator carries.
-        error: Why it cannot take part; empty if it can.
-        parent: Where the aggregator above its own is; empty without one. With one, ranks' URLs may
-            differ.
     """
 
-    url: str
+    url: AggregatorUrl
     host: str
     lanes: int
-    error: str = ""
-    parent: str = ""
+
+    def to_json(self) -> str:
+        """Return the text for the store."""
+        return json.dumps({"url": str(self.url), "host": self.host, "lanes": self.lanes})
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Introduction":
+        """Read back what `to_json` wrote, decoded."""
+        return cls(AggregatorUrl.parse(fields["url"]), fields["host"], fields["lanes"])
 
 
-class Meeting:
+class Exchange:
     """The exchange of one group, over a store of its own.
 
     Args:
         store: Shared by the group's ranks.
         rank: Own rank.
         size: Ranks of the group.
-        timeout_s: For each step; the message of the error names who did not come.
+        timeout_s: For each step; the error names the ranks that did not come.
     """
 
     def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
@@ -91,44 +96,49 @@ class Meeting:
         self._timeout_s = timeout_s
 
     def introduce(self, introduction: Introduction) -> None:
-        """Every rank: step one."""
-        self._store.set(f"rank/{self._rank}", json.dumps(asdict(introduction)))
+        """Introduce this rank, in step one. Every rank."""
+        self._store.set(f"rank/{self._rank}", introduction.to_json())
 
     def decline(self, reason: str) -> None:
-        """In place of all steps: tell the others why this rank does not take part."""
-        self.introduce(Introduction("", host_identity(), 1, reason))
+        """Let the others fail because this rank cannot take part. In place of all steps."""
+        error = json.dumps({"error": f"rank {self._rank}: {reason}"})
+        self._store.set(f"rank/{self._rank}", error)
         if self._rank == 0:
-            self._store.set("ticket", json.dumps({"error": reason}))
+            self._store.set("ticket", error)
 
     def introductions(self) -> list[Introduction]:
-        """Rank 0: those of all ranks, in order of rank.
+        """Return those of all ranks, in order of rank. Rank 0.
 
         Raises:
             RendezvousError: One has an error, or they name different aggregators.
         """
         texts = self._collect([f"rank/{rank}" for rank in range(self._size)], self._timeout_s)
-        all_ = [Introduction(**json.loads(text)) for text in texts]
-        errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(all_) if each.error]
+        answers = [json.loads(text) for text in texts]
+        errors = [answer["error"] for answer in answers if "error" in answer]
         if errors:
             raise RendezvousError("; ".join(errors))
-        tree = all(each.parent for each in all_)
-        if len({each.parent if tree else each.url for each in all_}) > 1:
-            lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(all_))
+        everyone = [Introduction.from_fields(answer) for answer in answers]
+        # Below one parent, each rank may have an aggregator of its own.
+        tree = all(each.url.parent for each in everyone)
+        if len({each.url.parent if tree else each.url for each in everyone}) > 1:
+            lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(everyone))
             raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
-        return all_
+        return everyone
 
     def publish(self, make: Callable[[], str], key: str = "ticket") -> str:
-        """Rank 0: step two. Publishes and returns what `make` returns, or its error's message."""
+        """Publish and return what `make` returns, or publish its error, in step two. Rank 0."""
         try:
             ticket = make()
         except Exception as error:
-            self._store.set(key, json.dumps({"error": str(error)}))
+            # A RendezvousError already names the ranks that it is about.
+            rank = "" if isinstance(error, RendezvousError) else f"rank {self._rank}: "
+            self._store.set(key, json.dumps({"error": f"{rank}{error}"}))
             raise
         self._store.set(key, json.dumps({"ticket": ticket}))
         return ticket
 
     def ticket(self, patience_s: float, key: str = "ticket") -> str:
-        """Other ranks: step two. `patience_s` more than a step's time, for an engine to start.
+        """Wait a step's time plus `patience_s` for what rank 0 publishes in step two. Other ranks.
 
         Raises:
             RendezvousError: Rank 0 could not get a job; it raises for the same reason.
@@ -136,11 +146,11 @@ class Meeting:
         (text,) = self._collect([key], self._timeout_s + patience_s)
         answer = json.loads(text)
         if "error" in answer:
-            raise RendezvousError(f"rank 0: {answer['error']}")
+            raise RendezvousError(answer["error"])
         return answer["ticket"]
 
     def mapped(self, refusal: str) -> list[str]:
-        """Every rank: whether memory is shared.
+        """Exchange whether memory is shared. Every rank.
 
         Args:
             refusal: Why this rank has not mapped it; empty if it has.
@@ -153,7 +163,7 @@ class Meeting:
         return [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
 
     def join(self, join: Callable[[], None]) -> None:
-        """Every rank: steps three and four.
+        """Join, and exchange whether that worked, in steps three and four. Every rank.
 
         Raises:
             RendezvousError: A rank could not join.
@@ -176,15 +186,15 @@ class Meeting:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise RendezvousError(
-                    f"rank {self._rank} of {self._size} waited {timeout_s:g} s for "
+                    f"timed out: rank {self._rank} of {self._size} waited {timeout_s:g} s for "
                     f"{_names(missing)}"
                 )
             try:
-                # Less than a millisecond would become 0, which some stores take for "for ever".
+                # Less than a millisecond would become 0, which some stores take as "for ever".
                 slice_s = min(max(left_s, 0.01), _SLICE_S)
                 self._store.wait(missing, timedelta(seconds=slice_s))
             except RuntimeError as error:
-                # Each kind of store has a class and a spelling of its own for this.
+                # Each kind of store has its own class and spelling of this error.
                 if "timeout" not in str(error).lower():
                     raise
                 missing = [key for key in missing if not self._store.check([key])]

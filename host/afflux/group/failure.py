@@ -1,6 +1,6 @@
-"""Making one message out of what every rank knows of a failure."""
+"""One message of what every rank knows about a failure."""
 
-from afflux.group.notices import Record
+from afflux.group.notices import CallRecord, numbered
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
 
 __all__ = ["GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
@@ -11,15 +11,17 @@ class GroupFailed(AffluxError):
 
 
 class GroupClosed(AffluxError):
-    """The group has been destroyed, or its process ends."""
+    """The group has been destroyed, or its process is ending."""
 
 
 class OperationTimeout(DeadlineExceeded):
-    """`Work.wait(timeout)` came to its end before the operation did."""
+    """`Work.wait(timeout)` timed out."""
 
 
-def explain(own: AffluxError, first: Record, records: dict[int, Record], size: int) -> AffluxError:
-    """Own error with what the other ranks were doing.
+def explain(
+    own: AffluxError, first: CallRecord, records: dict[int, CallRecord], size: int
+) -> AffluxError:
+    """Add what the other ranks were doing to this rank's error.
 
     Args:
         own: What ended the operation here.
@@ -33,7 +35,10 @@ def explain(own: AffluxError, first: Record, records: dict[int, Record], size: i
     ]
     message = str(own)
     if first.error and first.error not in message:
-        message = f"{message}; first failure, at rank {first.rank}: {first.error}"
+        # Most often the same operation failed there: it is named already.
+        same = f"{numbered(first.call, first.sequence)}: "
+        error = first.error.removeprefix(same) if message.startswith(same) else first.error
+        message = f"{message}; first failure, at rank {first.rank}: {error}"
     # Attributes such as the missing ranks stay what they are.
     own.args = (f"{message} [{'; '.join(lines)}]",)
     return own

@@ -1,4 +1,4 @@
-"""What the engine does not do, done by Gloo: other collectives, other dtypes, other reductions."""
+"""Gloo, for what the engine does not do: other collectives, other dtypes, other reductions."""
 
 import collections
 import ctypes
@@ -21,8 +21,8 @@ __all__ = ["GlooFallback", "make_gloo_groups"]
 
 _log = logging.getLogger("afflux")
 
-# Gloo finds some arguments wrong only in its own thread, and says so with the same kind of error as
-# for a broken connection. Every rank has made the same call, so every rank is told the same.
+# Gloo rejects some arguments only in its own thread, with the same kind of error as for a broken
+# connection. Every rank has made the same call, so every rank gets the same error.
 _NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
 
 _SLICE = timedelta(milliseconds=250)
@@ -31,10 +31,10 @@ _SLICE = timedelta(milliseconds=250)
 def make_gloo_groups(
     stores: Sequence[Store], rank: int, size: int, timeout: timedelta
 ) -> list[dist.ProcessGroup]:
-    """Plain process groups over Gloo, one for each store. Collective over the stores' ranks.
+    """Make plain process groups over Gloo, one for each store. Collective over their ranks.
 
-    They have one device, because each one's thread looks a hundred times a second whether it is to
-    end, in an idle process too.
+    They share one device, because each device has a thread that checks a hundred times a second
+    whether it must end, in an idle process too.
     """
     groups = []
     options = None
@@ -57,7 +57,7 @@ def _averages(argument: Any) -> bool:
 
 
 def _summing(options: Any) -> Any:
-    """The same options with SUM for AVG, which Gloo does not know."""
+    """Return the same options with SUM for AVG, which Gloo does not know."""
     copy = type(options)()
     for name in ("rootRank", "rootTensor", "timeout", "asyncOp"):
         if hasattr(options, name):
@@ -84,7 +84,7 @@ class GlooFallback:
         self.counts: collections.Counter[str] = collections.Counter()
 
     def count(self, call: Call) -> None:
-        """Make a call's way visible: in the counts, and in the log the first time."""
+        """Make visible where a call goes: in the counts, and in the log the first time."""
         key = f"{call.name} {call.dtype}"
         if key not in self.counts:
             _log.info("%s goes to Gloo: the engine does not do it", key)
@@ -98,11 +98,11 @@ class GlooFallback:
         timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> Any:
-        """Call the Gloo group's `method` and wait for it. Returns its first argument, the outputs.
+        """Call the Gloo group's `method` and wait for it; return its first argument, the outputs.
 
         Raises:
             CallRefused: Gloo does not take the arguments.
-            DeadlineExceeded: Not over within `timeout_s`.
+            DeadlineExceeded: It timed out.
             Interrupted: `interrupted` gave a reason.
             RuntimeError: A connection failed.
         """
@@ -110,14 +110,14 @@ class GlooFallback:
         averaging = [argument for argument in arguments if _averages(argument)]
         asked = [_summing(argument) if _averages(argument) else argument for argument in arguments]
         try:
-            # A call that is given up stays in the list: Gloo can not be stopped and still writes to
+            # A call that is given up stays in the list: Gloo cannot be stopped and still writes to
             # its tensors.
             work = getattr(self._group, method)(*asked)
             self._in_flight.append((work, arguments))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"{call.text}: {error}") from error
         try:
-            self._wait(work, call, time.monotonic() + timeout_s, interrupted)
+            self._wait(work, call, timeout_s, interrupted)
         except AffluxError:
             raise
         except RuntimeError as error:
@@ -133,12 +133,13 @@ class GlooFallback:
         self,
         work: dist.Work,
         call: Call,
-        deadline: float,
+        timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
-                # Only the return of wait says that all kinds of Gloo's work are over.
+                # Only when wait returns are all kinds of Gloo's work surely over.
                 work.wait(_SLICE)
                 self._in_flight.clear()
                 return
@@ -146,7 +147,7 @@ class GlooFallback:
                 if "timed out" not in str(error).lower():
                     raise
                 if work.is_completed():
-                    # Just after the slice was over, or with a time-out of its own: this tells.
+                    # It ended just after the slice, or with a timeout of its own: wait raises that.
                     work.wait()
                     self._in_flight.clear()
                     return
@@ -154,19 +155,19 @@ class GlooFallback:
             if reason is not None:
                 raise Interrupted(reason)
             if time.monotonic() > deadline:
-                raise DeadlineExceeded(f"{call.text}: not over in time on Gloo")
+                raise DeadlineExceeded(f"Gloo's {call.name} timed out after {timeout_s:g} s")
 
     def close(self) -> None:
         """Let go of the group, after the last call of `run`, in a process that may end at once.
 
         A thread of Gloo's may still hold the last reference to a tensor of a call that is over, and
-        to drop it, it takes the interpreter's lock. If the interpreter ends in that moment, the
-        process aborts. Gloo's destructor joins its threads, so none is left after it.
+        takes the interpreter's lock to drop it. If the interpreter ends in that moment, the process
+        aborts. Gloo's destructor joins its threads, so none is left after it.
         """
         if all(work.is_completed() for work, _ in self._in_flight):
             self._in_flight.clear()
             self._group = None
         else:
-            # The destructor would wait for the call that was given up, for as long as the group's
-            # time-out. Group, tensors and threads go with the process instead.
+            # The destructor would wait for the call that was given up, up to the group's timeout.
+            # Group, tensors and threads end with the process instead.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))

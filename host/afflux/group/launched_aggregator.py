@@ -1,7 +1,7 @@
-"""Aggregators that this process started for soft:// and rtl://.
+"""Aggregators that this process launched for soft:// and rtl://.
 
-There is one for each URL and address, whatever the number of groups; it ends with the last group,
-or with this process, however that ends.
+There is one for each URL and address, shared by all groups. It ends with the last group, or with
+this process, however that ends.
 """
 
 import atexit
@@ -16,74 +16,76 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from afflux.group.aggregator_url import Location
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["ChildFailed", "acquire", "release"]
+__all__ = ["AggregatorNotStarted", "acquire", "release"]
 
 _SCRIPT = Path(__file__).parents[1] / "commands" / "serve.py"
 _READY = re.compile(r"^afflux: \S+ engine on udp://(?P<host>[^:]+):(?P<port>\d+)$")
 _END_TIMEOUT_S = 5.0
 
 
-class ChildFailed(AffluxError):
+class AggregatorNotStarted(AffluxError):
     """The engine that soft:// or rtl:// names did not start."""
 
 
 @dataclass
-class _Child:
+class _Launched:
     process: subprocess.Popen[str]
     address: tuple[str, int]
     users: int
     owner: int
 
 
-_children: dict[tuple[Location, str], _Child] = {}
+_launched: dict[tuple[AggregatorUrl, str], _Launched] = {}
 _lock = threading.Lock()
 
 
-def acquire(location: Location, host: str, timeout_s: float) -> tuple[str, int]:
-    """Address of the aggregator for `location`, started if there is none yet.
+def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> tuple[str, int]:
+    """Return the address of the aggregator for `url`, launched if there is none yet.
 
     Args:
-        location: An embedded one.
-        host: Local address to bind.
-        timeout_s: For it to say that it is ready; rtl:// may have to build its engine first.
+        url: Its scheme is soft or rtl.
+        host: Local address that it binds.
+        timeout_s: Until it reports that it is ready; rtl:// may have to build its engine first.
 
     Raises:
-        ChildFailed: It did not start; the message has its reason.
+        AggregatorNotStarted: It did not start; the message says why.
     """
-    key = (location, host)
+    key = (url, host)
     with _lock:
-        child = _children.get(key)
-        if child is not None and (child.owner != os.getpid() or child.process.poll() is not None):
-            # Of the process that forked this one, or dead.
-            child = None
-        if child is None:
-            child = _start(location, host, timeout_s)
-            _children[key] = child
-        child.users += 1
-        return child.address
+        running = _launched.get(key)
+        if running is not None and (
+            running.owner != os.getpid() or running.process.poll() is not None
+        ):
+            # Inherited across fork, or already dead.
+            running = None
+        if running is None:
+            running = _start(url, host, timeout_s)
+            _launched[key] = running
+        running.users += 1
+        return running.address
 
 
-def release(location: Location, host: str) -> None:
-    """One user less; the last one ends the aggregator."""
+def release(url: AggregatorUrl, host: str) -> None:
+    """Give it up for one user; with the last one it ends."""
     with _lock:
-        child = _children.get((location, host))
-        if child is None or child.owner != os.getpid():
+        running = _launched.get((url, host))
+        if running is None or running.owner != os.getpid():
             return
-        child.users -= 1
-        if child.users <= 0:
-            del _children[(location, host)]
-            _end(child.process)
+        running.users -= 1
+        if running.users <= 0:
+            del _launched[(url, host)]
+            _end(running.process)
 
 
-def _start(location: Location, host: str, timeout_s: float) -> _Child:
-    command = [sys.executable, "-P", str(_SCRIPT), "--engine", location.scheme]
-    command += ["--host", host, "--port", "0", "--bus-bits", str(location.bus_bits)]
+def _start(url: AggregatorUrl, host: str, timeout_s: float) -> _Launched:
+    command = [sys.executable, "-P", str(_SCRIPT), "--engine", url.scheme]
+    command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
     command += ["--owner", str(os.getpid())]
-    if location.group:
-        command += ["--group", location.group]
+    if url.group:
+        command += ["--group", str(url.group)]
     if threading.current_thread() is threading.main_thread():
         command.append("--owner-signal")
     process = subprocess.Popen(
@@ -94,22 +96,22 @@ def _start(location: Location, host: str, timeout_s: float) -> _Child:
     if ready is None:
         _end(process)
         reason = line.removeprefix("afflux: cannot serve: ")
-        raise ChildFailed(f"{location.scheme}://: {reason}")
-    return _Child(process, (ready["host"], int(ready["port"])), 0, os.getpid())
+        raise AggregatorNotStarted(f"{url.scheme}://: {reason}")
+    return _Launched(process, (ready["host"], int(ready["port"])), 0, os.getpid())
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> str:
-    """What it says first, or why it said nothing."""
+    """Return the first line that it prints, or why it printed none."""
     assert process.stdout is not None
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(
-        target=_read_lines, args=(process.stdout, lines), name="afflux-child", daemon=True
+        target=_read_lines, args=(process.stdout, lines), name="afflux-engine-output", daemon=True
     ).start()
     deadline = time.monotonic() + timeout_s
     try:
         line = lines.get(timeout=timeout_s).strip()
     except queue.Empty:
-        return f"the engine was not ready within {timeout_s:g} s (AFFLUX_START_TIMEOUT)"
+        return f"timed out: the engine was not ready in {timeout_s:g} s (AFFLUX_START_TIMEOUT)"
     if line:
         return line
     try:
@@ -139,10 +141,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _end_all() -> None:
     with _lock:
-        for child in _children.values():
-            if child.owner == os.getpid():
-                _end(child.process)
-        _children.clear()
+        for each in _launched.values():
+            if each.owner == os.getpid():
+                _end(each.process)
+        _launched.clear()
 
 
 # Registered at import, hence run after the groups' own, which still need their aggregator.

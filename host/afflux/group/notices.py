@@ -1,9 +1,9 @@
-"""What the ranks of a group tell one another through the store: failures, and that they are done.
+"""What the ranks of a group publish in the store: failures, and that they are done.
 
 The store is slow and shared, so nothing is written while all goes well. When an operation fails,
-every rank, idle ones included, writes down what it was doing; so every rank's error can say what
-each rank had asked for. An idle rank learns of news without looking for it: it sleeps until the
-store wakes it.
+every rank, including idle ones, writes down what it was doing, so that every rank's error can show
+what each rank had asked for. An idle rank learns of news without polling: it sleeps until the store
+wakes it.
 """
 
 import contextlib
@@ -19,24 +19,32 @@ from torch._C._distributed_c10d import Store
 
 from afflux.group.torch_store import blocks_without_polling
 
-__all__ = ["Board", "Record", "Watcher", "wake_key"]
+__all__ = ["CallRecord", "Notices", "Watcher", "numbered", "wake_key"]
 
 _log = logging.getLogger("afflux")
 
 CHECK_INTERVAL_S = 0.2
 """A store is asked for news at most this often."""
 
+_POLL_S = 0.5
+"""For stores that can only be polled, such as a FileStore."""
+
+_ONE_WAIT = timedelta(days=20)
+"""The store counts milliseconds in 31 bits."""
+
+_JOIN_S = 2.0
+
 
 @dataclass(frozen=True)
-class Record:
+class CallRecord:
     """One rank's view at the moment when it learnt of a failure.
 
     Attributes:
-        rank: Who writes.
+        rank: The one that writes.
         sequence: Number of its latest operation in this group, from 1; 0 before the first.
         call: What it had asked for, such as "all_reduce sum float32 (3, 4)".
-        running: Whether that was still going on.
-        error: Message of its own error; empty if it only heard of another's.
+        running: Whether that was still in progress.
+        error: Message of its own error; empty if it only learnt of another's.
         kind: Class name of that error.
     """
 
@@ -51,17 +59,22 @@ class Record:
         if self.sequence == 0:
             return f"rank {self.rank}: no operation yet"
         if self.running:
-            return f"rank {self.rank}: {self.call} (operation {self.sequence})"
-        return f"rank {self.rank}: nothing since {self.call} (operation {self.sequence})"
+            return f"rank {self.rank}: {numbered(self.call, self.sequence)}"
+        return f"rank {self.rank}: nothing since {numbered(self.call, self.sequence)}"
+
+
+def numbered(call: str, sequence: int) -> str:
+    """Name an operation of a group for messages."""
+    return f"{call} (operation {sequence})"
 
 
 def wake_key(rank: int) -> str:
-    """What appears in the store when there is news for an idle rank."""
+    """Return the key that appears in the store when there is news for an idle rank."""
     return f"wake/{rank}"
 
 
-class Board:
-    """The group's notices in the store. A store that fails is taken as one without news.
+class Notices:
+    """The group's notices in the store. A store that fails counts as one without news.
 
     Args:
         store: A store of the group. One thread at a time uses it, and this object.
@@ -82,45 +95,45 @@ class Board:
         self._checked_at = 0.0
 
     def notice(self) -> bool:
-        """Whether some rank has failed or closes. Asks the store at most each 0.2 s."""
+        """Return whether some rank has failed or closes. Asks the store at most each 0.2 s."""
         now = time.monotonic()
         if not self._noticed and now - self._checked_at >= CHECK_INTERVAL_S:
             self._checked_at = now
             self._noticed = self._has("notice")
         return self._noticed
 
-    def failure(self) -> Record | None:
-        """The record of the rank that failed first, if one did."""
+    def failure(self) -> CallRecord | None:
+        """Return the record of the rank that failed first, if one did."""
         return self._read("failure") if self.notice() else None
 
     def closing(self) -> int | None:
-        """Number of the last operation of the group if rank 0 has begun to close it."""
+        """Return the number of the group's last operation if rank 0 has begun to close it."""
         if not self.notice():
             return None
         text = self._get("closing")
         return int(text) if text is not None else None
 
-    def declare(self, record: Record) -> Record:
-        """Publish own failure; returns the first failure of the group, own or another's."""
-        self.tell(record)
+    def declare(self, record: CallRecord) -> CallRecord:
+        """Publish this rank's failure; return the first failure of the group, own or another's."""
+        self.publish(record)
         first = record
         try:
             text = self._store.compare_set("failure", "", json.dumps(asdict(record)))
-            first = Record(**json.loads(text))
+            first = CallRecord(**json.loads(text))
         except (RuntimeError, ValueError):
             _log.debug("the failure could not be published", exc_info=True)
         self._announce()
         return first
 
-    def tell(self, record: Record) -> None:
+    def publish(self, record: CallRecord) -> None:
         """Publish what this rank was doing. Only the first record counts."""
         if not self._wrote:
             self._wrote = True
             self._set(f"record/{record.rank}", json.dumps(asdict(record)))
 
-    def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, Record]:
-        """Records by rank, as many as come within `timeout_s`; `dead` ranks are not waited for."""
-        found: dict[int, Record] = {}
+    def records(self, timeout_s: float, dead: Collection[int] = ()) -> dict[int, CallRecord]:
+        """Return the records that come within `timeout_s`, by rank; do not wait for `dead` ones."""
+        found: dict[int, CallRecord] = {}
         awaited = self._size - len(dead)
         deadline = time.monotonic() + timeout_s
         while True:
@@ -134,16 +147,16 @@ class Board:
             time.sleep(0.02)
 
     def begin_close(self, sequence: int) -> None:
-        """Rank 0: ask the others to confirm that they need nothing more after `sequence`."""
+        """Ask the others to confirm that they need nothing after `sequence`. Rank 0."""
         self._set("closing", str(sequence))
         self._announce()
 
     def confirm_close(self) -> None:
-        """This rank needs no result of the aggregator any more."""
+        """Confirm that this rank needs no more results of the aggregator."""
         self._set(f"closed/{self._rank}", "1")
 
     def unconfirmed(self, timeout_s: float) -> list[int]:
-        """Ranks that have not confirmed within `timeout_s`."""
+        """Return the ranks that have not confirmed within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         missing = [rank for rank in range(self._size) if rank != self._rank]
         while True:
@@ -157,10 +170,10 @@ class Board:
         for rank in range(self._size):
             self._set(wake_key(rank), "1")
 
-    def _read(self, key: str) -> Record | None:
+    def _read(self, key: str) -> CallRecord | None:
         text = self._get(key)
         try:
-            return Record(**json.loads(text)) if text else None
+            return CallRecord(**json.loads(text)) if text else None
         except (TypeError, ValueError):
             return None
 
@@ -174,7 +187,7 @@ class Board:
         if not self._has(key):
             return None
         try:
-            # Present, so this returns at once; the limit is for a store that dies between.
+            # Present, so this returns at once; the limit is for a store that dies meanwhile.
             self._store.wait([key], timedelta(seconds=2))
             return self._store.get(key).decode()
         except RuntimeError:
@@ -184,25 +197,14 @@ class Board:
         try:
             self._store.set(key, value)
         except RuntimeError:
-            _log.debug("the store does not take %s", key, exc_info=True)
-
-
-_log = logging.getLogger("afflux")
-
-_POLL_S = 0.5
-"""For stores that can only be asked again and again, such as a FileStore."""
-
-_ONE_WAIT = timedelta(days=20)
-"""The store counts milliseconds in 31 bits."""
-
-_JOIN_S = 2.0
+            _log.debug("the store rejected %s", key, exc_info=True)
 
 
 class Watcher:
     """A thread of one group that calls `news` once, when another rank has failed or rank 0 closes.
 
-    On a TCPStore, which torchrun brings, it sleeps in the socket's receive, on a connection of its
-    own: an idle rank uses no processor.
+    On a TCPStore, which torchrun uses, it sleeps in the socket's receive, on a connection of its
+    own: an idle rank uses no processor time.
 
     Args:
         store: Of the group, used by no other thread.
@@ -232,8 +234,8 @@ class Watcher:
         try:
             found = self._wait() if self._blocks else self._poll()
         except RuntimeError:
-            # The store is gone, and with it whoever could tell. Operations still see failures.
-            _log.debug("the store can not be watched", exc_info=True)
+            # The store is gone, and with it all news. Operations still notice failures.
+            _log.debug("the store cannot be watched", exc_info=True)
             return
         if found and not self._stopping.is_set():
             self._news()
@@ -243,7 +245,7 @@ class Watcher:
             try:
                 self._store.wait(self._keys, _ONE_WAIT)
             except RuntimeError as error:
-                # Each kind of store has a class and a spelling of its own for this.
+                # Each kind of store has its own class and spelling of this error.
                 if "timeout" not in str(error).lower():
                     raise
             else:

@@ -1,10 +1,10 @@
 """Carries out the collectives of a group one at a time, in the order they were asked for.
 
-Most do so in the group's own thread. One that its caller waits for anyway is carried out in the
-caller's, if nothing is before it: handing it over and back costs more than a small one takes.
-Never do two threads use the group's worker or its Gloo fallback at once: two threads that share a
-Gloo group can mix up its messages, and ranks that order operations differently wait for one another
-for ever. The thread owns the deadlines: every Work ends, with a result or an error, whoever waits.
+Most run in the group's own thread. One whose caller waits for it anyway runs in the caller's, if
+none is before it: handing it over and back costs more than a small one takes. Two threads never use
+the group's worker or its Gloo fallback at once: two threads that share a Gloo group can mix up its
+messages, and ranks that order operations differently wait for one another for ever. The thread owns
+the deadlines: every Work ends, with a result or an error, whether or not anyone waits.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import torch
 from torch._C._distributed_c10d import Store
 
 from afflux.group.failure import GroupClosed, GroupFailed, OperationTimeout, explain
-from afflux.group.notices import Board, Record, Watcher
+from afflux.group.notices import CallRecord, Notices, Watcher, numbered
 from afflux.group.work import AffluxWork
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.worker import RanksEnded
@@ -31,14 +31,13 @@ __all__ = ["CallRefused", "Progress", "Step"]
 _log = logging.getLogger("afflux")
 
 _RECORDS_TIMEOUT_S = 2.0
-"""A rank that says nothing for so long is dead or stuck."""
+"""A rank that publishes nothing for so long is dead or stuck."""
 
 _REASON_TIMEOUT_S = 1.0
-"""What another rank has failed of may be in the store a moment later than that it has."""
+"""The reason of another rank's failure may reach the store a moment after the failure is seen."""
 
 Step = Callable[..., list[torch.Tensor]]
-"""Carries out one operation; gets the task's arguments and the seconds that it may take, returns
-the tensors written."""
+"""Carries out one operation: it takes the task's arguments, and returns the tensors written."""
 
 
 class CallRefused(AffluxError):
@@ -57,17 +56,17 @@ class _Task:
 
 
 class _News:
-    """In the queue of tasks: the board has something for this rank."""
+    """In the queue of tasks: there are notices for this rank."""
 
 
 class Progress:
     """Carries out the operations of one group at one rank.
 
     Args:
-        board: The group's notices; from now on used by this object only.
-        watched: The store of the board, on a connection that no other thread uses.
+        notices: The group's notices; from now on used by this object only.
+        watched: The notices' store, on a connection that no other thread uses.
         store: The same store, for `stop`.
-        give_up: Called with the reason when the group has failed here, after the board knows it.
+        give_up: Called with the reason when the group has failed here, after it has been published.
         rank: Own rank in the group.
         size: Ranks of the group.
         name: For the threads.
@@ -75,7 +74,7 @@ class Progress:
 
     def __init__(
         self,
-        board: Board,
+        notices: Notices,
         watched: Store,
         store: Store,
         give_up: Callable[[str], None],
@@ -83,23 +82,23 @@ class Progress:
         size: int,
         name: str,
     ) -> None:
-        self._board = board
+        self._notices = notices
         self._store = store
         self._give_up = give_up
         self._rank = rank
         self._size = size
         self._pid = os.getpid()
         self._tasks: queue.SimpleQueue[_Task | _News | None] = queue.SimpleQueue()
-        # Tasks that have been asked for and whose callbacks are not over.
+        # Tasks that have been submitted and whose callbacks have not returned.
         self._pending = 0
         self._counting = threading.Lock()
-        # Who has it may use worker, fallback and board.
+        # Its holder may use worker, fallback and notices.
         self._turn = threading.Lock()
         self._failure: AffluxError | None = None
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
-        # Whose wait was over too early, and who has come to its end; with their lock.
+        # The Work whose wait() timed out, and the Work now finishing; guarded by `_expiring`.
         self._expired: AffluxWork | None = None
         self._ending: AffluxWork | None = None
         self._expiring = threading.Lock()
@@ -132,14 +131,14 @@ class Progress:
         Raises:
             AffluxError: The group has failed or is closed.
         """
-        # First of all without a lock: a forked process may have a copy that nobody lets go.
+        # First without a lock: a forked process may have a copy that is never released.
         self.check()
         work = AffluxWork(call, self._expire, self._may_block)
         task = _Task(call, step, arguments, work)
         if threading.current_thread() is self._thread:
             self._carry_out(task)
         else:
-            # With the lock: nothing is queued behind the mark of the end, where nobody would look.
+            # With the lock: nothing is queued behind the mark of the end, where it would be lost.
             with self._counting:
                 self.check()
                 self._pending += 1
@@ -185,10 +184,10 @@ class Progress:
             raise GroupClosed("the group has been destroyed")
 
     def interrupted(self) -> str | None:
-        """Why the operation in progress should be given up, if it should. For waiting loops."""
+        """Return why the operation in progress must be given up; None if not. For waiting loops."""
         if self._interruption is not None:
             return str(self._interruption)
-        first = self._board.failure()
+        first = self._notices.failure()
         if first is not None:
             self._heard = f"rank {first.rank} failed: {first.error}"
             return self._heard
@@ -217,12 +216,12 @@ class Progress:
             self._interruption = GroupClosed(
                 "the group was destroyed with operations still in flight"
             )
-        # Waiting loops look each 0.25 s, then ask the other ranks what they were doing.
+        # Waiting loops check every 0.25 s, then ask the other ranks what they were doing.
         self._thread.join(10.0)
         return in_time and self._failure is None
 
     def confirm_end(self, timeout_s: float | None) -> None:
-        """After `stop`: tell the others, and as rank 0 wait until none needs the job any more.
+        """Confirm the end to the others, after `stop`; as rank 0, wait for all confirmations.
 
         Args:
             timeout_s: For that; None if there is no job.
@@ -230,14 +229,14 @@ class Progress:
         if self._thread.is_alive() or os.getpid() != self._pid:
             return
         if self._rank == 0:
-            self._board.begin_close(self._sequence)
+            self._notices.begin_close(self._sequence)
             if timeout_s is None:
                 return
-            late = self._board.unconfirmed(timeout_s)
+            late = self._notices.unconfirmed(timeout_s)
             if late:
-                _log.info("ranks %s did not say that they are done; closing all the same", late)
+                _log.info("ranks %s did not confirm that they are done; closing anyway", late)
         else:
-            self._board.confirm_close()
+            self._notices.confirm_close()
 
     def _may_block(self) -> bool:
         return threading.current_thread() is not self._thread
@@ -256,23 +255,23 @@ class Progress:
                     self._pending -= 1
             if self._news:
                 self._hear()
-        # An operation in a caller's thread may be going on.
+        # An operation in a caller's thread may be in progress.
         with self._turn:
             self._drained.set()
 
     def _hear(self) -> None:
-        """While idle: learn of other ranks' failures, and let rank 0 close."""
+        """Learn of other ranks' failures while idle, and let rank 0 close."""
         with self._turn:
-            self._board.look()
-            if self._failure is not None or not self._board.notice():
+            self._notices.look()
+            if self._failure is not None or not self._notices.notice():
                 return
-            first = self._board.failure()
+            first = self._notices.failure()
             if first is not None:
                 self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"), running=False)
                 return
-            last = self._board.closing()
+            last = self._notices.closing()
             if last is not None and last <= self._sequence and self._rank != 0:
-                self._board.confirm_close()
+                self._notices.confirm_close()
                 self._failure = GroupClosed("rank 0 has destroyed the group")
 
     def _carry_out(self, task: _Task) -> None:
@@ -292,7 +291,7 @@ class Progress:
         with self._expiring:
             self._ending = task.work
             if self._expired is task.work:
-                # It came through in the same moment: the operations behind it go on.
+                # It finished in the same moment: the operations behind it go on.
                 self._expired = self._interruption = None
         if error is None:
             task.work.succeed(tensors)
@@ -301,7 +300,7 @@ class Progress:
         self._running = outer
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
-        """One operation, by the thread whose turn it is. An error of it fails the group."""
+        """Carry out one operation in the thread whose turn it is. An error fails the group."""
         self._sequence += 1
         self._call = call
         try:
@@ -311,45 +310,54 @@ class Progress:
         except CallRefused:
             raise
         except Interrupted as reason:
-            raise self._fail(self._interruption or self._another_failure(reason)) from None
+            error = self._interruption or self._another_failure(reason)
+            if isinstance(error, OperationTimeout):
+                error.args = (f"{self._named()}: {error}",)
+            raise self._fail(error) from None
         except AffluxError as failure:
             if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
                 raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
-            failure.args = (f"{call} (operation {self._sequence}): {failure}",)
+            # The group numbers its calls itself: some take no operation of the worker's, some two.
+            failure.operation = ""
+            failure.args = (f"{self._named()}: {failure}",)
             raise self._fail(failure) from failure.__cause__
         except Exception as failure:
-            text = f"{call} (operation {self._sequence}): {failure}"
-            raise self._fail(GroupFailed(text)) from failure
+            raise self._fail(GroupFailed(f"{self._named()}: {failure}")) from failure
         except BaseException as stop:
-            # Ctrl-C in a caller's thread. The others must not wait for what is given up here.
-            text = f"{call} (operation {self._sequence}): given up: {type(stop).__name__}"
+            # Ctrl-C in a caller's thread. The other ranks must not wait for what is given up here.
+            text = f"{self._named()}: given up: {type(stop).__name__}"
             self._fail(GroupFailed(text), ask=False)
             raise
 
+    def _named(self) -> str:
+        """Name the latest operation for messages."""
+        return numbered(self._call, self._sequence)
+
     def _another_failure(self, reason: Interrupted) -> AffluxError:
-        """The failure that ended an operation here, if it was another rank's."""
+        """Return the failure that ended an operation here, if it was another rank's."""
         deadline = time.monotonic() + _REASON_TIMEOUT_S
         while not self._heard and time.monotonic() < deadline:
-            self._board.look()
+            self._notices.look()
             if self.interrupted() is None:
                 time.sleep(0.02)
-        return GroupFailed(self._heard or str(reason))
+        reason.operation = ""
+        return GroupFailed(self._heard or f"{self._named()}: {reason}")
 
     def _closed_by_rank_0(self) -> bool:
-        self._board.look()
-        return self._rank != 0 and self._board.closing() is not None
+        self._notices.look()
+        return self._rank != 0 and self._notices.closing() is not None
 
     def _fail(self, error: AffluxError, running: bool = True, ask: bool = True) -> AffluxError:
-        """Fail the group with `error`; returns it with what all ranks know, if it may ask them."""
-        record = Record(
+        """Fail the group with `error`; return it with what all ranks know, if it may ask them."""
+        record = CallRecord(
             self._rank, self._sequence, self._call, running, str(error), type(error).__name__
         )
         with contextlib.suppress(Exception):
-            first = self._board.declare(record)
+            first = self._notices.declare(record)
             self._give_up(f"rank {self._rank} failed: {error}")
             if ask and not isinstance(error, GroupClosed):
                 dead = error.ranks if isinstance(error, RanksEnded) else ()
-                records = self._board.records(_RECORDS_TIMEOUT_S, dead)
+                records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
                 error = explain(error, first, records, self._size)
         self._failure = error
         _log.info("rank %d: %s", self._rank, error)
@@ -361,20 +369,24 @@ class Progress:
         return GroupFailed(f"the group failed before: {failure}")
 
     def _expire(self, work: AffluxWork, seconds: float) -> None:
-        """A `wait(timeout)` is over: end the operation that everyone waits for."""
+        """End the operation that everyone waits for: a `wait(timeout)` is over."""
         running = self._running
-        detail = "" if running is None or running is work else f", behind {running.call}"
         started = time.monotonic()
-        timeout = OperationTimeout(f"{work.call}: not over after {seconds:g} s of wait(){detail}")
+        text = f"wait() timed out after {seconds:g} s"
+        if running is not None and running is not work:
+            # The error is that of the operation in progress, which names itself.
+            text = f"{text} for {work.call}"
+        timeout = OperationTimeout(text)
         with self._expiring:
             if work is self._ending or work.is_completed():
                 return
             self._expired = work
             self._interruption = timeout
-        # The loop that waits looks each 0.25 s. A step that never looks must not hold the caller.
+        # The loop that waits checks every 0.25 s. A step that never does must not hold the caller.
         limit_s = _RECORDS_TIMEOUT_S + 5.0
         while not work.is_completed() and time.monotonic() - started < limit_s:
             time.sleep(0.01)
         if not work.is_completed():
+            timeout.args = (f"{work.call}: {text}",)
             self._failure = timeout
             work.fail(timeout)

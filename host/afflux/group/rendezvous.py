@@ -1,19 +1,20 @@
-"""How a group comes to what sums for it: memory that its ranks share, or a job of an aggregator."""
+"""How a group finds what sums for it: memory that its ranks share, or a job of an aggregator."""
 
 import json
 import logging
 import os
 from datetime import timedelta
+from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from afflux.group import launched_aggregator as child
-from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
-from afflux.group.exchange import Introduction, Meeting, RendezvousError, host_identity
-from afflux.group.reducer import JobMembership, Membership
+from afflux.group import launched_aggregator
+from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
+from afflux.group.exchange import Exchange, Introduction, RendezvousError, host_identity
+from afflux.group.reducer import JobReducer, Reducer
+from afflux.group.settings import Settings
 from afflux.group.shared_memory import Sharing, why_not_shared
 from afflux.group.torch_store import master_of
-from afflux.settings import Settings
 from afflux_drivers.control.client import JobLease, create_job
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.control.tree import TreeLease, create_tree
@@ -22,76 +23,84 @@ from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["enter"]
+__all__ = ["make_reducer"]
 
 _log = logging.getLogger("afflux")
 
 _LOOPBACK = "127.0.0.1"
 
 
-def enter(store: Store, rank: int, size: int, settings: Settings, timeout: timedelta) -> Membership:
-    """Meet the other ranks of a new group where sums are made. Collective over the group.
+def make_reducer(
+    store: Store, rank: int, size: int, settings: Settings, timeout: timedelta
+) -> Reducer[Any]:
+    """Make what sums for this rank of a new group, with the other ranks. Collective.
 
     Args:
         store: Of this group; used by no other thread meanwhile.
         rank: Own rank in the group.
         size: Ranks of the group.
-        settings: Own; the ranks' aggregators must be the same, or their parents.
-        timeout: Of the group, for ranks that do not come.
+        settings: This rank's; the ranks' aggregators must be the same, or their parents.
+        timeout: That of the group, for ranks that do not come.
 
     Raises:
         AffluxError: At every rank, for the same reason.
     """
-    meeting = Meeting(store, rank, size, timeout.total_seconds())
-    meeting.introduce(_introduction(settings))
+    exchange = Exchange(store, rank, size, timeout.total_seconds())
+    try:
+        introduction = _introduction(settings)
+    except (OSError, ValueError) as error:
+        reason = f"AFFLUX_AGGREGATOR={settings.aggregator}: {error}"
+        exchange.decline(reason)
+        raise RendezvousError(f"rank {rank}: {reason}") from error
+    exchange.introduce(introduction)
     lease = _Lease(store, size, settings)
-    sharing = Sharing(meeting, rank, size)
+    sharing = Sharing(exchange, rank, size)
 
     def first_ticket() -> str:
-        everyone = meeting.introductions()
-        if lease.location.may_share:
+        everyone = exchange.introductions()
+        if settings.aggregator.may_share:
             reason = why_not_shared(everyone)
             if not reason:
                 try:
                     return json.dumps({"segment": sharing.offer()})
                 except OSError as error:
                     reason = f"rank 0: {error}"
-            _no_memory(lease.location, reason)
+            _no_memory(settings.aggregator, reason)
         return json.dumps({"job": lease.get(everyone)})
 
     patience_s = settings.start_timeout_s + settings.connect_timeout_s
     try:
         if rank == 0:
-            ticket = json.loads(meeting.publish(first_ticket))
+            ticket = json.loads(exchange.publish(first_ticket))
         else:
-            ticket = json.loads(meeting.ticket(patience_s))
+            ticket = json.loads(exchange.ticket(patience_s))
         if "segment" in ticket:
             shared, refusals = sharing.enter(ticket["segment"], settings)
             if shared is not None:
                 return shared
-            _no_memory(Location.parse(settings.aggregator), "; ".join(refusals))
+            _no_memory(settings.aggregator, "; ".join(refusals))
             if rank == 0:
-                job = meeting.publish(lambda: lease.get(meeting.introductions()), "fallback")
+                job = exchange.publish(lambda: lease.get(exchange.introductions()), "fallback")
             else:
-                job = meeting.ticket(patience_s, "fallback")
+                job = exchange.ticket(patience_s, "fallback")
         else:
             job = ticket["job"]
-        return _join(meeting, rank, settings, _own(job, rank), lease)
+        return _join(exchange, rank, settings, _own(job, rank), lease)
     except BaseException:
         lease.give_back()
         raise
 
 
-def _no_memory(location: Location, reason: str) -> None:
+def _no_memory(url: AggregatorUrl, reason: str) -> None:
     """Go on without shared memory, or not: every rank decides alike."""
-    if location.scheme == "shm":
-        raise RendezvousError(f"AFFLUX_AGGREGATOR=shm://, but memory is not shared: {reason}")
+    if url.scheme == "shm":
+        raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {reason}")
     _log.info("sums go through a software engine, not through shared memory: %s", reason)
 
 
 def _join(
-    meeting: Meeting, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
-) -> JobMembership:
+    exchange: Exchange, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
+) -> JobReducer:
     worker: Worker | None = None
 
     def join() -> None:
@@ -102,18 +111,18 @@ def _join(
         worker.join(settings.connect_timeout_s)
 
     try:
-        meeting.join(join)
+        exchange.join(join)
     except BaseException:
         if worker is not None:
             worker.close()
         raise
     if worker is None:
         raise RendezvousError(f"rank {rank} has no worker")
-    return JobMembership(worker, ticket, settings.aggregator, lease.give_back)
+    return JobReducer(worker, ticket, settings.aggregator, lease.give_back)
 
 
 class _Lease:
-    """Rank 0's hold on the group's job, and on the engine if this process started it.
+    """The group's job, as rank 0 holds it, and the engine if this process has started it.
 
     Args:
         store: Of the group.
@@ -126,30 +135,24 @@ class _Lease:
         self._size = size
         self._settings = settings
         self._lease: JobLease | TreeLease | None = None
-        self._started: tuple[Location, str] | None = None
-
-    @property
-    def location(self) -> Location:
-        """Where sums are made. Raises SettingsError if the URL is none."""
-        return Location.parse(self._settings.aggregator)
+        self._started: tuple[AggregatorUrl, str] | None = None
 
     def get(self, everyone: list[Introduction]) -> str:
-        """Rank 0: make the job. Returns the tickets of its aggregators."""
+        """Make the job, and return the tickets of its aggregators. Rank 0."""
         settings = self._settings
-        location = self.location.elsewhere
-        if location.embedded:
+        url = settings.aggregator.without_sharing
+        if url.embedded:
             master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
             host = _LOOPBACK if one_host else local_address_towards(master)
-            address = child.acquire(location, host, settings.start_timeout_s)
-            self._started = (location, host)
+            address = launched_aggregator.acquire(url, host, settings.start_timeout_s)
+            self._started = (url, host)
         else:
-            address = (location.host, location.port)
+            address = (url.host, url.port)
         wish = min(each.lanes for each in everyone), settings.slots
-        if location.parent is not None:
-            places = [Location.parse(each.url) for each in everyone]
-            leaves = [(place.host, place.port) for place in places]
-            tree = create_tree(location.parent, leaves, *wish, settings.connect_timeout_s)
+        if url.parent is not None:
+            leaves = [(each.url.host, each.url.port) for each in everyone]
+            tree = create_tree(url.parent, leaves, *wish, settings.connect_timeout_s)
             self._lease = tree
             return json.dumps([ticket.to_json() for ticket in tree.tickets])
         job = create_job(address, self._size, *wish, settings.connect_timeout_s)
@@ -167,11 +170,11 @@ class _Lease:
                 _log.debug("the job was not closed", exc_info=True)
         started, self._started = self._started, None
         if started is not None:
-            child.release(*started)
+            launched_aggregator.release(*started)
 
 
 def _own(text: str, rank: int) -> JobTicket:
-    """The ticket of this rank's aggregator, among those that rank 0 has published."""
+    """Return the ticket of this rank's aggregator, among those that rank 0 has published."""
     for each in map(JobTicket.from_json, json.loads(text)):
         if rank in (each.members or range(each.workers)):
             return each
@@ -185,22 +188,21 @@ def _loss(settings: Settings, rank: int) -> LossSwitch | None:
 
 
 def _introduction(settings: Settings) -> Introduction:
-    try:
-        location = Location.parse(settings.aggregator)
-        if settings.lanes is not None:
-            lanes = settings.lanes
-        elif location.scheme == "shm":
-            lanes = wire.LANES_MAX
-        elif location.embedded:
-            # Rank 0 starts it, most likely on the host that torchrun calls master; a way to the
-            # own host goes through the loopback interface, by whichever name.
-            lanes = lanes_to(os.environ.get("MASTER_ADDR", _LOOPBACK), wire.PORT)
-        else:
-            lanes = lanes_to(location.host, location.port)
-    except (AffluxError, OSError, ValueError) as error:
-        text = str(error)
-        if settings.aggregator not in text:
-            text = f"{settings.aggregator}: {text}"
-        return Introduction(settings.aggregator, host_identity(), 1, text)
-    parent = "{}:{}".format(*location.parent) if location.parent is not None else ""
-    return Introduction(settings.aggregator, host_identity(), lanes, parent=parent)
+    """Introduce this rank.
+
+    Raises:
+        OSError: The aggregator's name does not resolve, or there is no route to it.
+        ValueError: Not even a packet of one block fits the route's MTU.
+    """
+    url = settings.aggregator
+    if settings.lanes is not None:
+        lanes = settings.lanes
+    elif url.scheme == "shm":
+        lanes = wire.LANES_MAX
+    elif url.embedded:
+        # Rank 0 starts it, most likely on the host that torchrun calls master; a packet to the own
+        # host goes through the loopback interface, by whichever name.
+        lanes = lanes_to(os.environ.get("MASTER_ADDR", _LOOPBACK), wire.PORT)
+    else:
+        lanes = lanes_to(url.host, url.port)
+    return Introduction(url, host_identity(), lanes)

@@ -1,4 +1,4 @@
-"""What torch's stores have underneath."""
+"""Connections of torch's stores: one for each thread, and whether a wait blocks."""
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
@@ -12,11 +12,11 @@ def _innermost(store: Store) -> Store:
 
 
 def own_connection(store: Store) -> Store:
-    """The same store for a thread of its own.
+    """Return the same store for a thread of its own.
 
-    A call that blocks on a TCPStore holds up every other call on that connection, so this gives a
+    A call that blocks on a TCPStore holds up all other calls on that connection, so this opens a
     second one. The other kinds have no such connection, and a FileStore's clone would count as one
-    more of the users whose last deletes the file.
+    more user, of whom the last deletes the file.
     """
     if isinstance(_innermost(store), TCPStore):
         return store.clone()  # type: ignore[attr-defined]
@@ -24,11 +24,11 @@ def own_connection(store: Store) -> Store:
 
 
 def master_of(store: Store) -> str | None:
-    """Host name of the store's server, if it has one."""
+    """Return the host name of the store's server, if it has one."""
     innermost = _innermost(store)
     return innermost.host if isinstance(innermost, TCPStore) else None
 
 
 def blocks_without_polling(store: Store) -> bool:
-    """Whether a thread that waits for a key sleeps until it is there, and holds up no other."""
+    """Return whether a thread sleeps until a key is there, and holds up no other."""
     return isinstance(_innermost(store), TCPStore)

@@ -31,15 +31,15 @@ def _unwrap(future: torch.futures.Future) -> list[torch.Tensor]:
 class AffluxWork(dist.Work):
     """One collective that a progress thread carries out.
 
-    The future is a `then` of an inner one and is failed by raising inside it:
+    The future is a `then` of an inner one, and fails by raising inside it:
     `Future.set_exception` stores the exception as an ordinary value, and C++ callers such as DDP
     would take that for tensors.
 
     Args:
-        call: What was asked for, for messages.
-        on_expiry: Called with the seconds waited when a `wait(timeout)` ends without the result;
-            it must bring the work to its end soon.
-        may_block: Says False where the calling thread is the one that would have to do the work.
+        call: What it does, for messages.
+        on_expiry: Called with the seconds waited when a `wait(timeout)` times out; it must end the
+            work soon.
+        may_block: Returns False if the calling thread is the one that would have to do the work.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class AffluxWork(dist.Work):
         """Block until the end.
 
         Raises:
-            AffluxError: The collective failed, here or at another rank, or `timeout` is over.
-                In all these cases the group has failed.
+            AffluxError: The collective failed, here or at another rank, or `timeout` ran out. In
+                all these cases the group has failed.
             RuntimeError: Called from a future's callback for a collective that is queued behind it.
         """
         seconds = timeout.total_seconds()
@@ -100,35 +100,35 @@ class AffluxWork(dist.Work):
         return True
 
     def get_future(self) -> torch.futures.Future:
-        """A future of the list of tensors; a failed collective raises in it."""
+        """Return a future of the list of tensors; a failed collective raises in it."""
         return self._future
 
     def is_completed(self) -> bool:
-        """Whether it has ended, in success or failure."""
+        """Return whether it has ended, in success or failure."""
         return self._ended.is_set()
 
     def is_success(self) -> bool:
-        """Whether it has ended in success."""
+        """Return whether it has ended in success."""
         return self._ended.is_set() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """The error that it ended with."""
+        """Return the error that it ended with."""
         return self._error
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that it wrote. Empty before the end."""
+        """Return the tensors that it wrote; none before the end."""
         return self._tensors
 
     def synchronize(self) -> None:
-        """Same as `wait`: there is no stream to join on a CPU."""
+        """Wait, as there is no stream to join on a CPU."""
         self.wait()
 
     def block_current_stream(self) -> None:
-        """Same as `wait`."""
+        """Wait."""
         self.wait()
 
     def source_rank(self) -> int:
-        """Not a receive: there is no source."""
+        """Raise an error: only a receive has a source."""
         raise RuntimeError(f"{self.call} has no source rank")
 
     def _source_rank(self) -> int:
@@ -153,38 +153,38 @@ class FinishedWork(dist.Work):
         self._tensors = tensors
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Nothing to wait for."""
+        """Return at once."""
         return True
 
     def get_future(self) -> torch.futures.Future:
-        """A future that has the list of tensors."""
+        """Return a future that has the list of tensors."""
         future: torch.futures.Future = torch.futures.Future()
         future.set_result(self._tensors)
         return future
 
     def is_completed(self) -> bool:
-        """It has ended."""
+        """Return True: it has ended."""
         return True
 
     def is_success(self) -> bool:
-        """An error would have been raised by the call."""
+        """Return True: the call would have raised an error."""
         return True
 
     def exception(self) -> None:
-        """No error."""
+        """Return None: there was no error."""
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that it wrote."""
+        """Return the tensors that it wrote."""
         return self._tensors
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
     def block_current_stream(self) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
     def source_rank(self) -> int:
-        """Not a receive: there is no source."""
+        """Raise an error: only a receive has a source."""
         raise RuntimeError("the collective has no source rank")
 
     def _source_rank(self) -> int:

@@ -40,11 +40,11 @@ _IDLE_LIMIT = 20_000
 
 
 class LoopError(RuntimeError):
-    """The engine sent something wrong, or nothing where something was due."""
+    """The engine sent something wrong, or nothing when something was due."""
 
 
 class Order(Enum):
-    """In which order contributions that may be sent reach the engine."""
+    """The order in which contributions that may be sent reach the engine."""
 
     BACK_TO_BACK = "back to back"
     """All workers' packets of one slot after one another: the shortest way from write to read."""
@@ -56,11 +56,11 @@ class Traffic(Protocol):
     """What the workers of a job send, and what they must get."""
 
     def contribution(self, worker: int, slot: int, turn: int) -> Contribution:
-        """Of `worker` in round number `turn` of `slot`, the first being 0."""
+        """Return that of `worker` to round number `turn` of `slot`, the first being 0."""
         ...
 
     def result(self, slot: int, turn: int, payload: bytes) -> bool:
-        """Takes the words and blocks of a result. Whether the slot goes on.
+        """Take the words and blocks of a result; return whether the slot goes on.
 
         Raises:
             LoopError: If they are wrong.
@@ -153,7 +153,7 @@ class ClosedLoop:
                 self._offer(worker, slot)
 
     def run(self, frames: int) -> None:
-        """Sends at least `frames` frames, or as many as there are.
+        """Send at least `frames` frames, or as many as there are.
 
         Raises:
             LoopError: If the engine sends a wrong result, or none at all.
@@ -173,12 +173,12 @@ class ClosedLoop:
                 self._take(answer)
 
     def finish(self) -> None:
-        """Sends all that there is, and takes all results."""
+        """Send all that there is, and take all results."""
         while self._unanswered():
             self.run(1_000_000)
 
     def passed(self, since: "Passed | None" = None) -> Passed:
-        """What passed since the loop began, or since an earlier answer of this method."""
+        """Return what passed since the loop began, or since an earlier value of this method."""
         now = self._engine.statistics()
         values = (
             now.cycles,
@@ -200,7 +200,7 @@ class ClosedLoop:
         return Passed(*(new - old for new, old in zip(values, before, strict=True)))
 
     def frame(self, worker: int, slot: int, turn: int) -> bytes:
-        """The frame that carries the worker's contribution."""
+        """Return the frame that carries the worker's contribution."""
         return self._job.data(worker, slot, turn, self._traffic.contribution(worker, slot, turn))
 
     def _create(self) -> None:
@@ -217,7 +217,7 @@ class ClosedLoop:
                 raise LoopError(f"a JOIN was answered by {kinds}")
 
     def _offer(self, worker: int, slot: int) -> None:
-        """The worker may send its next packet of this slot."""
+        """Let the worker send its next packet of this slot."""
         if self._order is Order.RANDOM:
             self._ready.append((worker, slot))
             return
@@ -228,7 +228,7 @@ class ClosedLoop:
                 self._ready.extend((each, slot) for each in range(self._workers))
 
     def _batch(self) -> list[bytes]:
-        """Frames of about 64 beats that may all be sent now; one alone if a port sets the pace."""
+        """Return frames of some 64 beats that may be sent now; one if a port sets the pace."""
         frames: list[bytes] = []
         beats = 0
         ready = self._ready

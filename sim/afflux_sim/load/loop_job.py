@@ -55,7 +55,7 @@ class LoopJob:
     multicast: bool = False
 
     def register_values(self) -> dict[str, int]:
-        """What to write before the CREATE command, the engine's own addresses included."""
+        """Return what to write before the CREATE command, the engine's own addresses included."""
         mac = mac_of(_ADDRESS)
         return {
             "local_mac_low": int.from_bytes(mac[2:], "big"),
@@ -77,12 +77,12 @@ class LoopJob:
         }
 
     def join(self, worker: int) -> bytes:
-        """The frame by which a worker joins."""
+        """Return the frame with which a worker joins."""
         nothing = Contribution(0, bytes(wire.LOOKAHEAD_BYTES), b"")
         return _frame(wire.Type.JOIN, worker, 0, 0, nothing)
 
     def data(self, worker: int, slot: int, turn: int, part: Contribution) -> bytes:
-        """The frame that carries a contribution to round number `turn`, the first being 0."""
+        """Return the frame of a contribution to round number `turn`, the first being 0."""
         return _frame(wire.Type.DATA, worker, slot, (FIRST_ROUND + turn) % 2**32, part)
 
 

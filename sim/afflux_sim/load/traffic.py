@@ -16,7 +16,7 @@ from afflux_sim.load.loop_job import Contribution
 __all__ = ["ColumnTraffic", "DenseTraffic", "Overlap", "presence"]
 
 _VARIANTS = 3
-"""Different data of a worker, so that a slot's last round and its neighbours' have other sums."""
+"""Different data of a worker, so that a slot's last round and its neighbours' sums differ."""
 
 
 class DenseTraffic:
@@ -42,11 +42,11 @@ class DenseTraffic:
         self._sizes = [int(size) for size in random.choice(list(sizes), 4096)]
 
     def blocks(self, slot: int, turn: int) -> int:
-        """Blocks of each packet of this round."""
+        """Return the number of blocks of each packet of this round."""
         return self._sizes[(131 * slot + turn) % len(self._sizes)]
 
     def contribution(self, worker: int, slot: int, turn: int) -> Contribution:
-        """The first blocks of the worker's data."""
+        """Return the first blocks of the worker's data."""
         blocks = self.blocks(slot, turn)
         data = self._blocks[(slot + turn) % _VARIANTS][worker]
         return Contribution(
@@ -54,7 +54,7 @@ class DenseTraffic:
         )
 
     def result(self, slot: int, turn: int, payload: bytes) -> bool:
-        """Compares with the sums."""
+        """Compare it with the sums."""
         sums = self._sums[(slot + turn) % _VARIANTS]
         if payload != self._words[0] + sums[: self.blocks(slot, turn) * wire.BLOCK_BYTES]:
             raise LoopError(f"slot {slot}, round {turn}: wrong sums")
@@ -62,7 +62,7 @@ class DenseTraffic:
 
 
 class ColumnTraffic:
-    """An all-reduce of sparse tensors, block by block, as docs/protocol.md section 4 says.
+    """An all-reduce of sparse tensors, block by block, as in section 4 of docs/protocol.md.
 
     The elements of worker w's blocks are 1 << w, so a sum names its contributors. Exponents are 0.
 
@@ -92,7 +92,7 @@ class ColumnTraffic:
         self._bits = 1 << np.arange(lanes, dtype=np.uint32)
 
     def contribution(self, worker: int, slot: int, turn: int) -> Contribution:
-        """Only look-ahead in the opening round; then the agreed blocks that the worker has."""
+        """Return look-ahead in the opening round, then the worker's blocks that were agreed on."""
         words, place = self._words[worker, slot], self._place[worker, slot]
         mine = words[self._lanes, place]
         # Asked again for the same round the answer would differ: a loop with copies is for others.
@@ -106,7 +106,7 @@ class ColumnTraffic:
         )
 
     def result(self, slot: int, turn: int, payload: bytes) -> bool:
-        """Compares with who has which block; agrees on the next rows."""
+        """Compare it with the workers' blocks, and agree on the next rows."""
         agreed = self._agreed[slot]
         lanes = np.flatnonzero(agreed != wire.ABSENT)
         expected = self._expected[slot, lanes, agreed[lanes] >> 8]
@@ -121,25 +121,25 @@ class ColumnTraffic:
 
     @property
     def complete(self) -> bool:
-        """Whether every block that somebody has was in a result."""
+        """Whether every block that a worker has was in a result."""
         return not self._expected.any()
 
 
 class Overlap:
-    """Names of how the workers' present blocks lie to one another."""
+    """How the workers' present blocks relate."""
 
     RANDOM = "random"
     """Independent at each worker."""
     FULL = "full"
     """The same blocks at all workers."""
     NONE = "none"
-    """As far apart as they can be: no block at two workers while density · N ≤ 1."""
+    """As different as they can be: no block at two workers while density · N ≤ 1."""
 
 
 def presence(
     workers: int, slots: int, rows: int, density: float, overlap: str, seed: int = 1
 ) -> npt.NDArray[np.bool_]:
-    """[worker, slot, lane, row]: blocks that are not zero, a share of `density` at each."""
+    """Draw [worker, slot, lane, row]: blocks that are not zero, a share of `density` at each."""
     random = np.random.default_rng(seed)
     shape = (slots, wire.LANES_MAX, rows)
     if overlap == Overlap.RANDOM:
@@ -150,4 +150,4 @@ def presence(
     if overlap == Overlap.NONE:
         # Intervals of that length, laid end to end around a circle.
         return np.stack([(draw - worker * density) % 1.0 < density for worker in range(workers)])
-    raise ValueError(f"no overlap is called {overlap!r}")
+    raise ValueError(f"unknown overlap {overlap!r}")

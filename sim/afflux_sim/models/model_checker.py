@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Hashable)
 class Outcome:
     """What the checker found.
 
-    Attributes
+    Attributes:
     ----------
     states, steps
         How many different states were reached, and by how many steps between them.
@@ -63,7 +63,7 @@ class Model(Protocol[S]):
 
 
 def check(model: Model[S]) -> Outcome:
-    """Explores all states that the model can reach, or those before the first wrong sum."""
+    """Explore all states that the model can reach, or those before the first wrong sum."""
     first = model.canonical(model.first())
     numbers = {first: 0}
     states = [first]
@@ -100,7 +100,7 @@ def check(model: Model[S]) -> Outcome:
 
 
 def path(states: list[S], parents: "array[int]", to: int) -> list[S]:
-    """States from the first one to number `to`."""
+    """Return the states from the first one to number `to`."""
     numbers = [to]
     while numbers[-1] != 0:
         numbers.append(parents[numbers[-1]])
@@ -110,7 +110,7 @@ def path(states: list[S], parents: "array[int]", to: int) -> list[S]:
 def walk_back(
     count: int, over: list[int], sources: "array[int]", targets: "array[int]"
 ) -> bytearray:
-    """For each state 1 if one of `over` can be reached from it."""
+    """Return for each state 1 if one of `over` can be reached from it."""
     # Sources of the steps into each state, one state after another.
     begins = array("l", bytes(8 * (count + 1)))
     for target in targets:
@@ -137,7 +137,7 @@ def walk_back(
 
 
 def name_steps(model: Model[S], way: list[S], *, ends_wrong: bool = False) -> tuple[Action, ...]:
-    """The steps along the way, each worker with the same number throughout.
+    """Name the steps along the way, each worker with the same number throughout.
 
     The states on the way have their workers sorted; here they are walked again unsorted.
     """
@@ -164,7 +164,7 @@ class Fault:
     atomic_transmit: bool = False
 
     def model(self) -> SlotModel:
-        """Two workers and four rounds are enough to show every fault."""
+        """Make the model: two workers and four rounds are enough to show every fault."""
         return SlotModel(2, 4, guards=self.guards, atomic_transmit=self.atomic_transmit)
 
 
@@ -211,7 +211,7 @@ class TreeFault:
     atomic_transmit: bool = False
 
     def model(self) -> TreeModel:
-        """Two leaves of one worker are enough to show every fault."""
+        """Make the model: two leaves of one worker are enough to show every fault."""
         return TreeModel(
             (1, 1), self.rounds, guards=self.guards, atomic_transmit=self.atomic_transmit
         )
@@ -261,7 +261,7 @@ SIZES = ((1, 12), (2, 12), (3, 8), (4, 5))
 
 
 def fault_lines(name: str, outcome: Outcome) -> Iterator[str]:
-    """What was found without some guards, and the way there."""
+    """Show what was found without some guards, and the way there."""
     yield ""
     yield f"{name}: {outcome.fault or 'no fault'} ({outcome.states} states)"
     for number, action in enumerate(outcome.trace, start=1):
@@ -269,7 +269,7 @@ def fault_lines(name: str, outcome: Outcome) -> Iterator[str]:
 
 
 def report() -> Iterator[str]:
-    """Lines of the report: the protocol as it is, then without each guard."""
+    """Return the lines of the report: the protocol as it is, then without each guard."""
     for workers, rounds in SIZES:
         start = time.monotonic()
         outcome = check(SlotModel(workers, rounds))

@@ -32,7 +32,7 @@ NOT_BEGUN = -1
 class Guards:
     """What protects the sums, and the completion, each of which the checker can do without.
 
-    Attributes
+    Attributes:
     ----------
     whole_frames
         A frame with a bad end touches nothing. Without: its blocks are merged, but its worker is
@@ -133,20 +133,20 @@ class SlotModel:
     forgetful: bool = True
 
     def first(self) -> State:
-        """R is the round before the first, and complete."""
+        """Return the first state: R is the round before the first, and complete."""
         worker = Worker(round=0, seen=True, in_sums=((), ()), queue=(), results=())
         return State(-1, (worker,) * self.workers)
 
     def is_over(self, state: State) -> bool:
-        """Whether all workers have the results of all rounds."""
+        """Return whether all workers have the results of all rounds."""
         return all(worker.round == self.rounds for worker in state.workers)
 
     def canonical(self, state: State) -> State:
-        """The same for all states that differ only in the numbering of the workers."""
+        """Return the same for all states that differ only in the numbering of the workers."""
         return State(state.open_round, tuple(sorted(state.workers)))
 
     def steps(self, state: State) -> Iterator[Step]:
-        """Every step that may come next and changes something."""
+        """Yield every step that may come next and changes something."""
         for w, worker in enumerate(state.workers):
             ahead = 0 if self.guards.worker_waits else 1
             latest = min(worker.round + ahead, self.rounds - 1)
@@ -166,7 +166,7 @@ class SlotModel:
         return r & 1 if self.guards.two_versions else 0
 
     def _data(self, state: State, w: int, r: int) -> Iterator[Step]:
-        """DATA of round r from worker w arrives whole."""
+        """Let DATA of round r from worker w arrive whole."""
         worker = state.workers[w]
         distance = r - state.open_round
         full = all(other.seen for other in state.workers)
@@ -197,11 +197,11 @@ class SlotModel:
             yield from self._asked(state, w, r, "DATA")
 
     def _probe(self, state: State, w: int, r: int) -> Iterator[Step]:
-        """PROBE for round r from worker w arrives; a MISSING answer changes nothing."""
+        """Let PROBE for round r from worker w arrive; a MISSING answer changes nothing."""
         yield from self._asked(state, w, r, "PROBE")
 
     def _asked(self, state: State, w: int, r: int, packet: str) -> Iterator[Step]:
-        """A replay is queued, if the round is R and complete, or R − 1."""
+        """Queue a replay, if the round is R and complete, or R − 1."""
         distance = r - state.open_round
         full = all(other.seen for other in state.workers)
         if (distance == 0 and full) or (distance == -1 and self.guards.replay_previous):
@@ -209,7 +209,7 @@ class SlotModel:
             yield from changed(state, (action, self._queue_result(state, w, r), False))
 
     def _bad_end(self, state: State, w: int, r: int) -> Iterator[Step]:
-        """DATA of round r whose end is bad, merged before that is known."""
+        """Merge DATA of round r whose end is bad, before that is known."""
         distance = r - state.open_round
         full = all(other.seen for other in state.workers)
         action = Action("DATA of round {r} from worker {w} has a bad end, but is merged", w, r)
@@ -219,7 +219,7 @@ class SlotModel:
             yield action, self._add(state, w, r), False
 
     def _opened(self, state: State, r: int) -> State:
-        """R is r; nobody is seen; the version of r is empty."""
+        """Open round r: R is r; nobody is seen; the version of r is empty."""
         v = self._version(r)
         return State(
             r,
@@ -238,14 +238,14 @@ class SlotModel:
         )
 
     def _completed(self, state: State, r: int) -> State:
-        """The result is queued for all workers, if the round is complete."""
+        """Queue the result for all workers, if the round is complete."""
         if all(worker.seen for worker in state.workers):
             for w in range(self.workers):
                 state = self._queue_result(state, w, r)
         return state
 
     def _transmit(self, state: State, w: int, entry: tuple[int, int]) -> Step:
-        """A queued result is begun or discarded; or one that is begun reads its sums and leaves."""
+        """Begin or discard a queued result; or let one that is begun read its sums and leave."""
         r, header = entry
         worker = state.workers[w]
         rest = tuple(other for other in worker.queue if other != entry)
@@ -264,7 +264,7 @@ class SlotModel:
     def _leave(
         self, state: State, w: int, r: int, header: int, rest: tuple[tuple[int, int], ...]
     ) -> Step:
-        """The sums of round r's version are read; `rest` stays queued."""
+        """Read the sums of round r's version; `rest` stays queued."""
         worker = state.workers[w]
         results = insert(worker.results, (header, self._exact_for(state, self._version(r))))
         after = self._forget(worker._replace(queue=rest, results=results))
@@ -272,14 +272,14 @@ class SlotModel:
         return action, replace_worker(state, w, after), False
 
     def _exact_for(self, state: State, v: int) -> int:
-        """The round of which version v holds each worker's contribution once, and nothing else."""
+        """Return the round of which version v holds each contribution once, and nothing else."""
         rounds = state.workers[0].in_sums[v]
         if len(rounds) != 1 or any(worker.in_sums[v] != rounds for worker in state.workers):
             return NO_ROUND
         return rounds[0]
 
     def _deliver(self, state: State, w: int, result: tuple[int, int]) -> Iterator[Step]:
-        """A result arrives at worker w, which takes or ignores it; it may arrive again."""
+        """Let a result arrive at worker w, which takes or ignores it; it may arrive again."""
         header, exact = result
         worker = state.workers[w]
         if worker.round == self.rounds:
@@ -303,14 +303,14 @@ class SlotModel:
             yield action, replace_worker(state, w, after), wrong
 
     def _lose(self, state: State, w: int, result: tuple[int, int]) -> Step:
-        """All copies of a result that is on the way are lost: it will not arrive any more."""
+        """Lose all copies of a result that is on the way: it will not arrive any more."""
         worker = state.workers[w]
         results = tuple(other for other in worker.results if other != result)
         action = Action("result of round {r} for worker {w} is lost", w, result[0])
         return action, replace_worker(state, w, worker._replace(results=results)), False
 
     def _forget(self, worker: Worker) -> Worker:
-        """Without the results that it can never take, as they are of rounds that it has left.
+        """Drop the results that it can never take, as they are of rounds that it has left.
 
         Its round only grows, so that they arrive or not makes no difference.
         """
@@ -323,7 +323,7 @@ class SlotModel:
         return worker._replace(results=results, queue=queue)
 
     def _queue_result(self, state: State, w: int, r: int) -> State:
-        """Result of round r is queued for worker w, unless it is already."""
+        """Queue the result of round r for worker w, unless it is queued already."""
         worker = state.workers[w]
         queue = insert(worker.queue, (r, NOT_BEGUN))
         return replace_worker(state, w, self._forget(worker._replace(queue=queue)))
@@ -335,7 +335,7 @@ def replace_worker(state: State, w: int, worker: Worker) -> State:
 
 
 def changed(state: State, step: Step) -> Iterator[Step]:
-    """The step, if it leads anywhere else."""
+    """Return the step, if it leads anywhere else."""
     if step[1] != state:
         yield step
 
@@ -343,12 +343,12 @@ def changed(state: State, step: Step) -> Iterator[Step]:
 def insert(
     items: tuple[tuple[int, int], ...], item: tuple[int, int]
 ) -> tuple[tuple[int, int], ...]:
-    """Sorted tuple with one more item, without doubles."""
+    """Return the sorted tuple with one more item, without duplicates."""
     return items if item in items else tuple(sorted((*items, item)))
 
 
 def with_item(
     pair: tuple[tuple[int, ...], tuple[int, ...]], v: int, item: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The pair with its item v replaced."""
+    """Return the pair with its item v replaced."""
     return (item, pair[1]) if v == 0 else (pair[0], item)

@@ -6,10 +6,10 @@ matter between levels. So a sum needs no list of contributions, only what it is 
 of a leaf's own workers in a round, the sum of all workers in a round, or nothing.
 
 * **The network** loses, duplicates, delays and reorders on all links. What was ever sent may arrive
-  at any later moment, any number of times, or never: that it does not is no step of its own. But
+  at any later moment, any number of times, or never: that it does not is not a step of its own. But
   all that is on the way may be lost at once. Whatever is a dead end when some of it is lost is one
   when all is, so no dead end is overlooked.
-* **Time-outs**: when all is lost, workers have sent DATA of their outstanding round a second time
+* **Timeouts**: when all is lost, workers have sent DATA of their outstanding round a second time
   in vain. From then on they only probe, and send DATA again when a MISSING packet makes them.
 * **The transmit queue**: a queued partial sum is begun at some later moment, and its sums are read
   at a later one still.
@@ -37,7 +37,7 @@ Entry = TypeVar("Entry", bound=tuple[int, object])
 class TreeGuards:
     """What protects the sums, and the completion, between the levels of a tree.
 
-    Attributes
+    Attributes:
     ----------
     waiting_is_incomplete
         A round that waits for the parent is not complete, so it is not replayed. Without: what is
@@ -47,7 +47,7 @@ class TreeGuards:
     sends_up_again
         A duplicate of a waiting round sends the partial sum up again.
     data_when_all_are_in
-        A worker that is told that nobody is missing sends DATA again.
+        A worker that learns that nobody is missing sends DATA again.
     only_while_waiting
         A result of the parent is taken only while the slot waits for one.
     exact_round
@@ -148,7 +148,7 @@ class TreeModel:
     forgetful: bool = True
 
     def first(self) -> TreeState:
-        """R is the round before the first, and complete, on both levels."""
+        """Return the first state: R is the round before the first, and complete, on both levels."""
         worker = TreeWorker(round=0, lost=False, seen=True, results=())
         return TreeState(
             -1,
@@ -159,16 +159,16 @@ class TreeModel:
         )
 
     def is_over(self, state: TreeState) -> bool:
-        """Whether all workers have the results of all rounds."""
+        """Return whether all workers have the results of all rounds."""
         return all(worker.round == self.rounds for leaf in state.leaves for worker in leaf.workers)
 
     def canonical(self, state: TreeState) -> TreeState:
-        """The same for all states that differ only in the numbering of workers and leaves."""
+        """Return the same for all states that differ only in numbers of workers and leaves."""
         leaves = (leaf._replace(workers=tuple(sorted(leaf.workers))) for leaf in state.leaves)
         return TreeState(state.open_round, tuple(sorted(leaves)))
 
     def steps(self, state: TreeState) -> Iterator[TreeStep]:
-        """Every step that may come next and changes something."""
+        """Yield every step that may come next and changes something."""
         for number, leaf in enumerate(state.leaves):
             for what, r, after, wrong in self._leaf_steps(leaf):
                 where = f"leaf {number}: {what}"
@@ -180,7 +180,7 @@ class TreeModel:
         yield Action("all that is on the way is lost", 0, 0), self._all_lost(state), False
 
     def _leaf_steps(self, leaf: Leaf) -> Iterator[tuple[str, int, Leaf, bool]]:
-        """Steps in which only a leaf and its workers take part."""
+        """Yield the steps in which only a leaf and its workers take part."""
         for w, worker in enumerate(leaf.workers):
             yield from self._worker_steps(leaf, w, worker)
         for entry in leaf.queue:
@@ -222,7 +222,7 @@ class TreeModel:
                 )
 
     def _data(self, leaf: Leaf, w: int, r: int) -> Iterator[tuple[str, Leaf]]:
-        """DATA of round r from worker w arrives at its leaf."""
+        """Let DATA of round r from worker w arrive at its leaf."""
         distance = r - leaf.open_round
         if distance == 1 and leaf.full and not (leaf.waiting and self.guards.opens_when_complete):
             workers = tuple(worker._replace(seen=False) for worker in leaf.workers)
@@ -243,22 +243,22 @@ class TreeModel:
             yield from self._replay(leaf, w, r)
 
     def _probe(self, leaf: Leaf, w: int, r: int) -> Iterator[tuple[str, Leaf]]:
-        """PROBE for round r from worker w arrives at its leaf."""
+        """Let PROBE for round r from worker w arrive at its leaf."""
         distance = r - leaf.open_round
         worker = leaf.workers[w]
         incomplete = not leaf.full or (leaf.waiting and self.guards.waiting_is_incomplete)
         if distance == 1 or (distance == 0 and incomplete):
             # Who is missing, or whether nobody is; in round R + 1 everybody is.
-            told = distance == 1 or not worker.seen
-            told = told or (leaf.full and self.guards.data_when_all_are_in)
-            if told and worker.lost and r == worker.round:
+            must_resend = distance == 1 or not worker.seen
+            must_resend = must_resend or (leaf.full and self.guards.data_when_all_are_in)
+            if must_resend and worker.lost and r == worker.round:
                 after = with_worker(leaf, w, worker._replace(lost=False))
                 yield "brings MISSING and DATA again", after
         else:
             yield from self._replay(leaf, w, r)
 
     def _replay(self, leaf: Leaf, w: int, r: int) -> Iterator[tuple[str, Leaf]]:
-        """The result of round r for worker w, if it is R and complete, or R − 1."""
+        """Replay the result of round r for worker w, if it is R and complete, or R − 1."""
         distance = r - leaf.open_round
         if distance == -1 or (distance == 0 and leaf.full):
             after = self._result(leaf, w, r)
@@ -266,7 +266,7 @@ class TreeModel:
                 yield "brings its result again", after
 
     def _result(self, leaf: Leaf, w: int, r: int) -> Leaf:
-        """The result of round r is on its way to worker w, unless it has left that round."""
+        """Send the result of round r to worker w, unless that has left the round."""
         worker = leaf.workers[w]
         if r < worker.round:
             return leaf
@@ -274,14 +274,14 @@ class TreeModel:
         return with_worker(leaf, w, worker._replace(results=results))
 
     def _added(self, leaf: Leaf, w: int, r: int) -> Leaf:
-        """Worker w is in; if all are, the partial sum is queued."""
+        """Add worker w; if all are in, queue the partial sum."""
         leaf = with_worker(leaf, w, leaf.workers[w]._replace(seen=True))
         if leaf.full:
             leaf = leaf._replace(waiting=True, queue=insert(leaf.queue, (r, NOT_BEGUN)))
         return leaf
 
     def _transmit(self, leaf: Leaf, entry: tuple[int, int]) -> tuple[str, int, Leaf, bool]:
-        """A queued partial sum is begun or discarded; or one that is begun reads its sums."""
+        """Begin or discard a queued partial sum; or let one that is begun read its sums."""
         r, header = entry
         rest = without(leaf.queue, entry)
         if header == NOT_BEGUN:
@@ -300,7 +300,7 @@ class TreeModel:
         return "partial sum of round {r} leaves", header, sent, False
 
     def _takes(self, leaf: Leaf, header: int) -> bool:
-        """Whether a result of the parent is taken, for round R."""
+        """Return whether a result of the parent is taken, for round R."""
         if self.guards.exact_round:
             fits = header == leaf.open_round
         else:
@@ -310,7 +310,7 @@ class TreeModel:
     def _arrives_above(
         self, state: TreeState, number: int, r: int, sum_: Sum
     ) -> Iterator[tuple[str, TreeState]]:
-        """A partial sum of round r arrives at the parent, where it is DATA."""
+        """Let a partial sum of round r arrive at the parent, where it is DATA."""
         distance = r - state.open_round
         leaf = state.leaves[number]
         full = all(other.seen for other in state.leaves)
@@ -333,7 +333,7 @@ class TreeModel:
                 yield "result of round {r} is sent again, asked for by a partial sum", after
 
     def _all_lost(self, state: TreeState) -> TreeState:
-        """Nothing that was ever sent arrives any more, and all time-outs have run out once."""
+        """Lose all that was ever sent, with every timeout run out once."""
         leaves = []
         for leaf in state.leaves:
             workers = tuple(
@@ -354,21 +354,21 @@ class TreeModel:
         return state
 
     def _send_down(self, state: TreeState, number: int, r: int) -> TreeState:
-        """The parent's result of round r is on its way to a leaf."""
+        """Send the parent's result of round r to a leaf."""
         exact = all(leaf.in_parent[r & 1] == ((PARTIAL, r),) for leaf in state.leaves)
         leaf = state.leaves[number]
         down = insert(leaf.down, (r, (TOTAL, r) if exact else NOTHING))
         return self._with_leaf(state, number, leaf._replace(down=down))
 
     def _with_leaf(self, state: TreeState, number: int, leaf: Leaf) -> TreeState:
-        """The state with a leaf replaced, without what can make no difference any more."""
+        """Return the state with a leaf replaced, without what makes no difference any more."""
         leaves = (*state.leaves[:number], leaf, *state.leaves[number + 1 :])
         return TreeState(
             state.open_round, tuple(self._forget(state.open_round, each) for each in leaves)
         )
 
     def _forget(self, above: int, leaf: Leaf) -> Leaf:
-        """Without what changes nothing whenever it arrives, because rounds only grow.
+        """Drop what changes nothing whenever it arrives, because rounds only grow.
 
         Results of rounds that the leaf has completed, or left behind; and, as the parent has made
         these from its partial sums, those partial sums too. Where the guards that make it so are
@@ -396,19 +396,19 @@ def with_worker(leaf: Leaf, w: int, worker: TreeWorker) -> Leaf:
 
 
 def with_sum(sums: tuple[Sum, Sum], r: int, item: Sum) -> tuple[Sum, Sum]:
-    """The pair with the sum of round r's version replaced."""
+    """Return the pair with the sum of round r's version replaced."""
     return (item, sums[1]) if r & 1 == 0 else (sums[0], item)
 
 
 def with_item(
     pair: tuple[tuple[Sum, ...], tuple[Sum, ...]], v: int, item: tuple[Sum, ...]
 ) -> tuple[tuple[Sum, ...], tuple[Sum, ...]]:
-    """The pair with its item v replaced."""
+    """Return the pair with its item v replaced."""
     return (item, pair[1]) if v == 0 else (pair[0], item)
 
 
 def insert(items: tuple[Entry, ...], item: Entry) -> tuple[Entry, ...]:
-    """Sorted tuple with one more item, without doubles."""
+    """Return the sorted tuple with one more item, without duplicates."""
     return items if item in items else tuple(sorted((*items, item)))
 
 

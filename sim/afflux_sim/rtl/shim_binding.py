@@ -58,7 +58,7 @@ COVERAGE_PROTOTYPES = {"afflux_write_coverage": (c_int, [c_void_p, c_char_p])}
 
 @cache
 def load(path: Path) -> ctypes.CDLL:
-    """The library at `path`, with its functions' types declared."""
+    """Load the library at `path`, and declare the types of its functions."""
     library = ctypes.CDLL(str(path))
     prototypes = dict(PROTOTYPES)
     if hasattr(library, "afflux_write_coverage"):

@@ -30,7 +30,7 @@ __all__ = ["SimulationError", "Statistics", "VerilatedEngine"]
 
 
 class SimulationError(RuntimeError):
-    """The simulated engine did what it must not, such as never becoming idle."""
+    """The simulated engine broke a rule, such as to become idle in the end."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class VerilatedEngine:
         lanes: Most lanes of a slot.
         jobs: Most jobs at once.
         slots: Slots of the pool, shared by all jobs.
-        cache_folder: Where builds are kept; `None`: see `build_cache.default_folder`.
+        cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
 
     Raises:
         ToolchainError: If Verilator or a C++ compiler is missing.
@@ -91,20 +91,20 @@ class VerilatedEngine:
             bus_bits=bus_bits, workers=workers, lanes=lanes, jobs=jobs, slots=slots
         )
         folder = cache_folder or default_folder()
-        # Before the Verilog, which takes longer to make than a missing compiler to be noticed.
+        # Before the Verilog: a missing compiler is noticed sooner than that is made.
         find_toolchain()
         verilog = engine_verilog(folder, parameters)
         self._open(build_library(find_toolchain(), folder, verilog, bus_bits))
 
     @classmethod
     def from_verilog(cls, verilog: str, bus_bits: int, *, cache_folder: Path | None = None) -> Self:
-        """An engine from the text of its Verilog: of another origin, or changed on purpose."""
+        """Make an engine from the text of its Verilog: of another origin, or changed on purpose."""
         folder = cache_folder or default_folder()
         return cls.from_library(build_library(find_toolchain(), folder, verilog, bus_bits))
 
     @classmethod
     def from_library(cls, path: Path) -> Self:
-        """An engine from what `verilator_build.build_library` has built."""
+        """Make an engine from what `build.verilator.build_library` has built."""
         self = cls.__new__(cls)
         self._open(path)
         return self
@@ -122,12 +122,12 @@ class VerilatedEngine:
         stimulus: Stimulus = BACK_TO_BACK,
         mac_errors: Sequence[bool] | None = None,
     ) -> list[bytes]:
-        """Drives `frames` into the engine and returns those that it sent, in order.
+        """Drive `frames` into the engine and return those that it sent, in order.
 
         Args:
             frames: Ethernet frames of at least one byte, without frame check sequence.
             stimulus: Pace and end.
-            mac_errors: For each frame whether the MAC marks it as bad; `None`: none is.
+            mac_errors: For each frame, whether the MAC marks it as bad; `None`: none is.
 
         Raises:
             ValueError: If a frame is empty, or `mac_errors` has another length than `frames`.
@@ -151,7 +151,7 @@ class VerilatedEngine:
             return self._take_output()
 
     def feed(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Drives `frames` in back to back and returns what the engine has sent meanwhile.
+        """Drive `frames` in back to back and return what the engine has sent meanwhile.
 
         What it has still to send comes with the next call: answers leave while frames arrive, as
         they do on a wire, and no cycles go to waiting for the last of them.
@@ -159,13 +159,13 @@ class VerilatedEngine:
         return self.play(frames, NOT_DRAINED)
 
     def run(self, cycles: int) -> list[bytes]:
-        """Lets `cycles` clock cycles pass without input; returns the frames that came out."""
+        """Let `cycles` clock cycles pass without input; return the frames that came out."""
         with self._lock:
             self._check(self._library.afflux_run(self._use(), cycles))
             return self._take_output()
 
     def reset(self) -> None:
-        """Holds the reset pin for four cycles. What was under way in either direction is lost.
+        """Hold the reset pin for four cycles. What was under way in either direction is lost.
 
         Statistics go on.
         """
@@ -173,14 +173,14 @@ class VerilatedEngine:
             self._check(self._library.afflux_reset(self._use()))
 
     def read(self, address: int) -> int:
-        """Value of the register at byte `address`. Takes one clock cycle."""
+        """Read the register at byte `address`, in one clock cycle."""
         value = ctypes.c_uint32()
         with self._lock:
             self._check(self._library.afflux_read(self._use(), address, ctypes.byref(value)))
         return value.value
 
     def write(self, address: int, value: int) -> None:
-        """Writes the 32-bit `value` to the register at byte `address`, in one clock cycle."""
+        """Write the 32-bit `value` to the register at byte `address`, in one clock cycle."""
         with self._lock:
             self._check(self._library.afflux_write(self._use(), address, value))
 
@@ -190,14 +190,14 @@ class VerilatedEngine:
         return self.statistics().cycles
 
     def statistics(self) -> Statistics:
-        """What has passed the ports so far."""
+        """Return what has passed the ports so far."""
         counts = ShimStatistics()
         with self._lock:
             self._library.afflux_statistics(self._use(), ctypes.byref(counts))
         return Statistics(**{name: getattr(counts, name) for name, _ in counts._fields_})
 
     def write_coverage(self, path: Path) -> None:
-        """Writes what of the model has been met so far, as `verilator_coverage` reads it.
+        """Write which parts of the model have run so far, as `verilator_coverage` reads it.
 
         Raises:
             ValueError: If the library was built without `coverage`.
@@ -209,7 +209,7 @@ class VerilatedEngine:
             self._check(self._library.afflux_write_coverage(handle, os.fsencode(path)))
 
     def close(self) -> None:
-        """Frees the model. Further calls but this one raise `ValueError`."""
+        """Free the model. Further calls except this one raise `ValueError`."""
         with self._lock:
             if self._handle is not None:
                 self._library.afflux_close(self._handle)
@@ -227,7 +227,7 @@ class VerilatedEngine:
         self.close()
 
     def __del__(self) -> None:
-        # Where the constructor has failed there is nothing to free.
+        # If the constructor has failed, nothing needs to be freed.
         if getattr(self, "_handle", None) is not None:
             self.close()
 
@@ -260,8 +260,8 @@ def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:
     limit = stimulus.max_cycles
     if limit is None:
         # Each byte may be sent to 64 workers, over a bus of at least four bytes, with as few ready
-        # and offered cycles as the shares say; ten times over. A hang shows in seconds all the
-        # same, because large plays are rare.
+        # and offered cycles as the shares allow; ten times over. A hang still shows in seconds,
+        # because large plays are rare.
         slowness = 1 / max(stimulus.ready_share, 0.01) + 1 / (1 - stimulus.gap_share)
         limit = int(10 * (100_000 + 16 * data_bytes) * slowness)
     return ShimStimulus(

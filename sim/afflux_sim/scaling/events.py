@@ -16,7 +16,7 @@ Then = Callable[[], None]
 
 
 class _Clock:
-    """Events in order of time, and of their making where times are equal."""
+    """Events in order of time; those at the same time in the order they were made."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,9 +46,9 @@ class _Link:
 
 
 class _Engine:
-    """Sums what its members send; the result, or the parent's, goes to all of them.
+    """Sums what its members send, and sends the result, or the parent's, to all of them.
 
-    Members are the links on which each of them is reached: a worker's, or a leaf's port.
+    A member is the link that leads to it: a worker's, or a leaf's port.
     """
 
     def __init__(self, clock: _Clock, cluster: Cluster, members: Sequence[_Link]) -> None:
@@ -61,7 +61,7 @@ class _Engine:
         self.deliver: Callable[[int, int], None] = lambda member, slot: None
 
     def contribute(self, slot: int) -> None:
-        """One member's packet is in."""
+        """Take one member's packet."""
         self._came[slot] = self._came.get(slot, 0) + 1
         if self._came[slot] == len(self._members):
             self._came[slot] = 0
@@ -69,7 +69,7 @@ class _Engine:
             self._clock.at(self._clock.now + self._cluster.engine_delay_s, lambda: complete(slot))
 
     def result(self, slot: int) -> None:
-        """To all members, through the port and then the switch."""
+        """Send the result to all members, through the port and then the switch."""
         size = self._cluster.down_bytes
         if self._cluster.multicast:
             self.outward.send(size, lambda: self._spread(slot, range(len(self._members))))
@@ -86,7 +86,7 @@ class _Engine:
 
 
 def play(cluster: Cluster, rounds_of_slot: int) -> float:
-    """Seconds until every worker has the results of so many rounds of each slot.
+    """Return the seconds until every worker has the results of so many rounds of each slot.
 
     Columns are shared out over a star's engines slot by slot.
 
@@ -140,7 +140,7 @@ def play(cluster: Cluster, rounds_of_slot: int) -> float:
 
 
 def _join(clock: _Clock, cluster: Cluster, leaves: Sequence[_Engine]) -> None:
-    """Puts a parent above the leaves; they reach it and are reached through their one port."""
+    """Put a parent above the leaves; they reach it and are reached through their one port."""
     parent = _Engine(clock, cluster, [leaf.inward for leaf in leaves])
     parent.deliver = lambda member, slot: leaves[member].result(slot)
     for leaf in leaves:
@@ -151,7 +151,7 @@ def _join(clock: _Clock, cluster: Cluster, leaves: Sequence[_Engine]) -> None:
 
 
 def play_ring(cluster: Cluster, tensor_bytes: float, pieces: int = RING_PIECES) -> float:
-    """Seconds for a ring, whose parts go on in so many pieces as they come."""
+    """Return the seconds for a ring whose parts go on in so many pieces as they come."""
     c = cluster
     clock = _Clock()
     steps = 2 * (c.workers - 1)

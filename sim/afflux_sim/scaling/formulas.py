@@ -3,7 +3,7 @@
 `docs/scaling.md` explains them. `afflux_sim.scaling.events` plays the same clusters frame
 by frame, and a test compares.
 
-Links are full duplex. A tensor is long: what its first and last frames take longer is left out.
+Links are full duplex. Tensors are long: the extra time of their first and last frames is left out.
 """
 
 import math
@@ -30,7 +30,7 @@ RING_PAYLOAD_SHARE = 8948 / 9038
 """TCP with time stamps in 9,000-byte packets: 8,948 of 9,038 bytes of wire."""
 
 RING_PIECES = 8
-"""Pieces that a ring's part is sent in."""
+"""Pieces in which a ring's part is sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class Cluster:
     """Workers, links and engines.
 
     Attributes:
-        workers: N. A ring has them all; a tree spreads them evenly over its leaves.
+        workers: N. A ring has all of them; a tree spreads them evenly over its leaves.
         worker_bits_per_s: L, rate of each worker's link.
         port_bits_per_s: R, rate of each engine's port.
-        engines: K engines that share the columns. Engines of a tree's top, if there are leaves.
+        engines: K, engines that share the columns; with leaves, those at the top of the tree.
         leaves: Engines below a parent, one for each group of workers; 0: a star.
         multicast: Results go out once, and the switch copies them.
         lanes: F.
@@ -76,7 +76,7 @@ class Cluster:
         return self._frame(self.lanes)
 
     def rounds(self, tensor_bytes: float) -> float:
-        """Rounds of all slots together, without the opening rounds."""
+        """Return the rounds of all slots together, without the opening rounds."""
         return self.union * tensor_bytes / (self.lanes * wire.BLOCK_BYTES)
 
     @staticmethod
@@ -85,12 +85,12 @@ class Cluster:
 
 
 def union_density(density: float, workers: int) -> float:
-    """Share of blocks that anybody has, if each has its own at random."""
+    """Return the share of blocks that any worker has, if each has its own at random."""
     return 1 - (1 - density) ** workers
 
 
 def traffic_bytes(cluster: Cluster) -> dict[str, float]:
-    """Bytes that the busiest link of each kind carries for a round, on its busier side."""
+    """Return a round's bytes on the busiest link of each kind, on its busier side."""
     c = cluster
     up, down = c.up_bytes, c.down_bytes
     copies: float = 1 if c.multicast else c.workers
@@ -106,7 +106,7 @@ def traffic_bytes(cluster: Cluster) -> dict[str, float]:
 
 
 def all_reduce_s(cluster: Cluster, tensor_bytes: float) -> float:
-    """Seconds for a tensor: what the busiest link needs, or what the window lets through."""
+    """Return the seconds for a tensor: of the busiest link, or of what the window allows."""
     c = cluster
     loads = traffic_bytes(c)
     links = max(
@@ -118,7 +118,7 @@ def all_reduce_s(cluster: Cluster, tensor_bytes: float) -> float:
 
 
 def round_trip_s(cluster: Cluster) -> float:
-    """Seconds of one round of one slot while nothing else is under way, all workers at once."""
+    """Return the seconds of one round of one slot, all workers at once, nothing else under way."""
     c = cluster
     up, down = 8 * c.up_bytes, 8 * c.down_bytes
     worker, port = c.worker_bits_per_s, c.port_bits_per_s
@@ -136,14 +136,14 @@ def round_trip_s(cluster: Cluster) -> float:
 
 
 def slots_needed(cluster: Cluster) -> int:
-    """Slots that keep the busiest link busy: round trip over the time of a round on that link."""
+    """Return the slots that keep the busiest link busy: round trip over a round's time on it."""
     c = cluster
     one = all_reduce_s(replace(c, slots=10**9), 1e9) / c.rounds(1e9)
     return math.ceil(round_trip_s(c) / one)
 
 
 def ring_s(cluster: Cluster, tensor_bytes: float, pieces: int = RING_PIECES) -> float:
-    """Seconds for a ring: 2 (N - 1) steps, each with the N-th part of the (dense) tensor.
+    """Return the seconds for a ring: 2 (N - 1) steps, each with an N-th of the (dense) tensor.
 
     A part goes on in pieces: delays hide behind the other pieces, if these take longer.
     """

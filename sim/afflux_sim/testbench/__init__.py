@@ -1,4 +1,4 @@
-"""Parts of a cocotb bench for the engine: clock, packet streams, registers, simulator.
+"""Parts of a cocotb testbench for the engine: clock, packet streams, registers, simulator.
 
 Inputs change and outputs are looked at on falling edges, half a cycle before the rising edge at
 which the engine takes or gives a beat. So neither side depends on the order in which a simulator

@@ -1,4 +1,4 @@
-"""A whole bench around the engine: clock, reset, streams, registers."""
+"""A whole testbench around the engine: clock, reset, streams, registers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,20 +12,20 @@ from afflux_sim.testbench.register_port import RegisterPort
 from afflux_sim.testbench.stream_driver import StreamDriver
 from afflux_sim.testbench.stream_sampler import StreamSampler
 
-__all__ = ["EngineBench"]
+__all__ = ["EngineTestbench"]
 
 CLOCK_PERIOD_NS = 4
 RESET_CYCLES = 4
 
 
-class EngineBench:
+class EngineTestbench:
     """Plays frames into the engine's pins and collects what it sends.
 
     Args:
         dut: The engine.
         ready_share: Share of the cycles in which `tx_ready` is high.
         gap_share: Share of the cycles in which no beat is offered to `rx`.
-        seed: Of both choices.
+        seed: For both choices.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class EngineBench:
         self.registers = RegisterPort(dut)
 
     async def start(self) -> None:
-        """Starts the clock, resets the engine, and begins to sample its output."""
+        """Start the clock, reset the engine, and begin to sample its output."""
         dut = self._dut
         dut.rst.value = 1
         Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
@@ -50,7 +50,7 @@ class EngineBench:
     async def play(
         self, frames: Sequence[bytes], mac_errors: Sequence[bool] | None = None
     ) -> list[bytes]:
-        """Drives the frames in; the frames that have come out by the time the engine is idle.
+        """Drive the frames in; return those that have come out by the time the engine is idle.
 
         Raises:
             AssertionError: If the engine stalls `rx`.
@@ -67,7 +67,7 @@ class EngineBench:
         return sent
 
     async def drain(self) -> None:
-        """Waits until the engine is idle."""
+        """Wait until the engine is idle."""
         # The last beat has been taken, but is seen inside only after the next edge.
         await FallingEdge(self._dut.clk)
         while not self._dut.idle.value:

@@ -10,7 +10,7 @@ class Pace:
 
     Args:
         share: Share of the cycles in which it happens, 0 to 1.
-        seed: Of the choices.
+        seed: For the choices.
     """
 
     def __init__(self, share: float, seed: int) -> None:
@@ -18,5 +18,5 @@ class Pace:
         self._random = random.Random(seed)
 
     def __call__(self) -> bool:
-        """Whether it happens in this cycle."""
+        """Return whether it happens in this cycle."""
         return self._share >= 1 or self._random.random() < self._share

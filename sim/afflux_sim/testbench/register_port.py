@@ -20,13 +20,13 @@ class RegisterPort:
         dut.reg_write.value = 0
 
     async def read(self, address: int) -> int:
-        """Value of the register at byte `address`."""
+        """Read the register at byte `address`."""
         self._dut.reg_address.value = address
         await FallingEdge(self._dut.clk)
         return int(self._dut.reg_read_data.value.to_unsigned())
 
     async def write(self, address: int, value: int) -> None:
-        """Writes the register at byte `address`."""
+        """Write the register at byte `address`."""
         self._dut.reg_address.value = address
         self._dut.reg_write_data.value = value
         self._dut.reg_write.value = 1

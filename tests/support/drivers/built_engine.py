@@ -1,53 +1,32 @@
-"""The native software engine, built by a test from its sources, with a fault in them or without."""
+"""The native software engine, built by a test from its sources, with a bug in them or without."""
 
 import ctypes
 import hashlib
 import os
-import re
-import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.checkout import ROOT
+from tests.support.checkout import BUILD
+from tests.support.drivers.native_builds import SOURCES, compiler
+from tests.support.planting import Bug
 
-SOURCES = ROOT / "drivers" / "native"
-BUILD = ROOT / "build" / "tests" / "engine"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A text of one source file, in whatever layout, in the place of which another stands."""
-
-    file: str
-    right: str
-    wrong: str
-
-    def planted(self, source: str) -> str:
-        """The source with the fault."""
-        right = r"\s+".join(map(re.escape, self.right.split()))
-        parts = re.split(right, source)
-        assert len(parts) == 2, f"{self} does not fit"
-        return self.wrong.join(parts)
+FOLDER = BUILD / "tests" / "engine"
 
 
-def build(fault: Fault | None = None) -> ctypes.CDLL:
-    """The engine as a library; built again only if a source has changed."""
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        raise FileNotFoundError("no C++ compiler: g++ or clang++")
+def build(bug: Bug | None = None) -> ctypes.CDLL:
+    """Return the engine as a library; it is built again only if a source has changed."""
     parts = [*(SOURCES / "packet").glob("*.*pp"), *(SOURCES / "engine").glob("*.*pp")]
     sources = {path: path.read_text() for path in sorted(parts)}
-    if fault is not None:
-        path = SOURCES / fault.file
-        sources[path] = fault.planted(sources[path])
+    if bug is not None:
+        path = SOURCES / bug.file
+        sources[path] = bug.planted_in(sources[path])
     front = Path(__file__).with_name("engine_library.cpp")
     contract = sorted((SOURCES / "contract").glob("*.hpp"))
     texts = [*sources.values(), *(path.read_text() for path in [front, *contract])]
-    digest = hashlib.sha256("\0".join([compiler, *texts]).encode()).hexdigest()[:16]
-    folder = BUILD / digest
+    digest = hashlib.sha256("\0".join([compiler(), *texts]).encode()).hexdigest()[:16]
+    folder = FOLDER / digest
     library = folder / "engine.so"
     if not library.exists():
         for path, text in sources.items():
@@ -61,7 +40,7 @@ def build(fault: Fault | None = None) -> ctypes.CDLL:
         # Written aside, as another test process may do the same.
         aside = folder / f"engine.{os.getpid()}.so"
         options = ["-std=c++20", "-O1", "-fPIC", "-shared", f"-I{folder}", f"-I{SOURCES}"]
-        subprocess.run([compiler, *options, "-o", str(aside), str(whole)], check=True)
+        subprocess.run([compiler(), *options, "-o", str(aside), str(whole)], check=True)
         aside.rename(library)
     found = ctypes.CDLL(str(library))
     found.engine_problem.restype = ctypes.c_char_p

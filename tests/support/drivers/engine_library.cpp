@@ -9,7 +9,7 @@
 
 using afflux::engine::Engine;
 using afflux::engine::Limits;
-using afflux::engine::Outbox;
+using afflux::engine::SendQueue;
 
 namespace {
 
@@ -69,18 +69,18 @@ int engine_receive(Handle* handle, const std::uint8_t* frame, std::size_t bytes)
 
 // Gives the frames sent, each after its length in 32 bits; returns their octets together.
 std::size_t engine_send(Handle* handle, const std::uint8_t** frames) {
-    Outbox& outbox = handle->engine.send();
+    SendQueue& queue = handle->engine.send();
     handle->sent.clear();
-    for (const Outbox::Frame& frame : outbox.frames()) {
+    for (const SendQueue::Frame& frame : queue.frames()) {
         const auto bytes = static_cast<std::uint32_t>(frame.bytes());
         const std::size_t at = handle->sent.size();
         handle->sent.resize(at + sizeof bytes + bytes);
         std::uint8_t* to = handle->sent.data() + at;
         std::memcpy(to, &bytes, sizeof bytes);
         std::memcpy(to + sizeof bytes, frame.head.data(), frame.head.size());
-        std::memcpy(to + sizeof bytes + frame.head.size(), outbox.body(frame), frame.body.bytes);
+        std::memcpy(to + sizeof bytes + frame.head.size(), queue.body(frame), frame.body.bytes);
     }
-    outbox.clear();
+    queue.clear();
     *frames = handle->sent.data();
     return handle->sent.size();
 }

@@ -7,13 +7,13 @@ import numpy as np
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from afflux_sim.golden import numbers as golden_numbers
+from afflux_sim.golden import numbers
 from tests.support.drivers.tensors import bits_of, name
-from tests.support.drivers.virtual_job import Fate, VirtualJob, counters_of
+from tests.support.drivers.virtual_job import Fate, VirtualJob, VirtualNetwork, counters_of
 
 
 def expected(tensors: Sequence[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -> np.ndarray:
-    return golden_numbers.all_reduce(tensors, name(dtype), reduction.value)
+    return numbers.all_reduce(tensors, name(dtype), reduction.value)
 
 
 def assert_same_bits(results: Sequence[np.ndarray], want: np.ndarray) -> None:
@@ -23,7 +23,7 @@ def assert_same_bits(results: Sequence[np.ndarray], want: np.ndarray) -> None:
 
 
 def check_operation(
-    job: VirtualJob,
+    network: VirtualNetwork,
     tensors: Sequence[np.ndarray],
     dtype: wire.Dtype,
     reduction: Reduction,
@@ -31,7 +31,7 @@ def check_operation(
     **options: Any,
 ) -> None:
     """One all-reduce: the golden bits at every rank."""
-    results = job.all_reduce(tensors, dtype, reduction, fates, **options)
+    results = network.all_reduce(tensors, dtype, reduction, fates, **options)
     assert_same_bits(results, expected(tensors, dtype, reduction))
 
 

@@ -11,11 +11,9 @@ from afflux_hdl.contract import wire
 
 __all__ = ["blocks_of", "exact", "numbers", "padded", "reduce", "reduce_in_place", "scan"]
 
-_REDUCTIONS = list(Reduction)
-
 
 def numbers(ranks: int, dtype: wire.Dtype, reduction: Reduction) -> _native.Numbers:
-    return _native.Numbers(ranks, int(dtype), _REDUCTIONS.index(reduction))
+    return _native.Numbers(ranks, int(dtype), reduction.number)
 
 
 def blocks_of(count: int) -> int:

@@ -24,6 +24,11 @@ class Header(NamedTuple):
     key: int
     operation: int
 
+    @property
+    def type(self) -> int:
+        """Packet type, a `wire.Type` if it is a known one."""
+        return self.version_type & 15
+
 
 if Header._fields != tuple(field.name for field in wire.FIELDS):
     raise ImportError(f"Header lists {Header._fields}, the contract {wire.FIELDS}")

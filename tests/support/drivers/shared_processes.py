@@ -16,8 +16,6 @@ from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
-REDUCTIONS = {reduction: number for number, reduction in enumerate(Reduction)}
-
 # Far above what anything takes, but a hang must end.
 _PATIENCE_S = 120
 
@@ -31,7 +29,7 @@ class Rank:
         self.fingerprint = 0
 
     def attach(self, path: str, rank: int, ranks: int) -> None:
-        """Joins a group, whose memfd another process has open."""
+        """Join a group, whose memfd another process has open."""
         self.memory = None
         if self.group is not None:
             self.group.close()
@@ -70,7 +68,7 @@ class Rank:
         return tensor, "", ""
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Calls a method of the group."""
+        """Call a method of the group."""
         return getattr(self.group, name)(*arguments)
 
     def close(self) -> None:
@@ -115,7 +113,7 @@ class Rank:
 
 
 def serve(connection: Connection) -> None:
-    """The process of a rank: requests come as a method's name and its arguments."""
+    """Run the process of a rank: requests come as a method's name and its arguments."""
     rank = Rank()
     while True:
         name, arguments, options = connection.recv()
@@ -165,7 +163,7 @@ class Processes:
     def group(
         self, ranks: int, small_bytes: int = 0, batch_bytes: int = 0, reachable: int = 0
     ) -> Iterator[int]:
-        """A group of the first `ranks` processes, as long as the context; its memfd."""
+        """Yield the memfd of a group of the first `ranks` processes, as long as the context."""
         memfd = os.memfd_create("afflux-test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         try:
             _native.initialise_segment(memfd, ranks, small_bytes, batch_bytes)
@@ -191,14 +189,14 @@ class Processes:
         places: Sequence[int | None] | None = None,
         delays_s: Sequence[float] | None = None,
     ) -> list[np.ndarray]:
-        """An all-reduce of all ranks that succeeds: their results."""
+        """Run an all-reduce of all ranks that succeeds, and return their results."""
         for rank, tensor in enumerate(tensors):
             self.start(
                 rank,
                 "reduce",
                 tensor,
                 int(dtype),
-                REDUCTIONS[reduction],
+                reduction.number,
                 places[rank] if places else None,
                 delays_s[rank] if delays_s else 0.0,
             )

@@ -21,7 +21,7 @@ _LIMITS = {
 
 @contextmanager
 def memory_limit(limit: int) -> Iterator[Path]:
-    """A new group below this process's own, without a process yet; skips where none can be made.
+    """Yield a new group below this process's own, without a process yet; skip if none can be made.
 
     Args:
         limit: Bytes that its processes may touch for the first time.
@@ -32,7 +32,7 @@ def memory_limit(limit: int) -> Iterator[Path]:
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
     try:
-        (name,) = [name for name in _LIMITS if (group / name).exists()] or [None]
+        name = next((name for name in _LIMITS if (group / name).exists()), None)
         if name is None:
             pytest.skip("control groups here do not limit memory")
         try:
@@ -54,7 +54,7 @@ def join(group: Path) -> None:
 
 
 def _parent() -> Path:
-    places = {}
+    places: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         places |= {controller: path.lstrip("/") for controller in controllers.split(",")}

@@ -17,11 +17,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 import afflux  # noqa: F401 - registers the backend
 
+# A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of
+# torch._dynamo: a second of each rank's time, unless the process that it is forked from has them.
+_PRELOADED = ["torch.distributed", "afflux", "tests.support.host.ranks", "pytest", "torch._dynamo"]
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch.distributed", "afflux", "tests.support.host.ranks"])
+_context.set_forkserver_preload(_PRELOADED)
 
 Body = Callable[..., Any]
 
@@ -66,9 +70,7 @@ def run_ranks(
     aggregator = os.environ.get("AFFLUX_AGGREGATOR", "auto")
     environment = {"AFFLUX_AGGREGATOR": aggregator, **(environment or {})}
     with tempfile.TemporaryDirectory(prefix="afflux-test-") as folder:
-        server = (
-            dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False) if tcp_store else None
-        )
+        server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False) if tcp_store else None
         store = server.port if server is not None else str(Path(folder) / "store")
         started = time.monotonic()
         processes, pipes = [], {}
@@ -125,10 +127,20 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
-def _meet(store: str | int, size: int) -> dist.Store:
+def caught(action: Callable[[], object]) -> tuple[str, str, float]:
+    """Return message, kind and seconds of the error that `action` raises."""
+    started = time.monotonic()
+    try:
+        action()
+    except Exception as error:
+        return str(error), type(error).__name__, time.monotonic() - started
+    return "", "nothing raised", time.monotonic() - started
+
+
+def _meet(store: str | int, size: int) -> Store:
     if isinstance(store, int):
-        return dist.TCPStore("127.0.0.1", store, is_master=False)
-    return dist.FileStore(store, size)
+        return TCPStore("127.0.0.1", store, is_master=False)
+    return FileStore(store, size)
 
 
 def _run(

@@ -1,4 +1,4 @@
-// From an operation to the kernel that was compiled for it, and the table of one level.
+// Chooses the kernel of an operation, and makes the table of one instruction set's kernels.
 #pragma once
 
 #include "codec/kernels/extreme_kernel.hpp"
@@ -11,7 +11,7 @@ namespace afflux::codec {
 
 namespace {
 
-// Calls `with` with a value of the type that does `numbers`' operation on a block.
+// Calls `with` with a pointer to the type that does `numbers`' operation on a block.
 template <Dtype kType, typename With>
 void choose_for(const Numbers& numbers, With with) {
     if (numbers.op == Op::Max) return with(static_cast<Extreme<kType, true>*>(nullptr));
@@ -27,16 +27,7 @@ void choose_for(const Numbers& numbers, With with) {
 
 template <typename With>
 void choose(const Numbers& numbers, With with) {
-    switch (numbers.dtype) {
-        case Dtype::Int32:
-            return choose_for<Dtype::Int32>(numbers, with);
-        case Dtype::Float32:
-            return choose_for<Dtype::Float32>(numbers, with);
-        case Dtype::Float16:
-            return choose_for<Dtype::Float16>(numbers, with);
-        case Dtype::Bfloat16:
-            return choose_for<Dtype::Bfloat16>(numbers, with);
-    }
+    with_type(numbers.dtype, [&]<Dtype kType>() { choose_for<kType>(numbers, with); });
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// Greatest and least elements, in the order of the protocol's keys (section 8.5).
+// Greatest and least elements, in the order of sortable integers (protocol, section 8.5).
 #pragma once
 
 #include "codec/kernels/floats.hpp"
@@ -7,10 +7,10 @@ namespace afflux::codec {
 
 namespace {
 
-// Integers of an element's own width in the order of the numbers: -0 below +0, NaN wins. The keys
+// Integers of an element's own width in the order of the numbers: -0 below +0, NaN wins. Those
 // of float16 and bfloat16 are the upper parts of those that packets carry.
 template <Dtype kType, bool kMax>
-struct Keys {
+struct Sortable {
     using Integer = decltype([] {
         if constexpr (bytes_of(kType) == 4) {
             return std::int32_t{};
@@ -32,13 +32,13 @@ struct Keys {
     static Integer flip(Integer bits) {
         return static_cast<Integer>(bits ^ ((bits >> kTop) & kMagnitude));
     }
-    static Integer key(Integer bits) {
+    static Integer of(Integer bits) {
         if constexpr (kType == Dtype::Int32) return bits;
         return (bits & kMagnitude) > kInfinity ? kWinner : flip(bits);
     }
-    static Integer element(Integer key) {
-        if constexpr (kType == Dtype::Int32) return key;
-        return key == kWinner ? kNan : flip(key);
+    static Integer element(Integer sortable) {
+        if constexpr (kType == Dtype::Int32) return sortable;
+        return sortable == kWinner ? kNan : flip(sortable);
     }
     static Integer best(Integer a, Integer b) { return (kMax ? a > b : a < b) ? a : b; }
 };
@@ -46,19 +46,20 @@ struct Keys {
 template <Dtype kType, bool kMax>
 struct Extreme {
     static constexpr Dtype kElements = kType;
-    using K = Keys<kType, kMax>;
-    using Integer = typename K::Integer;
+    using Sort = Sortable<kType, kMax>;
+    using Integer = typename Sort::Integer;
 
     static void of(int sources, const std::byte* const* blocks, std::byte* out) {
         alignas(64) Integer best[kBlock];
         alignas(64) Integer bits[kBlock];
         __builtin_memcpy(best, blocks[0], sizeof best);
-        for (std::size_t i = 0; i < kBlock; ++i) best[i] = K::key(best[i]);
+        for (std::size_t i = 0; i < kBlock; ++i) best[i] = Sort::of(best[i]);
         for (int r = 1; r < sources; ++r) {
             __builtin_memcpy(bits, blocks[r], sizeof bits);
-            for (std::size_t i = 0; i < kBlock; ++i) best[i] = K::best(best[i], K::key(bits[i]));
+            for (std::size_t i = 0; i < kBlock; ++i)
+                best[i] = Sort::best(best[i], Sort::of(bits[i]));
         }
-        for (std::size_t i = 0; i < kBlock; ++i) best[i] = K::element(best[i]);
+        for (std::size_t i = 0; i < kBlock; ++i) best[i] = Sort::element(best[i]);
         __builtin_memcpy(out, best, sizeof best);
     }
 };

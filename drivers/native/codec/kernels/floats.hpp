@@ -1,4 +1,4 @@
-// Elements of each floating-point type as vectors, and blocks of them to integers and back.
+// Elements of each floating-point type as vectors, and their conversion to integers and back.
 #pragma once
 
 #include "codec/kernels/lanes.hpp"
@@ -13,6 +13,21 @@ constexpr std::size_t kVectors = kBlock / kLanes;
 
 constexpr std::size_t bytes_of(Dtype dtype) {
     return dtype == Dtype::Int32 || dtype == Dtype::Float32 ? 4 : 2;
+}
+
+// Calls `with.operator()<kType>()` for the type that `dtype` is.
+template <typename With>
+inline void with_type(Dtype dtype, With with) {
+    switch (dtype) {
+        case Dtype::Int32:
+            return with.template operator()<Dtype::Int32>();
+        case Dtype::Float32:
+            return with.template operator()<Dtype::Float32>();
+        case Dtype::Float16:
+            return with.template operator()<Dtype::Float16>();
+        case Dtype::Bfloat16:
+            return with.template operator()<Dtype::Bfloat16>();
+    }
 }
 
 // kLanes elements as float32.
@@ -40,9 +55,9 @@ inline Integers to_integers(const std::byte* from, float scale) {
 
 // Sums to elements: times a unit, divided by the ranks, rounded once.
 //
-// float32 has one rounding by itself: from int32, as the unit is a power of two. The narrow types
-// would have two, so before them comes one to odd: what is cut away leaves its trace in the last
-// bit, and 24 bits with such a trace round to 11 or fewer as the number itself does.
+// float32 is rounded once anyway, from int32, as the unit is a power of two. The narrow types would
+// be rounded twice, so the first rounding is to odd: bits that are cut away leave a trace in the
+// last bit, and 24 bits with such a trace round to 11 or fewer bits as the number itself does.
 template <Dtype kType, bool kDivide>
 struct Values {
     Values(const Numbers& numbers, unsigned exponent)
@@ -69,7 +84,7 @@ struct Values {
                 const Integers rounded = bits + 0x7FFF + ((bits >> 16) & 1);
                 return cut((rounded >> 16) & 0xFFFF);
             } else {
-                // Only here can a result become so small that it vanishes and leaves its sign.
+                // Only here can a result be so small that nothing but its sign would remain.
                 const Shorts half = to_half(value);
                 return half == 0x8000 ? Shorts{} : half;
             }
@@ -85,7 +100,8 @@ struct Values {
         const __m512i bits = _mm512_castps_si512(cut);
         return as<Floats>(_mm512_mask_or_epi32(bits, inexact, bits, _mm512_set1_epi32(1)));
 #else
-        // Of large numbers the 8 low bits are made one: 24 remain, of which the last is the trace.
+        // The 8 low bits of large numbers become one: 24 bits remain, of which the last is the
+        // trace.
         const Integers trace = (sums & 0xFF) != 0;
         const Integers odd = (sums & ~0x1FF) | (sums & 0x100) | (trace & 0x100);
         const Integers large = (sums > (1 << 24)) | (sums < -(1 << 24));
@@ -123,7 +139,7 @@ struct Values {
 #endif
     }
 
-    // To float32: to nearest where that is the result, else to odd.
+    // To float32, to nearest where that is the result, else to odd.
     static HalfFloats single(Doubles x) {
         if constexpr (kType != Dtype::Float32) {
             typedef std::int64_t Longs __attribute__((vector_size(sizeof(Doubles))));

@@ -1,9 +1,9 @@
-// Vectors of one instruction set, and the few operations that plain C++ does not name.
+// Vectors of one instruction set, and the few operations that plain C++ has no names for.
 //
 // Included by kernels_*.cpp only, each of which is compiled for its own instruction set. Everything
 // in this folder's kernels is therefore in an unnamed namespace and calls no inline function of
 // other headers, the standard library's included: the linker keeps one copy of such a function for
-// the whole program, and it might be one that the processor cannot run.
+// the whole program, possibly one that the processor cannot run.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,7 @@ inline Integers greater(Integers a, Integers b) {
     return a > b ? a : b;
 }
 
-// Where `mask` is -1 the first, where it is 0 the second.
+// `yes` where `mask` is -1, `no` where it is 0.
 inline Integers select(Integers mask, Integers yes, Integers no) {
     return (mask & yes) | (~mask & no);
 }
@@ -125,7 +125,7 @@ inline std::uint32_t greatest(Narrow x) {
 #endif
     const __m128i most =
         _mm_max_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    // There is an instruction for the least of eight.
+    // There is an instruction for the least of eight numbers.
     const __m128i least = _mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi16(0x7FFF)));
     return static_cast<std::uint32_t>(_mm_cvtsi128_si32(least) & 0xFFFF) ^ 0x7FFF;
 #else
@@ -170,35 +170,7 @@ inline Shorts cut(Integers x) {
 #endif
 }
 
-// A store that goes past the caches, to an address that is aligned to the vector's size.
-template <typename Vector>
-inline void store_far(void* to, Vector vector) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof vector == 64) {
-        return _mm512_stream_si512(static_cast<__m512i*>(to), as<__m512i>(vector));
-    }
-#endif
-#if defined(__AVX2__)
-    if constexpr (sizeof vector == 32) {
-        return _mm256_stream_si256(static_cast<__m256i*>(to), as<__m256i>(vector));
-    }
-#endif
-#if defined(__x86_64__)
-    if constexpr (sizeof vector == 16) {
-        return _mm_stream_si128(static_cast<__m128i*>(to), as<__m128i>(vector));
-    }
-#endif
-    store(to, vector);
-}
-
-// Before others may see what `store_far` wrote.
-inline void finish_far() {
-#if defined(__x86_64__)
-    _mm_sfence();
-#endif
-}
-
-// float16 to float32, exactly. NaN and infinities become something that is not finite, or too large
+// float16 to float32, exactly. NaN and infinities become numbers that are not finite, or too large
 // for float16.
 inline Floats from_half(Shorts x) {
 #if defined(__AVX512F__)

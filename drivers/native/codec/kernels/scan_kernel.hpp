@@ -1,4 +1,4 @@
-// Which blocks are present, and their exponents.
+// Finds out which blocks are present, and their exponents.
 #pragma once
 
 #include "codec/kernels/floats.hpp"
@@ -25,13 +25,13 @@ struct Greatest {
         }
     }
 
-    // The byte that `scan` gives.
+    // The result of `scan` for the block.
     std::uint8_t exponent() const {
         if constexpr (kType == Dtype::Int32) {
             return any(most);
         } else if constexpr (kType == Dtype::Float16) {
             const std::uint32_t magnitude = greatest(most);
-            if (magnitude >= 0x7C00) return 255;
+            if (magnitude >= 0x7C00) return wire::kNonFinite;
             if (magnitude >= 0x400) return static_cast<std::uint8_t>((magnitude >> 10) + 112);
             // A denormal: a normal float32, whose exponent is the place of its first bit.
             if (!magnitude) return 0;
@@ -59,7 +59,7 @@ constexpr bool kMayWrite = true;
 template <typename Byte>
 constexpr bool kMayWrite<const Byte> = false;
 
-// The processor itself fetches ahead within a page only. Beyond the end of all this does no harm.
+// The processor itself fetches ahead within a page only. Fetching beyond the end does no harm.
 template <std::size_t kBytes>
 void fetch(const std::byte* from) {
     for (std::size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
@@ -87,16 +87,7 @@ void scan_type(std::size_t blocks, Byte* from, std::byte* to, std::uint8_t* expo
 
 template <bool kCopy, typename Byte>
 void scan_any(Dtype dtype, std::size_t blocks, Byte* from, std::byte* to, std::uint8_t* exponents) {
-    switch (dtype) {
-        case Dtype::Int32:
-            return scan_type<Dtype::Int32, kCopy>(blocks, from, to, exponents);
-        case Dtype::Float32:
-            return scan_type<Dtype::Float32, kCopy>(blocks, from, to, exponents);
-        case Dtype::Float16:
-            return scan_type<Dtype::Float16, kCopy>(blocks, from, to, exponents);
-        case Dtype::Bfloat16:
-            return scan_type<Dtype::Bfloat16, kCopy>(blocks, from, to, exponents);
-    }
+    with_type(dtype, [&]<Dtype kType>() { scan_type<kType, kCopy>(blocks, from, to, exponents); });
 }
 
 void scan_kernel(Dtype dtype, std::size_t blocks, const void* elements, void* out,

@@ -1,5 +1,5 @@
-// Blocks that the kernels leave to plain code: those with NaN or infinities, and those whose
-// exponent is so small that float32 arithmetic would meet denormals.
+// Plain code for the blocks that the kernels do not handle. These are blocks with NaN or
+// infinities, and those whose exponent is so small that float32 arithmetic would meet denormals.
 #pragma once
 
 #include "codec/numbers.hpp"
@@ -8,11 +8,11 @@ namespace afflux::codec {
 
 // From this exponent on, float32 arithmetic gives the bits of exact arithmetic. The scale,
 // 2**(157 - g - E), and the unit, 2**(E - 157 + g) divided by up to 64, are normal float32 numbers.
-// Scaling is then exact (what becomes denormal rounds to 0 either way); going back, a sum is
-// rounded once, no result is denormal, and one that overflows is infinite as it should be.
+// Scaling is then exact (a product that becomes denormal rounds to 0 either way). On the way back a
+// sum is rounded once, no result is denormal, and one that overflows is infinite, as it should be.
 inline constexpr unsigned kLeastSingle = 40;
 
-// The result of one block of floats, Sum or Avg, whatever it holds.
+// Reduces one block of floats, by Sum or Avg, whatever it contains.
 void reduce_block(const Numbers& numbers, int sources, const void* const* blocks, void* out);
 
 void quantise_block(const Numbers& numbers, const void* block, unsigned exponent,

@@ -11,11 +11,11 @@ namespace {
 
 typedef std::uint32_t Words __attribute__((vector_size(4 * kLanes)));
 
-// Vectors that are summed side by side: as many as registers allow.
+// Vectors that are summed side by side, as many as registers allow.
 constexpr std::size_t kSideBySide = kVectors < 8 ? kVectors : 8;
 
-// Each sum calls `write(byte of the block, vector)` for all of the result. It has read what it
-// writes over by then, so that the result may lie in a source.
+// Each sum calls `write(byte of the block, vector)` for the whole result. It reads everything
+// before it is overwritten, so that the result may be in a source.
 
 // Integers, modulo 2**32.
 struct IntegerSum {
@@ -51,7 +51,7 @@ struct FloatSum {
     void operator()(int sources, const std::byte* const* blocks, unsigned exponent,
                     Write write) const {
         using Stored = typename Values<kType, kDivide>::Stored;
-        if (exponent == 255 || exponent < kLeastSingle) {
+        if (exponent == wire::kNonFinite || exponent < kLeastSingle) {
             std::byte result[kBlock * kBytes];
             reduce_block(numbers, sources, reinterpret_cast<const void* const*>(blocks), result);
             for (std::size_t at = 0; at < kBlock * kBytes; at += sizeof(Stored)) {
@@ -102,10 +102,10 @@ void reduce_sum(const Numbers& numbers, std::size_t blocks, int sources,
     }
 }
 
-// Bytes that are fetched ahead, of all sources together: they stay within the nearest cache.
+// Bytes that are fetched ahead, of all sources together; they fit into the nearest cache.
 constexpr std::size_t kUnderWay = 8192;
 
-// Blocks that are read once from far away: scanned, and summed while they are near.
+// Reduces blocks that are read from memory once: scanned, and summed while they are in a cache.
 template <typename Sum>
 void reduce_sum_in_place(const Numbers& numbers, std::size_t blocks, int sources,
                          void* const* elements) {
@@ -123,7 +123,7 @@ void reduce_sum_in_place(const Numbers& numbers, std::size_t blocks, int sources
             greatest.add(here[r]);
             bits.add_bytes(here[r], kBytes);
         }
-        // All +0 everywhere: so is the result.
+        // If all are +0 everywhere, so is the result.
         if (!bits.exponent()) continue;
         const auto write = [&](std::size_t at, auto vector) {
             for (int r = 0; r < sources; ++r) {

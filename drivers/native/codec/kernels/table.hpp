@@ -1,4 +1,4 @@
-// The kernels of one level: the inner loops of the codec, compiled for one instruction set.
+// The inner loops of the codec, compiled for one instruction set.
 #pragma once
 
 #include "codec/numbers.hpp"
@@ -6,8 +6,8 @@
 
 namespace afflux::codec {
 
-// All work on whole blocks; elements, `out` and sums need no alignment. What they do is said where
-// the functions of the same names are declared: scan.hpp, reduce.hpp, quantise.hpp.
+// All work on whole blocks; elements, `out` and sums need no alignment. scan.hpp, reduce.hpp and
+// quantise.hpp describe the functions of the same names.
 struct Kernels {
     const char* name;
     // Both copy only if `out` is not null.
@@ -20,22 +20,20 @@ struct Kernels {
                    std::uint8_t* present);
     void (*reduce_in_place)(const Numbers& numbers, std::size_t blocks, int sources,
                             void* const* elements);
-    // Also scans the `next_blocks` blocks that follow in memory.
     void (*quantise)(const Numbers& numbers, std::size_t blocks, const void* elements,
-                     const std::uint8_t* exponents, std::int32_t* out, bool far,
-                     std::size_t next_blocks, std::uint8_t* next_exponents);
+                     const std::uint8_t* exponents, std::int32_t* out);
     void (*dequantise)(const Numbers& numbers, std::size_t blocks, const std::int32_t* sums,
-                       const std::uint8_t* exponents, void* out, bool far);
+                       const std::uint8_t* exponents, void* out);
 };
 
-// Any processor of the architecture has the first; the others are null where they were not built.
+// Any processor of the architecture can run the first.
 extern const Kernels kDefaultKernels;
 #if defined(__x86_64__)
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 #endif
 
-// Those in use.
+// The kernels in use.
 const Kernels& kernels();
 
 }  // namespace afflux::codec

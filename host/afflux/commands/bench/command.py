@@ -30,7 +30,7 @@ _MOST_RANKS = 64
 
 
 def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: list[str]) -> int:
-    """The exit status: 1 if an element was wrong, or something did not work.
+    """Return the exit status: 1 if an element was wrong, or something did not work.
 
     Args:
         parser: For errors in the options.
@@ -42,15 +42,15 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
         parser.error("--plot needs matplotlib: pip install 'afflux[plot]'")
     for path in (arguments.output_file, arguments.plot):
         if path and not path.absolute().parent.is_dir():
-            parser.error(f"{path}: there is no such folder")
+            parser.error(f"{path}: its folder does not exist")
     if launched_by_mpi() and "RANK" not in os.environ:
         _meet_through_mpi(parser)
     under_launcher = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     if under_launcher and arguments.ranks:
-        parser.error(f"--ranks: this is one of {os.environ['WORLD_SIZE']} ranks already")
+        parser.error(f"--ranks: this process is already one of {os.environ['WORLD_SIZE']} ranks")
     ranks = int(os.environ["WORLD_SIZE"]) if under_launcher else arguments.ranks or _default_ranks()
     if not 1 <= ranks <= _MOST_RANKS:
-        parser.error(f"--ranks {ranks}: 1 to {_MOST_RANKS}")
+        parser.error(f"--ranks {ranks}: must be 1 to {_MOST_RANKS}")
     if "mpi" in options.compare and (missing := mpi_missing(ranks)):
         parser.error(missing)
     try:
@@ -67,7 +67,7 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
 
 
 def save(rows: list[Row], json_path: Path | None, plot_path: Path | None) -> None:
-    """Writes the files that were asked for."""
+    """Write the files that were asked for."""
     if json_path:
         result = {"schema": SCHEMA, "machine": describe_machine(), "rows": rows}
         json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -76,7 +76,7 @@ def save(rows: list[Row], json_path: Path | None, plot_path: Path | None) -> Non
 
 
 def failed(rows: list[Row]) -> bool:
-    """Whether an element was wrong, or ranks or runs did not get the same bits."""
+    """Return whether an element was wrong, or ranks or runs did not get the same bits."""
     return any(
         row["wrong"] or row["out_of_place_wrong"] or not row["same_bits"]
         or row.get("out_of_place_same_bits") is False
@@ -89,7 +89,7 @@ def _default_ranks() -> int:
 
 
 def _as_rank(options: BenchOptions) -> list[Row] | None:
-    """The rows at rank 0; at the others None, unless something was wrong."""
+    """Return the rows at rank 0; at the others None, unless something was wrong."""
     torch.set_num_threads(1)
     groups = join(options.timeout_s, "gloo" in options.compare)
     try:
@@ -113,7 +113,7 @@ def _start(ranks: int, own: list[str]) -> list[Row]:
 
 
 class _Shown:
-    """Passes on what ranks print, up to torchrun's own account of a failure."""
+    """Passes on what ranks print, up to torchrun's own report of a failure."""
 
     def __init__(self) -> None:
         self._on = True
@@ -126,7 +126,7 @@ class _Shown:
 
 
 def _meet_through_mpi(parser: argparse.ArgumentParser) -> None:
-    """Sets what torch.distributed reads from the environment, as torchrun would."""
+    """Set what torch.distributed reads from the environment, as torchrun would."""
     try:
         MPI = importlib.import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:

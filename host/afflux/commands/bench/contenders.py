@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 COMPARED = ("gloo", "mpi")
-"""What may stand after --compare."""
+"""What --compare takes."""
 
 _REDUCE_OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -36,11 +36,11 @@ _REDUCE_OPS = {
 
 
 class NotAvailable(RuntimeError):
-    """Something that the options ask for is not here; the message says what and why."""
+    """Something that the options ask for is not available; the message says what and why."""
 
 
 class Contender(Protocol):
-    """One way to treat a tensor, that all ranks take at the same time.
+    """One way to treat a tensor, which all ranks take at the same time.
 
     Attributes:
         name: In tables and JSON.
@@ -49,10 +49,10 @@ class Contender(Protocol):
     name: str
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor of shape (count,) to work on."""
+        """Make a tensor of shape (count,) to work on."""
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Do it, in place; over when this returns."""
+        """Do it in place, and return when it is over."""
 
 
 class Afflux:
@@ -73,16 +73,16 @@ class Afflux:
         self._reachable = reachable
         engine = afflux.statistics(group)["engine"]
         if reachable and engine != "shm":
-            raise NotAvailable(f"--reachable: these ranks share no memory, the engine is {engine}")
+            raise NotAvailable(f"--reachable: these ranks share no memory; the engine is {engine}")
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Collective if reachable."""
+        """Make a tensor; collective if reachable."""
         if self._reachable:
             return afflux.empty(count, dtype=dtype, group=self._group)
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """As a user calls it."""
+        """Call it as a user does."""
         dist.all_reduce(tensor, _REDUCE_OPS[op], self._group)
 
 
@@ -96,11 +96,11 @@ class Gloo:
         self._ranks = dist.get_world_size(group)
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """As a user calls it."""
+        """Call it as a user does."""
         if op == "avg":
             dist.all_reduce(tensor, dist.ReduceOp.SUM, self._group)
             tensor.div_(self._ranks)
@@ -109,7 +109,7 @@ class Gloo:
 
 
 def mpi_missing(ranks: int) -> str:
-    """Why `Mpi` cannot run here; empty if it can."""
+    """Return why `Mpi` cannot run here; empty if it can."""
     if importlib.util.find_spec("mpi4py") is None:
         return "--compare mpi: the package mpi4py is not installed (pip install mpi4py)"
     try:
@@ -147,11 +147,11 @@ class Mpi:
         self._ranks = ranks
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Through the buffer interface, without a copy."""
+        """Call it through the buffer interface, without a copy."""
         self._world.Allreduce(self._in_place, tensor.numpy(), op=self._ops[op])
         if op == "avg":
             tensor.div_(self._ranks)
@@ -163,25 +163,25 @@ class AddOne:
     name = "floor"
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """Reads and writes each element once."""
+        """Read and write each element once."""
         tensor.add_(1)
 
 
 class ReadAll:
-    """A floor of sparse sums: every rank reads its own tensor, and writes nothing."""
+    """A floor for sparse sums: every rank reads its own tensor, and writes nothing."""
 
     name = "read_floor"
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """An ordinary one."""
+        """Make an ordinary tensor."""
         return torch.empty(count, dtype=dtype)
 
     def call(self, tensor: torch.Tensor, op: str) -> None:
-        """The greatest of its words: of the ways to read that numpy and torch have, the fastest."""
+        """Find the greatest word: of the ways to read in numpy and torch, the fastest."""
         np.max(tensor.view(torch.uint8).numpy().view(_word_of(tensor)))
 
 
@@ -190,5 +190,5 @@ def _word_of(tensor: torch.Tensor) -> type:
 
 
 def launched_by_mpi() -> bool:
-    """Whether an MPI launcher started this process."""
+    """Return whether an MPI launcher started this process."""
     return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))

@@ -1,4 +1,4 @@
-"""Processor time of a rank: its own process, with the engine that it may have started."""
+"""Processor time of a rank: its own process, and the engine if it has started one."""
 
 import os
 import time
@@ -12,8 +12,9 @@ _TASKS = Path("/proc/self/task")
 class CpuTimer:
     """Seconds of processor time, all threads, between `start` and `stop`.
 
-    Children are counted because soft:// sums in one; without /proc they are left out. Looking at
-    them takes a while, so that is done first and last: `prepare` before whatever lines ranks up.
+    Child processes are counted because soft:// sums in one; without /proc they are left out.
+    Reading their times takes a while, so it is done first and last: call `prepare` before the
+    barrier that lines ranks up.
     """
 
     def __init__(self) -> None:
@@ -25,11 +26,11 @@ class CpuTimer:
         self._children_s = _children_seconds()
 
     def start(self) -> None:
-        """Begin; costs next to nothing."""
+        """Begin; this costs next to nothing."""
         self._own_s = time.process_time()
 
     def stop(self) -> float:
-        """Seconds since `start`, and of the children since `prepare`."""
+        """Return the seconds since `start`, and those of the children since `prepare`."""
         own_s = time.process_time() - self._own_s
         return own_s + max(0.0, _children_seconds() - self._children_s)
 

@@ -100,7 +100,7 @@ def _within_bound(
 
 
 def _block_bound(largest: torch.Tensor, ranks: int) -> torch.Tensor:
-    """N · 2^(e + g − 31), where 2^e ≤ largest magnitude in the block < 2^(e + 1)."""
+    """Return N · 2^(e + g − 31), where 2^e ≤ largest magnitude in the block < 2^(e + 1)."""
     _, exponent = torch.frexp(_largest_of_block(largest))
     e = (exponent - 1).clamp(min=-126).double()
     guard = (ranks - 1).bit_length()
@@ -108,7 +108,7 @@ def _block_bound(largest: torch.Tensor, ranks: int) -> torch.Tensor:
 
 
 def _largest_of_block(magnitudes: torch.Tensor) -> torch.Tensor:
-    """Of each element, the largest of its block; shape as given."""
+    """Return for each element the largest of its block; shape as given."""
     count = magnitudes.numel()
     padded = torch.nn.functional.pad(magnitudes, (0, -count % BLOCK)).view(-1, BLOCK)
     return padded.amax(dim=1).repeat_interleave(BLOCK)[:count]
@@ -121,7 +121,7 @@ def _half_ulp(magnitude: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _ends(where: slice, count: int) -> list[slice]:
-    """Parts of a piece, relative to it, that the golden model computes too."""
+    """Return the parts of a piece, relative to it, that the golden model computes too."""
     length = where.stop - where.start
     found = [slice(0, min(length, _GOLDEN_ELEMENTS))] if where.start == 0 else []
     if where.stop == count and length > _GOLDEN_ELEMENTS:

@@ -1,7 +1,7 @@
-"""What each rank contributes: random, and the same for whoever asks, so that anyone can check.
+"""What each rank contributes: random, but every rank can make it again, to check.
 
 Values are random to the last bit, so that a sum has to round. They are small (2^-60 for float32),
-because sums in place grow N-fold with each call; `calls_in_place` says how often that goes well.
+because sums in place grow N-fold with each call; `calls_in_place` returns how often that goes well.
 """
 
 import math
@@ -42,8 +42,8 @@ class Inputs:
         count: Elements.
         dtype: One of DTYPES.
         ranks: How many contribute.
-        density: Share of the blocks of 64 that are not zero, drawn at each rank by itself.
-        seed: Another seed, other values.
+        density: Share of the blocks of 64 that are not zero, drawn for each rank separately.
+        seed: Another seed gives other values.
     """
 
     count: int
@@ -53,12 +53,12 @@ class Inputs:
     seed: int = 0
 
     def pieces(self) -> Iterator[slice]:
-        """Where each piece lies; all but the last have PIECE elements."""
+        """Iterate over the places of all pieces; all but the last have PIECE elements."""
         for start in range(0, self.count, PIECE):
             yield slice(start, min(start + PIECE, self.count))
 
     def piece(self, rank: int, where: slice) -> torch.Tensor:
-        """What `rank` has in a slice of `pieces`, of shape (its length,)."""
+        """Return what `rank` has in a slice of `pieces`, of shape (its length,)."""
         length = where.stop - where.start
         random = np.random.Generator(np.random.SFC64([self.seed, rank, where.start]))
         exponent, _ = _RANGE[self.dtype]
@@ -75,12 +75,12 @@ class Inputs:
         return torch.from_numpy(values).to(self.dtype)
 
     def fill(self, rank: int, tensor: torch.Tensor) -> None:
-        """Writes all of what `rank` contributes."""
+        """Write all that `rank` contributes."""
         for where in self.pieces():
             tensor[where] = self.piece(rank, where)
 
     def calls_in_place(self, op: str) -> int:
-        """Sums in place, one after the other, that measure the same thing; 0: any number.
+        """Return how many sums in place, one after the other, measure the same; 0: any number.
 
         A sum of dense tensors grows until it overflows. A sparse one is as dense as the union
         of all ranks after the first call.

@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: so that a command that is told to stop ends the ranks it has started."""
+"""SIGTERM as Ctrl-C, so that a command that is stopped ends the ranks that it has started."""
 
 import contextlib
 import signal
@@ -9,7 +9,7 @@ __all__ = ["terminated_as_interrupted"]
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Within the block SIGTERM raises `KeyboardInterrupt`. Main thread only."""
+    """Let SIGTERM raise `KeyboardInterrupt` within the block. Main thread only."""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

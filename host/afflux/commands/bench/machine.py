@@ -1,4 +1,4 @@
-"""What a result must say of the machine that gave it, without naming the machine."""
+"""What a result must record about the machine that it comes from, without naming the machine."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ __all__ = ["describe_machine", "processor_name"]
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory, system and versions; no names of hosts, users or folders."""
+    """Return processor, cores, memory, system and versions; nobody's name, nor a folder's."""
     return {
         "processor": processor_name() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
@@ -25,7 +25,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor_name() -> str:
-    """The processor as it calls itself; empty if it does not say."""
+    """Return the name that the processor gives itself; empty if it gives none."""
     return _field("/proc/cpuinfo", "model name")
 
 

@@ -1,4 +1,4 @@
-"""What nccl-tests prints, to the column, so that whatever reads its output reads ours.
+"""What nccl-tests prints, to the column, so that whatever reads its output can read ours.
 
 algbw is the tensor's bytes divided by the time; busbw is algbw · 2(n−1)/n for all_reduce, which
 counts what a ring would move over each link (in-network aggregation moves less, and may exceed a
@@ -26,12 +26,12 @@ class Column:
 
 
 def algorithm_bandwidth(size: int, seconds: float) -> float:
-    """10⁹ bytes a second."""
+    """Return 10⁹ bytes a second."""
     return size / seconds / 1e9
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """10⁹ bytes a second."""
+    """Return 10⁹ bytes a second."""
     return algorithm_bandwidth(size, seconds) * 2 * (ranks - 1) / ranks
 
 
@@ -47,7 +47,7 @@ def heading(
     notes: list[str],
     devices: list[str],
 ) -> str:
-    """All lines before the first result."""
+    """Return all lines before the first result."""
     lines = [
         f"# afflux version {version}",
         "# Collective test starting: all_reduce_perf",
@@ -72,7 +72,7 @@ def line(
     out_of_place: Column | None,
     in_place: Column,
 ) -> str:
-    """One result. `out_of_place` is None if it was not timed."""
+    """Return one result. `out_of_place` is None if it was not timed."""
     text = f"{size:12d}  {count:12d}  {dtype:>8}  {op:>6}  {-1:6d}"
     for column in (out_of_place, in_place):
         if column is None:
@@ -88,7 +88,7 @@ def line(
 
 
 def summary(wrong: int, bus_bandwidths: list[float]) -> str:
-    """The lines at the end; `wrong` counts elements out of bounds."""
+    """Return the lines at the end; `wrong` counts elements out of bounds."""
     mean = math.fsum(bus_bandwidths) / len(bus_bandwidths) if bus_bandwidths else 0.0
     return "\n".join(
         [

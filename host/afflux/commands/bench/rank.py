@@ -1,4 +1,4 @@
-"""One rank of `afflux bench`: goes through the sizes, measures, checks, and prints at rank 0."""
+"""One rank of `afflux bench`: it goes through the sizes, measures, checks, and prints at rank 0."""
 
 import argparse
 import json
@@ -52,7 +52,7 @@ class _Groups:
 
 
 def join(timeout_s: float, with_gloo: bool) -> _Groups:
-    """The groups of this rank, from the environment that torchrun has set."""
+    """Make the groups of this rank, from the environment that torchrun has set."""
     timeout = timedelta(seconds=timeout_s)
     dist.init_process_group("gloo", timeout=timedelta(seconds=max(timeout_s, _LAUNCH_TIMEOUT_S)))
     ours = dist.new_group(backend="afflux", timeout=timeout)
@@ -64,14 +64,14 @@ def join(timeout_s: float, with_gloo: bool) -> _Groups:
 
 
 def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
-    """All sizes, types and reductions; prints at rank 0. Collective.
+    """Measure all sizes, types and reductions, and print at rank 0. Collective.
 
     Raises:
         NotAvailable: Something that the options ask for is not here; at every rank.
     """
-    say: Callable[[str], None] = _print if groups.rank == 0 else _ignore
+    show: Callable[[str], None] = _print if groups.rank == 0 else _ignore
     devices = _devices(groups)
-    say(_heading(options, groups, devices))
+    show(_heading(options, groups, devices))
     rows: list[Row] = []
     for _ in range(options.cycles):
         for op in options.ops:
@@ -82,13 +82,13 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
                     row = _measure_one(options, groups, size, dtype, op)
                     rows.append(row)
                     stamp = time.strftime("  %Y-%m-%d %H:%M:%S") if options.timestamps else ""
-                    say(_line(row) + stamp)
+                    show(_line(row) + stamp)
     wrong = sum((row["wrong"] or 0) + (row["out_of_place_wrong"] or 0) for row in rows)
-    say(nccl_format.summary(wrong, _all_bandwidths(rows)))
-    say(side_table(rows, options.compare))
+    show(nccl_format.summary(wrong, _all_bandwidths(rows)))
+    show(side_table(rows, options.compare))
     if options.memory:
         peak = max(row["peak_memory_bytes"] for row in rows)
-        say(f"# Peak memory of a rank : {peak / 2**20:.1f} MiB")
+        show(f"# Peak memory of a rank : {peak / 2**20:.1f} MiB")
     return rows
 
 
@@ -129,7 +129,7 @@ def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, 
 
 
 def _way(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """How the calls between two readings of the statistics went."""
+    """Return how the calls between two readings of the statistics went."""
     ways = [way for way in _WAYS if after.get(way, 0) > before.get(way, 0)]
     return "+".join(ways) or "packets"
 
@@ -251,7 +251,7 @@ def _heading(options: BenchOptions, groups: _Groups, devices: list[str]) -> str:
 
 
 def _devices(groups: _Groups) -> list[str]:
-    """A line of each rank, with host, process and processor."""
+    """Return a line for each rank, with host, process and processor."""
     mine = (
         f"#  Rank {groups.rank:2d} Group  0 Pid {os.getpid():6d} on {socket.gethostname():>10} "
         f"device {groups.rank:2d} [cpu] {processor_name() or platform.machine()}"
@@ -270,7 +270,7 @@ def _ignore(text: str) -> None:
 
 
 def main() -> int:
-    """One rank that torchrun started: the results of all cases into the folder."""
+    """Run one rank that torchrun started: write the results of all cases into the folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--cases", type=json.loads, required=True, help="lists of options, as JSON")

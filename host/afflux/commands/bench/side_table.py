@@ -1,4 +1,4 @@
-"""What nccl-tests has no columns for, as comment lines below its table."""
+"""Columns that nccl-tests does not have, as comment lines below its table."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ __all__ = ["side_table"]
 
 
 def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
-    """Processor time, floors and the others that were timed, all in place, medians, microseconds.
+    """Show processor time, floors and other backends: in place, medians, microseconds.
 
     "cpu" is processor time of a rank with the engine that it may have started, for one call, mean
     over ranks.

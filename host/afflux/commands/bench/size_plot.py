@@ -17,7 +17,7 @@ _LINES = {
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Writes an SVG: all rows of the first type and reduction in them, in place."""
+    """Write an SVG: all rows of the first type and reduction in them, in place."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -47,7 +47,6 @@ def draw(rows: list[Row], path: Path) -> None:
     for axes in (times, rates):
         axes.set(xscale="log", xlabel="bytes")
         axes.grid(visible=True, which="major", alpha=0.3)
-        axes.legend()
     times.set(yscale="log", ylabel="µs of a call")
     rates.set(ylabel="busbw (GB/s)", ylim=(0, None))
     density = "" if first["density"] == 1 else f", {first['density']:g} of blocks not zero"
@@ -55,5 +54,7 @@ def draw(rows: list[Row], path: Path) -> None:
         f"all_reduce {first['op']} {first['dtype']}, {first['ranks']} ranks{density}, "
         f"engine {first['engine']}"
     )
+    # Beside the axes: within them, it would cover a point sooner or later.
+    figure.legend(*times.get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)

@@ -6,7 +6,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a text such as 32M. Raises `ValueError` if it is none."""
+    """Return the bytes that a text such as 32M means. Raises `ValueError` if it is not a size."""
     number, unit = (
         (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
     )
@@ -17,7 +17,7 @@ def parse_size(text: str) -> int:
 
 
 def sweep(least: int, most: int, step_bytes: int, factor: int) -> tuple[int, ...]:
-    """Sizes from `least` to `most`, by multiplication if `factor` is above 1, else by addition.
+    """Return sizes from `least` to `most`: multiplied by `factor` if that is above 1, or added to.
 
     Raises:
         ValueError: There is none, or more than 1000.

@@ -1,9 +1,9 @@
-"""Aggregators that were named: whether they answer, and what they are. Nothing is searched for."""
+"""Aggregators that were named: whether they answer, and what they are. There is no search."""
 
 import time
 from typing import Any
 
-from afflux.group.aggregator_url import Location, lanes_to, local_address_towards
+from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
 from afflux_drivers.control.client import describe
 from afflux_drivers.errors import AffluxError
 
@@ -11,7 +11,7 @@ __all__ = ["ask"]
 
 
 def ask(url: str, timeout_s: float) -> dict[str, Any]:
-    """What the aggregator at `url` says of itself.
+    """Ask the aggregator at `url` what it is.
 
     Returns:
         `url` and either `error` or: `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`,
@@ -20,12 +20,15 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
     """
     started = time.perf_counter()
     try:
-        location = Location.parse(url)
-        if location.embedded:
-            return {"url": url, "error": "is started with the ranks; there is nobody to ask"}
-        about = describe((location.host, location.port), timeout_s)
+        where = AggregatorUrl.parse(url)
+        if where.embedded:
+            return {
+                "url": url,
+                "error": "is started with the ranks: there is no running aggregator to ask",
+            }
+        about = describe((where.host, where.port), timeout_s)
         answer_s = time.perf_counter() - started
-        lanes = lanes_to(location.host, location.port)
+        lanes = lanes_to(where.host, where.port)
     except (AffluxError, OSError, ValueError) as error:
         return {"url": url, "error": str(error)}
     about.pop("ok", None)
@@ -33,6 +36,6 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
         "url": url,
         **about,
         "answer_s": answer_s,
-        "from_address": local_address_towards(location.host),
+        "from_address": local_address_towards(where.host),
         "lanes_on_the_way": lanes,
     }

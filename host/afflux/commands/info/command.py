@@ -1,4 +1,4 @@
-"""The command itself: collects the report, and prints it."""
+"""The command itself: it collects the report and prints it."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import native, why_not_shared
 from afflux.commands.info.text import render
-from afflux.settings import Settings, SettingsError
+from afflux.group.settings import Settings, SettingsError
 
 __all__ = ["add_arguments", "collect", "run"]
 
@@ -35,16 +35,18 @@ _FEATURES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `afflux info`."""
+    """Declare the options of `afflux info`."""
     parser.add_argument(
         "urls", nargs="*", metavar="URL", help="aggregators to ask: udp://host[:port]"
     )
-    parser.add_argument("--timeout", type=float, default=2.0, help="for each, s (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--timeout", type=float, default=2.0, help="seconds for each of them (%(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit status: 1 if an aggregator that was named does not answer."""
+    """Return the exit status: 1 if an aggregator that was named does not answer."""
     try:
         report = collect(arguments.urls, arguments.timeout)
     except SettingsError as error:
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
-    """All that is shown, as JSON values. Sizes are in bytes.
+    """Collect all that is shown, as JSON values. Sizes are in bytes.
 
     Args:
         urls: Aggregators to ask, beside that of AFFLUX_AGGREGATOR if it names a running one.
@@ -65,7 +67,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
         SettingsError: A variable has a value that it cannot have.
     """
     aggregator = Settings.from_environment().aggregator
-    named = ([aggregator] if aggregator.startswith("udp:") else []) + list(urls)
+    named = ([] if aggregator.embedded else [str(aggregator)]) + list(urls)
     reason = why_not_shared(aggregator)
     report: dict[str, Any] = {
         "versions": {
@@ -74,7 +76,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
             "python": sys.version.split()[0],
             "kernel": os.uname().release,
         },
-        "aggregator": aggregator,
+        "aggregator": str(aggregator),
         "shared_memory": {"used_by_ranks_here": not reason, "reason": reason},
         "processor": {"name": processor_name(), "features": _features()},
         "codec": _codec(),
@@ -89,17 +91,17 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 
 
 def _codec() -> dict[str, Any]:
-    """Which instructions the codec uses: "python" if there is no compiled one."""
+    """Return which instructions the codec uses: "python" if there is no compiled one."""
     module = native()
-    level = getattr(module, "codec_level", None)
-    levels = getattr(module, "codec_levels", None)
+    level = getattr(module, "codec_instruction_set", None)
+    levels = getattr(module, "codec_instruction_sets", None)
     if level is None or levels is None:
         return {"level": "python", "levels": ["python"]}
     return {"level": level(), "levels": list(levels())}
 
 
 def _features() -> list[str]:
-    """Of the processor, those that a codec may use."""
+    """Return the processor's features that a codec may use."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:

@@ -21,7 +21,7 @@ WANTED_BUFFER_BYTES = 16 << 20
 """What an aggregator asks for; a worker asks for half of it."""
 
 _NO_LIMIT = 1 << 60
-"""The kernel writes "no limit" in version 1 as the largest multiple of a page."""
+"""In version 1, the kernel writes "no limit" as the largest multiple of a page."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Cores:
     """Processors.
 
     Attributes:
-        machine: Of the machine.
-        affinity: That this process may run on.
-        quota: Processors that its control group may use at once, on average; None: no limit.
+        machine: Those of the machine.
+        affinity: Those that this process may run on.
+        quota: How many its control group may use at once, on average; None: no limit.
     """
 
     machine: int
@@ -49,10 +49,10 @@ class Memory:
     """Bytes.
 
     Attributes:
-        machine: Of the machine.
+        machine: All of the machine's.
         available: What the kernel believes could be had without swapping.
-        limit: Of the control group; None: none.
-        shm: Size of /dev/shm, which Afflux does not use; None: there is none.
+        limit: That of the control group; None: no limit.
+        shm: Size of /dev/shm, which Afflux does not use; None if it does not exist.
     """
 
     machine: int
@@ -79,12 +79,12 @@ class SocketBuffers:
 
 
 def read_cores(root: Path = Path("/")) -> Cores:
-    """Processors of the machine, of this process, of its control group."""
+    """Return the processors of the machine, of this process, of its control group."""
     return Cores(os.cpu_count() or 1, len(os.sched_getaffinity(0)), _quota(root))
 
 
 def read_memory(root: Path = Path("/")) -> Memory:
-    """The machine's, the control group's, and /dev/shm's."""
+    """Return the memory of the machine, of the control group, and of /dev/shm."""
     fields = {}
     for line in _lines(root / "proc/meminfo"):
         name, _, rest = line.partition(":")
@@ -109,7 +109,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
 
 
 def read_socket_buffers(root: Path = Path("/")) -> SocketBuffers:
-    """The limits, and what a socket of this process really gets."""
+    """Return the limits, and what a socket of this process really gets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         granted = enlarge(udp, WANTED_BUFFER_BYTES) // 2
     limits = []
@@ -130,14 +130,14 @@ def _quota(root: Path) -> float | None:
         _of_control_groups(root, "cpu", "cpu.cfs_period_us"),
         strict=False,
     ):
-        # Minus one is no quota.
+        # Minus one means that there is no quota.
         if most.isdecimal() and period.isdecimal():
             quotas.append(int(most) / int(period))
     return min(quotas, default=None)
 
 
 def _of_control_groups(root: Path, controller: str, file: str) -> list[str]:
-    """What `file` says in this process's control group and in all above it.
+    """Return what `file` contains in this process's control group and in all above it.
 
     Args:
         root: Of the file system.

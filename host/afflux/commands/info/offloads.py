@@ -37,7 +37,7 @@ _FEATURE_BLOCK_BYTES = 16
 
 
 def read_offloads(interface: str) -> dict[str, bool]:
-    """Each of SHOWN that the interface knows, and whether it is on; empty if it cannot be asked."""
+    """Return which of SHOWN the interface knows, and has on; empty if it cannot be asked."""
     found = {}
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         names = _feature_names(asked, interface)
@@ -47,7 +47,7 @@ def read_offloads(interface: str) -> dict[str, bool]:
 
 
 def read_driver(interface: str) -> str:
-    """The driver's name; empty if it cannot be asked."""
+    """Return the driver's name; empty if it cannot be asked."""
     request = bytearray(struct.pack("<I", _GET_DRIVER) + bytes(192))
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         return _text(_ask(asked, interface, request)[4:36])

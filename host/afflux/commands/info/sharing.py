@@ -5,11 +5,13 @@ import os
 import secrets
 import socket
 
+from afflux.group.aggregator_url import AggregatorUrl
+
 __all__ = ["native", "why_not_shared"]
 
 
 def native() -> object | None:
-    """The compiled part of the drivers; None if it is not installed."""
+    """Return the compiled part of the drivers; None if it is not installed."""
     try:
         from afflux_drivers import _native
     except ImportError:
@@ -17,24 +19,23 @@ def native() -> object | None:
     return _native
 
 
-def why_not_shared(aggregator: str) -> str:
-    """What keeps them from it; empty if nothing does.
+def why_not_shared(aggregator: AggregatorUrl) -> str:
+    """Return what keeps ranks here from sharing memory; empty if nothing does.
 
     Args:
         aggregator: Value of AFFLUX_AGGREGATOR.
     """
-    scheme = aggregator.partition("://")[0]
-    if scheme not in ("auto", "shm"):
+    if not aggregator.may_share:
         return f"AFFLUX_AGGREGATOR={aggregator} asks for something else"
     if not hasattr(native(), "SharedGroup"):
         return "the compiled part of Afflux is not installed"
     try:
         os.close(os.memfd_create("afflux-info"))
     except (OSError, AttributeError) as error:
-        return f"no anonymous memory files here: {error}"
+        return f"this system has no anonymous memory files: {error}"
     try:
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as probe:
             probe.bind(f"\0afflux-info-{secrets.token_hex(8)}")
     except OSError as error:
-        return f"no abstract Unix sockets here: {error}"
+        return f"this system has no abstract Unix sockets: {error}"
     return ""

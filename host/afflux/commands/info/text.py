@@ -8,7 +8,7 @@ _INDENT = " " * 16
 
 
 def render(report: dict[str, Any]) -> str:
-    """Everything in it, advice last."""
+    """Show all of the report, advice last."""
     versions, cores, memory = report["versions"], report["cores"], report["memory"]
     buffers, codec, sharing = report["socket_buffers"], report["codec"], report["shared_memory"]
     lines = [

@@ -22,7 +22,7 @@ class BuildError(RuntimeError):
 
 
 def default_folder() -> Path:
-    """Where results are kept.
+    """Return the folder where results are kept.
 
     `AFFLUX_CACHE` if it is set; `build/verilated` when this file lies in a source checkout;
     else `afflux` in the user's cache directory (XDG Base Directory Specification).
@@ -38,7 +38,7 @@ def default_folder() -> Path:
 
 
 def digest(*parts: str) -> str:
-    """Name of the result that `parts` determine. No two lists of parts give the same text."""
+    """Name the result that `parts` determine. No two lists of parts give the same text."""
     whole = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -48,15 +48,15 @@ def digest(*parts: str) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    # The lock is the open file's, so it goes when the process ends, however it ends. The file
-    # itself stays: were it removed, two processes could hold locks on two files of this name.
+    # The lock is the open file's, so it is released when the process ends, however it ends. The
+    # file itself stays: were it removed, two processes could hold locks on two files of this name.
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def cached(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    """The result `name`, a folder in `folder`; `build` fills it if it is not there yet.
+    """Return the result `name`, a folder in `folder`; `build` fills it if it is not there yet.
 
     `build` is given a new folder to fill. If it fails, its folder is kept as `NAME.failed`,
     and the next call tries again.

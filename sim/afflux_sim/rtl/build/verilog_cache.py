@@ -21,7 +21,7 @@ FILE = "afflux_engine.v"
 
 
 def engine_verilog(folder: Path, parameters: Parameters) -> str:
-    """The Verilog of the engine for `parameters`, taken from the cache in `folder` if there.
+    """Return the engine's Verilog for `parameters`, from the cache in `folder` if there.
 
     Raises:
         BuildError: If the engine cannot be generated.

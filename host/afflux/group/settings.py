@@ -22,7 +22,9 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
@@ -30,16 +32,20 @@ __all__ = ["BUILD_VARIABLES", "Settings", "SettingsError"]
 
 _log = logging.getLogger("afflux")
 
+_DEFAULT_AGGREGATOR = AggregatorUrl("auto")
+
+_N = TypeVar("_N", int, float)
+
 
 class SettingsError(AffluxError):
-    """A variable has a value that it cannot have; the message names both."""
+    """A variable has a value that it cannot have; the message names both, and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """The values for one group, read once when it is made. Times are in seconds."""
 
-    aggregator: str = "auto"
+    aggregator: AggregatorUrl = _DEFAULT_AGGREGATOR
     lanes: int | None = None
     slots: int = 32
     connect_timeout_s: float = 10.0
@@ -85,32 +91,36 @@ def _warn_once(name: str) -> None:
         )
 
 
-def _integer(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not low <= int(text) <= high:
-            raise ValueError(f"must be {low} to {high}")
-        return int(text)
+def _number(
+    kind: Callable[[str], _N], allowed: Callable[[_N], bool], must_be: str
+) -> Callable[[str], _N]:
+    """Make a parser whose error names what is allowed, for a wrong number or none at all."""
+
+    def parse(text: str) -> _N:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ValueError(f"must be {must_be}") from None
+        if not allowed(value):
+            raise ValueError(f"must be {must_be}")
+        return value
 
     return parse
 
 
-def _seconds(text: str) -> float:
-    if not 0 < float(text) < float("inf"):
-        raise ValueError("must be a positive number of seconds")
-    return float(text)
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    return _number(int, lambda value: low <= value <= high, f"an integer from {low} to {high}")
 
 
-def _share(text: str) -> float:
-    if not 0 <= float(text) < 1:
-        raise ValueError("must be a share, at least 0 and below 1")
-    return float(text)
+_seconds = _number(float, lambda value: 0 < value < float("inf"), "a positive number of seconds")
+_share = _number(float, lambda value: 0 <= value < 1, "a share, at least 0 and less than 1")
 
 
 BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
 """What the simulation reads for itself, wherever it is built."""
 
 _VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
-    "AFFLUX_AGGREGATOR": ("aggregator", str),
+    "AFFLUX_AGGREGATOR": ("aggregator", AggregatorUrl.parse),
     "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
     "AFFLUX_SLOTS": ("slots", _integer(1, 512)),
     "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),

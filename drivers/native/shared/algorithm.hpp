@@ -1,4 +1,4 @@
-// One operation in progress, between two phases.
+// How an operation advances from phase to phase.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace afflux::shared {
 
-// What one rank was called with, resolved.
+// A rank's call, with its constants.
 struct Call {
-    std::byte* data;  // the tensor: input, and at the end the result
+    std::byte* data;  // the tensor, which becomes the result
     std::size_t count;
     const codec::Numbers* numbers;
 
@@ -21,21 +21,22 @@ struct Call {
     bool is_sum() const { return codec::is_sum(numbers->op); }
 };
 
-// Presence of a rank's own blocks, as far as it looked at them.
+// Presence of a rank's own blocks, as far as they were scanned.
 struct BlockCounts {
     std::uint64_t present = 0;
     std::uint64_t total = 0;
 };
 
-// An operation alternates with the group's phases: `turn` when a phase is over, `ahead` when this
-// rank has arrived at the next one and the others may not have.
-class Operation {
+// One operation on its way through shared memory. Its work alternates with the group's phases:
+// `turn` is called when a phase is over, `ahead` when this rank has arrived at the next one and the
+// others possibly have not.
+class Algorithm {
   public:
-    virtual ~Operation() = default;
-    // Work that does not depend on the phase just arrived at.
+    virtual ~Algorithm() = default;
+    // Does work that does not depend on the phase at which this rank has arrived.
     virtual void ahead() {}
-    // Work that does. Returns whether the operation is over; if not, the rank arrives at the next
-    // phase.
+    // Does work that depends on it. Returns whether the operation is over; if not, the rank arrives
+    // at the next phase.
     virtual bool turn() = 0;
 };
 

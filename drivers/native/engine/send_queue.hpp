@@ -9,22 +9,22 @@
 
 namespace afflux::engine {
 
-class Outbox {
+class SendQueue {
   public:
-    // Words and blocks of some frames: where they begin, and their octets.
+    // Where the words and blocks of some frames begin, and how many octets they are.
     struct Body {
         std::size_t at;
         std::size_t bytes;
     };
 
     struct Frame {
-        Head head;
+        packet::Head head;
         Body body;
 
         std::size_t bytes() const { return head.size() + body.bytes; }
     };
 
-    // A body is what has been appended since open().
+    // A body consists of all that was appended since open().
     void open() { opened_ = bodies_.size(); }
     void append(const void* data, std::size_t bytes) {
         const auto* octets = static_cast<const std::uint8_t*>(data);
@@ -32,7 +32,7 @@ class Outbox {
     }
     Body close() const { return {opened_, bodies_.size() - opened_}; }
 
-    void push(const Head& head, Body body) { frames_.push_back({head, body}); }
+    void push(const packet::Head& head, Body body) { frames_.push_back({head, body}); }
 
     const std::vector<Frame>& frames() const { return frames_; }
     // Valid until the next append.

@@ -1,0 +1,90 @@
+"""The list of all rooms and modules in `docs/architecture.md`.
+
+`python -m docs.generate.rooms docs/architecture.md` writes what stands between
+`<!-- rooms: NAME -->` and `<!-- end -->`, from the docstrings of the packages and modules, and from
+the first comments of the C++ headers. A test compares.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from docs.generate.source_tree import NATIVE, PACKAGES, Module, native_modules, python_modules
+
+__all__ = ["render"]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _python_rooms(package: str) -> str:
+    modules = python_modules()
+    rooms: dict[str, list[Module]] = {}
+    for module in modules.values():
+        if module.name.partition(".")[0] == package and not _is_test(module):
+            rooms.setdefault(_folder(module), []).append(module)
+    return "\n\n".join(_room(folder, rooms[folder], modules) for folder in sorted(rooms))
+
+
+def _folder(module: Module) -> str:
+    return module.path.parent.as_posix()
+
+
+def _is_test(module: Module) -> bool:
+    return module.path.name.startswith(("test_", "conftest"))
+
+
+def _room(folder: str, members: Iterable[Module], modules: dict[str, Module]) -> str:
+    package = [each for each in members if each.path.name == "__init__.py"]
+    about = f": {package[0].about}" if package else ""
+    lines = [f"**`{folder}`**{about}", "", "| module | what it holds |", "|---|---|"]
+    lines += [
+        f"| `{each.path.name}` | {_cell(each.about)} |"
+        for each in sorted(members, key=lambda each: each.path)
+        if each.path.name != "__init__.py"
+    ]
+    return "\n".join(lines if len(lines) > 4 else lines[:1])
+
+
+def _native_rooms() -> str:
+    rooms: dict[str, list[Module]] = {}
+    for module in native_modules().values():
+        rooms.setdefault(_folder(module), []).append(module)
+    texts = []
+    for folder, members in sorted(rooms.items()):
+        headers = {each.path.stem for each in members if each.path.suffix == ".hpp"}
+        lines = [f"**`{folder}`**", "", "| files | what they hold |", "|---|---|"]
+        for each in sorted(members, key=lambda each: each.path):
+            if each.path.suffix == ".cpp" and each.path.stem in headers:
+                continue
+            source = each.path.with_suffix(".cpp")
+            pair = each.path.suffix == ".hpp" and any(source == other.path for other in members)
+            name = f"{each.path.name}`, `{source.name}" if pair else each.path.name
+            lines.append(f"| `{name}` | {_cell(each.about)} |")
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
+
+
+def render(text: str) -> str:
+    """Return `text` with every list of rooms renewed. Raise `KeyError` for an unknown name."""
+
+    def section(match: re.Match[str]) -> str:
+        name = match[1]
+        if name != NATIVE and name not in PACKAGES:
+            raise KeyError(name)
+        body = _native_rooms() if name == NATIVE else _python_rooms(name)
+        return f"<!-- rooms: {name} -->\n{body}\n<!-- end -->"
+
+    return re.sub(r"<!-- rooms: (\w+) -->\n.*?<!-- end -->", section, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Rewrite the document that the first argument names."""
+    path = Path(sys.argv[1])
+    path.write_text(render(path.read_text()))
+
+
+if __name__ == "__main__":
+    main()

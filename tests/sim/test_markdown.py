@@ -1,0 +1,65 @@
+"""Pages are wrapped for readers of plain text, and the glossary can be searched by eye."""
+
+import importlib.util
+import re
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COLUMNS = 120
+MODULE = re.compile(r"python3? -m ([\w.]+)")
+LINK_ALONE = re.compile(r"^\s*[*-]?\s*!?\[[^]]*\]\([^)]*\)\S*$")
+
+
+def too_long(text: str) -> list[int]:
+    """Return the numbers of the lines of prose that are longer than `COLUMNS`."""
+    numbers = []
+    fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+            continue
+        # Code in a list is indented further, and never longer here.
+        is_code = fenced or line.startswith("    ")
+        is_table = line.startswith("|")
+        if len(line) > COLUMNS and not (is_code or is_table or LINK_ALONE.match(line)):
+            numbers.append(number)
+    return numbers
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_prose_is_wrapped(page):
+    found = too_long(page.read_text(encoding="utf-8"))
+    assert not found, f"{page.name}: lines {found} are longer than {COLUMNS} columns"
+
+
+def test_long_prose_is_seen_and_nothing_else():
+    long = "word " * 30
+    text = f"{long}\n| {long} |\n```\n{long}\n```\n    {long}\n* {long}\n[{long}](page.md)\n"
+    assert too_long(text) == [1, 7]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_that_are_run_exist(page):
+    for name in MODULE.findall(page.read_text(encoding="utf-8")):
+        if name.split(".")[0] in ("pip", "venv", "http", "pytest", "torch"):
+            continue
+        found = importlib.util.find_spec(name)
+        assert found is not None, f"{page.name} runs {name}"
+        if found.submodule_search_locations is not None:
+            assert importlib.util.find_spec(f"{name}.__main__"), f"{name} is not a program"
+
+
+def glossary_words(text: str) -> list[str]:
+    """Return the first cells of the rows of the glossary's table."""
+    rows = [line for line in text.split("\n") if line.startswith("| ")]
+    assert rows[0].startswith("| word |")
+    return [row.split("|")[1].strip() for row in rows[1:]]
+
+
+def test_the_glossary_is_in_alphabetical_order_without_repetition():
+    words = glossary_words((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
+    assert len(words) > 50
+    assert words == sorted(set(words), key=str.lower)

@@ -1,0 +1,38 @@
+"""`afflux serve` in a process of its own."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+__all__ = ["finish", "start"]
+
+
+def start(
+    *options: str,
+    stdin: int = subprocess.DEVNULL,
+    program: Sequence[str] = ("-m", "afflux.commands.cli", "serve"),
+) -> tuple[subprocess.Popen[str], str]:
+    """Start an aggregator with these options; return its process and its first line."""
+    process = subprocess.Popen(
+        [sys.executable, *program, "--engine", "soft", *options],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+def finish(process: subprocess.Popen[str]) -> int | str:
+    """Wait for the process to end, and return its status, or "killed" if it did not end."""
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        return process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return "killed"
+    finally:
+        process.stdout.close()
+        process.stderr.close()
