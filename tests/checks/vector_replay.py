@@ -177,7 +177,6 @@ class WorkerReplay:
             self._note(bytes(datagram))
 
     def _note(self, datagram: bytes) -> None:
-        header = Header._make(HEADER.unpack_from(datagram))
         if datagram not in self._made:
             self._made.add(datagram)
             self._unseen.add(datagram)

@@ -107,10 +107,11 @@ def test_only_the_aggregator_reaches_a_worker_through_its_group(group):
             sender.bind((LOOPBACK, 0))
             send_to_groups(sender, LOOPBACK, 1)
         ticket = ticket_of(1, 4, 1)
+        host, port = peer.getsockname()
         # Every rank of a host can join; what goes to one of them alone is not taken by another.
         for _ in range(3):
             session = Session(ticket, 0)
-            loop = UdpLoop(*peer.getsockname(), None, group)
+            loop = UdpLoop(host, port, None, group)
             join = _native.Join(session)
             loop.open(session, join)
             foreign.sendto(b"abc", (group.address, group.port))

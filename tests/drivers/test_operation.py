@@ -25,7 +25,7 @@ from tests.support.drivers.virtual_job import ticket_of
 
 
 def result_of_next(datagram: bytes) -> bytes:
-    """The result of a round that both lanes contribute to; row 1 comes next."""
+    """Return the result of a round that both lanes contribute to; row 1 comes next."""
     result = answer_to(datagram, wire.Type.RESULT, [0x1_00 | 60, 0x1_00 | 60, *[wire.ABSENT] * 14])
     return HEADER.pack(*header_of(result)._replace(present=3)) + result[22:] + bytes(512)
 

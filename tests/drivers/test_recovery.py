@@ -70,9 +70,9 @@ def test_a_path_that_becomes_slow_is_soon_asked_no_more(count):
     # And back: what is lost costs little again.
     job.flight_s = FLIGHT_S
     run(job, count, 20)
-    before = job.now
+    start_s = job.now
     run(job, count, 20, loss=0.05)
-    assert job.now - before < 1.5
+    assert job.now - start_s < 1.5
 
 
 def test_waiting_for_a_late_rank_asks_ever_more_seldom():

@@ -124,8 +124,10 @@ def test_the_number_of_lanes_changes_no_bit(dtype, lanes):
     engine, workers = new_job(workers=3, lanes=lanes, slots=2)
     for count in (1, 19, 20, 72, 73, 74, 200):
         huge = draw(rng, "huge", dtype, count)
-        # float32 and float16 know their own minus; bfloat16 is bits.
-        opposite = huge ^ 0x8000 if dtype == "bfloat16" else -huge
+        # bfloat16 is given as bits.
+        opposite: Tensor = (
+            np.bitwise_xor(huge, 0x8000) if dtype == "bfloat16" else np.negative(huge)
+        )
         cancelling = [huge, opposite, draw(rng, "tiny", dtype, count)]
         special = [draw(rng, "special", dtype, count) for _ in workers]
         for tensors in (cancelling, special):

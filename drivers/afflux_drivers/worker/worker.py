@@ -195,8 +195,8 @@ class Worker:
             raise self._different_job(found) from None
         if not join.done:
             raise AggregatorUnreachable(
-                f"join timed out: rank {self.rank} got no answer from the aggregator at {loop.peer} "
-                f"in {timeout_s:g} s, {join.sends} packets sent{self._if_refused()}"
+                f"join timed out: rank {self.rank} got no answer from the aggregator at "
+                f"{loop.peer} in {timeout_s:g} s, {join.sends} packets sent{self._if_refused()}"
             )
 
     def _different_job(self, found: Sequence[int]) -> AggregatorRefused:
@@ -257,17 +257,17 @@ class Worker:
         if ranks:
             names = ", ".join(str(rank) for rank in ranks)
             return RanksMissing(
-                f"{timed_out}: rank {self.rank} still waits for the contributions of rank(s) {names} "
-                f"(job {self.ticket.job} on the aggregator at {self._loop.peer})",
+                f"{timed_out}: rank {self.rank} still waits for the contributions of rank(s) "
+                f"{names} (job {self.ticket.job} on the aggregator at {self._loop.peer})",
                 ranks,
             )
         if operation.waits_above():
             elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
             names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
             return DeadlineExceeded(
-                f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} has what its "
-                f"own ranks sent, and waits for its parent: for ranks of other aggregators{names}, "
-                "or for the way between"
+                f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} has what "
+                f"its own ranks sent, and waits for its parent: for ranks of other "
+                f"aggregators{names}, or for the way between"
             )
         return DeadlineExceeded(
             f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} does not report "

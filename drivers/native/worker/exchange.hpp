@@ -24,7 +24,8 @@ class Exchange {
 
     // Takes a datagram that came from the aggregator's address; blocks must be aligned, as in a
     // PacketBuffer.
-    virtual void receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink& out) = 0;
+    virtual void receive(packet::PacketBuffer& packet, std::size_t length, double now,
+                         PacketSink& out) = 0;
 
     // Sends what is due as timers have run out, and moves them on.
     virtual void expire(double now, PacketSink& out) = 0;

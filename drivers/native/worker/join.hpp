@@ -19,7 +19,8 @@ class Join final : public Exchange {
     bool done() const override { return done_; }
     void open(double now, PacketSink& out) override;
     // Throws Refused, or DifferentJob if the job is not the session's.
-    void receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink& out) override;
+    void receive(packet::PacketBuffer& packet, std::size_t length, double now,
+                 PacketSink& out) override;
     void expire(double now, PacketSink& out) override;
 
     // How often the JOIN was sent.

@@ -69,7 +69,8 @@ bool Operation::is_ours(const Header& header, std::size_t length) const {
            length == packet::datagram_bytes(header.blocks());
 }
 
-void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink& out) {
+void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now,
+                        PacketSink& out) {
     Counts& counts = session_.counts;
     if (length < wire::kUdpPayloadMin) {
         ++counts.ignored;
@@ -162,8 +163,8 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
     out.send(datagram);
 }
 
-void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
-                            PacketSink& out) {
+void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet,
+                            double now, PacketSink& out) {
     ++session_.counts.rounds;
     if (!slot.asked) take_sample(slot, now);
     if (slot.opening) {

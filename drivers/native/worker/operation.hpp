@@ -24,7 +24,8 @@ class Operation : public Exchange {
     bool done() const override { return done_; }
     void open(double now, PacketSink& out) override;
     // Throws Disagreed or Misbehaved.
-    void receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink& out) override;
+    void receive(packet::PacketBuffer& packet, std::size_t length, double now,
+                 PacketSink& out) override;
     void expire(double now, PacketSink& out) override;
 
     // Bitmap of the workers whose contributions are missing, as the aggregator last reported.
