@@ -1,4 +1,4 @@
-"""The simulated engines that the suites of the gateware measure: one for each width of the bus."""
+"""The simulated engines that these benchmarks measure: one for each width of the bus."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ class BenchEngine:
 
     Attributes:
         bus_bits: Width of its streams.
-        clock_hz: Clock that the design aims at.
-        port_bits_per_s: Rate of the Ethernet port that it stands behind.
+        clock_hz: Clock for which it is designed.
+        port_bits_per_s: Rate of the Ethernet port that it serves.
     """
 
     bus_bits: int

@@ -1,6 +1,6 @@
 """Cycles from the last beat of a round's last contribution to the first beat of its first result.
 
-Otherwise the engine is idle; the result then waits for nothing.
+The engine is otherwise idle, so the result waits for nothing.
 """
 
 from afflux.commands.bench.registry import Bench, Row
@@ -55,7 +55,7 @@ def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
                 raise RuntimeError(f"no result after {_LONGEST_CYCLES} cycles")
         found.append(engine.cycles - before.cycles)
         if len(engine.play([])) != workers:
-            raise RuntimeError("not as many results as workers")
+            raise RuntimeError("the number of results is not that of the workers")
     return {
         "bench": NAME,
         "bus_bits": bench.bus_bits,

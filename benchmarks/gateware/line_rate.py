@@ -1,7 +1,7 @@
 """Beats that the engine takes and sends in each cycle, as long as workers offer them.
 
-The workers keep the protocol: none sends a round before it has the last one's result. A rate of 1
-in and out is thus what the engine sustains, not what its buffers swallow.
+The workers keep to the protocol: none sends a round before it has the last one's result. So a rate
+of 1 in and out is what the engine sustains, not what its buffers swallow.
 """
 
 import math
@@ -76,16 +76,16 @@ def measure(
         bench: Engine.
         workers: N.
         size: Blocks of a packet, or "mix".
-        order: Of what may be sent.
+        order: That of what may be sent.
         multicast: One result for all workers.
         port: Frames come as from the engine's port, not in every cycle.
-        copies: How often each contribution is sent.
+        copies: How many times each contribution is sent.
     """
     sizes = _SIZES[size]
     p = bench.parameters
     beats = 2 * p.header_beats + sum(sizes) / len(sizes) * p.block_beats
     slots = 4 + math.ceil(_WINDOW_CYCLES / (workers * beats))
-    # More where some rounds take longer than others.
+    # More if some rounds take longer than others.
     slots *= (2 if order is Order.RANDOM else 1) * (3 if size == MIX else 1)
     slots = min(slots, p.slots)
     loop = ClosedLoop(
@@ -103,7 +103,7 @@ def measure(
     )
     before = read_counters(bench.engine)
     sweep = copies * slots * workers
-    # Until results come as fast as contributions go.
+    # Until results come as fast as contributions leave.
     loop.run((4 if order is Order.RANDOM else 2) * sweep)
     start = loop.passed()
     loop.run(sweep * math.ceil(_CYCLES_LEAST / beats / sweep))
@@ -131,7 +131,7 @@ def measure(
         for counter in registers.COUNTERS
         if counter.name not in _HARMLESS and after[counter.name] != before[counter.name]
     }
-    # Of whole frames, answers apart; `replays` are none.
+    # Of whole frames, without answers; `replays` are not among them.
     row["dropped"] = sum(drops.get(each.name, 0) for each in registers.FRAME_COUNTERS)
     row |= {f"counter_{name}": count for name, count in drops.items()}
     return row

@@ -69,7 +69,7 @@ def measure(
         way: "unicast" or "multicast".
         height: Rows.
         density: Share of each worker's blocks that are not zero.
-        overlap: How they lie to one another.
+        overlap: How they relate.
     """
     present = presence(workers, _SLOTS, height, density, overlap)
     traffic = ColumnTraffic(present)

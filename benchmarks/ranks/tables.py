@@ -21,7 +21,7 @@ def text_table(rows: list[Row]) -> str:
     """Show what was reached beside what was wanted, for the terminal; rows of bench "host"."""
     heading = "Medians; times of a call, CPU of a rank for a call"
     if any(row.get("quick") for row in rows):
-        heading = "A quick run, with small tensors and few calls: these are no figures"
+        heading = "A quick run, with small tensors and few calls: these are not figures"
     cells = [_speed_line(case, row) + _wanted(case, row) for case, row in _with_case(rows)]
     text = aligned(heading, [*_HEADER, "wanted: times", "of the floor"], cells)
     steps = [

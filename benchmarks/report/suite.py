@@ -26,7 +26,7 @@ def run_suite(
     """
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=about)
     parser.add_argument(
-        "--output", type=Path, default=Path("build/bench/engine.json"), help="(%(default)s)"
+        "--output", type=Path, default=Path("build/bench/engine.json"), help="file (%(default)s)"
     )
     parser.add_argument("--only", choices=[bench.name for bench in benches], nargs="+")
     parser.add_argument("--quick", action="store_true", help="only show that it works")

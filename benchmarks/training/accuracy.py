@@ -122,7 +122,7 @@ def _compare(
     errors = [np.abs(result - exact) for result in results]
     rms = [float(np.sqrt(np.mean(error**2))) for error in errors]
     top = [float(error.max()) for error in errors]
-    # What a block's maximum costs its other elements does not show in an RMS over all.
+    # An RMS over all does not show what a block's maximum costs its other elements.
     small = np.abs(exact) <= np.median(np.abs(exact))
     rms_small = [float(np.sqrt(np.mean(error[small] ** 2))) for error in errors]
     return {

@@ -1,4 +1,4 @@
-"""The whole way of a dense all-reduce: torch, codec, UDP, an engine in the loop, and back.
+"""The whole path of a dense all-reduce: torch, codec, UDP, an engine in the loop, and back.
 
 Four processes on this machine. "per worker" is each rank's tensor divided by the time; beside it
 algbw and busbw as nccl-tests define them (busbw = algbw · 2(n−1)/n counts what a ring would move,
@@ -71,7 +71,7 @@ BENCH = Bench(NAME, run, show)
 def _measure(megabytes: int, repeats: int, with_engine: bool) -> Row:
     rank, size = dist.get_rank(), dist.get_world_size()
     count = megabytes * 1_000_000 // 4
-    # Integers up to 100: sums are exact in float32, so a wrong element is a wrong one.
+    # Integers up to 100: sums are exact in float32, so any difference is an error.
     pattern = (torch.arange(count) % 100 + 1).float()
     want = pattern * (size * (size + 1) // 2)
     before = afflux.statistics() if with_engine else {}

@@ -35,7 +35,7 @@ _PREDICTED = {
     (8, 0.1): (0.128, 0.601),
     (8, 0.01): (0.016, 0.085),
 }
-"""Sent and received as a model of the protocol gave them before there was an engine."""
+"""Sent and received, as a model of the protocol predicted before the engine existed."""
 
 
 def run(short: bool) -> list[Row]:

@@ -157,8 +157,8 @@ def exact_mode() -> Conversation:
 def exact_average() -> Conversation:
     talk = Conversation(
         "exact_average",
-        "exact mode of three workers: a direct average in bfloat16; sums in float32 that cancel, too "
-        "many for one lane and so in ordinary rounds",
+        "exact mode of three workers: a direct average in bfloat16; sums in float32 that cancel, "
+        "too many for one lane and so in ordinary rounds",
         Job(workers=3, lanes=2, slots=1),
     )
     talk.join()

@@ -58,9 +58,9 @@ def reachable_hook(
 
         ddp.register_comm_hook(afflux.ReachableBuckets(), afflux.reachable_hook)
 
-    DDP's own buckets can not lie there: it allocates them, and a bucket's `set_buffer` changes only
+    DDP's own buckets cannot lie there: it allocates them, and a bucket's `set_buffer` changes only
     what the hook sees. But a hook may return another tensor than the bucket's, and DDP takes the
-    averages from that one. So each bucket costs one copy here, and its sum no further one.
+    averages from that one. So each bucket costs one copy here, and its sum no more copies.
 
     Args:
         state: Of this model alone.

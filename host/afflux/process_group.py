@@ -40,11 +40,11 @@ _REDUCTIONS = {each.value: each for each in Reduction}
 _BARRIER = Call("barrier", "-", "barrier", "barrier")
 
 _KNOWN_CALLS_MAX = 4096
-"""Kinds of tensors that a group remembers; a training loop has some hundred."""
+"""Kinds of tensors that a group remembers; a training loop has some hundreds."""
 
 _CPU = torch.device("cpu")
 _EXIT_DRAIN_S = 1.0
-"""At the interpreter's end nobody waits for results any more."""
+"""When the interpreter ends, nobody waits for results any more."""
 
 
 class _KnownCall(NamedTuple):
@@ -64,8 +64,8 @@ class AffluxProcessGroup(dist.ProcessGroup):
 
     Every collective goes through one queue, whichever way it takes, and begins with the ranks'
     agreement, through the engine, that they all mean the same call. So a rank that calls something
-    else gives an error at every rank, not a hang or a wrong sum. Sends and receives, which only two
-    ranks take part in, go straight to a Gloo group of their own.
+    else causes an error at every rank, not a hang or a wrong sum. Sends and receives, in which only
+    two ranks take part, go straight to a Gloo group of their own.
 
     Args:
         store: Of this group.
@@ -125,7 +125,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         """Sum, average, or find the maximum or minimum of, one tensor, in place.
 
         Returns:
-            Its Work. None where `opts.asyncOp` is False and it is over: torch's word for that.
+            Its Work; None, as torch has it, where `opts.asyncOp` is False and it is over.
         """
         if opts.__class__ is dist.AllreduceOptions and tensors.__class__ is list:
             options = opts
@@ -292,7 +292,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         """Return how the engine reduces such a tensor; None if it does not."""
         if not (tensor.is_cpu and tensor.layout is torch.strided):
             return None
-        # Equal for equal operations, other for others, and cheaper to compare than they are.
+        # Equal for equal operations, different for different ones, and cheaper to compare.
         key = (tensor.shape, tensor.dtype, hash(op))
         known = self._known_calls.get(key)
         if known is None:
@@ -429,7 +429,7 @@ _living: "weakref.WeakSet[AffluxProcessGroup]" = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    # A thread that still waits when the interpreter goes away could not end cleanly.
+    # A thread that still waits when the interpreter ends could not end cleanly.
     for group in list(_living):
         with contextlib.suppress(Exception):
             group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S)

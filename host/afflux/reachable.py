@@ -1,7 +1,7 @@
-"""Tensors in memory that the other ranks of the host reach: all-reduced in one pass.
+"""Tensors in memory that the other ranks of the host can reach: all-reduced in one pass.
 
-An ordinary tensor lies where only its own rank can read it: its ranks copy it, a batch at a time,
-into shared memory and the result out again. A reachable one is read and written where it is.
+An ordinary tensor lies where only its own rank can read it, so that rank copies it, a batch at a
+time, into shared memory, and the result out again. A reachable one is read and written in place.
 
     gradients = afflux.reachable_gradients(model)     # once; p.grad of all parameters from now on
     for x, y in batches:
@@ -89,7 +89,7 @@ class ReachableGradients:
         """Reduce all gradients over the ranks of the group.
 
         Raises:
-            ValueError: A parameter's gradient lies elsewhere by now.
+            ValueError: A parameter's gradient has been replaced.
             AffluxError: As for any collective.
         """
         for parameter, view in self._views:

@@ -1,4 +1,4 @@
-"""Numbers about a group: what this rank did, and what the aggregator counted."""
+"""Numbers about a group: what this rank has done, and what the aggregator has counted."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def engine_counters(group: Any = None) -> dict[str, int]:
 def engine_description(group: Any = None) -> dict[str, Any]:
     """Return `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`, `protocol` of the aggregator.
 
-    A simulated one also says how many clock `cycles` have passed.
+    A simulated one also reports how many clock `cycles` have passed.
 
     Raises:
         ValueError: The group has no aggregator: its ranks share memory.

@@ -43,14 +43,14 @@ def run_module(
     """Run `module` with `--folder <folder>` and `arguments`, one process for each rank.
 
     Of the caller's AFFLUX_ variables only those about the simulation's builds are passed on: the
-    run is what its arguments say.
+    arguments alone decide what runs.
 
     Args:
         module: To run; each rank writes `rank<r>.json` into the folder, and maybe other files.
         ranks: Processes.
         arguments: For each of them.
         environment: Variables in addition to the caller's.
-        on_line: Gets each line that ranks print; True if it has dealt with it.
+        on_line: Called with each line that ranks print; returns True if it has dealt with it.
 
     Returns:
         What the ranks wrote, by rank, and the other files of the folder by name.
@@ -67,7 +67,7 @@ def run_module(
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(ranks), "--module", module]
     with tempfile.TemporaryDirectory(prefix="afflux-") as folder:
-        # In a session of its own: Ctrl-C comes to the caller alone, who passes it on in order.
+        # In a session of its own: Ctrl-C reaches the caller alone, which ends the ranks in order.
         process = subprocess.Popen(
             [*command, "--folder", folder, *arguments],
             env=variables,

@@ -10,7 +10,7 @@ __all__ = ["check_accepts_only_its_own_round"]
 
 
 def check_accepts_only_its_own_round(change: Mapping[str, int]) -> None:
-    """A result with one other value in its header is ignored; the right one is then accepted."""
+    """Check that a result with one other header value is ignored, and the right one accepted."""
     rank = Rank()
     good = result_of_opening(rank.opening[0])
     header = header_of(good)

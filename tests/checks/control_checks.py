@@ -75,7 +75,7 @@ def check_registers(engine: VerilatedEngine) -> None:
 
 
 def check_commands(engine: VerilatedEngine, build: Build) -> None:
-    """Creates at and beyond every limit, commands for no job, and commands while one is busy."""
+    """Create at and beyond every limit, command what has no job, and command while one is busy."""
     director = Director(**build)
     choose = random.Random(4)
     slots, lanes, workers = build["slots"], build["lanes"], build["workers"]
@@ -96,7 +96,7 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
             pass
 
     def create_with(name: str, value: int) -> Actions[None]:
-        """Creates the fitting job with one parameter changed, which does not fit."""
+        """Create the fitting job with one parameter changed, which does not fit."""
         yield from write(name, value)
         yield from write("job_command", Command.CREATE)
         yield from wait()
@@ -134,7 +134,7 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         yield from director.destroy(job)
 
     def forgets() -> Actions[None]:
-        """A create forgets every worker, and begins every slot anew."""
+        """Check that a create forgets every worker, and begins every slot anew."""
         for first_round in (0, 77):
             job = Job(workers=workers, lanes=1, slots=slots, first_round=first_round, key=5)
             yield from director.create(job)
@@ -163,7 +163,7 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         yield from reduce_round(director, fitting, choose, 0)
 
     def without_parent() -> Actions[None]:
-        """A job that has no parent, or has gone, joins none: nothing is sent."""
+        """Check that a job that has no parent, or has gone, joins none: nothing is sent."""
         above = replace(fitting, parent=ParentJob())
         for job, gone in ((fitting, True), (above, True), (fitting, False)):
             yield from director.create(job)
@@ -175,7 +175,7 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
             assert (yield Play([])) == []
 
     def while_busy() -> Actions[None]:
-        """What is commanded meanwhile is not done, now or later."""
+        """Check that what is commanded meanwhile is not done, now or later."""
         other = Job(number=0, workers=1, lanes=1, slots=1, slot_base=slots - 1, key=9)
         yield from director.create(other, join=False)
         yield from write("job_command", Command.CREATE)
@@ -202,7 +202,7 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_last_busy_cycle(engine: VerilatedEngine, build: Build) -> None:
-    """A command in the last cycle in which another is carried out is not done; one behind it is."""
+    """Check that a command in another's last busy cycle is not done, and that one behind it is."""
     director = Director(**build)
     job = Job(workers=2, lanes=1, slots=3)
     busy, enabled = address_of("job_busy"), address_of("job_enabled")
@@ -270,7 +270,7 @@ def check_own_addresses(engine: VerilatedEngine, build: Build) -> None:
         def here(
             frame: bytes, mac: bytes = mac, address: bytes = address, port: int = port
         ) -> bytes:
-            """The frame to this engine."""
+            """Return the frame to this engine."""
             frame = (
                 mac + frame[6:30] + address + frame[34:36] + port.to_bytes(2, "big") + frame[38:]
             )
@@ -288,7 +288,7 @@ def check_own_addresses(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_reset(engine: VerilatedEngine, build: Build) -> None:
-    """A reset in the middle of everything leaves an engine like a new one."""
+    """Check that a reset in the middle of everything leaves an engine like a new one."""
     job = Job(number=1, workers=2, lanes=2, slots=2, slot_base=3)
     before = Director(**build)
     perform(engine, before.configure())
@@ -358,7 +358,7 @@ def check_stuck_results(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_behind_a_join(engine: VerilatedEngine, build: Build) -> None:
-    """A frame directly behind a JOIN that moves its worker is judged by the new address."""
+    """Check that a frame right behind a JOIN that moves its worker is judged by the new address."""
     job = Job(workers=2, lanes=1, slots=1)
     moved = replace(job, first_port=job.first_port + 7)
     director = Director(**build)

@@ -23,7 +23,7 @@ MERGED_CYCLES = 400
 
 
 def check_constants(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
-    """The engine says what it is and what it was built for."""
+    """Check that the engine reports what it is and what it was built for."""
     assert engine.read(address_of("identity")) == registers.IDENTITY
     assert engine.read(address_of("build_bus_bits")) == bus_bits
     for name, value in build.items():
@@ -95,7 +95,7 @@ def check_debug(engine: VerilatedEngine, build: Build, seed: int = 5) -> None:
             }, (job.number, worker)
 
     def from_anywhere(job: Job) -> Actions[None]:
-        """Moves the workers to where every bit of an address is drawn."""
+        """Move the workers to where every bit of an address is drawn."""
         for worker in range(job.workers):
             frame = job.join(worker)
             place = choose.randbytes(6), choose.randbytes(4), choose.randbytes(2)
@@ -123,7 +123,7 @@ def check_debug(engine: VerilatedEngine, build: Build, seed: int = 5) -> None:
 
 
 def check_peaks(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
-    """A frame of any number of blocks is all in the receive buffer before it is merged."""
+    """Check that a frame of any size is all in the receive buffer before it is merged."""
     job = Job(workers=1, lanes=build["lanes"], slots=1)
     for count in range(job.lanes + 1):
         director = Director(**build)

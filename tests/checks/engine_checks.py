@@ -42,7 +42,7 @@ BUILDS: dict[int, Build] = {
 
 
 def open_engine(bus_bits: int) -> VerilatedEngine:
-    """The engine of that width that the tests share."""
+    """Return the engine of that width that the tests share."""
     return VerilatedEngine(bus_bits=bus_bits, **BUILDS[bus_bits])
 
 

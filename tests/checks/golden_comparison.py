@@ -10,7 +10,7 @@ from afflux_hdl.contract import registers, wire
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Endpoint, Group
 from afflux_sim.golden.state import Parent as GoldenParent
-from tests.support.drivers.random_frames import FrameSource
+from tests.scenarios.ticket_frames import TicketFrames
 from tests.support.drivers.virtual_job import (
     ENGINE_MAC,
     Parent,
@@ -52,7 +52,7 @@ def read_register(engine: Engine, name: str) -> int:
 
 
 def compare_debug_registers(engine: Engine, golden: GoldenEngine, ticket: JobTicket) -> None:
-    """What a person sees of a job's slots and workers is what the golden model holds."""
+    """Check that a job's debug registers show what the golden model holds."""
     job = golden.jobs[ticket.job]
     assert job is not None
     for number, slot in enumerate(job.slots):
@@ -127,7 +127,7 @@ def compare_engines(
         slot = golden.slot(ticket.job, number)
         return slot.round, slot.seen, slot.waiting
 
-    source = FrameSource(generator, tickets, state, above)
+    source = TicketFrames(generator, tickets, state, above)
     joins = [source.join(ticket, worker) for ticket in tickets for worker in range(ticket.workers)]
     recent: list[bytes] = []
     for number in range(frames):

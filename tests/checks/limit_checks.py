@@ -71,7 +71,7 @@ def check_lanes(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_neighbours(engine: VerilatedEngine, build: Build) -> None:
-    """A job of any size is created and destroyed beside another, which notices nothing.
+    """Create and destroy a job of any size beside another, which notices nothing.
 
     The other has the rest of the slots, with half a round in each, and as many workers, whose
     numbers are the same.

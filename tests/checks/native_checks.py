@@ -27,7 +27,7 @@ MEMBERS = {
 
 
 def check_codec() -> None:
-    """A few reductions of awkward tensors in a perfect network, without overflows."""
+    """Check a few reductions of awkward tensors in a perfect network, without overflows."""
     generator = np.random.default_rng(11)
     for workers in (2, 5):
         job = VirtualJob(workers, 3, 2)
@@ -70,7 +70,7 @@ def check_schedules(
 
 
 def check_engine(engine: Engine | None = None) -> None:
-    """An engine, the software engine by default, beside the golden model."""
+    """Compare an engine, by default the software engine, with the golden model."""
     engine = engine or SoftEngine(slots=64)
     compare_engines(engine, tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)]), 5, 2500)
 
@@ -86,7 +86,7 @@ def check_operations(network: VirtualNetwork, seed: int, lossy: bool, count: int
 
 
 def check_engine_with_parents(engine: Engine | None = None) -> None:
-    """An engine whose job has a parent, beside the golden model."""
+    """Compare an engine whose job has a parent with the golden model."""
     engine = engine or SoftEngine(slots=64)
     tickets = tickets_of([(3, 4, 2, 6, 0xFFFF_FFFE)])
     compare_engines(engine, tickets, 5, 1500, parents_of(tickets, {0}))

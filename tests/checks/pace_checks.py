@@ -14,7 +14,7 @@ docstring of `afflux_hdl.engine.engine.Engine`."""
 
 
 def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
-    """The latency of a result of every size, at both phases, and no gap in it."""
+    """Check the latency of a result of every size, at both phases, and that it has no gap."""
     director = Director(**build)
     job = Job(workers=2, lanes=build["lanes"], slots=2)
     perform(engine, director.configure())

@@ -24,7 +24,7 @@ def check_ports(engine: VerilatedEngine, build: Build) -> None:
 def _frames_to_other_ports(
     director: Director, number: int, own_port: int
 ) -> Actions[dict[str, int]]:
-    """A contribution and a parent's result to every port near the right ones, or a bit away."""
+    """Send contributions and parent's results to every port near the right ones, or a bit away."""
     job = Job(number=number, workers=1, lanes=1, slots=2, parent=ParentJob())
     parent_port = own_port + 1 + number
     near = range(own_port - 3, own_port + 12)
@@ -41,5 +41,5 @@ def _frames_to_other_ports(
 
 
 def with_port(frame: bytes, port: int) -> bytes:
-    """The frame to another UDP port, without checksum."""
+    """Return the frame to another UDP port, without checksum."""
     return frame[:36] + port.to_bytes(2, "big") + frame[38:40] + b"\0\0" + frame[42:]

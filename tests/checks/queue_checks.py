@@ -26,7 +26,7 @@ ORDERED_CYCLES = 40
 
 
 def check_queued_once(engine: VerilatedEngine, build: Build) -> None:
-    """A result that is queued for all workers is not queued again for one, until it has left.
+    """Check that a result queued for all workers is not queued for one until it has left.
 
     Of every slot and both versions. The network takes nothing, so that the results of the last
     slots cannot have left.
@@ -143,7 +143,7 @@ def check_answers_behind_orders(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_shares(engine: VerilatedEngine, build: Build) -> None:
-    """A job that has all the replays queued that it may leaves each other job its own."""
+    """Check that a job with as many queued replays as it may have leaves the others their share."""
     director = Director(**build)
     share = build["slots"] // build["jobs"]
     jobs = [

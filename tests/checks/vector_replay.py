@@ -1,4 +1,4 @@
-"""Captures of `docs/vectors`, replayed to the software engine and to the C++ worker."""
+"""Captures of `docs/vectors`, replayed to an engine and to the C++ worker."""
 
 from itertools import pairwise
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction, storage_dtype
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import destination_of
@@ -56,13 +56,18 @@ def parent_of(vector: Vector) -> Parent | None:
     return Parent(endpoint, above["job"], above["worker"], int(above["key"], 16))
 
 
-def replay_to_engine(vector: Vector) -> None:
-    """Give the engine each frame that reaches it, and compare what it sends with what follows.
+def replay_to_engine(vector: Vector, engine: Engine | None = None) -> None:
+    """Give an engine each frame that reaches it, and compare what it sends with what follows.
+
+    Args:
+        vector: The conversation.
+        engine: Fresh; a software engine if None.
 
     Raises:
         AssertionError: It sends something else; names the frame that caused it.
     """
-    engine = SoftEngine()
+    if engine is None:
+        engine = SoftEngine()
     there = vector.about["aggregator"]
     mac = bytes.fromhex(there["mac"].replace(":", ""))
     write_registers(
@@ -78,6 +83,9 @@ def replay_to_engine(vector: Vector) -> None:
     name = vector.about["name"]
     for number in vector.about["commanded"]:
         write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
+        for _ in range(1000):
+            if not engine.read(registers.address_of("job_busy")):
+                break
         assert engine.play([]) == [vector.frames[number - 1]], f"{name}, frame {number}: command"
     up = [n for n, frame in enumerate(vector.frames, 1) if vector.goes_up(frame)]
     assert up[0] == 1 + len(vector.about["commanded"]), "the first frame does not go up"

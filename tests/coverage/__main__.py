@@ -25,7 +25,7 @@ WANTED = 0.95
 
 
 def measure(bus_bits: int, short: bool) -> Report:
-    """Runs all checks, with a reset before each."""
+    """Run all checks, with a reset before each."""
     folder = default_folder()
     verilog = engine_verilog(folder, parameters(bus_bits))
     begun = time.monotonic()

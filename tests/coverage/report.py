@@ -47,7 +47,7 @@ class StageShares:
 
 
 def stage_of_module(module: str) -> str:
-    """The engine's part that a Verilog module belongs to."""
+    """Return the engine's part that a Verilog module belongs to."""
     if module.startswith("afflux_ram"):
         return "ram"
     parts = module.split(".")
@@ -102,7 +102,7 @@ class Report:
         return found
 
     def table(self) -> str:
-        """The figures for people."""
+        """Return the figures for people."""
         rows = [f"{'stage':<16}{'lines':>18}{'branches':>20}{'toggled bits':>20}"]
         for name, stage in sorted(self.stages.items()):
             rows.append(f"{name:<16}{stage.lines!s:>18}{stage.branches!s:>20}{stage.toggles!s:>20}")
@@ -111,14 +111,14 @@ class Report:
         return "\n".join(rows)
 
     def figures(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the same for programs."""
         return {
             "all": {what: asdict(self.total(what)) for what in ("lines", "branches", "toggles")},
             "stages": {name: asdict(stage) for name, stage in sorted(self.stages.items())},
         }
 
     def write(self, folder: Path) -> None:
-        """Writes `summary.json`, `unmet_lines.txt`, `idle_bits.txt` and `engine.v`."""
+        """Write `summary.json`, `unmet_lines.txt`, `idle_bits.txt` and `engine.v`."""
         folder.mkdir(parents=True, exist_ok=True)
         summary = json.dumps(self.figures(), indent=1)
         (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
@@ -137,7 +137,7 @@ class Report:
         (folder / "engine.v").write_text("\n".join(annotated) + "\n", encoding="utf-8")
 
     def _conditions(self, line: int) -> list[str]:
-        """What stands before the blocks around a line, outermost first."""
+        """Return what stands before the blocks around a line, outermost first."""
         found = []
         depth = _indent(self._text[line - 1])
         for text in reversed(self._text[: line - 1]):

@@ -105,7 +105,7 @@ def test_nobody_there():
 
 @contextmanager
 def answering(data: bytes | None) -> Iterator[tuple[str, int]]:
-    """Serve TCP; answer the first request with these bytes, or never."""
+    """Run a TCP server that answers the first request with these bytes, or never."""
     listener = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 

@@ -52,7 +52,7 @@ def golden(tensors: list[np.ndarray], dtype: wire.Dtype, reduction: Reduction) -
 def of_exponent(
     generator: np.random.Generator, exponent: int, dtype: wire.Dtype, count: int = 64
 ) -> np.ndarray:
-    """Return a block whose greatest element has this exponent."""
+    """Return a block whose greatest element is just below the next exponent, or at the exponent."""
     exponent = min(exponent, 142) if dtype is wire.Dtype.FLOAT16 else exponent
     bits = generator.integers(0, exponent << 23 | 0x7F_FFFF, count)
     # Half of them of the greatest exponents, where rounding matters.

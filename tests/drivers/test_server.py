@@ -16,15 +16,15 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
+from tests.scenarios.ticket_frames import TicketFrames
 from tests.support.drivers.golden_check import assert_same_bits, expected
-from tests.support.drivers.random_frames import FrameSource
 from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.served import Served
 from tests.support.drivers.tensors import gaussian
 
 
 def ask(served: Served, line: bytes) -> bytes:
-    """Send bytes to the control channel; return what comes until the end or for a while."""
+    """Send bytes to the control channel and return what comes until the end or for a while."""
     with socket.create_connection(served.address, 5) as client:
         client.settimeout(5)
         # The server may have hung up already, and that is what some tests want to see.
@@ -54,7 +54,7 @@ def test_garbage_changes_no_sum(served):
     """Foreign, truncated, too long and corrupted datagrams, among them some with the job's key."""
     lease = create_job(served.address, 3, 8, 4, 5.0)
     generator = np.random.default_rng(1)
-    source = FrameSource(
+    source = TicketFrames(
         random.Random(1), [lease.ticket], lambda ticket, slot: (ticket.round, 0, False)
     )
     stop = threading.Event()

@@ -40,7 +40,7 @@ def serving(*engines: SoftEngine, group: bool = False) -> Iterator[list[Served]]
 
 @pytest.fixture
 def three(no_threads_left: None) -> Iterator[list[Served]]:
-    """A parent and two leaves."""
+    """Serve a parent and two leaves."""
     with serving(SoftEngine(), SoftEngine(), SoftEngine()) as running:
         yield running
 

@@ -39,7 +39,7 @@ class Inside:
             sys.setprofile(before)
 
     def __getitem__(self, path: str) -> Any:
-        """A local variable, or one of a part that is one: `remaining` of `walk.remaining`.
+        """Return a local variable, or one of a part that is one: `remaining` of `walk.remaining`.
 
         Raises:
             LookupError: If there is none of that name.
@@ -51,13 +51,13 @@ class Inside:
         return self._locals[id(whose)][name]
 
     def part(self, name: str) -> "Inside":
-        """The same, of a part that is a local variable."""
+        """Return the same for a part that is a local variable."""
         inner = copy(self)
         inner._part = self[name]
         return inner
 
     def state(self, name: str) -> Value:
-        """Whether the part's state machine is in the named state."""
+        """Return whether the part's state machine is in the named state."""
         fsm = self.fragment.generated["fsm"]
         return fsm.state == fsm.encoding[name]
 

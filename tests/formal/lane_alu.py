@@ -10,7 +10,7 @@ __all__ = ["LaneAluHarness", "merged"]
 
 
 def merged(opcode: Value, held: Value, arriving: Value) -> Value:
-    """The 32-bit element that the protocol asks for."""
+    """Return the 32-bit element that the protocol asks for."""
     signed = held.as_signed() < arriving.as_signed()
     by_opcode = {
         wire.Opcode.SUM: (held + arriving)[:32],

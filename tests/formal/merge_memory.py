@@ -308,7 +308,7 @@ class MergeMemoryHarness(ElementHarness):
         words_content: Value,
         touched: Value,
     ) -> None:
-        """A delivery finds in the memory what its operation, and all before, have made."""
+        """Assert that a delivery finds what its operation, and all before, have made."""
         due, due_block, due_words = parts["deliver"], block.next, words.next
         # Another operation that starts meanwhile may have written its words by then. One on the
         # same version of the same slot does not: `admission.py`.

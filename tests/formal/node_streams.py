@@ -135,7 +135,7 @@ class EchoHarness(Elaboratable):
 
 
 def _expect(m: Module, part: Component, here: Value) -> None:
-    """The rule of `o`; its payload where `here`, which is any place."""
+    """Assert the rule of `o`; of its payload where `here`, which is any address."""
     holds(m, part.o, Assert, payload_if=here)
     waited = Signal()
     m.d.sync += waited.eq(part.o.valid & ~part.o.ready)

@@ -161,7 +161,7 @@ class RoundsHarness(Elaboratable):
         outstanding: list[Signal],
         opened: Signal,
     ) -> None:
-        """What holds in every step, without which induction knows too little."""
+        """Assert what holds in every step, without which induction knows too little."""
         m.d.comb += Assert(seen != 0)
         with m.If(opened == 0):
             m.d.comb += Assert(full)
@@ -199,7 +199,7 @@ class RoundsHarness(Elaboratable):
         opened: Signal,
         latest: Signal,
     ) -> None:
-        """The watched result, on its way."""
+        """Follow the watched result on its way."""
         needed = Cat(own == claimed for own in outstanding).any()
         m.d.comb += [
             Assert(~away | (looked & (label == claimed))),

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.mutation.yosys import YosysError, run_script
 from tests.support.checkout import BUILD
+from tests.support.yosys import YosysError, run_script
 
 __all__ = ["Difference", "prove_same"]
 

@@ -187,7 +187,7 @@ def run(folder: Path) -> Outcome:
 
 
 def _named(place: str) -> str:
-    """The line of a harness, with its text, from the `file:line` that the tool gives."""
+    """Return the line of a harness, with its text, from the `file:line` that the tool gives."""
     found = re.fullmatch(r"(.*\.py):(\d+).*", place)
     if found is None or not Path(found[1]).is_file():
         return place

@@ -149,7 +149,7 @@ class SendingHarness(ElementHarness):
         phase: Signal,
         issued: Signal,
     ) -> None:
-        """A beat that goes out is what its address held when it was read."""
+        """Assert that a beat that goes out is what its address held when it was read."""
         p = self._parameters
         order = inside["order"]
         slot, version = AnyConst(p.slot_bits), AnyConst(1)

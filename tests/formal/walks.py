@@ -8,7 +8,7 @@ __all__ = ["rank", "tie_walk"]
 
 
 def rank(present: Value, lane: Value) -> Value:
-    """Number of blocks in a packet before that of the lane."""
+    """Return the number of blocks in a packet before that of the lane."""
     below = (present & ((1 << lane) - 1))[: len(present)]
     return sum((below[n] for n in range(1, len(below))), start=below[0])
 

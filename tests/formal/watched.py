@@ -41,7 +41,7 @@ class WatchedMemory(Elaboratable):
         return Signal(self._shape, name=name)
 
     def write_port(self) -> SimpleNamespace:
-        """A write port with `addr`, `data` and `en`."""
+        """Return a write port with `addr`, `data` and `en`."""
         port = SimpleNamespace(
             addr=Signal(range(self.depth)), data=self._word("write_data"), en=Signal()
         )
@@ -51,7 +51,7 @@ class WatchedMemory(Elaboratable):
     def read_port(
         self, *, domain: str = "sync", transparent_for: Sequence[SimpleNamespace] = ()
     ) -> SimpleNamespace:
-        """A read port with `addr`, `data` and, if it has a clock, `en`."""
+        """Return a read port with `addr`, `data` and, if it has a clock, `en`."""
         port = SimpleNamespace(
             addr=Signal(range(self.depth)), data=self._word("read_data"), en=Signal(init=1)
         )

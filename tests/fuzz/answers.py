@@ -33,7 +33,7 @@ class Answer:
 
 
 def read_answer(frame: bytes, engine: Peer, lanes: int) -> Answer:
-    """Reads a frame from the engine.
+    """Read a frame from the engine.
 
     Raises:
         AssertionError: If it is malformed, or not the engine's.
@@ -72,7 +72,7 @@ def compare(
     required: Counter[bytes],
     droppable: Counter[bytes],
 ) -> tuple[int, int]:
-    """Compares what was sent in one go with what the golden model has sent, in whatever order.
+    """Compare what was sent in one go with what the golden model has sent, in whatever order.
 
     Results of rounds that a slot has left behind by two, and partial sums of those whose result has
     come, may be overtaken while they are sent: headers count, or their absence.

@@ -226,7 +226,7 @@ class Fuzzer:
             assert answer.short and where in asking, f"to a stranger: {frame[:64].hex(' ', 4)}"
 
     def _check_orderly(self, got: list[bytes], expected: Counter[bytes]) -> None:
-        """The orderly job gets exactly what it would get if it were alone in the world."""
+        """Check that the orderly job gets exactly what it would get alone in the world."""
         work = self._jobs.orderly.work
         addresses = {peer.address for peer in work.workers}
         results = Counter(
@@ -239,7 +239,7 @@ class Fuzzer:
         self._results += results.total()
 
     def _check_counters(self) -> dict[str, int]:
-        """The golden model's, but for what was left out; and they add up."""
+        """Return the golden model's counters, but for what was left out; check that they add up."""
         got = {}
         for counter in COUNTERS:
             low = self._engine.read(counter_address(counter.name))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from afflux_sim.golden.engine import GoldenEngine
+from tests.scenarios.corruption import cut, extended, flip_bits, with_zero_udp_checksum
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
 
 __all__ = ["Jobs", "OrderlyJob", "Traffic", "UnrulyJob", "Work"]
@@ -84,7 +85,7 @@ class OrderlyJob:
         self._begun = [1 if left else 0 for left in self._left]
 
     def frame(self) -> bytes | None:
-        """The next contribution, if one is due."""
+        """Return the next contribution, if one is due."""
         choose, work = self._choose, self.work
         slot = choose.randrange(work.slots)
         if not self._left[slot]:
@@ -171,7 +172,7 @@ class Traffic:
         ]
 
     def frame(self) -> tuple[bytes, bool]:
-        """The next frame, and whether it is one of the orderly job's own."""
+        """Return the next frame, and whether it is one of the orderly job's own."""
         choose = self._choose
         if choose.random() < 0.35:
             frame = self._jobs.orderly.frame()
@@ -257,25 +258,23 @@ class Traffic:
         return pack_frame(source, here, payload, checked=choose.random() < 0.4)
 
     def _flipped(self) -> bytes:
-        """An unruly job's frame with a few bits wrong, perhaps with right checksums again."""
+        """Return an unruly job's frame with a few bits wrong, perhaps its checksums right again."""
         choose = self._choose
         frame = bytearray(choose.choice(self._sensible) if self._sensible else self._unruly())
-        for _ in range(choose.choice((1, 1, 2, 3))):
-            at = choose.randrange(choose.choice((64, len(frame))))
-            frame[at] ^= 1 << choose.randrange(8)
+        flip_bits(choose, frame, (1, 1, 2, 3))
         if choose.random() < 0.2:
-            frame[40:42] = b"\0\0"
+            with_zero_udp_checksum(frame)
         return repaired(bytes(frame)) if choose.random() < 0.5 else bytes(frame)
 
     def _cut(self) -> bytes:
-        """A frame of anybody's that is too short or too long."""
+        """Return a frame of anybody's that is too short or too long."""
         choose = self._choose
         possible = self._sensible + self._jobs.orderly.sent
         frame = choose.choice(possible) if possible else self._unruly()
         if choose.random() < 0.6:
-            return frame[: choose.randrange(1, len(frame))]
+            return cut(choose, frame)
         more = choose.choice((1, 2, 4, 64, 256, choose.randrange(1, 3000)))
-        return frame + choose.randbytes(more)
+        return extended(choose, frame, more)
 
     def _hostile(self) -> bytes:
         """Against the orderly job: close to its own frames, yet none of them."""
@@ -334,7 +333,7 @@ class Traffic:
         return repaired(bytes(frame))
 
     def _foreign(self) -> bytes:
-        """What else comes along on a network."""
+        """Return what else comes along on a network."""
         choose, engine = self._choose, self._engine
         mac, body = choose.randbytes(6), choose.randbytes(choose.choice((46, 100, 500, 1480)))
         ours = choose.choice(self._sensible) if self._sensible else body

@@ -43,7 +43,7 @@ class Master:
             ctx.set(channel.ready, 0)
 
     async def when(self, ctx: Any, flag: Any, payload: Any = None) -> Any:
-        """Waits for the cycle in which `flag` is 1, and through it."""
+        """Wait for the cycle in which `flag` is 1, and through it."""
         for _ in range(500):
             was = ctx.get(flag)
             value = None if payload is None else ctx.get(payload)
@@ -53,7 +53,7 @@ class Master:
         raise AssertionError("some access is never answered")
 
     async def bus(self, ctx: Any) -> None:
-        """The registers: read data one cycle after the address."""
+        """Play the registers: read data one cycle after the address."""
         async for _, _, address, write, data in ctx.tick().sample(
             self.slave.address, self.slave.write, self.slave.write_data
         ):
@@ -117,7 +117,7 @@ def run(part: type, seed: int) -> None:
 
 
 def stuck(part: type) -> None:
-    """A response that nobody takes must stop no read."""
+    """Check that a response that nobody takes stops no read."""
     slave = part(address_bits=8, readable=READABLE, writable=WRITABLE)
     reached = []
 

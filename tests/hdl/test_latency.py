@@ -96,7 +96,7 @@ class Testbench:
             await self.tick(ctx)
 
     async def send(self, ctx, frame: bytes) -> int:
-        """Sends a frame at one beat a cycle; the cycle of its last beat."""
+        """Send a frame at one beat a cycle, and return the cycle of its last beat."""
         size = self.parameters.bus_bytes
         for at in range(0, len(frame), size):
             beat = self.engine.rx.payload

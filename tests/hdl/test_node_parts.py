@@ -173,7 +173,7 @@ def check_echo(part: type) -> None:
 
 
 def check_arp(part: type) -> None:
-    """Requests are answered as RFC 826 says; more than can wait are counted."""
+    """Check that requests are answered as RFC 826 says, and those beyond the queue counted."""
     for bus_bits in (32, 64, 128, 256, 512):
         requests = [arp_request(f"02:00:00:00:00:{n:02x}", f"10.0.0.{n}") for n in range(24)]
         # Nothing is taken while they arrive.
@@ -246,8 +246,8 @@ BUGS = {
     "the last byte is not summed": ("echo", echo_check, "left1 > n", "left1 > n + 1"),
     "sender and target are mixed up": (
         *("arp", arp),
-        "Cat(request.sender_mac, request.sender_address)",
-        "Cat(request.target_mac, request.target_address)",
+        "payload.address.eq(request.sender_address)",
+        "payload.address.eq(request.target_address)",
     ),
 }
 

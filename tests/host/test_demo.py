@@ -39,7 +39,7 @@ def made_up(name, url, sha256="aa", accepted=10):
 
 
 def failing(runs):
-    return [check.says for check in checks(runs) if not check.holds]
+    return [check.claim for check in checks(runs) if not check.holds]
 
 
 def test_it_can_fail():
@@ -63,7 +63,7 @@ def test_the_table_has_a_column_for_each_run():
 
 
 def descendants(pid):
-    """Return the processes below `pid`, by way of their parents."""
+    """Return processes below `pid`, by way of their parents."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -156,6 +156,8 @@ def test_the_timeout_of_wait():
         assert "wait() timed out after 1 s" in message
         assert "all_reduce sum float32 (2,)" in message
         if rank == 0:
+            named = "all_reduce sum float32 (2,) (operation 2)"
+            assert message.startswith(f"{named}: wait() timed out after 1 s [")
             assert kind == "OperationTimeout"
             assert 0.9 < seconds < 5
 

@@ -92,10 +92,10 @@ def test_one_that_does_not_answer_is_an_error(capsys):
     assert cli.main(["info", "--timeout", "1", url]) == 1
     text = capsys.readouterr().out
     assert "no control channel" in text
-    assert f"{url} does not serve" in text
+    assert f"{url} does not answer" in text
     with answering({"ok": False, "error": "not today"}) as url:
         assert "not today" in ask(url, 5.0)["error"]
-    assert "nobody to ask" in ask("soft://", 1.0)["error"]
+    assert "no running aggregator to ask" in ask("soft://", 1.0)["error"]
     assert "unknown scheme" in ask("tcp://host", 1.0)["error"]
 
 

@@ -60,14 +60,16 @@ def test_a_call_that_is_over_has_no_work():
 
 def expire_at_the_end(rank, size):
     progress = dist.group.WORLD._progress
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     def step():
+        begun.set()
         go_on.wait()
         return []
 
     work = progress.submit("slow", step)
     behind = progress.submit("behind it", list)
+    assert begun.wait(10)
     expiring = threading.Thread(target=progress._expire, args=(work, 0.1))
     expiring.start()
     while progress._interruption is None:

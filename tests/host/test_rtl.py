@@ -34,7 +34,7 @@ def reduce_many(rank, size):
 
 @pytest.fixture(scope="module")
 def of_software():
-    """What the ranks say of software and of shared memory: the same whatever the engine's bus."""
+    """Return what the ranks report of software and of shared memory, whatever the engine's bus."""
     environments = [
         {"AFFLUX_AGGREGATOR": "soft://"},
         # What fits the packets of a common MTU, and the least there can be.

@@ -91,7 +91,7 @@ def forbidden_imports(start: str, forbidden: set[str], imports: dict[str, set[st
 
 
 def foreign_golden_imports(imports: dict[str, set[str]]) -> list[str]:
-    """List what golden modules import beyond numpy, the standard library and one another."""
+    """Return what golden modules import beyond numpy, the standard library and one another."""
     return [
         f"{module} imports {name}"
         for module, names in imports.items()

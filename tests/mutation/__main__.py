@@ -28,7 +28,7 @@ WANTED = 0.9
 
 
 def say(text: str) -> None:
-    """Prints at once, so that a run can be watched."""
+    """Print at once, so that a run can be watched."""
     print(text, flush=True)
 
 
@@ -75,7 +75,7 @@ def run(
 
 
 def record(bus_bits: int, mutant: Mutant, verdict: Verdict) -> dict[str, Any]:
-    """What the report holds of a mutant."""
+    """Return what the report holds of a mutant."""
     return {"bus_bits": bus_bits, **asdict(mutant), "verdict": asdict(verdict)}
 
 
@@ -90,7 +90,7 @@ def caught_before(path: Path, bus_bits: int) -> dict[str, Verdict]:
 
 
 def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -> dict[str, Any]:
-    """The whole report."""
+    """Return the whole report."""
     total = Counter(entry["stage"] for entry in records)
     caught = Counter(entry["stage"] for entry in records if entry["verdict"]["caught"])
     by = Counter(entry["verdict"]["trial"] for entry in records if entry["verdict"]["caught"])
@@ -121,7 +121,7 @@ def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -
 
 
 def print_table(report: dict[str, Any]) -> None:
-    """The report's figures for people."""
+    """Print the report's figures for people."""
     say(f"\n{'stage':<16}{'mutants':>8}{'caught':>8}{'share':>8}")
     for stage, counts in report["stages"].items():
         share = counts["caught"] / counts["mutants"]

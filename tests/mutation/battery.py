@@ -67,7 +67,7 @@ def _fuzz(engine: VerilatedEngine, build: Build) -> None:
 
 
 def short_battery(bus_bits: int) -> list[Trial]:
-    """What takes a few seconds to record and notices nearly all."""
+    """Return what takes a few seconds to record and notices nearly all."""
     build = BUILDS[bus_bits]
     job = Job(number=1, workers=3, lanes=2, slots=2, slot_base=3)
     return [

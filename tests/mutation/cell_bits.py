@@ -38,7 +38,8 @@ class CellBits:
         """`"0"`, `"1"`, `"x"` for an undefined value, or `"s"` for a signal.
 
         Args:
-            cell, port: Names, without the backslash of RTLIL.
+            cell: Its name, without the backslash of RTLIL.
+            port: Its name, likewise.
             number: Bit of the port, 0 the lowest.
 
         Raises:

@@ -20,8 +20,8 @@ import re
 import sys
 from pathlib import Path
 
-from tests.mutation.yosys import YosysError, run_script
 from tests.support.checkout import BUILD
+from tests.support.yosys import YosysError, run_script
 
 __all__ = ["Prover", "cut"]
 
@@ -83,7 +83,7 @@ class Prover:
 
 
 def cut(text: str, name: str) -> str:
-    """A module of RTLIL without its registers and memories, whose ends are its ports.
+    """Return a module of RTLIL without its registers and memories, whose ends are its ports.
 
     Args:
         text: A flat module. Its registers have neither enable nor reset.

@@ -135,7 +135,7 @@ class Judge:
         return None
 
     def _open(self, number: int) -> VerilatedEngine:
-        """A new engine that is that mutant since its reset."""
+        """Open a new engine that is that mutant since its reset."""
         engine = VerilatedEngine.from_library(self._library)
         engine.write(SELECTOR, number)
         engine.reset()

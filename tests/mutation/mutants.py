@@ -24,8 +24,8 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import MODULE, Top
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
 from tests.mutation.cell_bits import CellBits
-from tests.mutation.yosys import run_script
 from tests.support.counter_starts import counters_that_start_late
+from tests.support.yosys import run_script
 
 __all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 
@@ -80,7 +80,7 @@ def path_of(cell: str) -> str:
 
 
 def stage_of(cell: str, text: str = "") -> str:
-    """The engine's part that a cell of the flat netlist belongs to.
+    """Return the engine's part that a cell of the flat netlist belongs to.
 
     Args:
         cell: Its name.
@@ -183,7 +183,7 @@ class Netlist:
         return _parse(number, stage_of(cell), line)
 
     def verilog(self, mutants: Sequence[Mutant]) -> str:
-        """The engine that is any of `mutants`, and itself, as :data:`SELECTOR` says."""
+        """Return the engine that is any of `mutants`, and itself, as :data:`SELECTOR` says."""
         numbers = [mutant.number for mutant in mutants]
         assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"
         width = len(mutants).bit_length()
@@ -235,7 +235,7 @@ def _parse(number: int, stage: str, line: str) -> Mutant:
 
 
 def _wrapper(top: Top, width: int) -> str:
-    """The module that everyone expects, around the one with the selector."""
+    """Return the module that everyone expects, around the one with the selector."""
     used = max(register.address for register in registers.REGISTERS)
     used = max(used, registers.COUNTER_BASE + 8 * len(registers.COUNTERS) - 4)
     assert used < SELECTOR, "the engine uses the selector's address"

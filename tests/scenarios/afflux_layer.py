@@ -64,14 +64,14 @@ bind_layers(UDP, Afflux, sport=ENGINE_PORT)
 
 
 def block_bytes(blocks: Mapping[int, Iterable[int]]) -> bytes:
-    """The blocks of a packet as they follow its words, lowest lane first."""
+    """Return the blocks of a packet as they follow its words, lowest lane first."""
     return b"".join(
         BLOCK.pack(*(element % 2**32 for element in blocks[lane])) for lane in sorted(blocks)
     )
 
 
 def blocks_of(packet: Afflux) -> dict[int, list[int]]:
-    """The blocks of a packet by lane, as signed elements."""
+    """Return the blocks of a packet by lane, as signed elements."""
     payload = bytes(packet.payload)
     lanes = [lane for lane in range(16) if packet.present >> lane & 1]
     assert len(payload) == BLOCK.size * len(lanes), "blocks and present bitmap disagree"

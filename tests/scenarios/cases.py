@@ -26,7 +26,7 @@ RESULT, MISSING = 8, 10
 
 
 def draw_blocks(job: Job, choose: random.Random) -> Blocks:
-    """A block for every lane of the job."""
+    """Return a block for every lane of the job."""
     return {lane: [choose.getrandbits(32) for _ in range(64)] for lane in range(job.lanes)}
 
 
@@ -56,7 +56,7 @@ class Round:
         }
 
     def check(self, results: Sequence[Afflux], workers: Sequence[int]) -> None:
-        """The results are this round's, for these workers, in this order."""
+        """Check that the results are this round's, for these workers, in this order."""
         assert [result.worker for result in results] == list(workers)
         for result in results:
             assert (result.type, result.round) == (RESULT, self.round)
@@ -71,7 +71,7 @@ def everyone(job: Job) -> range:
 def reduce_round(
     director: Director, job: Job, choose: random.Random, step: int, slot: int = 0
 ) -> Actions[Round]:
-    """A round in which nothing is lost."""
+    """Play a round in which nothing is lost."""
     current = Round(job, slot, step, choose)
     early = yield from director.each(current.frames[:-1])
     assert early == []
@@ -106,7 +106,7 @@ def slot_reuse(director: Director, job: Job, choose: random.Random) -> Actions[N
 
 
 def ignored_retransmissions(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """What comes again before the round is complete is neither added nor answered."""
+    """Send again before the round is complete: it is neither added nor answered."""
     for step in range(2):
         current = Round(job, 0, step, choose)
         for frame in current.frames[:-1]:
@@ -118,7 +118,7 @@ def ignored_retransmissions(director: Director, job: Job, choose: random.Random)
 def retransmit_after_reduction(
     director: Director, job: Job, choose: random.Random
 ) -> Actions[None]:
-    """A contribution that comes again after the round is complete gets its worker the result."""
+    """Send a contribution again after the round is complete: its worker gets the result."""
     current = yield from reduce_round(director, job, choose, 0)
     for worker in everyone(job):
         current.check((yield from director.each([current.frames[worker]])), [worker])
@@ -147,7 +147,7 @@ def retransmit_from_previous_set(
 
 
 def slot_reuse_and_retransmit(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """Rounds one after the other, each with contributions that come again at any time."""
+    """Play rounds one after the other, each with contributions that come again at any time."""
     before: Round | None = None
     for step in range(5):
         current = Round(job, 0, step, choose)

@@ -99,7 +99,7 @@ class Director:
         self.left_out_bytes = 0
 
     def configure(self) -> Actions[None]:
-        """Gives the engine its addresses."""
+        """Give the engine its addresses."""
         mac = int.from_bytes(self.golden.endpoint.mac, "big")
         yield from self._write("local_mac_low", mac % 2**32)
         yield from self._write("local_mac_high", mac >> 32)
@@ -108,7 +108,7 @@ class Director:
         yield from self._write("local_port", self.golden.endpoint.port)
 
     def create(self, job: Job, join: bool = True) -> Actions[None]:
-        """Creates a job; its workers join one after the other."""
+        """Create a job; its workers join one after the other."""
         values = {
             "job_index": job.number,
             "job_key_low": job.key % 2**32,
@@ -149,7 +149,7 @@ class Director:
         return _read((yield from self.join_parent_frame(job)))
 
     def join_parent_frame(self, job: Job) -> Actions[bytes]:
-        """The same as it went over the wire."""
+        """Do the same, and return the frame as it went over the wire."""
         yield from self._write("job_index", job.number)
         yield from self._command(Command.JOIN_PARENT)
         got = yield Play([])
@@ -159,7 +159,7 @@ class Director:
         return frame
 
     def check_parent_joined(self, job: Job) -> Actions[bool]:
-        """Compares the register that says whether a job has joined its parent."""
+        """Compare the register that says whether a job has joined its parent."""
         joined = self.golden.has_joined_parent(job.number)
         yield from self._write("job_index", job.number)
         yield from self._check_register("job_parent_joined", int(joined))
@@ -178,7 +178,7 @@ class Director:
         return [_read(answer) for answer in answers]
 
     def each_frame(self, frames: Iterable[bytes], mac_error: bool = False) -> Actions[list[bytes]]:
-        """The same, with the answers as they went over the wire."""
+        """Do the same, with the answers as they went over the wire."""
         answers: list[bytes] = []
         for frame in frames:
             got = yield Play([frame], [mac_error])
@@ -197,7 +197,7 @@ class Director:
     def flood_frames(
         self, frames: Sequence[bytes], mac_errors: Sequence[bool] | None = None
     ) -> Actions[list[bytes]]:
-        """The same, with the answers as they went over the wire."""
+        """Do the same, with the answers as they went over the wire."""
         got: list[bytes] = yield Play(frames, mac_errors)
         required: Counter[bytes] = Counter()
         droppable: Counter[bytes] = Counter()
@@ -243,7 +243,7 @@ class Director:
         return slot.round != packet.round or not slot.waiting
 
     def check_counters(self) -> Actions[dict[str, int]]:
-        """Compares all counters, allowing for the frames that were left out."""
+        """Compare all counters, allowing for the frames that were left out."""
         got = yield from self.read_counters()
         expected = dict(self.golden.counters)
         assert got["replays_dropped"] + got["replies_dropped"] <= self.left_out, got
@@ -325,7 +325,7 @@ def _number(address: str) -> int:
 
 
 def _read(frame: bytes) -> Afflux:
-    """The packet of a frame. By its ports alone scapy does not know what a parent is sent."""
+    """Return the packet of a frame, also of one to a parent, whose port scapy does not know."""
     udp = Ether(frame)[UDP]
     udp.decode_payload_as(Afflux)
     return udp[Afflux]

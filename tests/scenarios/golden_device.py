@@ -33,13 +33,13 @@ class Engine(Protocol):
         stimulus: Stimulus = BACK_TO_BACK,
         mac_errors: Sequence[bool] | None = None,
     ) -> list[bytes]:
-        """Takes the frames; the frames that are sent until the engine is idle again."""
+        """Take the frames, and return those that are sent until the engine is idle again."""
 
     def read(self, address: int) -> int:
         """Value of a register."""
 
     def write(self, address: int, value: int) -> None:
-        """Writes a register."""
+        """Write a register."""
 
 
 class GoldenDevice:

@@ -83,7 +83,7 @@ class Job:
         return self.first_port + (worker if self.one_host else 0)
 
     def wrap(self, worker: int, packet: Afflux, payload: bytes = b"", **changes: object) -> bytes:
-        """The frame in which a worker sends a packet. `changes` are of the IPv4 header."""
+        """Return the frame in which a worker sends a packet. `changes` are of the IPv4 header."""
         headers = Ether(src=self.mac(worker), dst=ENGINE_MAC)
         headers /= IP(src=self.address(worker), dst=ENGINE_ADDRESS, flags="DF", **changes)
         # With its checksum, which the engine verifies.
@@ -106,7 +106,7 @@ class Job:
         words: Sequence[int] = (),
         **changes: Any,
     ) -> bytes:
-        """A contribution to round r₀ + `step`. Words that are not given are absent."""
+        """Return a contribution to round r₀ + `step`. Words that are not given are absent."""
         fields = {"type": "DATA", "job": self.number, "worker": worker, "key": self.key}
         fields |= self._round_fields(slot, step, blocks or {}, words)
         return self.wrap(worker, Afflux(**(fields | changes)), block_bytes(blocks or {}))
@@ -125,7 +125,7 @@ class Job:
         source: Mapping[str, object] | None = None,
         **changes: Any,
     ) -> bytes:
-        """The parent's result of round r₀ + `step`. `source` changes where it comes from."""
+        """Return the parent's result of round r₀ + `step`. `source` changes where it comes from."""
         parent = self._parent()
         fields = {"type": "RESULT", "job": parent.number, "worker": parent.worker}
         fields |= {"key": parent.key} | self._round_fields(slot, step, blocks or {}, words)
@@ -137,7 +137,7 @@ class Job:
         return bytes(headers / Afflux(**(fields | changes)) / block_bytes(blocks or {}))
 
     def joined_above(self, **changes: Any) -> bytes:
-        """The parent's JOINED."""
+        """Return the parent's JOINED."""
         words = [7, self.lanes, self.slots, self.credit] + [0] * 12
         return self.down(0, 0, words=words, **{"type": "JOINED", **changes})
 

@@ -40,14 +40,14 @@ def padded(frame: bytes) -> bytes:
 
 
 def arp_request(mac: str = PEER_MAC, address: str = PEER_ADDRESS, **changes: object) -> bytes:
-    """A request for the engine's address."""
+    """Return a request for the engine's address."""
     to = changes.pop("to", BROADCAST)
     fields = {"op": "who-has", "hwsrc": mac, "psrc": address, "pdst": ENGINE_ADDRESS} | changes
     return padded(bytes(Ether(src=mac, dst=to) / ARP(**fields)))
 
 
 def arp_reply(request: bytes) -> bytes:
-    """The answer of RFC 826, as scapy's own answering machine makes it."""
+    """Return the answer of RFC 826, as scapy's own answering machine makes it."""
     arp = Ether(request)[ARP]
     reply = Ether(dst=arp.hwsrc, src=ENGINE_MAC) / ARP(
         op="is-at", hwsrc=ENGINE_MAC, psrc=arp.pdst, hwdst=arp.hwsrc, pdst=arp.psrc
@@ -56,14 +56,14 @@ def arp_reply(request: bytes) -> bytes:
 
 
 def echo_request(payload: bytes, *, icmp: dict[str, object] | None = None, **ip: object) -> bytes:
-    """An echo request to the engine. `icmp` and `ip` are changes of the headers."""
+    """Return an echo request to the engine. `icmp` and `ip` are changes of the headers."""
     headers = Ether(src=PEER_MAC, dst=ENGINE_MAC)
     headers /= IP(**({"src": PEER_ADDRESS, "dst": ENGINE_ADDRESS} | ip))
     return padded(bytes(headers / ICMP(type=8, **(icmp or {})) / Raw(payload)))
 
 
 def echo_reply(request: bytes) -> bytes:
-    """The reply to a right echo request, checksums by scapy."""
+    """Return the reply to a right echo request, checksums by scapy."""
     asked = Ether(request)
     reply = Ether(src=ENGINE_MAC, dst=asked.src)
     reply /= IP(src=ENGINE_ADDRESS, dst=asked[IP].src, tos=asked[IP].tos, id=0, flags="DF", ttl=64)
@@ -78,7 +78,7 @@ def echo_reply(request: bytes) -> bytes:
 
 
 def random_host_frame(choose: random.Random, largest: int = 1514) -> bytes:
-    """A frame that is not for the node: of many protocols, sizes, and addresses."""
+    """Return a frame that is not for the node: of many protocols, sizes, and addresses."""
     size = choose.choice([0, 1, 18, choose.randrange(100), choose.randrange(largest - 60)])
     body = Raw(choose.randbytes(size))
     elsewhere = f"02:00:0c:00:00:{choose.randrange(256):02x}"

@@ -6,7 +6,15 @@ Typed from docs/protocol.md sections 2 and 4; `tests/sim/test_fuzz.py` compares 
 import struct
 from dataclasses import dataclass
 
-__all__ = ["HEADER", "Peer", "checksum", "pack_frame", "repaired"]
+__all__ = [
+    "HEADER",
+    "Peer",
+    "checksum",
+    "pack_frame",
+    "repaired",
+    "with_ip_checksum",
+    "with_udp_checksum",
+]
 
 HEADER = struct.Struct("<BBBBHHIQH")
 """version_type, opcode_dtype, job, worker, slot, present, round, key, operation."""
@@ -32,7 +40,7 @@ def checksum(data: bytes) -> int:
 
 
 def pack_frame(source: Peer, destination: Peer, payload: bytes, *, checked: bool = True) -> bytes:
-    """A frame around `payload`; its UDP checksum is 0 unless it is to be `checked`."""
+    """Return a frame around `payload`; its UDP checksum is 0 unless it is to be `checked`."""
     length = 8 + len(payload)
     ip = _IP.pack(0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0, source.address, destination.address)
     ip = ip[:10] + checksum(ip).to_bytes(2, "big") + ip[12:]
@@ -43,12 +51,19 @@ def pack_frame(source: Peer, destination: Peer, payload: bytes, *, checked: bool
     return b"".join((destination.mac, source.mac, b"\x08\x00", ip, udp, payload))
 
 
+def with_ip_checksum(frame: bytes) -> bytes:
+    """Return the frame with its right IPv4 checksum, wherever an IPv4 header may begin in it."""
+    right = checksum(frame[14:24] + b"\0\0" + frame[26:34])
+    return frame[:24] + right.to_bytes(2, "big") + frame[26:]
+
+
+def with_udp_checksum(frame: bytes) -> bytes:
+    """Return the frame with its right UDP checksum, as if its UDP ended with it."""
+    pseudo = frame[26:34] + struct.pack(">HH", 17, len(frame) - 34)
+    right = checksum(pseudo + frame[34:40] + b"\0\0" + frame[42:])
+    return frame[:40] + right.to_bytes(2, "big") + frame[42:]
+
+
 def repaired(frame: bytes) -> bytes:
-    """`frame` with right checksums, wherever an IPv4 and UDP header may begin in it."""
-    changed = bytearray(frame)
-    changed[24:26] = b"\0\0"
-    changed[24:26] = checksum(bytes(changed[14:34])).to_bytes(2, "big")
-    changed[40:42] = b"\0\0"
-    pseudo = bytes(changed[26:34]) + struct.pack(">HH", 17, len(frame) - 34)
-    changed[40:42] = checksum(pseudo + bytes(changed[34:])).to_bytes(2, "big")
-    return bytes(changed)
+    """Return the frame with right checksums, wherever IPv4 and UDP headers may begin in it."""
+    return with_udp_checksum(with_ip_checksum(frame))

@@ -20,7 +20,7 @@ def paces(ready_share: float, gap_share: float, seed: int) -> Iterator[Stimulus]
 
 
 def perform(engine: Engine, actions: Actions[T], pace: Iterator[Stimulus] | None = None) -> T:
-    """Runs a scenario to its end; its result."""
+    """Run a scenario to its end, and return its result."""
     answer: object = None
     try:
         while True:

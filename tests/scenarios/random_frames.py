@@ -9,6 +9,7 @@ from scapy.layers.l2 import Ether
 
 from afflux_sim.golden.engine import GoldenEngine
 from tests.scenarios.afflux_layer import ABSENT, ENGINE_PORT, Afflux
+from tests.scenarios.corruption import cut, extended, flip_bits, with_zero_udp_checksum
 from tests.scenarios.job_frames import Job
 
 __all__ = ["RandomFrames"]
@@ -31,7 +32,7 @@ class RandomFrames:
         self._jobs = jobs
 
     def sensible(self) -> bytes:
-        """A frame that passes the checks, unless its job has gone."""
+        """Return a frame that passes the checks, unless its job has gone."""
         choose = self._choose
         job = choose.choice(self._jobs)
         worker = choose.randrange(job.workers)
@@ -51,7 +52,7 @@ class RandomFrames:
         return job.data(worker, slot, step, self._blocks(job), self._words(job), **fields)
 
     def any(self) -> bytes:
-        """A frame that may be anything."""
+        """Return a frame that may be anything."""
         choose, draw = self._choose, self._choose.random()
         frame = self.sensible()
         if draw < 0.6:
@@ -59,15 +60,15 @@ class RandomFrames:
         if draw < 0.63:
             return choose.randbytes(choose.randrange(1, 300))
         if draw < 0.68:
-            return frame[: choose.randrange(1, len(frame))]
+            return cut(choose, frame)
         if draw < 0.72:
-            return frame + choose.randbytes(choose.randrange(1, 5000))
+            return extended(choose, frame, choose.randrange(1, 5000))
         if draw < 0.85:
             return self._with_wrong_field(frame)
         return self._with_flipped_bits(frame)
 
     def _from_parent(self, job: Job, slot: int) -> bytes:
-        """A frame of the job's parent."""
+        """Return a frame of the job's parent."""
         choose = self._choose
         if choose.random() < 0.05:
             return job.joined_above()
@@ -80,7 +81,7 @@ class RandomFrames:
         return exists and self._golden.slot(job.number, slot).waiting
 
     def _step(self, job: Job, slot: int) -> int:
-        """A step near that of the round that is open, or of the next if it is complete."""
+        """Return a step near that of the round that is open, or of the next if it is complete."""
         golden = self._golden.jobs[job.number]
         if golden is None:
             return 0
@@ -109,7 +110,7 @@ class RandomFrames:
         return {"operation": 7} if draw < 0.2 else {}
 
     def _with_wrong_field(self, frame: bytes) -> bytes:
-        """A frame with one field changed and right checksums."""
+        """Return a frame with one field changed and right checksums."""
         choose = self._choose
         packet = Ether(frame)
         packet[UDP].decode_payload_as(Afflux)
@@ -146,10 +147,7 @@ class RandomFrames:
     def _with_flipped_bits(self, frame: bytes) -> bytes:
         choose = self._choose
         changed = bytearray(frame)
-        for _ in range(choose.choice([1, 1, 2])):
-            place = choose.randrange(choose.choice([64, len(frame)]))
-            changed[place] ^= 1 << choose.randrange(8)
+        flip_bits(choose, changed, (1, 1, 2))
         if choose.random() < 0.3:
-            # Not verified.
-            changed[40:42] = b"\0\0"
+            with_zero_udp_checksum(changed)
         return bytes(changed)

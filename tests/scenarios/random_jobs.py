@@ -44,7 +44,7 @@ def draw_parent(choose: random.Random) -> ParentJob:
 
 
 def renew_jobs(director: Director, build: Build, choose: random.Random) -> Actions[list[Job]]:
-    """Creates every job anew, but for one that stays destroyed; all ask to join their parents."""
+    """Create every job anew, but for one that stays destroyed; all ask to join their parents."""
     jobs = [draw_job(number, build, choose) for number in range(build["jobs"])]
     for job in jobs:
         yield from director.destroy(job)

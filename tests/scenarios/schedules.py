@@ -62,7 +62,7 @@ def schedules(draw: strategies.DrawFn) -> Schedule:
 
 
 def play_schedule(director: Director, schedule: Schedule) -> Actions[None]:
-    """Creates the job, plays the bursts, destroys the job.
+    """Create the job, play the bursts, destroy the job.
 
     A worker sends to a round only when it has the result of the one before, so a burst of several
     frames does not open a round that the same burst has completed: the engine may discard what is

@@ -66,7 +66,7 @@ class StreamWorker:
         return [self._send(slot, self._opening(slot)) for slot in range(self.slots)]
 
     def receive(self, packet: Afflux) -> list[bytes]:
-        """Takes a packet that was sent to this worker; the frames that it sends in answer."""
+        """Take a packet that was sent to this worker, and return the frames of its answer."""
         self._check(packet)
         slot = packet.slot
         mine = (self.job.number, self.number, self.job.key, self.operation)

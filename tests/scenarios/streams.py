@@ -21,7 +21,7 @@ def boundary_sizes(job: Job) -> list[int]:
 
 
 def draw_tensor(count: int, choose: random.Random, density: float = 0.6) -> list[int]:
-    """A tensor in which each block is present with the given probability."""
+    """Return a tensor in which each block is present with the given probability."""
     tensor: list[int] = []
     while len(tensor) < count:
         present = choose.random() < density
@@ -94,7 +94,7 @@ def reduce_unkindly(
 
 
 def _draw(on_the_way: list, choose: random.Random, duplication: float) -> list:
-    """Takes a random handful from the list, in random order; some of them stay there too."""
+    """Take a random handful from the list, in random order; some of them stay there too."""
     choose.shuffle(on_the_way)
     count = choose.randint(1, max(1, len(on_the_way) // 2))
     taken, on_the_way[:] = on_the_way[:count], on_the_way[count:]

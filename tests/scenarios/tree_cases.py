@@ -28,7 +28,7 @@ def changed(job: Job, **changes: object) -> Job:
 
 
 def new_leaf(director: Director, job: Job, **changes: object) -> Actions[Job]:
-    """The job again, with a parent that it has joined."""
+    """Create the job again, with a parent that it has joined."""
     leaf = changed(job, **({"parent": ParentJob()} | changes))
     yield from director.create(leaf)
     join = yield from director.join_parent(leaf)
@@ -42,7 +42,7 @@ def new_leaf(director: Director, job: Job, **changes: object) -> Actions[Job]:
 
 
 def assert_goes_up(job: Job, packet: Afflux) -> None:
-    """The packet is the job's own, from its parent port to its parent."""
+    """Check that the packet is the job's own, from its parent port to its parent."""
     parent = job.parent
     assert parent is not None
     udp = packet.underlayer
@@ -68,7 +68,7 @@ class LeafRound(Round):
         return self.frame_down()
 
     def frame_down(self, **changes: Any) -> bytes:
-        """The parent's result, or one that is somewhat different."""
+        """Return the parent's result, or one that is somewhat different."""
         return self.job.down(self.slot, self.step, self.blocks, self.total_words, **changes)
 
     def fill(self, director: Director) -> Actions[None]:
@@ -77,7 +77,7 @@ class LeafRound(Round):
         self.check_up((yield from director.each(self.frames[-1:])))
 
     def check_up(self, sent: Sequence[Afflux], type_: int = DATA) -> None:
-        """What was sent is the partial sum."""
+        """Check that what was sent is the partial sum."""
         (packet,) = sent
         assert_goes_up(self.job, packet)
         assert (packet.type, packet.slot, packet.round) == (type_, self.slot, self.round)
@@ -87,7 +87,7 @@ class LeafRound(Round):
     def check_down(
         self, results: Sequence[Afflux], workers: Sequence[int], type_: int = RESULT
     ) -> None:
-        """What was sent is the parent's result, for these workers."""
+        """Check that what was sent is the parent's result, for these workers."""
         assert [result.worker for result in results] == list(workers)
         for result in results:
             assert (result.type, result.round, result.slot) == (type_, self.round, self.slot)
@@ -188,7 +188,7 @@ def result_of_the_parent_twice(
 def wrong_results_of_the_parent(
     director: Director, job: Job, choose: random.Random
 ) -> Actions[None]:
-    """What is not the parent's result of just this round changes nothing and is not answered."""
+    """Send what is not the parent's result of just this round: it changes nothing, unanswered."""
     leaf = yield from new_leaf(director, job)
     parent = leaf.parent
     assert parent is not None
@@ -286,7 +286,7 @@ def joining_the_parent(director: Director, job: Job, choose: random.Random) -> A
 
 
 def conflict_goes_up_and_down(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """A conflict among the workers goes up as one; the parent's verdict comes down to all."""
+    """Send a conflict of the workers up as one; the parent's verdict comes down to all."""
     leaf = yield from new_leaf(director, job)
     for step, (own, verdict) in enumerate(
         [("operation", "CONFLICT"), ("dtype", "RESULT"), ("", "CONFLICT"), ("", "RESULT")] * 2
@@ -311,7 +311,7 @@ def conflict_goes_up_and_down(director: Director, job: Job, choose: random.Rando
 
 
 def conflict_of_a_child(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """A worker that is a leaf sends CONFLICT: added like DATA, and all get a CONFLICT."""
+    """Send a CONFLICT as a leaf: it is added like DATA, and all get a CONFLICT."""
     for step, guilty in enumerate([0, job.workers - 1, -1] * 2):
         current = Round(job, 0, step, choose)
         for worker in everyone(job):
@@ -341,7 +341,7 @@ def assert_for_group(packets: Sequence[Afflux], group: Group) -> None:
 
 
 def results_to_a_group(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """The result goes once to the group, a replay to the one who asks."""
+    """Check that the result goes once to the group, and a replay to the one who asks."""
     shared = changed(job, group=GROUP)
     yield from director.create(shared)
     for step in range(4):
@@ -362,7 +362,7 @@ def results_to_a_group(director: Director, job: Job, choose: random.Random) -> A
 
 
 def leaf_with_a_group(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """What comes down goes once to the group; what goes up is the same as without."""
+    """Check that what comes down goes once to the group; what goes up is the same as without."""
     leaf = yield from new_leaf(director, job, group=GROUP)
     for step in range(3):
         current = LeafRound(leaf, 0, step, choose)

@@ -79,7 +79,7 @@ class Node:
         perform(engine, director.create(job, join=False))
 
     def join_parent(self) -> bytes:
-        """The JOIN that goes up."""
+        """Return the JOIN that goes up."""
         return perform(self.engine, self.director.join_parent_frame(self.job))
 
     def has_joined_parent(self) -> bool:
@@ -162,7 +162,7 @@ class TreeNetwork:
         return [worker.result() for worker in self.workers]
 
     def settle(self, max_steps: int = 1_000_000) -> None:
-        """Moves frames until the operation of each worker is over, or has failed."""
+        """Move frames until the operation of each worker is over, or has failed."""
         for _ in range(max_steps):
             self._send_of_workers()
             waiting = [worker for worker in self.workers if worker.outstanding]
@@ -186,13 +186,13 @@ class TreeNetwork:
         assert self._on_the_way == []
 
     def check(self) -> None:
-        """Compares the counters of all engines with those of their golden twins."""
+        """Compare the counters of all engines with those of their golden twins."""
         assert self._checked
         for node in self.nodes:
             perform(node.engine, node.director.check_counters())
 
     def close(self) -> None:
-        """Closes all engines."""
+        """Close all engines."""
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -207,7 +207,7 @@ class TreeNetwork:
         self.close()
 
     def _add(self, part: Aggregator, parent: ParentJob | None) -> None:
-        """Opens the engine of an aggregator and, after it, all that is below."""
+        """Open the engine of an aggregator and, after it, all that is below."""
         choose = self._choose
         number = len(self.nodes)
         mac, address = f"02:af:fa:00:01:{number:02x}", f"10.0.1.{1 + number}"
@@ -267,7 +267,7 @@ class TreeNetwork:
         )
 
     def _join(self) -> None:
-        """Joins everybody, again until all are; all before anybody sends DATA."""
+        """Join everybody, again until all are; all before anybody sends DATA."""
         for _ in range(1000):
             self._send([worker.join() for worker in self.workers if worker.joined is None])
             for node in self.nodes:
@@ -298,7 +298,7 @@ class TreeNetwork:
                 yield worker
 
     def _move(self) -> None:
-        """A handful of the frames on the way arrives, or is lost; some of it stays there too."""
+        """Let a handful of the frames on the way arrive or be lost; some of it stays there too."""
         choose, on_the_way = self._choose, self._on_the_way
         moving = []
         for _ in range(choose.randint(1, min(self._links.burst, len(on_the_way)))):

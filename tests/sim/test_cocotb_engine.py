@@ -9,6 +9,8 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.testbench.simulator import build_simulator, run_module
 from tests.support.checkout import BUILD
 
+pytestmark = pytest.mark.slow
+
 FOLDER = BUILD / "cocotb"
 MODULES = [
     "cases",

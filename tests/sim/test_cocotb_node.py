@@ -7,6 +7,8 @@ from afflux_hdl.node.parameters import NodeParameters
 from tests.support.checkout import BUILD
 from tests.testbench.node_simulator import build_node, run_testbench
 
+pytestmark = pytest.mark.slow
+
 FOLDER = BUILD / "cocotb"
 MODULES = ["node", "axi_lite"]
 

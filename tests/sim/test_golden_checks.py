@@ -102,7 +102,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
 
 
 def craft(**changes: Any) -> bytes:
-    """A frame made by scapy, right in everything but what `changes` say."""
+    """Return a frame made by scapy, right in everything but what `changes` say."""
     f = GOOD | changes
     header = HEADER.pack(
         f["version"] << 4 | f["type"],
@@ -135,7 +135,7 @@ def craft(**changes: Any) -> bytes:
 
 
 def raw_ip(frame: Ether) -> bytes:
-    """The IPv4 datagram as scapy makes it, parsed as plain IPv4 with UDP to read its checksums."""
+    """Return the IPv4 datagram as scapy makes it, parsed as plain IPv4 to read its checksums."""
     plain = frame[IP].copy()
     header = plain.build()
     plain.version, plain.ihl, plain.proto, plain.frag = 4, 5, 17, 0
@@ -171,7 +171,7 @@ def engine_with_a_job():
 
 
 def counted(engine, frame: bytes, mac_error: bool = False) -> tuple[dict[str, int], list[bytes]]:
-    """What a frame adds to the counters, but for bytes, and what it causes to be sent."""
+    """Return what a frame adds to the counters, but for bytes, and what it causes to be sent."""
     before = dict(engine.counters)
     sent = engine.receive(frame, mac_error)
     grown = {
@@ -356,7 +356,7 @@ def test_create_refuses_what_the_engine_was_not_built_for(wrong):
 
 
 def assert_answers(answer: bytes, asked: bytes, type_: int, words: tuple[int, ...]) -> None:
-    """A short answer goes back to the asker and copies its header but version, type, present."""
+    """Check that a short answer goes back to the asker with its header but for three fields."""
     there, back = Ether(asked), Ether(answer)
     assert (back.dst, back.src) == (there.src, there.dst)
     assert (back[IP].dst, back[IP].src) == (there[IP].src, there[IP].dst)

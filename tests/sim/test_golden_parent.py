@@ -75,7 +75,7 @@ class Bench:
         return sent
 
     def send(self, type_: int, worker: int, round_: int, **fields: Any) -> list[bytes]:
-        """A frame of a worker."""
+        """Send a frame of a worker."""
         common: dict[str, Any] = {
             "job": JOB,
             "key": KEY,
@@ -97,7 +97,7 @@ class Bench:
         return parse_packet(frame)
 
     def down(self, type_: int, round_: int, source: Endpoint = PARENT.endpoint, **fields: Any):
-        """A frame of the parent."""
+        """Send a frame of the parent."""
         return self.give(build_frame(source, PARENT_PORT, from_parent(type_, round_, **fields)))
 
     def complete(self, round_: int) -> None:
@@ -134,7 +134,7 @@ def assert_untouched(bench: Bench, send, counter: str) -> None:
 
 
 def assert_goes_up(frame: bytes) -> Packet:
-    """The frame is the job's own, from its parent port to its parent."""
+    """Check that the frame is the job's own, from its parent port to its parent."""
     seen = Ether(frame)
     assert bytes.fromhex(seen.dst.replace(":", "")) == PARENT.endpoint.mac
     assert bytes.fromhex(seen.src.replace(":", "")) == ENGINE.mac

@@ -78,7 +78,7 @@ class Bench:
         return self.engine.slot(JOB, SLOT)
 
     def _checked(self, frame: bytes) -> Packet:
-        """The packet of a frame that went to its worker's own endpoint."""
+        """Return the packet of a frame that went to its worker's own endpoint."""
         packet = parse_packet(frame)
         there = self.endpoints[packet.worker]
         seen = Ether(frame)

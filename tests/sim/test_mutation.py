@@ -16,7 +16,7 @@ from tests.mutation.equivalence import Prover, cut
 from tests.mutation.judge import Judge
 from tests.mutation.mutants import Netlist, allot, changes, stage_of
 from tests.mutation.transcript import Recorder
-from tests.mutation.yosys import run_script
+from tests.support.yosys import run_script
 
 BUS_BITS = 32
 

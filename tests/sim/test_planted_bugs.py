@@ -68,7 +68,7 @@ BUGS = {
 
 
 def check(engine: VerilatedEngine) -> None:
-    """The ten cases and some tensors; raises if anything differs from the golden model."""
+    """Play the ten cases and some tensors; raise if anything differs from the golden model."""
     director = Director(**BUILT)
     job = Job(workers=3, lanes=2, slots=2)
     choose = random.Random(1)

@@ -5,13 +5,15 @@ import pytest
 from afflux_sim.load.closed_loop import ClosedLoop, Passed
 from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.engine_checks import BUILDS
 from tests.support.checkout import BUILD
 from tests.support.planted_engine import engine_verilog
 from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
-BUILT = {"workers": 4, "lanes": 2, "jobs": 1, "slots": 32}
+# Without the bug it is the model that other tests have built.
+BUILT = BUILDS[512]
 
 PAUSE = Bug(
     "engine/transmit.py",
@@ -22,7 +24,7 @@ PAUSE = Bug(
 
 
 def measure(verilog: str) -> Passed:
-    """A window of rounds of two blocks, every sum checked."""
+    """Measure a window of rounds of two blocks, every sum checked."""
     with VerilatedEngine.from_verilog(verilog, 512) as engine:
         loop = ClosedLoop(
             engine,

@@ -21,12 +21,12 @@ def reductions(dtype: str) -> tuple[str, ...]:
 
 
 def bits_of(tensor: Tensor, dtype: str) -> npt.NDArray[np.unsignedinteger]:
-    """The tensor's bits, so that NaN equals itself and −0 differs from +0."""
+    """Return the tensor's bits, so that NaN equals itself and −0 differs from +0."""
     return np.ascontiguousarray(tensor).view(BITS[dtype])
 
 
 def narrow(x: npt.NDArray[np.float32], dtype: str) -> Tensor:
-    """Some tensor of the dtype near `x`; bfloat16 is cut off, not rounded."""
+    """Return some tensor of the dtype near `x`; bfloat16 is cut off, not rounded."""
     if dtype == "float16":
         with np.errstate(over="ignore"):
             return x.astype(np.float16)
@@ -36,7 +36,7 @@ def narrow(x: npt.NDArray[np.float32], dtype: str) -> Tensor:
 
 
 def draw(rng: np.random.Generator, kind: str, dtype: str, count: int) -> Tensor:
-    """A flat tensor of one of the KINDS."""
+    """Return a flat tensor of one of the KINDS."""
     if dtype == "int32":
         return draw_integers(rng, kind, count)
     x: npt.NDArray[np.floating] = rng.standard_normal(count)

@@ -40,10 +40,10 @@ endmodule
 
 
 def never_idle(bus_bits: int) -> str:
-    """A loopback that claims to hold something for ever."""
+    """Return a loopback that claims to hold something for ever."""
     return loopback(bus_bits).replace("assign idle = !rx_valid", "assign idle = 0")
 
 
 def broken_keep(bus_bits: int) -> str:
-    """A loopback whose output stream leaves the first byte of each beat out."""
+    """Return a loopback whose output stream leaves the first byte of each beat out."""
     return loopback(bus_bits).replace("tx_keep = rx_keep", "tx_keep = rx_keep & ~1")

@@ -33,7 +33,7 @@ class Played:
 
 
 def at_once(_: int) -> bool:
-    """A pace: in every cycle."""
+    """Set the pace: in every cycle."""
     return True
 
 
@@ -60,7 +60,8 @@ def play(
         inputs: Other inputs, set once; names may have dots.
         marks: Outputs to be counted.
         mark_of: Output that is looked at with each frame's first beat.
-        offers, takes: In which cycles a beat is offered, and taken.
+        offers: In which cycles a beat is offered.
+        takes: In which cycles one is taken.
         cycles_after: For how long to go on after the last beat.
     """
     ins = [part.i] if len(sources) == 1 else list(part.i)
@@ -120,7 +121,7 @@ def play(
 
 
 def as_beats(size: int, frame: bytes, error: bool) -> list[tuple[int, int, bool, bool]]:
-    """Data, keep, last and error of each beat."""
+    """Return data, keep, last and error of each beat."""
     pieces = [frame[at : at + size] for at in range(0, len(frame), size)]
     return [
         (

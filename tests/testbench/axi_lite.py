@@ -191,7 +191,7 @@ async def reads_and_writes_overlap(dut: Any) -> None:
 
 @cocotb.test()
 async def channels_do_not_wait_for_one_another(dut: Any) -> None:
-    """A write response that nobody takes stops no read, and data may come before its address."""
+    """Leave a write response untaken: it stops no read; and send data before its address."""
     testbench = AxiTestbench(dut, seed=24, share=0.0)
     await testbench.start()
     place = address_of("job_key_low")

@@ -49,5 +49,5 @@ class AxiTestbench(ModelTestbench):
 
 @cocotb.test()
 async def rounds_over_axi_stream(dut: Any) -> None:
-    """Rounds, with random pauses on both sides."""
+    """Play rounds, with random pauses on both sides."""
     await AxiTestbench(dut, seed=4).run_rounds([Job(number=3, workers=3, lanes=2, slots=2)], 3)

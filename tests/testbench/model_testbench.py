@@ -32,7 +32,7 @@ class ModelTestbench:
         Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
 
     async def play(self, action: Play) -> list[bytes]:
-        """Sends frames in; the frames that have come out by the time all is idle."""
+        """Send frames in, and return those that have come out by the time all is idle."""
         raise NotImplementedError
 
     async def run_rounds(self, jobs: Sequence[Job], steps: int) -> None:

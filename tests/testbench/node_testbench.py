@@ -98,7 +98,7 @@ class NodeTestbench:
         self._paces[prefix].is_open = True
 
     async def start(self, configure: bool = True) -> None:
-        """Starts the clock, resets the node, samples its outputs, and gives it its addresses."""
+        """Start the clock, reset the node, sample its outputs, and give it its addresses."""
         dut = self.dut
         Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
         for _ in range(4):
@@ -124,7 +124,7 @@ class NodeTestbench:
         return int.from_bytes(answer.data, "little")
 
     async def write(self, address: int, value: int) -> None:
-        """Writes a register; fails if the response is not OKAY."""
+        """Write a register; fail if the response is not OKAY."""
         data = value.to_bytes(4, "little")
         answer = await with_timeout(self.axil.write(address, data), 10, "us")
         await FallingEdge(self.dut.clk)
@@ -151,7 +151,7 @@ class NodeTestbench:
             await self.host_tx.drive(frame, error)
 
     async def settle(self) -> None:
-        """Waits until nothing is left inside."""
+        """Wait until nothing is left inside."""
         quiet = 0
         for _ in range(100_000):
             await FallingEdge(self.dut.clk)

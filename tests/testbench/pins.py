@@ -11,7 +11,7 @@ __all__ = ["new_director", "perform_on_pins", "run_on_pins"]
 
 
 async def run_on_pins(dut: Any, scenario: Callable[[Director], Actions[None]], **pace: Any) -> None:
-    """Resets the engine and runs a scenario to its end. `pace` is that of EngineTestbench."""
+    """Reset the engine and run a scenario to its end. `pace` is that of EngineTestbench."""
     testbench = EngineTestbench(dut, **pace)
     await testbench.start()
     director = await new_director(testbench)
@@ -19,7 +19,7 @@ async def run_on_pins(dut: Any, scenario: Callable[[Director], Actions[None]], *
 
 
 async def new_director(testbench: EngineTestbench) -> Director:
-    """A director for what the engine was built for; the engine has its addresses."""
+    """Return a director for what the engine was built for; the engine has its addresses."""
     registers = ("build_workers", "build_lanes", "build_jobs", "build_slots")
     built = [await testbench.registers.read(address_of(register)) for register in registers]
     workers, lanes, jobs, slots = built
@@ -29,7 +29,7 @@ async def new_director(testbench: EngineTestbench) -> Director:
 
 
 async def perform_on_pins(testbench: EngineTestbench, actions: Actions[Any]) -> Any:
-    """Runs a scenario to its end; its result."""
+    """Run a scenario to its end, and return its result."""
     answer: object = None
     while True:
         try:

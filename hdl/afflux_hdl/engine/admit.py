@@ -1,4 +1,4 @@
-"""Admit stage: decides about each frame by the job, the worker and the state of its slot.
+"""Admit stage: decides what becomes of each frame, by its job, its worker and its slot's state.
 
 ::
 
@@ -9,6 +9,9 @@
                              └──────── slot state ◄──────────────────┘
 
 The slot's state changes here, at once; words and blocks follow in the merge stage, in order.
+
+Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_random.py`, `tests/hdl/test_latency.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -38,34 +41,36 @@ __all__ = ["Admit"]
 
 
 class Admit(wiring.Component):
-    """Decides about frames.
+    """Decides what becomes of frames.
 
     Latency: 5 cycles from a summary on `i` to its operation on `o`. Throughput: one frame in
-    two cycles, taken when `phase` is 0; a frame that holds room in the buffer takes at least two
-    cycles to arrive. `i` waits while `o_full`. A reply that finds `replies_full` (a refusal:
-    `refusals_full`) is dropped and counted; its worker asks again.
+    two cycles, taken when `phase` is 0; a frame that occupies the receive buffer takes at least
+    two cycles to arrive. `i` waits while `o_full`. A reply is dropped and counted if it finds
+    `replies_full` (a refusal: `refusals_full`); its worker asks again.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
-    the very cycle in which the next frame, two cycles behind, addresses it. Likewise a JOIN is
-    written when the next frame's worker is looked up. The memories read what is written.
+    the very cycle in which the next frame, two cycles behind, addresses it. Likewise, a JOIN is
+    written while the next frame's worker is looked up. Both memories are transparent: they read
+    what is written in the same cycle.
 
     Members:
         phase: Alternates from cycle to cycle. The worker table is addressed and written when it is
             0, slot state when it is 1.
         i: Frames.
-        o: Operations for the merge stage, in order of arrival; `ready` is taken for granted.
-        o_full: The queue behind `o` has no room for the frames that are under way.
+        o: Operations for the merge stage, in order of arrival.
+        o_full: The queue behind `o` has no room for the frames in flight.
         jobs: The job table.
         read_worker, write_worker: Worker table.
         read_route: Route table.
         read_state, write_state: Slot state.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
-        replies, replies_full, refusals_full: Short answers; `ready` is taken for granted.
-        judged, cause: A frame is counted in this cycle, and how.
+        replies: Short answers.
+        replies_full, refusals_full: Their queue has no room for another one, or for a refusal.
+        judged, cause: A frame is counted in this cycle, by this counter.
         accepted_blocks: Number of blocks of the contribution accepted in this cycle.
-        completed, conflicted: This frame completes a round; as a conflict.
+        completed, conflicted: A frame completes a round; and the round is a conflict.
         reply_dropped: A reply is dropped in this cycle.
-        idle: No frame is on its way.
+        idle: No frame is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -125,7 +130,7 @@ class Admit(wiring.Component):
         route1, entry1 = self.read_route.data, self.read_worker.data
         from_parent1 = frame1.from_parent
         checks2 = Signal(Checks)
-        # Long comparisons, in parts that are put together in the next cycle.
+        # Long comparisons are made in parts, which the next cycle puts together.
         key = Mux(from_parent1, route1.parent_key, job1.key)
         expected = data.View(
             Peer, Mux(from_parent1, route1.parent.as_value(), entry1.peer.as_value())
@@ -181,8 +186,8 @@ class Admit(wiring.Component):
         m.d.comb += [
             same2.eq(state2.round == header2.round),
         ]
-        # What needs no state is decided here. Who joins must be known when the next frame is
-        # looked up.
+        # What needs no slot state is decided here: a JOIN must be in the table when the next
+        # frame's worker is looked up.
         m.submodules.screen = screen = Screen()
         m.d.comb += [
             screen.type.eq(header2.type),
@@ -251,7 +256,7 @@ class Admit(wiring.Component):
             verdict.position.eq(position3),
             verdict.position.early.eq(~distance[-1] & ~position3.same),
         ]
-        # Where something is accepted or taken, these two say the same as the verdict, sooner.
+        # For what is accepted or taken, these two equal the verdict, but are known sooner.
         takes, opens = Signal(), Signal()
         is_conflict, filled, completed = Signal(), Signal(), Signal()
         left = Signal(p.count_bits)

@@ -1,4 +1,8 @@
-"""Control: registers, job table, and the creation of jobs."""
+"""Control: registers, job table, and the creation of jobs.
+
+Tested: `tests/sim/test_engine_control.py`, `tests/sim/test_engine_jobs.py`,
+`tests/hdl/test_registers.py`.
+"""
 
 from collections import defaultdict
 from functools import reduce
@@ -33,26 +37,30 @@ GROUP_BITS = 3
 """Registers are read in groups of 2**3 words."""
 
 DRAIN_CYCLES = 8
-"""Longer than a frame is in the admit stage: one that has seen the job enabled has left by then."""
+"""Longer than a frame spends in the admit stage: one that saw the job enabled has left by then."""
 
 
 class Control(wiring.Component):
     """Registers of `registers.REGISTERS` and the job table behind them.
 
-    A create disables the job and advances its generation, so that results still queued are
-    discarded; waits until no frame that saw it enabled is left in the admit stage; sends a fence
-    through all queues behind, so that no result of the old job is still to be read from the slots;
-    forgets the workers, writes the initial state of the slots, and enables the job. That takes
-    2·W + 2·S cycles, W = workers of the build, S = slots of the job, and as long as the frames
-    before the fence take to leave. Other jobs go on meanwhile. A destroy ends after the fence. A
-    create whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to
-    the parent is followed by a fence too, so that the queues need room for only one.
+    A create takes these steps, while other jobs go on:
+
+    1. Disable the job and advance its generation, so that results still queued are discarded.
+    2. Wait until no frame that saw the job enabled is left in the admit stage.
+    3. Send a fence through all queues behind it. When the fence has gone through, no result of the
+       old job is still to be read from the slots.
+    4. Forget the workers, write the initial state of the slots, and enable the job.
+
+    That takes 2·W + 2·S cycles, with W the workers of the build and S the slots of the job, and as
+    long as the frames before the fence take to leave. A destroy ends after the fence. A create
+    whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to the
+    parent is followed by a fence too, so that the queues need room for only one.
 
     Members:
         phase: Alternates from cycle to cycle. The admit stage reads and writes the worker table
             when it is 0 and the slot state when it is 1; control does so otherwise.
-        address, write, write_data: Register access; bit 0 and 1 of the address are ignored.
-        read_data: One cycle after the address.
+        address, write, write_data: Register access; bits 0 and 1 of the address are ignored.
+        read_data: The register's value, one cycle after its address.
         counter_value: From the counters, one cycle after the address.
         local: The engine's addresses.
         jobs: The job table.
@@ -65,7 +73,7 @@ class Control(wiring.Component):
         read_state: Slot state, for the debug registers; read when phase is 0.
         write_state: Sets a slot's initial state.
         parent_joined, parent_joined_job: A job's parent has confirmed.
-        receive_level, delivery_level: What these registers show.
+        receive_level, delivery_level: Values of the registers of these names.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -154,7 +162,7 @@ class Control(wiring.Component):
             route.parent_worker.eq(fields["job_parent_worker"]),
             route.parent_key.eq(Cat(fields["job_parent_key_low"], fields["job_parent_key_high"])),
         ]
-        # What is put into the queue or the tables is decided a cycle ahead, at the other phase.
+        # Whatever goes into the queue or the tables is decided a cycle ahead, at the other phase.
         clear, initialise = self.write_worker.enable, self.write_state.enable
         pulses = fence, join_parent, clear, self.write_route.enable, initialise
         m.d.sync += [pulse.eq(0) for pulse in pulses]
@@ -233,7 +241,7 @@ class Control(wiring.Component):
         return m
 
     def _registers(self, m: Module, busy: Signal, joined: Signal) -> dict[str, Signal]:
-        """Adds the registers to `m`; returns those that can be written, by name."""
+        """Add the registers to `m`, and return those that can be written, by name."""
         p = self._parameters
         shown = {
             "identity": registers.IDENTITY,
@@ -301,7 +309,7 @@ class Control(wiring.Component):
         return fields
 
     def _levels(self, m: Module) -> dict[str, Signal]:
-        """Occupancies and their peaks."""
+        """Add the occupancies and their peaks, and return them by name."""
         shown: dict[str, Signal] = {}
         for name in ("receive", "delivery"):
             level = getattr(self, f"{name}_level")
@@ -314,9 +322,9 @@ class Control(wiring.Component):
         return shown
 
     def _debug(self, m: Module, fields: dict[str, Signal]) -> dict[str, Signal]:
-        """State of one slot and address of one worker, looked at in every other cycle.
+        """Add the state of a slot and the address of a worker, and return them by name.
 
-        They follow `debug_slot` and `debug_worker` within 6 cycles.
+        Each is read every other cycle, and follows `debug_slot` or `debug_worker` within 6 cycles.
         """
         p = self._parameters
         state, entry = Signal(SlotState(p)), Signal(WorkerEntry)

@@ -1,4 +1,7 @@
-"""Event counters: 64 bits each, read as two registers."""
+"""Event counters: 64 bits each, read as two registers.
+
+Tested: `tests/sim/test_engine_counters.py`, `tests/hdl/test_registers.py`.
+"""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -20,15 +23,16 @@ GROUP_BITS = 3
 class Counters(wiring.Component):
     """Counts events.
 
-    Latency: an event is counted two cycles later. Throughput: every counter in every cycle. Wraps.
+    Latency: an event is counted two cycles later. Throughput: every counter in every cycle.
+    Overflow: counters wrap.
 
     Members:
         receive_judged, receive_cause, admit_judged, admit_cause: Verdicts of the two stages, whose
             causes are different counters.
-        amounts: For each counter that is not a frame's verdict, in the order of
-            `registers.COUNTERS`: by how much it grows in this cycle.
+        (name of a counter): For each counter that does not count verdicts: by how much it grows in
+            this cycle.
         address: Number of the register: twice the counter's number, plus one for its upper half.
-        value: The register, one cycle later. Reading a lower half latches the upper half.
+        value: The register's value, one cycle later. Reading a lower half latches the upper half.
     """
 
     def __init__(self) -> None:
@@ -64,8 +68,8 @@ class Counters(wiring.Component):
             m.d.sync += total.eq(total + step)
             totals.append(total)
 
-        # A counter of each group is chosen in the cycle of the address, and the group behind it.
-        # The upper half belongs to the lower one that was read last.
+        # A counter of each group is selected in the cycle of the address, the group in the next.
+        # The upper half belongs to the lower half that was read last.
         half, within, group = (
             self.address[0],
             self.address[1 : 1 + GROUP_BITS],

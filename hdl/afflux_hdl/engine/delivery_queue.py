@@ -1,8 +1,11 @@
 """Delivery queue: results that wait to be sent. Results cannot overflow it; replays are bounded.
 
-One bit for each slot and version tells that its result is queued for all workers. It keeps a slot
+One bit for each slot and version says whether its result is queued for all workers. It keeps a slot
 from being queued twice, so a queue of that many entries cannot overflow with results. Replays have
-room of their own: a few for each job, so that no job's replays crowd out another's.
+space of their own: a few for each job, so that no job's replays crowd out another's.
+
+Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_queues.py`,
+`tests/sim/test_engine_floods.py`.
 """
 
 from amaranth.hdl import Cat, Module, Signal
@@ -16,29 +19,29 @@ from afflux_hdl.lib.queue import Queue
 __all__ = ["REPLAYS_PER_JOB", "REPLIES", "DeliveryQueue"]
 
 REPLAYS_PER_JOB = 8
-"""Replays of a job that may be queued; the others are dropped, and asked for again."""
+"""Replays of a job that may be queued; further ones are dropped, and asked for again."""
 
 REPLIES = 16
 """Short answers that may be queued."""
 
 CONTROLS = 2
-"""What control may have queued: a JOIN and a fence. It waits for the fence before it sends more."""
+"""Orders of control that may be queued: a JOIN and a fence, whose passing control waits for."""
 
 
 class DeliveryQueue(wiring.Component):
     """Queues deliveries in order.
 
     Latency: 3 cycles. Throughput: one delivery in each cycle in, one out. `i` has no
-    back-pressure: a replay is dropped if the same result is queued for all workers or its job has
-    `REPLAYS_PER_JOB` queued. So is a partial sum that goes up again. A second result for a slot
-    and version that is still queued, which only a worker can cause that goes on without its result,
-    is dropped too; probes recover it.
+    back-pressure: a replay, or a partial sum that goes up again, is dropped if the same result is
+    queued for all workers or its job has `REPLAYS_PER_JOB` queued. A second result for a slot and
+    version that is still queued is dropped too; probes recover it. Only a worker that goes on
+    without its result can cause that.
 
     Members:
-        i, i_replay: Deliveries from the merge stage.
+        i: Deliveries from the merge stage.
+        i_replay: With `i`: the delivery is a replay.
         o: The next delivery.
-        done: The delivery taken last from `o` has been carried out.
-        done_delivery: That delivery.
+        done, done_delivery: The delivery taken last from `o` has been carried out.
         level: Deliveries in the queue.
         replayed, replay_dropped: A replay is queued, or dropped, in this cycle.
         idle: Empty.
@@ -84,8 +87,8 @@ class DeliveryQueue(wiring.Component):
             for name in flags
             for side in ("in", "out")
         }
-        # The bits are read in the cycle of arrival, and what follows from them is done in the next.
-        # Merge is done with one operation in two cycles: what it writes is there when it is read.
+        # The bits are read in the cycle of arrival and acted on in the next. Merge finishes at most
+        # one operation in two cycles, so what one delivery writes is there when the next one reads.
         valid, replay, queued = Signal(), Signal(), Signal()
         arriving, leaving = Signal(shape), self.done_delivery
         address_read = Cat(self.i.payload.header.round[0], self.i.payload.slot)

@@ -12,6 +12,9 @@
 
 Every stage takes a beat in every cycle; nothing ever stalls `rx`. Each stage's file states its
 latency, its throughput, and what it does with what it cannot take.
+
+Tested: `tests/sim/test_engine_random.py`, `tests/sim/test_cocotb_engine.py`,
+`tests/hdl/test_latency.py`.
 """
 
 from amaranth.hdl import Cat, Module, Signal
@@ -39,13 +42,13 @@ from afflux_hdl.lib.queue import Queue
 __all__ = ["Engine", "Parameters"]
 
 OPERATIONS = 64
-"""Operations between admit and merge: two-beat frames that come while a largest one is merged."""
+"""Operations between admit and merge: two-beat frames that arrive while a largest one is merged."""
 
 OPERATIONS_MARGIN = 6
-"""Operations that may be under way in the admit stage when it takes another frame."""
+"""Operations that may be in flight in the admit stage when it takes another frame."""
 
 REPLIES_MARGIN = 3
-"""Short answers that may be under way to their queue."""
+"""Short answers that may be in flight to their queue."""
 
 
 class Engine(wiring.Component):
@@ -61,11 +64,11 @@ class Engine(wiring.Component):
         tx: Frames for the MAC, without frame check sequence.
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
-        local: The addresses that its registers hold.
+        local: The addresses that the registers hold.
         idle: Nothing of any frame is left inside.
 
     Attributes:
-        stages: Once elaborated, the stages by name, for those who look inside in simulation.
+        stages: The stages by name once elaborated, for tests that look inside in simulation.
     """
 
     stages: dict[str, wiring.Component]
@@ -112,7 +115,7 @@ class Engine(wiring.Component):
             "transmit": transmit,
         }
 
-        # Each has a register of its own, so that none of them drives half the engine.
+        # Each part has a phase register of its own, so that no register drives half the engine.
         phase = Signal()
         m.d.sync += phase.eq(~phase)
         for part in (control, admit, merge, transmit, slot_memory):
@@ -140,7 +143,7 @@ class Engine(wiring.Component):
         connect(m, admit.replies, replies.i)
         m.d.sync += [
             admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN),
-            # Refusals, which anybody can ask for, leave half the room to the jobs' own answers.
+            # Anybody can cause refusals: they leave half the space to the jobs' own answers.
             admit.replies_full.eq(replies.level > REPLIES - REPLIES_MARGIN),
             admit.refusals_full.eq(replies.level > REPLIES // 2 - REPLIES_MARGIN),
         ]

@@ -1,4 +1,8 @@
-"""Lane ALU: one element of a block merged with the element that the slot holds."""
+"""Lane ALU: merges one element of a block with the element that the slot holds.
+
+Proved: `tests/formal/lane_alu.py`. Tested: `tests/hdl/test_lane_alu.py`,
+`tests/sim/test_engine_numbers.py`.
+"""
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
@@ -13,13 +17,14 @@ class LaneAlu(wiring.Component):
     """Merges two 32-bit elements.
 
     Latency: 1 cycle. Throughput: one element in each cycle. No back-pressure. SUM wraps modulo
-    2**32; `overflow` tells that the true sum is not an int32.
+    2**32; `overflow` reports that the true sum is not an int32.
 
     Members:
         opcode: One of `wire.Opcode`.
         fresh: The slot holds nothing yet: take `arriving` as it is.
         held, arriving: Elements.
-        merged, overflow: Outcome, one cycle later.
+        merged: The merged element, one cycle later.
+        overflow: A SUM left the range of int32, one cycle later.
     """
 
     def __init__(self) -> None:
@@ -43,7 +48,7 @@ class LaneAlu(wiring.Component):
         m.d.comb += [
             total.eq(held + arriving),
             unsigned_less.eq(self.held < self.arriving),
-            # One comparison serves both: unlike signs turn the unsigned order round.
+            # One comparison serves both orders: unlike signs reverse the unsigned one.
             differs.eq(self.held[31] ^ self.arriving[31]),
             signed_less.eq(unsigned_less ^ differs),
         ]

@@ -1,4 +1,8 @@
-"""Lane walk: the blocks of a packet, beat by beat, from its present bitmap."""
+"""Lane walk: the blocks of a packet, beat by beat, from its present bitmap.
+
+Proved: `tests/formal/merge_memory.py`, `tests/formal/sending.py`. Tested:
+`tests/hdl/test_lane_walk.py`.
+"""
 
 from collections.abc import Sequence
 
@@ -13,7 +17,7 @@ __all__ = ["LaneWalk"]
 
 
 def _lowest(bits: Sequence[Value]) -> tuple[ValueLike, Value]:
-    """Whether any bit is set, and the number of the lowest: a tree, so that the depth is small."""
+    """Return whether any bit is set, and the number of the lowest: a tree, of small depth."""
     if len(bits) == 1:
         return bits[0], Const(0, 0)
     half = len(bits) // 2
@@ -22,7 +26,7 @@ def _lowest(bits: Sequence[Value]) -> tuple[ValueLike, Value]:
 
 
 def _at_most_one(bits: Sequence[Value]) -> tuple[Value, Value]:
-    """Whether any bit is set, and whether no more than one is."""
+    """Return whether any bit is set, and whether no more than one is."""
     if len(bits) == 1:
         return bits[0], Const(1, 1)
     half = len(bits) // 2
@@ -33,17 +37,17 @@ def _at_most_one(bits: Sequence[Value]) -> tuple[Value, Value]:
 class LaneWalk(wiring.Component):
     """Walks through the lanes whose present bit is set, lowest first, and the beats of each block.
 
-    Latency: `load` takes effect in the next cycle. Throughput: one beat in each cycle. All that
-    the outputs need of the bitmap is found a block ahead and kept in registers.
+    Latency: `load` takes effect in the next cycle. Throughput: one beat in each cycle. The outputs
+    come from registers: what they need of the bitmap is computed a block ahead.
 
     Members:
-        load, present: Start with this bitmap; lanes that are not built are not looked at.
+        load, present: Start with this bitmap; lanes that are not built are ignored.
         step: Go on to the next beat.
-        lane: The current block's lane.
+        lane: Lane of the current block.
         beat: Beat within the block.
-        any: There is a current block; else the walk is over.
+        any: There is a current block; otherwise the walk is over.
         last: This is the walk's last beat.
-        last_but_one: The next beat is.
+        last_but_one: The next beat is the walk's last one.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -76,7 +80,7 @@ class LaneWalk(wiring.Component):
         ]
 
         def go_to(bitmap: Value) -> list[object]:
-            # Halves of equal size, so that a lane's number is put together from bits.
+            # Padded to halves of equal size, so that a lane's number is a concatenation of bits.
             bits = [*bitmap, *[Const(0, 1)] * ((1 << len(self.lane)) - lanes)]
             any_set, lane = _lowest(bits)
             return [

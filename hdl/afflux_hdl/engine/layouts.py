@@ -1,6 +1,6 @@
-"""Payload layouts of the streams between the stages of the engine.
+"""Payload layouts of the streams between the engine's stages.
 
-The header layout derives from `wire.FIELDS`; the others are private to the engine.
+The header's layout derives from `wire.FIELDS`; the others are private to the engine.
 """
 
 from amaranth.lib import data, enum
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 GENERATION_BITS = 8
-"""Bits of a job's generation: only descriptors of the few frames in flight are told apart."""
+"""Bits of a job's generation: enough to tell the descriptors of the few frames in flight apart."""
 
 
 class Cause(enum.Enum, shape=5):  # type: ignore[call-arg]
@@ -54,16 +54,16 @@ AffluxFrame = data.StructLayout({**UdpFrame.members, "afflux": Header})
 
 
 class FrameSummary(data.StructLayout):
-    """All that later stages need of a frame but its look-ahead words and blocks.
+    """All that later stages need of a frame except its look-ahead words and blocks.
 
     Members:
-        refused_version: Only to be answered REFUSED (version).
-        good: Passed all the checks of the receive stage.
-        from_parent: It came to a parent port.
-        job: Number of the job that it is for: of the port, if it came from a parent.
+        good: The frame has passed all checks of the receive stage.
+        refused_version: The frame is only to be answered REFUSED (version).
+        from_parent: The frame came to a parent port.
+        job: Number of its job; of the port's job, if it came from a parent.
         job_built: The engine was built with a job of this number.
         header: The Afflux header.
-        source: Who sent it.
+        source: The sender's addresses.
         start: Offset of the look-ahead words in the receive buffer, in beats.
         end: Offset after the frame.
         blocks: Number of blocks.
@@ -97,7 +97,7 @@ class JobEntry(data.StructLayout):
         lanes: F.
         base: First slot in the pool.
         count: Number of slots.
-        credit: As told to workers that join.
+        credit: Credit that workers are given when they join.
         group: Results go to a multicast group.
         parent: The job has a parent.
         generation: Advances with each create and destroy.
@@ -130,11 +130,14 @@ Route = data.StructLayout(
         "parent_key": 64,
     }
 )
-"""One row of the route table: where a job's results and partial sums go, but to its workers.
+"""One row of the route table: where a job's results and partial sums go, other than to its workers.
 
-Addresses and ports as on the wire, the first octet in the low bits.
+Members:
+    group: Multicast group.
+    parent: Addresses of the parent.
+    parent_job, parent_worker, parent_key: The job's number at the parent, its worker number there,
+        and its key.
 """
-
 
 WorkerEntry = data.StructLayout({"joined": 1, "peer": Peer})
 """One row of the worker table: whether and from where a worker has joined."""
@@ -153,21 +156,23 @@ class WorkerAddress(data.StructLayout):
 
 
 class Delivery(data.StructLayout):
-    """A result to be sent, as fixed when its round was complete or its replay was ordered.
+    """A result to be sent, as it was when its round was complete or its replay was ordered.
 
-    The slot may go on while this is queued; nothing of it is looked up again, except to discard it.
+    The slot may go on while this is queued: nothing of the slot's state is looked up again, except
+    to discard the delivery.
 
     Members:
-        fence: Nothing to be sent: when this has gone all the way, all before it has left.
-        reply: Not a result but the next of the replies, which wait in a queue of their own; or, if
-            `up` is set, a JOIN.
-        up: To the job's parent: a partial sum, or a JOIN.
-        everyone: To all workers, else to `worker` only. Also set for a partial sum that goes up
-            for the first time.
+        fence: There is nothing to send: when this has gone through, everything before it has left.
+        reply: Send the next of the replies, which wait in a queue of their own, instead of a
+            result; or a JOIN, if `up` is set.
+        up: Send to the job's parent: a partial sum, or a JOIN.
+        everyone: Send to all workers; otherwise to `worker` only. Also set for a partial sum that
+            goes up for the first time.
         worker: Receiver.
-        job, generation: Discarded if the job has another generation by now.
+        job: Number of the job.
+        generation: The delivery is discarded if the job has another generation by then.
         slot: Slot number in the pool.
-        header: Afflux header, but for the worker.
+        header: Afflux header, except for the worker.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -190,7 +195,7 @@ class OperationKind(enum.Enum, shape=2):  # type: ignore[call-arg]
     """What the merge stage does with a frame."""
 
     RELEASE = 0
-    """Only give its room in the receive buffer back."""
+    """Only give its space in the receive buffer back."""
     MERGE = 1
     """Merge it into its slot; deliver the result if that completes the round."""
     REPLAY = 2
@@ -206,11 +211,11 @@ class SlotOperation(data.StructLayout):
         kind: What to do.
         start, end: As in FrameSummary.
         present: Lanes whose blocks the frame carries.
-        fresh: Those of them whose block is the first of the round: overwritten, not added.
-        opening: First contribution of the round: its look-ahead words overwrite.
+        fresh: Those of them whose block is the lane's first of the round: it overwrites.
+        opening: This is the round's first contribution: its look-ahead words overwrite.
         opcode: Of the frame.
         version: Version of the slot.
-        complete: This contribution completes the round: deliver.
+        complete: This contribution completes the round: deliver its result.
         delivery: What to deliver.
     """
 
@@ -232,4 +237,10 @@ class SlotOperation(data.StructLayout):
 
 
 Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 6)})
-"""A short answer: to whom, its Afflux header, and its first words (the others are 0)."""
+"""A short answer.
+
+Members:
+    peer: Receiver.
+    header: Afflux header.
+    words: Its first words; the others are 0.
+"""

@@ -1,4 +1,4 @@
-"""Merge stage: carries the decisions of the admit stage out on the slot memory.
+"""Merge stage: carries out the admit stage's decisions on the slot memory.
 
 ::
 
@@ -7,8 +7,11 @@
     words     address  minimum,
                        write back
 
-Operations are carried out in order, so that a result or replay is delivered only when all that was
+Operations are carried out in order, so that a result or replay is delivered only when everything
 admitted before it has been merged.
+
+Proved: `tests/formal/merge_memory.py`. Tested: `tests/sim/test_engine_numbers.py`,
+`tests/sim/test_planted_bugs.py`, `tests/hdl/test_latency.py`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -31,24 +34,24 @@ class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
     Latency: 3 cycles from an operation's last beat to its delivery on `o`. Throughput: at 512
-    bits an operation takes 2 + 4k cycles, k = number of its blocks, as many as its frame took to
-    arrive; at narrower buses fewer. No back-pressure: `o` is taken at once.
+    bits an operation with k blocks takes 2 + 4k cycles, as many as its frame took to arrive; on
+    narrower buses fewer. No back-pressure: `o` is taken at once.
 
-    Shortest distances: words of a slot are read again 2 cycles after their read at the earliest,
-    when they have been written (1 cycle; on narrower buses 4 and 2 cycles); a block is read again
-    after 6 cycles at the earliest (two operations of one block each), when it has been written (3
-    cycles). Hence no bypass.
+    No bypass is needed. Words of a slot are read again after 2 cycles at the earliest, and are
+    written 1 cycle after they are read (on narrower buses 4 and 2 cycles). A block is read again
+    after 6 cycles at the earliest, by the second of two operations of one block each, and is
+    written after 3 cycles.
 
     Members:
         phase: Alternates from cycle to cycle; operations start when it is 0.
         i: Operations.
         receive: Reads the receive buffer.
-        release: Offset up to which the receive buffer's content is no longer needed.
+        release: Offset up to which the receive buffer is no longer needed.
         read_block, read_words, write_block, write_words: Slot memory.
-        o: What is to be delivered, in order.
-        o_replay: With `o`: it is a replay.
+        o: Deliveries, in order.
+        o_replay: With `o`: the delivery is a replay.
         overflows: Elements of this cycle's beat whose SUM left the range of int32.
-        idle: Nothing is under way.
+        idle: Nothing is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -115,7 +118,7 @@ class Merge(wiring.Component):
                 with m.If(walk.last):
                     m.d.comb += finishing.eq(1)
                     m.next = "TAKE"
-        # An operation is taken in state TAKE at phase 0, as was known in the cycle before.
+        # An operation is taken in state TAKE at phase 0; both are known a cycle ahead.
         may_take = Signal()
         m.d.sync += may_take.eq(self.phase & (fsm.ongoing("TAKE") | finishing))
         m.d.comb += [
@@ -135,13 +138,13 @@ class Merge(wiring.Component):
             m.d.sync += [operation.eq(self.i.payload), offset.eq(self.i.payload.start)]
         with m.Elif(with_words | with_blocks):
             m.d.sync += offset.eq(offset + 1)
-        # Control's own operations hold no room.
+        # Control's own operations occupy nothing of the receive buffer.
         from_control = operation.delivery.fence | (operation.delivery.reply & operation.delivery.up)
         with m.If(finishing & ~from_control):
             m.d.sync += self.release.eq(operation.end)
 
-        # One cycle later the data are here. Words are merged at once; on narrow buses, where a word
-        # comes again after 4 cycles at the earliest, after a register behind the memories.
+        # One cycle later the data are here. Words are merged at once. On narrow buses, where a word
+        # is read again after 4 cycles at the earliest, they pass a register first.
         held_words, arriving_words = self.read_words.data, self.receive.data
         words_read, words_address, opening = with_words, self.read_words.address, operation.opening
         if p.header_beats > 1:
@@ -179,7 +182,7 @@ class Merge(wiring.Component):
                 Mux(opening1 | (arriving < held), arriving, held)
             )
 
-        # Blocks take two cycles more: a register behind the memories, and the ALU's own.
+        # Blocks take two more cycles: a register behind the memories, and the ALU's own.
         held2, arriving2 = Signal(p.bus_bits), Signal(p.bus_bits)
         blocks2, blocks3 = Signal(), Signal()
         block_address2 = Signal.like(self.read_block.address)
@@ -212,7 +215,7 @@ class Merge(wiring.Component):
         ]
         m.d.sync += self.overflows.eq(Mux(blocks3, sum(overflow3), 0))
 
-        # Deliveries wait until all that they stand for is written.
+        # A delivery waits until everything it stands for is written.
         m.d.comb += deliver.eq(
             finishing
             & (operation.complete | (operation.kind != OperationKind.MERGE))

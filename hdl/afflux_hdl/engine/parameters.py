@@ -22,8 +22,8 @@ class Parameters:
         lanes: Most lanes of a slot, 1 to 16.
         jobs: Most jobs at once, 1 to 256.
         slots: Slots of the pool, shared by all jobs, a power of two, 2 to 32768.
-        build_time: When the gateware was generated, seconds since 1970, for its register; 0 keeps
-            equal builds equal.
+        build_time: When the gateware was generated, in seconds since 1970, for its register; with
+            0, equal sources give equal gateware.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -79,8 +79,8 @@ class Parameters:
     def buffer_beats(self) -> int:
         """Beats of the receive buffer, a power of two.
 
-        Room for one largest frame that arrives, one that is merged, what queues up between, and
-        what arrives while a frame goes through the stages before the merge.
+        There is room for a largest frame that arrives, one that is merged, what queues up between
+        them, and what arrives while a frame passes the stages before the merge.
         """
         return 1 << ceil_log2(3 * self.payload_beats_max + PIPELINE_BEATS)
 

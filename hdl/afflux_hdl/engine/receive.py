@@ -6,8 +6,11 @@
         ├─► header register ─► compare ─┐
         └─► UDP checksum ───────────────┴─► verdict ─► o (FrameSummary), or a drop counter
 
-Store-and-forward: a frame is announced on `o` only when its last beat is in and every check of
-`docs/protocol.md` section 5.2 that needs no table has passed. Nothing before that touches a slot.
+Store-and-forward: a frame is announced on `o` only when its last beat is in and it has passed every
+check of `docs/protocol.md` section 5.2 that needs no table. Nothing before that touches a slot.
+
+Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_limits.py`,
+`tests/sim/test_engine_random.py`, `tests/sim/test_fuzz.py`.
 """
 
 from collections.abc import Sequence
@@ -39,11 +42,10 @@ from afflux_hdl.lib.ram import Ram
 __all__ = ["Receive"]
 
 SUMMARY_DEPTH = 64
-"""Frames between receive and admit: what two-beat frames bring in while a largest one is merged."""
+"""Frames between receive and admit: two-beat frames that arrive while a largest one is merged."""
 
 SUMMARY_MARGIN = 16
-"""Frames that may be under way to that queue when a new one is let in."""
-
+"""Frames that may be in flight to that queue when a new one is let in."""
 
 WORKER_TYPES = (wire.Type.DATA, wire.Type.PROBE, wire.Type.JOIN, wire.Type.CONFLICT)
 PARENT_TYPES = (wire.Type.RESULT, wire.Type.CONFLICT, wire.Type.JOINED)
@@ -54,10 +56,11 @@ def _is_one_of(value: Value, choices: Sequence[int]) -> Value:
 
 
 def _folds_to_ones(total: Value) -> Value:
-    """Whether the one's complement sum of the 16-bit parts of `total` is 0xFFFF.
+    """Return whether the one's complement sum of the 16-bit parts of `total` is 0xFFFF.
 
-    `total` is less than 2**20: the upper part h is at most 15. The lower part l is then
-    0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has to be added.
+    `total` is less than 2**20, so its upper part h is at most 15. Then the sum is 0xFFFF only if
+    the lower part l is 0xFFFF - h: with a carry, l + h + 1 mod 2**16 is at most 15. So nothing has
+    to be added.
     """
     upper = total[16:]
     return total[len(upper) : 16].all() & (total[: len(upper)] == ~upper)
@@ -67,22 +70,22 @@ class Receive(wiring.Component):
     """Buffers and checks frames.
 
     Latency: 6 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
-    always; `i` has no back-pressure. Overflow: a frame that finds less room than the largest
-    frame needs is dropped whole and counted as `receive_overflow`; this does not happen while
-    the merge stage keeps pace, which it does by construction.
+    always; `i` has no back-pressure. Overflow: a frame that finds less space than the largest
+    frame needs is dropped whole and counted as `receive_overflow`. This does not happen while the
+    merge stage keeps pace, which it does by construction.
 
     Members:
         i: Frames from the MAC, without frame check sequence.
         local: The engine's addresses.
-        o: Summaries of frames that hold room in the buffer, or must be answered.
+        o: Summaries of frames that occupy the buffer or must be answered.
         read: The receive buffer.
-        release: Offset up to which the buffer's content is no longer needed.
+        release: Offset up to which the buffer is no longer needed.
         arrived: A frame ended in this cycle's beat.
         arrived_bytes: Bytes of this cycle's beat.
         level: Beats in the buffer.
-        judged: A verdict other than "good" falls in this cycle ...
-        cause: ... and this is the counter that it increments.
-        idle: No frame is on its way.
+        judged: A frame fails a check in this cycle.
+        cause: With `judged`: the counter that it increments.
+        idle: No frame is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -154,7 +157,7 @@ class Receive(wiring.Component):
                 valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
             ),
         ]
-        # What the checks of the whole header begin with is found as its last beat is taken in.
+        # The checks of the whole header begin as its last beat is taken in.
         header, next_header = Signal(AffluxFrame), Signal(AffluxFrame)
         blocks = Signal(5)
         ip_sums = [Signal(17, name=f"ip_sum_{n}") for n in range(wire.IPV4_BYTES // 4)]
@@ -174,7 +177,8 @@ class Receive(wiring.Component):
                 for n, ip_sum in enumerate(ip_sums):
                     m.d.sync += ip_sum.eq(ip_words[2 * n] + ip_words[2 * n + 1])
 
-        # Stage 2: the frame is in; its header register holds until the next frame's first beat.
+        # Stage 2: the frame is in; its header stays in the register until the next frame's first
+        # beat.
         ended2 = Signal()
         error2 = Signal()
         taken2 = Signal()
@@ -311,7 +315,7 @@ class Receive(wiring.Component):
         with m.If(valid3):
             m.d.sync += sum4.eq(Mux(first3, 0, sum4) + sum3)
 
-        # Stages 4 and 5: fold the sums while the outcomes wait.
+        # Stages 4 and 5: fold the sums; the outcomes wait for them.
         flags4, flags5 = Signal.like(flags3), Signal.like(flags3)
         summary4, summary5 = Signal.like(summary3), Signal.like(summary3)
         length4 = Signal(16)

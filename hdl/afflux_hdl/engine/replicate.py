@@ -1,4 +1,8 @@
-"""Replicate stage: makes one frame header for each worker that a delivery goes to."""
+"""Replicate stage: makes one frame header for each worker that a delivery goes to.
+
+Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_tree.py`, `tests/sim/test_planted_bugs.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -30,18 +34,19 @@ from afflux_hdl.lib.queue import Queue
 __all__ = ["FrameOrder", "Replicate"]
 
 HEADERS = 8
-"""Frame headers made ahead of the transmit stage: more than the pipeline holds."""
+"""Frame headers that may be made ahead of the transmit stage: more than the pipeline holds."""
 
 
 class FrameOrder(data.StructLayout):
     """One frame to be sent.
 
     Members:
-        fence: Nothing to be sent.
-        reply: The words are in `words`, else in the slot memory.
+        fence: There is nothing to send.
+        reply: The words are in `words`; otherwise they are in the slot memory.
         peer: Destination.
-        source_port: Own UDP port, as on the wire.
-        ip_checksum: Header checksum as on the wire, the first octet in the low bits.
+        source_port: UDP port of this end, as on the wire.
+        ip_checksum: Checksum of the IPv4 header, as on the wire.
+        blocks: Number of blocks.
         header: Afflux header.
         slot: Slot number in the pool.
         words: First words of a short answer.
@@ -64,29 +69,31 @@ class FrameOrder(data.StructLayout):
 
 
 def _group_mac(address: Value) -> Value:
-    """Ethernet address of an IPv4 group, RFC 1112, section 6.4. Both as on the wire."""
+    """Return the Ethernet address of an IPv4 group (RFC 1112, section 6.4), as on the wire."""
     return Cat(Const(0x5E0001, 24), address[8:15], Const(0, 1), address[16:32])
 
 
 class Replicate(wiring.Component):
-    """Turns deliveries into frame orders: a result to each joined worker in turn or once to the
-    job's group, a replay to one worker, a partial sum to the parent.
+    """Turns deliveries into frame orders.
 
-    Latency: 5 cycles. Throughput: one frame in each cycle, more than two-beat frames need. A result
-    is discarded, worker by worker, if its job has another generation by then or its slot has gone
-    further than one round: its version may have been overwritten.
+    A result goes to each joined worker in turn, or once to the job's multicast group; a replay goes
+    to one worker, a partial sum to the parent. A result is discarded, worker by worker, if its job
+    has another generation by then, or if its slot is more than one round ahead: its version may
+    have been overwritten.
+
+    Latency: 5 cycles. Throughput: one frame in each cycle, more than two-beat frames need.
 
     Members:
         local: The engine's addresses.
         i: Deliveries.
-        done, done_delivery: `i` has been carried out.
-        replies: Short answers, taken one for each delivery marked so.
+        done, done_delivery: The last order of this delivery has been issued.
+        replies: Short answers; one is taken for each delivery of a reply.
         jobs: The job table.
         read_worker: Worker table.
         read_route: Route table.
         read_round: Slot state.
-        o: Frames.
-        idle: Nothing is under way.
+        o: Frame orders.
+        idle: Nothing is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -126,7 +133,7 @@ class Replicate(wiring.Component):
         busy, issue, last, retire = Signal(), Signal(), Signal(), Signal()
         room = Signal()
         job = self.jobs[delivery.job]
-        # Room is known a cycle ahead: what leaves in this cycle does not count yet.
+        # Room is computed a cycle ahead: what leaves in this cycle does not count yet.
         m.d.sync += room.eq(under_way + issue < HEADERS)
         m.d.comb += [
             issue.eq(busy & room),
@@ -142,7 +149,8 @@ class Replicate(wiring.Component):
         # Whether `worker` is the last one, kept in a register.
         with m.If(issue):
             m.d.sync += [worker.eq(worker + 1), last.eq((worker + 1)[: len(worker)] == last_worker)]
-        # Who gets it is settled when it is taken: a job's table entry changes only behind a fence.
+        # The receivers are settled when a delivery is taken: a job's table entry changes only
+        # behind a fence.
         taken = self.i.payload
         taken_job = self.jobs[taken.job]
         first = Mux(taken.everyone, 0, taken.worker)
@@ -211,7 +219,7 @@ class Replicate(wiring.Component):
                     peer1.port.eq(route1.group.port),
                 ]
 
-        # Stage 2: the IPv4 header checksum (RFC 791) over what changes and what does not.
+        # Stage 2: the IPv4 header checksum (RFC 791): a constant part, and what varies.
         valid2, valid3, valid4 = Signal(), Signal(), Signal()
         up2, job2 = Signal(), Signal(p.job_bits)
         blocks = Signal(5)

@@ -8,10 +8,13 @@
     sends              0     1     2     3       beats of other blocks
     bank         odd   even  odd   even  odd
 
-Each bank has one read port, taken in turn by the merge stage and the transmit stage: both get a
+Each bank has one read port, which the merge stage and the transmit stage use in turn: both get a
 beat in every cycle, with one copy of the data. Blocks are an even number of beats, and both stages
-start packets only at their phase. At 512 bits the look-ahead words are one beat: that one bank is
+start packets only at their phase. At 512 bits the look-ahead words are one beat, in one bank: it is
 the merge stage's at phase 1 and the transmit stage's at phase 0.
+
+Proved: `tests/formal/merge_memory.py`, `tests/formal/sending.py`. Tested:
+`tests/sim/test_engine_numbers.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -31,12 +34,12 @@ class SlotMemory(wiring.Component):
     Latency: data follow one cycle after their address. Throughput: for each of blocks and words, a
     beat for the merge stage, a beat for the transmit stage, and a write, in each cycle.
 
-    Addresses count beats: blocks {slot, version, lane, beat}, words {slot, version, beat}, the beat
-    in the low bits.
+    An address is that of a beat: {slot, version, lane, beat} of a block, {slot, version, beat} of
+    words, the beat in the low bits.
 
     Members:
-        phase: Alternates from cycle to cycle. Block beat n is the merge stage's to read in a cycle
-            with phase = n mod 2, the transmit stage's in one with the opposite phase.
+        phase: Alternates from cycle to cycle. The merge stage reads beat n of a block in a cycle
+            with phase = n mod 2, the transmit stage in one with the opposite phase.
         merge_block, merge_words: Read ports of the merge stage.
         send_block, send_words: Read ports of the transmit stage.
         write_block, write_words: Write ports, of the merge stage.

@@ -1,6 +1,9 @@
 """Slot state: the rounds, seen bitmaps and version headers of all slots.
 
-The whole of what `docs/protocol.md` section 5.1 keeps for a slot but its words and blocks.
+Everything that `docs/protocol.md`, section 5.1, keeps for a slot except its words and blocks.
+
+Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_limits.py`.
 """
 
 from amaranth.hdl import Module
@@ -24,7 +27,13 @@ VersionState = data.StructLayout(
         "conflict": 1,
     }
 )
-"""What a version holds, if it holds a round of this job run: the header of its result."""
+"""The header of the result that a version holds.
+
+Members:
+    held: The version holds a round of this job run.
+    present, operation, dtype, opcode: Fields of the header.
+    conflict: The contributions disagree.
+"""
 
 
 class SlotState(data.StructLayout):
@@ -33,7 +42,7 @@ class SlotState(data.StructLayout):
     Members:
         round: R, the latest open round.
         seen: Workers whose contribution to R is in.
-        left: Contributions that R still lacks; 0 means that `seen` is full.
+        left: Number of contributions to R that are missing; 0 means that `seen` is full.
         waiting: The partial sum of R has gone to the parent, whose result is not in yet.
         versions: Header of the round that each version holds.
     """

@@ -1,7 +1,10 @@
 """Worker table and route table: where each job's frames go.
 
-The worker table says from where each worker of each job has joined, the route table where the job's
-results and partial sums go, other than to its workers.
+The worker table holds the address from which each worker of each job has joined. The route table
+holds where else a job's results and partial sums go: its multicast group and its parent.
+
+Tested: `tests/sim/test_engine_jobs.py`, `tests/sim/test_engine_tree.py`,
+`tests/sim/test_planted_bugs.py`.
 """
 
 from amaranth.hdl import Module
@@ -16,9 +19,9 @@ __all__ = ["RouteTable", "WorkerTable"]
 
 
 class WorkerTable(wiring.Component):
-    """A memory of one entry for each job and worker, with two readers.
+    """Holds one entry for each job and worker, for two readers.
 
-    Latency: an entry follows one cycle after its address; an entry that is written in the cycle in
+    Latency: an entry follows one cycle after its address. An entry that is written in the cycle in
     which it is addressed is read as written. Throughput: two reads and one write in each cycle.
 
     Members:
@@ -59,10 +62,10 @@ class WorkerTable(wiring.Component):
 
 
 class RouteTable(wiring.Component):
-    """A memory of one route for each job, with two readers.
+    """Holds one route for each job, for two readers.
 
     Latency: a route follows one cycle after its address. Throughput: two reads and one write in
-    each cycle. A route is written while its job is disabled, so no reader needs it meanwhile.
+    each cycle. A route is written only while its job is disabled, when no reader needs it.
 
     Members:
         write: Sets a route.

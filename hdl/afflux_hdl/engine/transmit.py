@@ -1,4 +1,8 @@
-"""Transmit stage: composes frames from orders and the slot memory, at line rate."""
+"""Transmit stage: composes frames from orders and the slot memory, at line rate.
+
+Proved: `tests/formal/sending.py`. Tested: `tests/hdl/test_latency.py`,
+`tests/sim/test_cocotb_engine.py`, `tests/sim/test_rate_bugs.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -27,10 +31,10 @@ from afflux_hdl.lib.queue import Queue
 __all__ = ["Transmit"]
 
 OUTPUT_DEPTH = 16
-"""Beats behind the memories: what is under way when the MAC stops, and a little more."""
+"""Beats behind the memories: those in flight when the MAC stops, and a few more."""
 
 OUTPUT_MARGIN = 8
-"""Room that two more beats need, with those under way and those of the cycle before."""
+"""Space for the next two beats plus those already in flight."""
 
 
 class Transmit(wiring.Component):
@@ -43,12 +47,13 @@ class Transmit(wiring.Component):
     Members:
         phase: Alternates from cycle to cycle; frames start when it is 1.
         local: The engine's addresses.
-        i: Frames to be sent.
+        i: Frame orders.
         read_block, read_words: Slot memory.
         o: Frames for the MAC, without frame check sequence; `keep` is all ones.
-        departed, departed_bytes: A frame's last beat leaves in this cycle; bytes that do.
-        fenced: A fence has arrived: of all orders before it, no memory is still to be read.
-        idle: Nothing is under way.
+        departed: A frame's last beat leaves in this cycle.
+        departed_bytes: Bytes that leave in this cycle.
+        fenced: A fence has arrived: no order before it still has memory to read.
+        idle: Nothing is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -86,7 +91,7 @@ class Transmit(wiring.Component):
             self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
         ]
 
-        # Beats go two by two: the decision at phase 0 is for the two cycles behind it.
+        # Beats go in pairs: the decision at phase 0 holds for the next two cycles.
         room = Signal()
         with m.If(~self.phase):
             m.d.sync += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
@@ -102,7 +107,7 @@ class Transmit(wiring.Component):
             in_words.eq(active & room & (section == 1)),
             in_blocks.eq(active & room & (section == 2)),
             walk.step.eq(in_blocks),
-            # Frames end at phase 0, with the second of two beats: the first one tells.
+            # Frames end on the second beat of a pair (phase 0); the first beat announces it.
             ends_next.eq(
                 self.phase
                 & active
@@ -116,7 +121,7 @@ class Transmit(wiring.Component):
             # A new order is taken at phase 0, to start at phase 1.
             taking.eq(~self.phase & (~active | last_issue)),
             self.i.ready.eq(taking),
-            # Without an order it stands still: nothing is active.
+            # Without an order the walk stands still, as nothing is active.
             walk.load.eq(taking),
             walk.present.eq(self.i.payload.header.present),
         ]
@@ -142,7 +147,7 @@ class Transmit(wiring.Component):
             m.d.comb += self.read_words.address.eq(Cat(version, order.slot))
         m.d.comb += self.read_block.address.eq(Cat(walk.beat, walk.lane, version, order.slot))
 
-        # One cycle later: the memory's data, or what goes before.
+        # One cycle later: the memory's data, or the text of headers and short answers.
         header = self._compose(m, order)
         words = Cat(order.words.as_value(), Const(0, 512 - len(order.words.as_value())))
         texts = [

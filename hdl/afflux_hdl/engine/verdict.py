@@ -1,6 +1,9 @@
 """Verdict: what becomes of a frame, by the tables of `docs/protocol.md`, sections 5.2 to 5.6.
 
-In two steps, a cycle apart: `Screen` decides all that needs no slot state, `Verdict` the rest.
+It falls in two steps, a cycle apart: `Screen` decides what needs no slot state, `Verdict` the rest.
+
+Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
+`tests/sim/test_engine_random.py`, `tests/sim/test_planted_bugs.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -26,10 +29,14 @@ Checks = data.StructLayout(
         "empty": 1,
     }
 )
-"""Which checks a frame has passed, and where it comes from.
+"""The checks that a frame has passed, and where it comes from.
 
-`good` and `refused_version` are the receive stage's. `from_parent`: it came to a parent
-port. `lanes`: no present bit beyond F. `empty`: no present bit at all. The others: as named.
+Members:
+    good, refused_version: As in `FrameSummary`.
+    from_parent: The frame came to a parent port.
+    job, key, worker, address, slot: These are right.
+    lanes: No present bit is set beyond F.
+    empty: No present bit is set at all.
 """
 
 Screened = data.StructLayout(
@@ -43,12 +50,16 @@ Screened = data.StructLayout(
         "result": 1,
     }
 )
-"""A frame that has been screened. At most one of the last five is set.
+"""A frame that has been screened. At most one of the last five members is set.
 
-`cause`: the counter that the frame increments, if none of the last three is set. `refusal`:
-answer REFUSED for this cause, else 0. `join`: a worker joins. `parent_joined`: the parent has
-confirmed. `contribution`, `probe`, `result`: such a frame from a worker, or from the parent,
-that has passed all checks; the slot's state decides.
+Members:
+    cause: The counter that the frame increments, if none of the last three is set.
+    refusal: Answer REFUSED for this cause; 0 for none.
+    join: A worker joins.
+    parent_joined: The parent has confirmed its JOIN.
+    contribution, probe: A frame of this kind from a worker has passed all checks; the slot's state
+        decides.
+    result: The same of a result from the parent.
 """
 
 RoundPosition = data.StructLayout(
@@ -63,11 +74,15 @@ RoundPosition = data.StructLayout(
         "own_seen": 1,
     }
 )
-"""Where a frame's round r lies in its slot's state.
+"""Where a frame's round r lies relative to its slot's latest round R.
 
-`next`, `same`, `previous`: r = R + 1, R, R - 1. `early`: r is later than R. `held`:
-version r mod 2 holds a round. `full`, `waiting`: of R.
-`own_seen`: the worker's contribution to R is in.
+Members:
+    next, same, previous: r is R + 1, R, or R - 1.
+    early: r is later than R.
+    held: Version r mod 2 holds a round.
+    full: All contributions to R are in.
+    waiting: The partial sum of R has gone to the parent, whose result is not in yet.
+    own_seen: The worker's contribution to R is in.
 """
 
 
@@ -76,7 +91,8 @@ class Screen(wiring.Component):
 
     Members:
         type: Packet type.
-        checks, o: See above.
+        checks: What the frame has passed.
+        o: What follows from it.
     """
 
     def __init__(self) -> None:
@@ -129,19 +145,20 @@ class Screen(wiring.Component):
 
 
 class Verdict(wiring.Component):
-    """Decides. Combinational.
+    """Decides the rest. Combinational.
 
     Members:
-        screened, position: See above.
-        cause: Counter that the frame increments; without meaning if it has not passed the checks of
-            the receive stage.
+        screened: What `Screen` has decided.
+        position: Where the frame's round lies.
+        cause: Counter that the frame increments; meaningless if the frame has not passed the checks
+            of the receive stage.
         accept: A contribution: add it.
         opening: With `accept`: it opens its round.
         take: The parent's result: it completes the round.
-        replay: Send what R or R - 1 has come to again: its result to this worker; or, if R is
-            waiting, the partial sum to the parent.
-        answer: Short answer: MISSING or JOINED, else 0.
-        missing_seen: With MISSING: it tells `seen`, else nobody.
+        replay: Send the result of R or R - 1 again, to this worker; or, if R is waiting, the
+            partial sum to the parent.
+        answer: Short answer: MISSING or JOINED; 0 for none.
+        missing_seen: With MISSING: the answer carries `seen`; otherwise an empty bitmap.
     """
 
     def __init__(self) -> None:
@@ -170,7 +187,7 @@ class Verdict(wiring.Component):
             untimely.eq(Mux(position.early, Cause.PREMATURE, Cause.STALE)),
             self.cause.eq(screened.cause),
         ]
-        # No two of these are set.
+        # At most one of these is set.
         with m.If(screened.join):
             m.d.comb += self.answer.eq(wire.Type.JOINED)
         with m.If(screened.result):

@@ -1,7 +1,7 @@
-"""Writes the engine out as Verilog.
+"""Write the engine out as Verilog.
 
 The top level has the plain names of AXI4-Stream on both sides, so that simulators, MACs and shells
-connect without knowing Amaranth.
+connect to it without knowing Amaranth.
 """
 
 import argparse
@@ -77,12 +77,12 @@ class Top(TopLevel):
 
 
 def generate(parameters: Parameters) -> str:
-    """Verilog of the engine, one text, the top module called `afflux_engine`."""
+    """Return the Verilog of the engine, one text, with the top module `afflux_engine`."""
     return Top(parameters).to_verilog(MODULE)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: `python -m afflux_hdl.engine.verilog -o DIR`."""
+    """Run the command line: `python -m afflux_hdl.engine.verilog -o DIR`."""
     defaults = Parameters()
     parser = argparse.ArgumentParser(description="Write the engine out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")

@@ -1,1 +1,1 @@
-"""What engine and node are built from: streams, headers, memories, the tops of designs."""
+"""Building blocks of engine and node: streams, queues, headers, memories, the tops of designs."""

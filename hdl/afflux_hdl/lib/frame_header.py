@@ -1,4 +1,7 @@
-"""Frame header: the first bytes of each frame, side by side."""
+"""Frame header: the first bytes of each frame, side by side.
+
+Tested: `tests/hdl/test_node_parts.py`, by the parts that use it.
+"""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -21,13 +24,13 @@ class FrameHeader(wiring.Component):
 
     Members:
         i: Frames.
-        index: Number of the beat on `i` within its frame; stays at `beats` from there on.
-        complete: The header is here, in this cycle only; or the frame is too short to have one.
+        index: Number of the beat on `i` within its frame; it stays at `beats` behind the header.
+        complete: In this cycle only: the header is complete, or the frame was too short for one.
         short: With `complete`: the frame has fewer bytes than the header.
         header: The header.
 
     Attributes:
-        beats: Beats that a header takes.
+        beats: Number of beats of a header.
     """
 
     def __init__(self, *, bus_bits: int, shape: data.Layout) -> None:

@@ -1,4 +1,4 @@
-"""Choice of one of many values by its number, as a tree."""
+"""Select one of many values by its number, as a tree of multiplexers."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,9 @@ __all__ = ["select"]
 
 
 def select(values: Sequence[Value | int], number: Value) -> Value:
-    """Value `number` of `values`, or 0 if there is none: two to one at each bit.
+    """Return value `number` of `values`, or 0 without one: two to one at each bit.
 
-    A `Switch` becomes a comparison for each value before they are put together; this is as deep
-    as `number` is wide.
+    A `Switch` becomes a comparison for each value; this is only as deep as `number` is wide.
     """
     found = [Value.cast(value) for value in values]
     for n in range(len(number)):

@@ -1,4 +1,4 @@
-"""Numbers between wire order, the first octet in the low bits, and their own."""
+"""The order of octets: as on the wire, with the first octet in the low bits, or reversed."""
 
 from amaranth.hdl import Cat, Value
 
@@ -6,5 +6,5 @@ __all__ = ["reversed_octets"]
 
 
 def reversed_octets(value: Value) -> Value:
-    """`value`, whole octets, with its octets in the opposite order."""
+    """Return `value`, which has whole octets, with its octets in reverse."""
     return Cat(value[8 * n : 8 * n + 8] for n in reversed(range(len(value) // 8)))

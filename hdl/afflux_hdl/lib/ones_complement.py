@@ -1,7 +1,7 @@
 """The Internet checksum (RFC 1071) as expressions.
 
-Sums of 16-bit words may be taken in either byte order (section 2(B)), so words are as they lie on
-the bus: the first octet in the low bits.
+Sums of 16-bit words may be taken in either byte order (section 2(B)), so words are as on the bus:
+the first octet in the low bits.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ __all__ = ["fold", "tree_sum", "words_of"]
 
 
 def words_of(value: Value) -> list[Value]:
-    """`value` as 16-bit words."""
+    """Return `value` as 16-bit words."""
     return [value[16 * n : 16 * n + 16] for n in range(len(value) // 16)]
 
 
 def tree_sum(values: Sequence[Value]) -> Value:
-    """Sum by a balanced tree, so that the depth is logarithmic."""
+    """Return the sum as a balanced tree, whose depth is logarithmic."""
     terms = list(values)
     while len(terms) > 1:
         pairs = [terms[n] + terms[n + 1] for n in range(0, len(terms) - 1, 2)]
@@ -26,9 +26,9 @@ def tree_sum(values: Sequence[Value]) -> Value:
 
 
 def fold(value: Value) -> Value:
-    """`value` with its carries added in once: below 2**17 if `value` is below 2**32.
+    """Return `value` with its carries added in once: below 2**17 if `value` is below 2**32.
 
-    The second fold of that, which cannot carry again, gives the one's complement sum.
+    Folding that again, which cannot carry, gives the one's complement sum.
     """
     if len(value) <= 16:
         return value

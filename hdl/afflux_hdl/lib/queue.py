@@ -1,4 +1,8 @@
-"""Queue: payloads of any shape, first in, first out, from stream to stream."""
+"""Queue: payloads of any shape, first in, first out, from stream to stream.
+
+Proved, where it is `always_ready`, not to overflow: `tests/formal/stage_streams.py`,
+`tests/formal/sending.py`. Tested: `tests/hdl/test_queue.py`.
+"""
 
 from amaranth.hdl import Module, Shape, ShapeLike, Value
 from amaranth.lib import stream, wiring
@@ -17,10 +21,13 @@ class Queue(wiring.Component):
 
     Args:
         shape: Shape of a payload.
-        depth: Payloads that the queue holds.
+        depth: Payloads that the queue holds; at least 3 if it is buffered.
         buffered: Block RAM with a register behind it. Otherwise a payload is read from memory in
             the cycle in which it is taken, which suits short queues.
         always_ready: `i` is never stopped.
+
+    Raises:
+        ValueError: If the depth is too small.
 
     Members:
         i: Payloads in.
@@ -31,6 +38,9 @@ class Queue(wiring.Component):
     def __init__(
         self, shape: ShapeLike, *, depth: int, buffered: bool = True, always_ready: bool = False
     ) -> None:
+        # Amaranth's buffered FIFO of depth 2 is full with one payload in it.
+        if depth < (3 if buffered else 1):
+            raise ValueError(f"depth is at least {3 if buffered else 1}, not {depth}")
         self._shape = shape
         self._depth = depth
         self._fifo = SyncFIFOBuffered if buffered else SyncFIFO

@@ -1,13 +1,16 @@
 """Large memory without initial content.
 
-Amaranth gives every memory an initial value. UltraRAM has none, and to write zeros out for the
-megabytes of a slot pool takes minutes. What these memories hold is never used before it has been
-written, so in Verilog they are a module of their own, `afflux_ram`, which has no initial value
-and from which tools infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
+Amaranth gives every memory an initial value. UltraRAM has none, and writing out zeros for the
+megabytes of a slot pool takes minutes. No word of these memories is used before it is written, so
+in Verilog they are a module of their own, `afflux_ram`, without an initial value, from which tools
+infer block or ultra RAM. In Amaranth's simulator they are ordinary memories.
 
-Nothing relies on what a read gives of a word that is written in the same cycle, and Verilog says so
-(`no_rw_check`): else, where a device's memory does not promise the old word, Yosys puts registers
-and a choice behind it.
+Nothing relies on the outcome of a read of a word that is written in the same cycle, and the Verilog
+says so (`no_rw_check`). Otherwise, where a device's memory does not promise the old word, Yosys
+adds registers and a multiplexer.
+
+Proved: `tests/formal/memory_model.py`, of what stands for it in proofs. Tested:
+`tests/hdl/test_synthesis_yosys.py`, `tests/hdl/test_node_parts.py`.
 """
 
 from amaranth.hdl import ClockSignal, Instance, Module
@@ -19,7 +22,7 @@ from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 __all__ = ["RAM_VERILOG", "VERILOG", "Ram"]
 
 VERILOG = "verilog"
-"""What to give as `platform` where `RAM_VERILOG` is part of the output."""
+"""The `platform` to elaborate for where `RAM_VERILOG` is part of the output."""
 
 RAM_VERILOG = """
 module afflux_ram #(
@@ -46,12 +49,12 @@ class Ram(wiring.Component):
     """A memory with one write port and one read port.
 
     Latency: data follow one cycle after their address. Throughput: a write and a read in each
-    cycle. What a read gives in the cycle in which the same address is written is not defined; in
-    simulation it is what was there before.
+    cycle. A read of an address that is written in the same cycle is undefined; in simulation it
+    gives the old word.
 
     Args:
         width: Bits of a word.
-        address_bits: Of 2**address_bits words.
+        address_bits: Bits of an address; the memory has 2**address_bits words.
 
     Members:
         write: Write port.

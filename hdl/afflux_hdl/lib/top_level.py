@@ -1,4 +1,4 @@
-"""What the Verilog tops of engine and node have in common."""
+"""The common part of the Verilog tops of engine and node."""
 
 import re
 
@@ -11,9 +11,9 @@ __all__ = ["TopLevel"]
 
 
 class TopLevel(Elaboratable):
-    """A design with plain port names: the attributes that are signals are the ports.
+    """A design with plain port names: its ports are those attributes that are signals.
 
-    `rst` is synchronous and acts one cycle later.
+    `rst` is synchronous and takes effect one cycle later.
     """
 
     def __init__(self) -> None:
@@ -28,8 +28,8 @@ class TopLevel(Elaboratable):
     def drive_clock(self, m: Module) -> Signal:
         """Make the domain `sync` from the pins and return its reset."""
         domain = ClockDomain("sync")
-        # One register takes the reset pin: it keeps the pin's path short, and simulators from
-        # evaluating every register's input twice.
+        # The reset pin goes into a register: it keeps the pin's path short, and saves simulators
+        # from evaluating every register's input twice.
         pins = ClockDomain("pins", reset_less=True)
         reset = Signal(init=1)
         m.domains += [domain, pins]

@@ -1,1 +1,1 @@
-"""What stands between a network port and a host, with the engine in it."""
+"""The node: stands between a network port and a host, with the engine in it."""

@@ -1,4 +1,8 @@
-"""ARP: answers requests for the local address (RFC 826)."""
+"""ARP: answers requests for the local address (RFC 826).
+
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -26,7 +30,7 @@ FRAME_BYTES = 60
 """Bytes of an answer: the smallest frame, without its check sequence."""
 
 Requester = data.StructLayout({"mac": 48, "address": 32})
-"""Sender of a request, as on the wire."""
+"""The sender of a request."""
 
 
 class Arp(wiring.Component):
@@ -43,9 +47,9 @@ class Arp(wiring.Component):
         i: Requests for the local address, and nothing else.
         local: The engine's addresses.
         o: Answers, 60 bytes each, padded with zeros.
-        replied, dropped: A request that ended before is to be answered, or not. A request that is
-            marked as bad is neither.
-        idle: No answer is on its way.
+        replied, dropped: A request that has ended will be answered, or is dropped; neither is set
+            for a request that is marked as bad.
+        idle: No answer is in flight.
     """
 
     def __init__(self, *, bus_bits: int) -> None:
@@ -66,7 +70,7 @@ class Arp(wiring.Component):
         m = Module()
         m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=ArpFrame)
         m.submodules.waiting = waiting = Queue(Requester, depth=ARP_WAITING)
-        # The header stays as it is until the next frame's first beat has come and gone.
+        # The header stays as it is until the next frame's first beat has passed.
         ended = Signal()
         request = header.header.arp
         m.d.sync += ended.eq(self.i.valid & self.i.payload.last & ~self.i.payload.error)

@@ -1,4 +1,8 @@
-"""AXI4-Lite slave over a plain register bus."""
+"""AXI4-Lite slave over a plain register bus.
+
+Proved: `tests/formal/register_port.py`. Tested: `tests/hdl/test_axi_lite.py`,
+`tests/sim/test_cocotb_node.py`.
+"""
 
 from collections.abc import Collection
 
@@ -12,7 +16,7 @@ OKAY, SLVERR = 0b00, 0b10
 """Responses (AMBA AXI specification, section A3.4.4)."""
 
 SETTLE_CYCLES = 4
-"""From a write to its response: registers that follow others show their new value by then."""
+"""Cycles from a write to its response: by then registers that depend on it show the new value."""
 
 WriteData = data.StructLayout({"data": 32, "strb": 4})
 """Payload of the write data channel."""
@@ -24,14 +28,14 @@ ReadData = data.StructLayout({"data": 32, "resp": 2})
 class AxiLite(wiring.Component):
     """Carries out reads and writes of 32 bits, one at a time.
 
-    Write address and write data may come in either order. A read never waits for a write's response
-    to be taken, nor the other way round; if both wait to be carried out, they take turns.
+    Write address and write data may come in either order. A read never waits until a write's
+    response is taken, nor the other way round; if both wait to be carried out, they take turns.
 
-    Answered `SLVERR`, without any effect: a write with not all strobes set, a write to an address
-    that cannot be written, and a read of one that holds no register, which gives 0. Bits 0 and 1 of
-    addresses are ignored.
+    These are answered `SLVERR` and have no effect: a write that does not set all strobes, a write
+    to an address that cannot be written, and a read of an address without a register, which gives
+    0. Bits 0 and 1 of addresses are ignored.
 
-    Latency: 4 cycles from a read's address to its data; 3 and `SETTLE_CYCLES` from the later of a
+    Latency: 4 cycles from a read's address to its data; 3 + `SETTLE_CYCLES` from the later of a
     write's address and data to its response. Throughput: one access in about as many cycles.
 
     Args:
@@ -41,10 +45,10 @@ class AxiLite(wiring.Component):
 
     Members:
         aw, w, b, ar, r: The five channels; `aw` and `ar` carry the address, `b` the response.
-        address: Of the register bus. Between accesses it is an odd word, because to look at the
-            lower word of a counter latches the upper.
-        write, write_data: Write in this cycle.
-        read_data: One cycle after the address.
+        address: Address of the register bus. Between accesses it is that of an odd word, because
+            reading the lower word of a counter latches the upper.
+        write, write_data: Write this in this cycle.
+        read_data: The register's value, one cycle after its address.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class AxiLite(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # What has been taken from each of the three channels of requests.
+        # Registers for what each of the three channels of requests has brought.
         held = {}
         for name in ("aw", "w", "ar"):
             channel = getattr(self, name)
@@ -111,7 +115,7 @@ class AxiLite(wiring.Component):
                 with m.Elif(reads):
                     m.next = "READ"
             with m.State("WRITE"):
-                # A refused write must not even look at its address: that could latch a counter.
+                # A refused write must not even show its address: that could latch a counter.
                 with m.If(acts):
                     m.d.comb += [self.address.eq(aw_address), self.write.eq(1)]
                 m.d.sync += [latest_was_write.eq(1), cycles.eq(0)]

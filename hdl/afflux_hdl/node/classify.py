@@ -1,11 +1,14 @@
-"""Classify: where each frame from the network goes.
+"""Classify: decides where each frame from the network goes.
 
 ::
 
-    i ──┬─► beats (FIFO) ───────────────────────────┬─► o, o_to
+    i ──┬─► beats (queue) ──────────────────────────┬─► o, o_to
         └─► frame header ─► compare ─► destinations ┘
 
-Frames wait just until the beat that holds their last header byte has been looked at.
+A frame waits just until the beat that holds its last header byte has been examined.
+
+Tested: `tests/hdl/test_node_parts.py`, `tests/hdl/test_node_latency.py`,
+`tests/sim/test_cocotb_node.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal
@@ -38,20 +41,20 @@ from afflux_hdl.lib.queue import Queue
 __all__ = ["ECHO_FRAME_MAX", "HEADER_BYTES", "Classify", "Destination"]
 
 FrameStart = data.UnionLayout({"udp": UdpFrame, "icmp": IcmpFrame, "arp": ArpFrame})
-"""What decides: an ARP packet, or an ICMP or UDP header behind IPv4 without options."""
+"""The headers that decide: ARP, or IPv4 without options and ICMP or UDP behind it."""
 
 HEADER_BYTES = FrameStart.size // 8
-"""Bytes that decide."""
+"""Bytes of these headers."""
 
 ECHO_FRAME_MAX = 1518
-"""Bytes of the largest frame whose echo request is answered here."""
+"""Bytes of the largest frame with an echo request that is answered here."""
 
 COMPARE_CYCLES = 8
-"""More than a frame waits between its last header beat and its destination."""
+"""More cycles than pass between a frame's last header beat and its destination."""
 
 
 class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
-    """Who gets a frame from the network."""
+    """The part that gets a frame from the network."""
 
     HOST = 0
     ENGINE = 1
@@ -60,27 +63,25 @@ class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
     ECHO = 3
     """An ICMP echo request to the local address."""
     NOBODY = 4
-    """It would be for the host, but the host path is off."""
+    """It is for the host, but the host path is off."""
 
 
 class Classify(wiring.Component):
-    """Tells by its headers where each frame goes.
+    """Decides by its headers where each frame goes.
 
     * ENGINE: local MAC and IPv4 address, IPv4 version 4 without options, UDP, not a later fragment,
-      port from `local.port` to `local.port` + jobs. Whatever else is wrong is the engine's to
-      judge.
+      port from `local.port` to `local.port` + jobs. The engine judges everything else.
     * ARP: a request for the local address (RFC 826), to the local MAC or broadcast, whose sender
       does not claim that address itself.
     * ECHO: local MAC and IPv4 address, no options, not a fragment, ICMP echo request (RFC 792), at
       most `ECHO_FRAME_MAX` bytes by its IPv4 length.
-    * HOST: all others, so frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`, and
-      frames that are marked as bad unless their header is one of the above. NOBODY if the host path
-      is off.
+    * HOST: all others; among them frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`,
+      and frames marked as bad whose header is none of the above. NOBODY if the host path is off.
 
     Latency: 7 cycles from the beat that holds header byte 41, or the last beat of a shorter frame,
     to the frame's first beat on `o`; while beats come without a gap each one leaves 6 + H cycles
-    later, H = beats of a header. Throughput: one beat in each cycle, always. The FIFOs cannot
-    overflow, since a frame waits a bounded number of beats and then leaves at full rate.
+    later, with H the beats of a header. Throughput: one beat in each cycle, always. The queues
+    cannot overflow, since a frame waits a bounded number of beats and then leaves at full rate.
 
     Args:
         parameters: Of the engine.
@@ -90,8 +91,8 @@ class Classify(wiring.Component):
         local: The engine's addresses.
         host_path: Frames may go to the host.
         o: The same frames.
-        o_to: With `o`: where the frame goes; the same for all its beats.
-        idle: No frame is on its way.
+        o_to: With `o`: the frame's destination; the same for all its beats.
+        idle: No frame is in flight.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -167,7 +168,7 @@ class Classify(wiring.Component):
         return m
 
     def _compare(self, m: Module, header: FrameHeader) -> tuple[Signal, data.View]:
-        """Compares the header; the flags, and that they are a frame's, one cycle later."""
+        """Compare the header. Return that a frame was compared, and its flags, a cycle later."""
         names = (
             *("short", "to_mac", "broadcast", "ipv4", "to_address", "udp", "icmp", "port"),
             *("fragment", "later_fragment", "echo_request", "echo_length", "arp"),
@@ -192,8 +193,8 @@ class Classify(wiring.Component):
             flags.udp.eq(ipv4.protocol == PROTOCOL_UDP),
             flags.icmp.eq(ipv4.protocol == PROTOCOL_ICMP),
             flags.port.eq((port - local_port)[:16] <= self._parameters.jobs),
-            # The reserved bit and more-fragments make it none of ours either. Only the offset, the
-            # lower 13 bits, says that there is no UDP header.
+            # The reserved bit and more-fragments rule a frame out too. Only the offset, the lower
+            # 13 bits, means that there is no UDP header.
             flags.fragment.eq((fragment & (0xFFFF - DONT_FRAGMENT)) != 0),
             flags.later_fragment.eq(fragment[:13] != 0),
             flags.echo_request.eq((icmp.type == ICMP_ECHO_REQUEST) & (icmp.code == 0)),
@@ -207,7 +208,7 @@ class Classify(wiring.Component):
                 & (arp.operation == as_sent(ARP_REQUEST, 2))
                 & (arp.target_address == self.local.address)
                 & (arp.sender_address != self.local.address)
-                # Not before the address has been set.
+                # Never before the address has been set.
                 & (self.local.address != 0)
             ),
         ]

@@ -1,4 +1,7 @@
-"""Node control: the node's own registers and counters."""
+"""Node control: the node's own registers and counters.
+
+Tested: `tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -22,10 +25,10 @@ class NodeControl(wiring.Component):
 
     Members:
         address, write, write_data: Register access; bits 0 and 1 of the address are ignored, and
-            whatever is below `registers.NODE_BASE` is not for this.
-        read_data: One cycle after the address.
-        host_path: As the register of that name.
-        amounts: One for each counter, under its name: by how much it grows in this cycle.
+            so is an access below `registers.NODE_BASE`.
+        read_data: The register's value, one cycle after its address.
+        host_path: The register of that name.
+        (name of a counter): By how much it grows in this cycle.
     """
 
     def __init__(self, parameters: NodeParameters) -> None:

@@ -3,7 +3,10 @@
 ::
 
     i ──┬─► PacketFifo ──────────────────────► headers replaced ─► o
-        └─► EchoCheck ─► verdicts (FIFO) ──────────┘
+        └─► EchoCheck ─► verdicts (queue) ─────────┘
+
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -31,13 +34,14 @@ VERDICTS = 32
 """Requests that may wait, whatever their size."""
 
 VERDICTS_MARGIN = ECHO_CHECK_CYCLES + 2
-"""Requests that may be under way to that queue when another one is let in."""
+"""Requests that may be in flight to that queue when another one is let in."""
 
 
 class Echo(wiring.Component):
-    """Answers ICMP echo requests; what is wrong with them is found before, not after, the reply.
+    """Answers ICMP echo requests; a faulty request is found before, not after, its reply begins.
 
-    A reply is the request with new headers: as long as it, padding included, to its sender.
+    A reply is the request with new headers, sent back to its sender. It is as long as the request,
+    padding included.
 
     Latency: 8 cycles from a request's last beat to its reply's first. Throughput: one beat in each
     cycle in, one out. Overflow: a request that finds the buffer or the queue of verdicts full is
@@ -51,9 +55,9 @@ class Echo(wiring.Component):
         i: Echo requests as `Classify` finds them, and nothing else.
         local: The engine's addresses.
         o: Replies.
-        replied, bad, dropped: A request that ended before is to be answered, is wrong, or found no
-            room. A request that is marked as bad is none of them.
-        idle: No reply is on its way.
+        replied, bad, dropped: A request that has ended will be answered, is faulty, or found no
+            room; none is set for a request that is marked as bad.
+        idle: No reply is in flight.
     """
 
     def __init__(self, *, bus_bits: int, buffer_bytes: int) -> None:
@@ -93,7 +97,7 @@ class Echo(wiring.Component):
         with m.If(self.i.valid):
             m.d.sync += [in_frame.eq(~self.i.payload.last), let_in.eq(lets_in)]
 
-        # What became of the request in the buffer waits for its verdict.
+        # Whether the buffer has kept a request waits for its verdict.
         kept, lost = Signal(ECHO_CHECK_CYCLES), Signal(ECHO_CHECK_CYCLES)
         turned_away = self.i.valid & ~lets_in & self.i.payload.last & ~self.i.payload.error
         m.d.sync += [
@@ -110,7 +114,7 @@ class Echo(wiring.Component):
             self.idle.eq(buffer.idle & (kept == 0) & (verdicts.level == 0)),
         ]
 
-        # A request that is wrong leaves the buffer unseen.
+        # A faulty request is taken from the buffer and not sent.
         head = verdicts.o.payload
         m.d.comb += [
             self.o.valid.eq(buffer.o.valid & verdicts.o.valid & head.good),

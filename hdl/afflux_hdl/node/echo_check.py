@@ -1,4 +1,8 @@
-"""Echo check: is an ICMP echo request right, and what is its reply's checksum."""
+"""Echo check: verifies an ICMP echo request and computes its reply's checksums.
+
+Proved: `tests/formal/node_streams.py` (with `echo.py`). Tested: `tests/hdl/test_node_parts.py`,
+`tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -24,14 +28,14 @@ from afflux_hdl.node.classify import ECHO_FRAME_MAX
 __all__ = ["ECHO_CHECK_CYCLES", "EchoCheck", "EchoReplyHeader"]
 
 ECHO_CHECK_CYCLES = 6
-"""From a request's last beat to its verdict."""
+"""Cycles from a request's last beat to its verdict."""
 
 ICMP_OFFSET = octet_of(IcmpFrame, "icmp")
 
 EchoReplyHeader = data.StructLayout(
     {"mac": 48, "address": 32, "service": 8, "length": 16, "ip_checksum": 16, "icmp_checksum": 16}
 )
-"""What a reply's headers take from the request or are computed from it; fields as on the wire.
+"""What a reply's headers take from the request, or what is computed from it; as on the wire.
 
 Members:
     mac, address: The requester's.
@@ -46,12 +50,12 @@ class EchoCheck(wiring.Component):
 
     A request is good if its IPv4 header checksum and its ICMP checksum are right (RFC 1071), all
     bytes of its IPv4 total length are there, and the frame is not longer than `ECHO_FRAME_MAX`.
-    Bytes behind the total length are padding and not summed.
+    Bytes behind the total length are padding and are not summed.
 
-    The reply's ICMP checksum is the request's and the word that changes from 0x0800 to 0
-    (RFC 1141). It is never 0 but 0xFFFF, which is right even if all else is 0, where the formula of
-    RFC 1624 is not. The reply's IPv4 header is a new one: the request's type of service,
-    identification 0, don't-fragment (RFC 6864, section 4.1), time to live 64.
+    The reply's ICMP checksum is the request's plus the word that changes from 0x0800 to 0
+    (RFC 1141). Where it would be 0 it is 0xFFFF, which is right even if everything else is 0; there
+    the formula of RFC 1624 is wrong. The reply's IPv4 header is a new one: the request's type of
+    service, identification 0, don't-fragment (RFC 6864, section 4.1), time to live 64.
 
     Latency: `ECHO_CHECK_CYCLES` from a frame's last beat to `judged`. Throughput: one beat in
     each cycle, also of frames that are a single beat each. No back-pressure.
@@ -63,8 +67,8 @@ class EchoCheck(wiring.Component):
         i: Echo requests without options, their total length at least 28.
         local: The engine's addresses.
         judged: A request's verdict falls in this cycle.
-        good: With `judged`: it is right.
-        reply: With `judged`: for its reply.
+        good: With `judged`: the request is good.
+        reply: With `judged`: what its reply needs.
     """
 
     def __init__(self, *, bus_bits: int) -> None:
@@ -91,7 +95,7 @@ class EchoCheck(wiring.Component):
         return m
 
     def _icmp(self, m: Module) -> tuple[Signal, Signal]:
-        """Sums the ICMP message; whether it is right, 5 cycles after the last beat."""
+        """Sum the ICMP message. Return `ended` and `good`, 5 cycles after the last beat."""
         size = self._bus_bits // 8
         beat = self.i.payload
         beats_max = -(-ECHO_FRAME_MAX // size)
@@ -173,14 +177,14 @@ class EchoCheck(wiring.Component):
         return ended5, good5
 
     def _headers(self, m: Module) -> tuple[Signal, data.View]:
-        """Sums the IPv4 headers; whether the request's is right, and the reply's fields.
+        """Sum the IPv4 headers. Return whether the request's is right, and the reply's fields.
 
-        In step with the message: both are those of the frame that ended 5 cycles ago.
+        They are in step with the message: of the frame that ended 5 cycles ago.
         """
         m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=IcmpFrame)
         m.d.comb += [header.i.valid.eq(self.i.valid), header.i.payload.eq(self.i.payload)]
-        # Stage 1 ends with the frame header's register; from its last beat on it stays the same
-        # until the next frame's has come.
+        # Stage 1 ends with the frame header's register, which stays the same from the header's last
+        # beat until the next frame's.
         ethernet, ipv4, icmp = (header.header[name] for name in ("ethernet", "ipv4", "icmp"))
         reply2, reply3, reply4, reply5 = (
             Signal(EchoReplyHeader, name=f"reply{n}") for n in range(2, 6)

@@ -1,4 +1,8 @@
-"""Egress: merges the streams of frames that leave for the network."""
+"""Egress: merges the streams of frames that leave for the network.
+
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -12,12 +16,12 @@ __all__ = ["Egress"]
 class Egress(wiring.Component):
     """Sends the frames of several sources, frame by frame, in turn.
 
-    When a frame ends, the next one is of the source that comes first after its own, in a circle,
-    among those that have one. So a source with a frame waits for at most one frame of each other.
+    When a frame ends, the next one is of the nearest source after its own, round robin, that has a
+    frame. So a source with a frame waits for at most one frame of each of the others.
 
     Latency: 1 cycle. Throughput: one beat in each cycle while `o.ready` holds and any source has
-    one, between frames too. A source that pauses within a frame makes the others wait: sources
-    hold whole frames, or are always ready within one.
+    one, between frames too. A source that pauses within a frame makes the others wait, so sources
+    hold whole frames or never pause within one.
 
     Args:
         bus_bits: Width of the packet streams.

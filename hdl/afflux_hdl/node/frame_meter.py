@@ -1,4 +1,7 @@
-"""Frame meter: counts frames and bytes of a stream as they pass."""
+"""Frame meter: counts frames and bytes of a stream as they pass.
+
+Tested: `tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
@@ -19,9 +22,9 @@ class FrameMeter(wiring.Component):
         bus_bits: Width of the packet stream.
 
     Members:
-        payload, taken: A beat passes in this cycle.
+        payload, taken: This beat passes in this cycle.
         frames: A frame has ended.
-        bytes: Bytes of a beat that has passed, else 0.
+        bytes: Bytes of the beat that has passed; 0 without one.
     """
 
     def __init__(self, *, bus_bits: int) -> None:
@@ -41,8 +44,8 @@ class FrameMeter(wiring.Component):
         m.d.sync += [keep.eq(0), ended.eq(0), self.frames.eq(ended)]
         with m.If(self.taken):
             m.d.sync += [keep.eq(self.payload.keep), ended.eq(self.payload.last)]
-        # Bytes have no holes between them, so the one behind the last tells how many there are.
-        # A signal: each use of a bare Cat would write all of it out again.
+        # Bytes are contiguous, so the position of the first missing one is their number. This is a
+        # signal because each use of a bare Cat would write all of it out again.
         ends = Signal(self._size)
         m.d.comb += ends.eq(Cat(keep[n] & ~keep[n + 1] for n in range(self._size)))
         for bit in range(len(self.bytes)):

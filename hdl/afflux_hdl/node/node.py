@@ -10,6 +10,8 @@
                                    host_tx ─► PacketFifo
 
                   axil ─► AxiLite ─► registers of Engine and NodeControl
+
+Tested: `tests/sim/test_cocotb_node.py`, `tests/hdl/test_node_verilog.py`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -41,21 +43,21 @@ AXI_LITE = wiring.Signature(
         "r": In(stream.Signature(ReadData)),
     }
 )
-"""The five channels of AXI4-Lite, as the master has them."""
+"""The five channels of AXI4-Lite, as the master sees them."""
 
 
 class Node(wiring.Component):
     """A bump in the wire that sums.
 
-    Frames for the engine, ARP requests for its address and echo requests to it are dealt with here;
+    The node handles frames for the engine, ARP requests for its address and echo requests to it;
     everything else passes to the host unchanged and in order. The host's frames leave between the
-    node's own. Nothing ever stalls `rx`; what the host does not take in time is dropped whole and
-    counted.
+    node's own. Nothing ever stalls `rx`; a frame that the host does not take in time is dropped
+    whole and counted.
 
-    Latency in cycles, with H beats of headers (1 at 512 bits, 11 at 32): each beat reaches the
-    engine 6 + H after `rx`; from a frame's last beat on `rx` to its first on `host_rx` 8 + H,
-    and from its last on `host_tx` to its first on `tx` 3, if nothing is in the way; from the
-    engine to `tx` 1. Throughput: one beat in each cycle on each of the four streams.
+    Latency, with H the beats of headers (1 at 512 bits, 11 at 32): each beat reaches the engine
+    6 + H cycles after `rx`. From a frame's last beat on `rx` to its first on `host_rx` it takes
+    8 + H cycles, and from its last on `host_tx` to its first on `tx` 3, if nothing is in the way;
+    from the engine to `tx` 1. Throughput: one beat in each cycle on each of the four streams.
 
     Members:
         rx: Frames from the network, without frame check sequence.
@@ -63,7 +65,7 @@ class Node(wiring.Component):
         host_rx: Frames for the host; `error` is 0.
         host_tx: Frames from the host; `error`, with `last`, has the frame dropped.
         axil: Registers of the engine and, from `registers.NODE_BASE` on, of the node.
-        idle: Nothing of any frame is inside. Byte and frame counts follow within 2 cycles.
+        idle: Nothing of any frame is left inside. Byte and frame counts follow within 2 cycles.
     """
 
     def __init__(self, parameters: NodeParameters) -> None:
@@ -117,7 +119,7 @@ class Node(wiring.Component):
             ]
         connect(m, to_host.o, flipped(self.host_rx))
 
-        # From the host. The switch is looked at between frames only.
+        # From the host. The switch takes effect between frames only.
         in_frame, was_off, off = Signal(), Signal(), Signal()
         m.d.comb += [
             off.eq(Mux(in_frame, was_off, ~control.host_path)),
@@ -190,7 +192,7 @@ class Node(wiring.Component):
         for_node, was_for_node = Signal(), Signal()
         m.d.comb += [
             for_node.eq(slave.address >= registers.NODE_BASE),
-            # A part that is not meant looks at an odd word, so that its latches stay.
+            # The other part sees the address of an odd word, so that its latches stay.
             engine.register_address.eq(Mux(for_node, 0b100, slave.address)),
             engine.register_write.eq(slave.write & ~for_node),
             engine.register_write_data.eq(slave.write_data),

@@ -1,4 +1,8 @@
-"""Packet FIFO: whole frames, kept or dropped as one."""
+"""Packet FIFO: keeps or drops whole frames.
+
+Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
+`tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -12,29 +16,30 @@ __all__ = ["PacketFifo"]
 
 
 class PacketFifo(wiring.Component):
-    """Stores frames; a frame comes out only when it is in and good.
+    """Stores frames; a frame comes out only when all of it is in and good.
 
     A frame's beats are written behind the frames that are already in. Its last beat either commits
-    it or rolls the write position back to where the frame began.
+    the frame or rolls the tail back to where the frame began.
 
     Latency: 2 cycles from a frame's last beat to its first beat on `o`. Throughput: one beat in
     each cycle in, one out, without a gap between frames. Overflow: a lossy FIFO never stalls and
     drops a frame that does not fit; the other kind stalls, and drops only a frame that is larger
-    than the whole FIFO. Either way the frame goes whole, and its end is marked on `overflowed`.
+    than the whole FIFO. Either way the whole frame is dropped, and its end is marked on
+    `overflowed`.
 
-    A beat is stored in 9/8 of its bits: `last`, and `keep` without bit 0, which is always set.
-    Block RAMs have just that width.
+    A beat is stored with `last` and with `keep` without bit 0, which is always set: 9/8 of its data
+    bits, which is just the width of block RAMs.
 
     Args:
         bus_bits: Width of the packet streams.
         depth_bytes: Size: a power of two, at least two beats.
-        lossy: Drops instead of stalling.
+        lossy: Drop frames instead of stalling.
 
     Members:
         i: Frames in; `ready` is always 1 if the FIFO is lossy.
         o: Frames out; `error` is 0.
-        committed, overflowed, refused: What becomes of the frame that ends in this cycle: it is
-            kept, it did not fit, or `error` was set.
+        committed, overflowed, refused: The frame that ends in this cycle is kept, did not fit, or
+            had `error` set.
         idle: Empty.
     """
 
@@ -64,7 +69,7 @@ class PacketFifo(wiring.Component):
         bits, keeps, address_bits = self._bus_bits, self._bus_bits // 8, ceil_log2(self._depth)
 
         m.submodules.content = content = Ram(width=bits + keeps, address_bits=address_bits)
-        # One bit more than the address tells a full FIFO from an empty one.
+        # One more bit than an address has tells a full FIFO from an empty one.
         tail, start, head = (
             Signal(address_bits + 1, name=name) for name in ("tail", "start", "head")
         )
@@ -88,7 +93,7 @@ class PacketFifo(wiring.Component):
             m.d.comb += [self.i.ready.eq(1), gives_up.eq(full)]
         else:
             m.d.comb += [
-                # The frame fills all the room there is: none of it would ever be freed.
+                # The frame fills the whole FIFO: none of it would ever be freed.
                 gives_up.eq((tail - start)[: address_bits + 1] == self._depth),
                 self.i.ready.eq(~full | lost),
             ]
@@ -101,7 +106,7 @@ class PacketFifo(wiring.Component):
             with m.Elif(~lost):
                 m.d.sync += tail.eq(tail + 1)
 
-        # The memory is always asked for the beat that will be at the head in the next cycle.
+        # The memory always reads the beat that will be at the head in the next cycle.
         next_head = Signal.like(head)
         m.d.comb += [
             next_head.eq(head + (self.o.valid & self.o.ready)),

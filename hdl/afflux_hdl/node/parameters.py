@@ -9,13 +9,13 @@ __all__ = ["NodeParameters"]
 
 @dataclass(frozen=True, kw_only=True)
 class NodeParameters:
-    """Sizes of a node. A power of two is asked for where memories are addressed by it.
+    """Sizes of a node. Those that memories are addressed by are powers of two.
 
     Attributes:
         engine: Parameters of the engine; the bus has the same width everywhere.
-        host_buffer_bytes: Of the buffer of frames in each direction of the host path, a power of
-            two. A larger frame never passes.
-        echo_buffer_bytes: Of the buffer of echo requests, a power of two.
+        host_buffer_bytes: Size of the buffer of frames in each direction of the host path, a power
+            of two. A larger frame never passes.
+        echo_buffer_bytes: Size of the buffer of echo requests, a power of two.
 
     Raises:
         ValueError: If a size is not a power of two, or too small.

@@ -1,4 +1,4 @@
-"""Writes the node out as Verilog: AXI4-Stream and AXI4-Lite ports with plain names."""
+"""Write the node out as Verilog: AXI4-Stream and AXI4-Lite ports with plain names."""
 
 import argparse
 import sys
@@ -61,7 +61,7 @@ class NodeTop(TopLevel):
             signal: Signal = getattr(self, f"{prefix}_{name}")
             return signal
 
-        # What is offered under reset would be taken and forgotten.
+        # Whatever is taken under reset would be lost.
         open_ = Signal()
         m.d.comb += open_.eq(~reset)
         for prefix, port in (("net_rx", node.rx), ("host_tx", node.host_tx)):
@@ -103,12 +103,12 @@ class NodeTop(TopLevel):
 
 
 def generate_node(parameters: NodeParameters) -> str:
-    """Verilog of the node, one text, the top module called `afflux_node`."""
+    """Return the Verilog of the node, one text, with the top module `afflux_node`."""
     return NodeTop(parameters).to_verilog(NODE_MODULE)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: `python -m afflux_hdl.node.verilog -o DIR`."""
+    """Run the command line: `python -m afflux_hdl.node.verilog -o DIR`."""
     parser = argparse.ArgumentParser(description="Write the node out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
     engine_names = [each.name for each in fields(Parameters)]

@@ -48,7 +48,7 @@ def targets(result: dict[str, Any]) -> dict[str, bool]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The figures for people to read."""
+    """Return the figures as text for people to read."""
     lines = []
     if "ultrascale" in result:
         detail = result["ultrascale"]
@@ -82,7 +82,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Runs what the command line asks for."""
+    """Run what the command line asks for."""
     folder: Path = arguments.work
     folder.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {"versions": versions()}

@@ -15,7 +15,7 @@ Leaf = int | float | str | bool | None
 
 
 def read(name: str) -> dict[str, Any]:
-    """A result: of a file, or of a commit, from its `docs/cost.json`.
+    """Read a result from a file, or from the `docs/cost.json` of a commit.
 
     Raises:
         ValueError: If there is neither.
@@ -46,7 +46,7 @@ def flatten(document: Any, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """A table of the values that differ: name, before, after, and by how much if they are numbers.
+    """Return a table of the values that differ: name, before, after, and the difference of numbers.
 
     A value that only one of the two has is shown as "-" in the other.
     """

@@ -160,7 +160,7 @@ def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float)
 
 
 def parse_log(text: str) -> dict[str, Any] | None:
-    """What `synth.json` says of a placement that was not routed; None if there is none."""
+    """Return what `synth.json` says of a placement that was not routed; None without one."""
     estimate = _ESTIMATE.search(text)
     use = {name: (int(used), int(of)) for name, used, of in _USE.findall(text)}
     if estimate is None or not set(_CELLS.values()) <= use.keys():
@@ -174,7 +174,7 @@ def parse_log(text: str) -> dict[str, Any] | None:
 
 
 def parse_report(document: dict[str, Any]) -> dict[str, Any]:
-    """What `synth.json` says of a report by nextpnr.
+    """Return what `synth.json` says of a report by nextpnr.
 
     Raises:
         ValueError: If there is not exactly one clock.

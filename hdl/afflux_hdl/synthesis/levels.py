@@ -97,7 +97,7 @@ class Levels:
         return sorted(found.values(), key=lambda path: (-path.levels, path.end, path.start))
 
     def stages(self) -> dict[str, Path]:
-        """The longest path that ends in each stage."""
+        """Return the longest path that ends in each stage."""
         best: dict[str, tuple[int, int, str, Cell | None]] = {}
         for net, name, cell in self._ends:
             stage = self._stage(self._instance(name, cell), cell)
@@ -151,7 +151,7 @@ class Levels:
         return sorted({alias for net in nets for alias in self._names.get(net, ())})
 
     def _register(self, name: str, cell: Cell | None, instance: str) -> str:
-        """The source's name for a start or end, without the number of the bit."""
+        """Return the source's name for a start or end, without the number of the bit."""
         if cell is None or not name.startswith("$"):
             return name
         known = self._aliases(cell)
@@ -166,7 +166,7 @@ class Levels:
 
 
 def _graph(cells: Iterable[Cell]) -> tuple[dict[int, list[Arc]], dict[Arc, str]]:
-    """The arcs into each net, and the primitive of each arc."""
+    """Return the arcs into each net, and the primitive of each arc."""
     known = list(cells)
     chained = frozenset(
         net

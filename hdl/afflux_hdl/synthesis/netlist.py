@@ -71,7 +71,7 @@ class Netlist:
 
     @classmethod
     def load(cls, path: Path, module: str) -> "Netlist":
-        """Reads `module` from a file.
+        """Read `module` from a file.
 
         Raises:
             ValueError: If the file has no such module.
@@ -80,7 +80,7 @@ class Netlist:
 
     @classmethod
     def parse(cls, document: dict[str, Any], module: str) -> "Netlist":
-        """Takes `module` out of a document that has been read.
+        """Take `module` out of a document that has been read.
 
         Raises:
             ValueError: If there is no such module.

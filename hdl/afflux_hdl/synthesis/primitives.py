@@ -83,7 +83,7 @@ def is_sequential(cell: Cell) -> bool:
 
 
 def arcs(cell: Cell, chained: frozenset[int]) -> Iterator[Arc]:
-    """The paths through a cell.
+    """Yield the paths through a cell.
 
     Args:
         cell: Any primitive of this file.

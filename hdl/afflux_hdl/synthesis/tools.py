@@ -47,7 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def run_yosys(script: str, folder: Path, name: str, progress: Progress) -> None:
-    """Runs a script in `folder`, which also gets `name`.ys and `name`.log.
+    """Run a script in `folder`, which also gets `name`.ys and `name`.log.
 
     Raises:
         ToolError: If Yosys is not installed or ends with an error.
@@ -59,7 +59,7 @@ def run_yosys(script: str, folder: Path, name: str, progress: Progress) -> None:
 def run_nextpnr(
     arguments: Sequence[str], folder: Path, name: str, progress: Progress, limit_s: float
 ) -> None:
-    """Runs nextpnr for ECP5 in `folder`, which also gets `name`.log.
+    """Run nextpnr for ECP5 in `folder`, which also gets `name`.log.
 
     Raises:
         ToolTimeout: If it takes longer than `limit_s` seconds.

@@ -45,7 +45,7 @@ MEMORY = re.compile(r"(?P<name>.+?)\.(?P<copy>\d+)\.\d+(?:\.genblk.*)?")
 
 
 def script(source: str, top: str, output: str) -> str:
-    """What Yosys does: Verilog to a flat netlist of primitives, without pads and clock buffers."""
+    """Return the script: Verilog to flat primitives, without pads and clock buffers."""
     return f"""
 read_verilog {source}
 scratchpad -set synth_xilinx.abc9.W {WIRE_PS}
@@ -55,7 +55,7 @@ write_json {output}
 
 
 def synthesise(parameters: Parameters, folder: Path, progress: Progress) -> Netlist:
-    """The engine as primitives of UltraScale+.
+    """Return the engine as primitives of UltraScale+.
 
     Raises:
         ToolError: If Yosys fails.

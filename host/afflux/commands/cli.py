@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read the output wanted no more, as `head` does; nothing may be flushed into it.
+        # The reader of the output has closed it, as `head` does; nothing may be flushed into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -32,7 +32,9 @@ def _run(words: list[str]) -> int:
     serve.add_arguments(run)
     counters = commands.add_parser("counters", help="print the counters of an aggregator")
     counters.add_argument("url", help="udp://host[:port]")
-    counters.add_argument("--timeout", type=float, default=5.0, help="seconds (%(default)s)")
+    counters.add_argument(
+        "--timeout", type=float, default=5.0, help="timeout in seconds (%(default)s)"
+    )
     info = commands.add_parser("info", help="what this machine offers, and what would help")
     bench = commands.add_parser("bench", help="time all_reduce, in the columns of nccl-tests")
 

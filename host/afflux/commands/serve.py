@@ -1,7 +1,7 @@
-"""An aggregator as a process: an engine behind a UDP socket, until told to stop.
+"""An aggregator as a process: an engine behind a UDP socket, until it is stopped.
 
-soft:// and rtl:// start this file as a script (`python serve.py --engine soft …`): so it imports
-nothing of the package above it, whose first import would load torch.
+soft:// and rtl:// start this file as a script (`python serve.py --engine soft …`), so it imports
+nothing from the package above it, whose first import would load torch.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from afflux_hdl.contract import wire
 __all__ = ["READY", "add_arguments", "main", "serve"]
 
 READY = "afflux: {engine} engine on udp://{host}:{port}"
-"""The line on standard output that says where the aggregator listens."""
+"""The line on standard output that reports where the aggregator listens."""
 
 FAILED = "afflux: cannot serve: {error}"
-"""The line on standard output when there will be no engine."""
+"""The line on standard output if the engine does not start."""
 
 _DEFAULTS = {"soft": {"jobs": 64, "slots": 2048}, "rtl": {"jobs": 8, "slots": 512}}
 # A job is a few numbers in software, but a row of every table in hardware.
@@ -35,41 +35,51 @@ _PR_SET_PDEATHSIG = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `afflux serve`."""
-    parser.add_argument("--engine", choices=["soft", "rtl"], default="soft", help="default: soft")
+    parser.add_argument("--engine", choices=["soft", "rtl"], default="soft", help="(%(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
     parser.add_argument(
-        "--port", type=int, default=wire.PORT, help="UDP and TCP; 0: any free (%(default)s)"
+        "--port",
+        type=int,
+        default=wire.PORT,
+        help="UDP and TCP port; 0: any free one (%(default)s)",
     )
     parser.add_argument(
-        "--workers", type=int, default=wire.WORKERS_MAX, help="most of a job (%(default)s)"
+        "--workers", type=int, default=wire.WORKERS_MAX, help="most workers of a job (%(default)s)"
     )
     parser.add_argument(
-        "--lanes", type=int, default=wire.LANES_MAX, help="most of a slot (%(default)s)"
+        "--lanes", type=int, default=wire.LANES_MAX, help="most lanes of a slot (%(default)s)"
     )
-    parser.add_argument("--jobs", type=int, help="most at once (soft 64, rtl 8)")
-    parser.add_argument("--slots", type=int, help="shared by all jobs (soft 2048, rtl 512)")
+    parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, rtl 8)")
+    parser.add_argument("--slots", type=int, help="slots, shared by all jobs (soft 2048, rtl 512)")
     parser.add_argument(
-        "--bus-bits", type=int, choices=[32, 512], default=512, help="rtl only (%(default)s)"
+        "--bus-bits",
+        type=int,
+        choices=[32, 512],
+        default=512,
+        help="bus width, for rtl only (%(default)s)",
     )
     parser.add_argument(
         "--group",
         type=_group,
         metavar="ADDRESS:PORT",
-        help="multicast group to which results go, once for all ranks; default: to each rank",
+        help="multicast group to which each result goes once (default: once to each rank)",
     )
     parser.add_argument(
-        "--group-ttl", type=int, default=1, help="routers on the way, plus one (%(default)s)"
+        "--group-ttl",
+        type=int,
+        default=1,
+        help="number of routers on the way, plus one (%(default)s)",
     )
     parser.add_argument(
         "--owner",
         type=int,
         metavar="PID",
-        help="end when standard input does, or if this is not the parent process",
+        help="parent process; end with it, or when standard input ends",
     )
     parser.add_argument(
         "--owner-signal",
         action="store_true",
-        help="end also when the thread that started this process does (Linux)",
+        help="also end with the thread that started this process (Linux)",
     )
 
 
@@ -111,7 +121,7 @@ def _rtl_is_missing(error: ImportError) -> RuntimeError:
 
 
 def _end_with_owner(owner: int, signalled: bool) -> None:
-    # Two ways, as each has a hole: a forked copy of the owner keeps the pipe open; and the kernel's
+    # Two ways, as each has a gap: a forked copy of the owner keeps the pipe open; and the kernel's
     # signal comes when the owner's *thread* ends, so only a main thread asks for it.
     if signalled and sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -135,7 +145,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
     def terminate(*_: object) -> None:
         # A second signal may interrupt this, as when the owner's end is noticed in two ways. So
-        # there is no lock here, for which it would wait for ever, and the rest is not heard.
+        # this takes no lock, for which it would wait for ever, and ignores all further signals.
         for number in ends:
             signal.signal(number, signal.SIG_IGN)
         os.write(stop, b"x")

@@ -21,7 +21,7 @@ __all__ = ["main"]
 def _share(text: str) -> float:
     share = float(text)
     if not 0 <= share <= 0.5:
-        raise argparse.ArgumentTypeError("a share of packets, 0 to 0.5")
+        raise argparse.ArgumentTypeError(f"must be a share of packets, 0 to 0.5, not {text}")
     return share
 
 
@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--loss", type=_share, default=0.0, help="share of packets to lose each way (%(default)s)"
     )
-    parser.add_argument("--epochs", type=int, default=12, help="(%(default)s)")
-    parser.add_argument("--ranks", type=int, default=4, help="processes (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=12, help="passes over the data (%(default)s)")
+    parser.add_argument("--ranks", type=int, default=4, help="number of processes (%(default)s)")
     parser.add_argument("--without-rtl", action="store_true", help="leave the simulated engine out")
     arguments = parser.parse_args(argv)
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         plan.append(("rtl", "rtl://", arguments.loss))
     plan.append(("soft", "soft://", arguments.loss))
     if arguments.loss:
-        # What loss must not change.
+        # The bits that loss must not change.
         plan.append(("soft, no loss", "soft://", 0.0))
     plan.append(("gloo", "", 0.0))
 
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"\n{table(runs)}\n")
     found = checks(runs)
     for check in found:
-        print(f"{'✓' if check.holds else '✗ FAILED'}  {check.says}")
+        print(f"{'✓' if check.holds else '✗ FAILED'}  {check.claim}")
     return 0 if all(check.holds for check in found) else 1
 
 

@@ -1,4 +1,4 @@
-"""What the demonstration shows and what it insists on."""
+"""What the demonstration shows, and what it checks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class Check:
     """Something that must hold.
 
     Attributes:
-        says: What, in words.
+        claim: What must hold, in words.
         holds: Whether it does.
     """
 
-    says: str
+    claim: str
     holds: bool
 
 

@@ -26,10 +26,10 @@ _CANONICAL = {
     # As torch.distributed calls it.
     "allreduce": "all_reduce",
 }
-"""torch renamed some in 2026 and calls both; one collective has one name here."""
+"""torch renamed some in 2026 and calls both; here a collective has one name."""
 
 _UNIFORM = {"all_reduce", "broadcast", "reduce", "allgather", "all_gather_single"}
-"""Collectives whose (last argument's first) tensor must be alike at every rank."""
+"""Collectives whose tensor (the first of the last argument) must be alike at every rank."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Call:
 
     Attributes:
         name: The collective.
-        dtype: Of its tensors, "-" without any.
+        dtype: That of its tensors; "-" if it has none.
         text: All that it asks for, such as "broadcast float32 (3,) root 0".
         agreed: The part of it that must be the same at every rank.
     """

@@ -32,7 +32,6 @@ from afflux_drivers.errors import AffluxError
 
 __all__ = ["Exchange", "Introduction", "RendezvousError", "host_identity"]
 
-
 _SLICE_S = 1.0
 
 _STEPS = {
@@ -58,7 +57,7 @@ def host_identity() -> str:
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a rank says of itself.
+    """What a rank tells the others about itself.
 
     Attributes:
         url: Its AFFLUX_AGGREGATOR.
@@ -87,7 +86,7 @@ class Exchange:
         store: Shared by the group's ranks.
         rank: Own rank.
         size: Ranks of the group.
-        timeout_s: For each step; the message of the error names who did not come.
+        timeout_s: For each step; the error names the ranks that did not come.
     """
 
     def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
@@ -191,11 +190,11 @@ class Exchange:
                     f"{_names(missing)}"
                 )
             try:
-                # Less than a millisecond would become 0, which some stores take for "for ever".
+                # Less than a millisecond would become 0, which some stores take as "for ever".
                 slice_s = min(max(left_s, 0.01), _SLICE_S)
                 self._store.wait(missing, timedelta(seconds=slice_s))
             except RuntimeError as error:
-                # Each kind of store has a class and a spelling of its own for this.
+                # Each kind of store has its own class and spelling of this error.
                 if "timeout" not in str(error).lower():
                     raise
                 missing = [key for key in missing if not self._store.check([key])]

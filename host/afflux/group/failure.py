@@ -1,4 +1,4 @@
-"""Making one message out of what every rank knows of a failure."""
+"""One message of what every rank knows about a failure."""
 
 from afflux.group.notices import CallRecord, numbered
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
@@ -11,11 +11,11 @@ class GroupFailed(AffluxError):
 
 
 class GroupClosed(AffluxError):
-    """The group has been destroyed, or its process ends."""
+    """The group has been destroyed, or its process is ending."""
 
 
 class OperationTimeout(DeadlineExceeded):
-    """`Work.wait(timeout)` came to its end before the operation did."""
+    """`Work.wait(timeout)` timed out."""
 
 
 def explain(

@@ -1,4 +1,4 @@
-"""What the engine does not do, done by Gloo: other collectives, other dtypes, other reductions."""
+"""Gloo, for what the engine does not do: other collectives, other dtypes, other reductions."""
 
 import collections
 import ctypes
@@ -21,8 +21,8 @@ __all__ = ["GlooFallback", "make_gloo_groups"]
 
 _log = logging.getLogger("afflux")
 
-# Gloo finds some arguments wrong only in its own thread, and says so with the same kind of error as
-# for a broken connection. Every rank has made the same call, so every rank is told the same.
+# Gloo rejects some arguments only in its own thread, with the same kind of error as for a broken
+# connection. Every rank has made the same call, so every rank gets the same error.
 _NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
 
 _SLICE = timedelta(milliseconds=250)
@@ -33,8 +33,8 @@ def make_gloo_groups(
 ) -> list[dist.ProcessGroup]:
     """Make plain process groups over Gloo, one for each store. Collective over their ranks.
 
-    They have one device, because each one's thread looks a hundred times a second whether it is to
-    end, in an idle process too.
+    They share one device, because each device has a thread that checks a hundred times a second
+    whether it must end, in an idle process too.
     """
     groups = []
     options = None
@@ -102,7 +102,7 @@ class GlooFallback:
 
         Raises:
             CallRefused: Gloo does not take the arguments.
-            DeadlineExceeded: Not over within `timeout_s`.
+            DeadlineExceeded: It timed out.
             Interrupted: `interrupted` gave a reason.
             RuntimeError: A connection failed.
         """
@@ -110,7 +110,7 @@ class GlooFallback:
         averaging = [argument for argument in arguments if _averages(argument)]
         asked = [_summing(argument) if _averages(argument) else argument for argument in arguments]
         try:
-            # A call that is given up stays in the list: Gloo can not be stopped and still writes to
+            # A call that is given up stays in the list: Gloo cannot be stopped and still writes to
             # its tensors.
             work = getattr(self._group, method)(*asked)
             self._in_flight.append((work, arguments))
@@ -139,7 +139,7 @@ class GlooFallback:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                # Only the return of wait says that all kinds of Gloo's work are over.
+                # Only when wait returns are all kinds of Gloo's work surely over.
                 work.wait(_SLICE)
                 self._in_flight.clear()
                 return
@@ -147,7 +147,7 @@ class GlooFallback:
                 if "timed out" not in str(error).lower():
                     raise
                 if work.is_completed():
-                    # Just after the slice was over, or with a time-out of its own: this tells.
+                    # It ended just after the slice, or with a timeout of its own: wait raises that.
                     work.wait()
                     self._in_flight.clear()
                     return
@@ -161,13 +161,13 @@ class GlooFallback:
         """Let go of the group, after the last call of `run`, in a process that may end at once.
 
         A thread of Gloo's may still hold the last reference to a tensor of a call that is over, and
-        to drop it, it takes the interpreter's lock. If the interpreter ends in that moment, the
-        process aborts. Gloo's destructor joins its threads, so none is left after it.
+        takes the interpreter's lock to drop it. If the interpreter ends in that moment, the process
+        aborts. Gloo's destructor joins its threads, so none is left after it.
         """
         if all(work.is_completed() for work, _ in self._in_flight):
             self._in_flight.clear()
             self._group = None
         else:
-            # The destructor would wait for the call that was given up, for as long as the group's
-            # time-out. Group, tensors and threads go with the process instead.
+            # The destructor would wait for the call that was given up, up to the group's timeout.
+            # Group, tensors and threads end with the process instead.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))

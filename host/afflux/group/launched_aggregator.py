@@ -1,7 +1,7 @@
 """Aggregators that this process launched for soft:// and rtl://.
 
-There is one for each URL and address, whatever the number of groups; it ends with the last group,
-or with this process, however that ends.
+There is one for each URL and address, shared by all groups. It ends with the last group, or with
+this process, however that ends.
 """
 
 import atexit

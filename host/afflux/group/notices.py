@@ -1,9 +1,9 @@
-"""What the ranks of a group tell one another through the store: failures, and that they are done.
+"""What the ranks of a group publish in the store: failures, and that they are done.
 
 The store is slow and shared, so nothing is written while all goes well. When an operation fails,
-every rank, idle ones included, writes down what it was doing; so every rank's error can say what
-each rank had asked for. An idle rank learns of news without looking for it: it sleeps until the
-store wakes it.
+every rank, including idle ones, writes down what it was doing, so that every rank's error can show
+what each rank had asked for. An idle rank learns of news without polling: it sleeps until the store
+wakes it.
 """
 
 import contextlib
@@ -26,17 +26,25 @@ _log = logging.getLogger("afflux")
 CHECK_INTERVAL_S = 0.2
 """A store is asked for news at most this often."""
 
+_POLL_S = 0.5
+"""For stores that can only be polled, such as a FileStore."""
+
+_ONE_WAIT = timedelta(days=20)
+"""The store counts milliseconds in 31 bits."""
+
+_JOIN_S = 2.0
+
 
 @dataclass(frozen=True)
 class CallRecord:
     """One rank's view at the moment when it learnt of a failure.
 
     Attributes:
-        rank: Who writes.
+        rank: The one that writes.
         sequence: Number of its latest operation in this group, from 1; 0 before the first.
         call: What it had asked for, such as "all_reduce sum float32 (3, 4)".
-        running: Whether that was still going on.
-        error: Message of its own error; empty if it only heard of another's.
+        running: Whether that was still in progress.
+        error: Message of its own error; empty if it only learnt of another's.
         kind: Class name of that error.
     """
 
@@ -66,7 +74,7 @@ def wake_key(rank: int) -> str:
 
 
 class Notices:
-    """The group's notices in the store. A store that fails is taken as one without news.
+    """The group's notices in the store. A store that fails counts as one without news.
 
     Args:
         store: A store of the group. One thread at a time uses it, and this object.
@@ -107,7 +115,7 @@ class Notices:
 
     def declare(self, record: CallRecord) -> CallRecord:
         """Publish this rank's failure; return the first failure of the group, own or another's."""
-        self.tell(record)
+        self.publish(record)
         first = record
         try:
             text = self._store.compare_set("failure", "", json.dumps(asdict(record)))
@@ -117,7 +125,7 @@ class Notices:
         self._announce()
         return first
 
-    def tell(self, record: CallRecord) -> None:
+    def publish(self, record: CallRecord) -> None:
         """Publish what this rank was doing. Only the first record counts."""
         if not self._wrote:
             self._wrote = True
@@ -179,7 +187,7 @@ class Notices:
         if not self._has(key):
             return None
         try:
-            # Present, so this returns at once; the limit is for a store that dies between.
+            # Present, so this returns at once; the limit is for a store that dies meanwhile.
             self._store.wait([key], timedelta(seconds=2))
             return self._store.get(key).decode()
         except RuntimeError:
@@ -189,25 +197,14 @@ class Notices:
         try:
             self._store.set(key, value)
         except RuntimeError:
-            _log.debug("the store does not take %s", key, exc_info=True)
-
-
-_log = logging.getLogger("afflux")
-
-_POLL_S = 0.5
-"""For stores that can only be asked again and again, such as a FileStore."""
-
-_ONE_WAIT = timedelta(days=20)
-"""The store counts milliseconds in 31 bits."""
-
-_JOIN_S = 2.0
+            _log.debug("the store rejected %s", key, exc_info=True)
 
 
 class Watcher:
     """A thread of one group that calls `news` once, when another rank has failed or rank 0 closes.
 
-    On a TCPStore, which torchrun brings, it sleeps in the socket's receive, on a connection of its
-    own: an idle rank uses no processor.
+    On a TCPStore, which torchrun uses, it sleeps in the socket's receive, on a connection of its
+    own: an idle rank uses no processor time.
 
     Args:
         store: Of the group, used by no other thread.
@@ -237,8 +234,8 @@ class Watcher:
         try:
             found = self._wait() if self._blocks else self._poll()
         except RuntimeError:
-            # The store is gone, and with it whoever could tell. Operations still see failures.
-            _log.debug("the store can not be watched", exc_info=True)
+            # The store is gone, and with it all news. Operations still notice failures.
+            _log.debug("the store cannot be watched", exc_info=True)
             return
         if found and not self._stopping.is_set():
             self._news()
@@ -248,7 +245,7 @@ class Watcher:
             try:
                 self._store.wait(self._keys, _ONE_WAIT)
             except RuntimeError as error:
-                # Each kind of store has a class and a spelling of its own for this.
+                # Each kind of store has its own class and spelling of this error.
                 if "timeout" not in str(error).lower():
                     raise
             else:

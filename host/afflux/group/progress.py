@@ -1,10 +1,10 @@
 """Carries out the collectives of a group one at a time, in the order they were asked for.
 
-Most do so in the group's own thread. One that its caller waits for anyway is carried out in the
-caller's, if nothing is before it: handing it over and back costs more than a small one takes.
-Never do two threads use the group's worker or its Gloo fallback at once: two threads that share a
-Gloo group can mix up its messages, and ranks that order operations differently wait for one another
-for ever. The thread owns the deadlines: every Work ends, with a result or an error, whoever waits.
+Most run in the group's own thread. One whose caller waits for it anyway runs in the caller's, if
+none is before it: handing it over and back costs more than a small one takes. Two threads never use
+the group's worker or its Gloo fallback at once: two threads that share a Gloo group can mix up its
+messages, and ranks that order operations differently wait for one another for ever. The thread owns
+the deadlines: every Work ends, with a result or an error, whether or not anyone waits.
 """
 
 import contextlib
@@ -31,14 +31,13 @@ __all__ = ["CallRefused", "Progress", "Step"]
 _log = logging.getLogger("afflux")
 
 _RECORDS_TIMEOUT_S = 2.0
-"""A rank that says nothing for so long is dead or stuck."""
+"""A rank that publishes nothing for so long is dead or stuck."""
 
 _REASON_TIMEOUT_S = 1.0
-"""What another rank has failed of may be in the store a moment later than that it has."""
+"""The reason of another rank's failure may reach the store a moment after the failure is seen."""
 
 Step = Callable[..., list[torch.Tensor]]
-"""Carries out one operation; gets the task's arguments and the seconds that it may take, returns
-the tensors written."""
+"""Carries out one operation: it takes the task's arguments, and returns the tensors written."""
 
 
 class CallRefused(AffluxError):
@@ -90,7 +89,7 @@ class Progress:
         self._size = size
         self._pid = os.getpid()
         self._tasks: queue.SimpleQueue[_Task | _News | None] = queue.SimpleQueue()
-        # Tasks that have been asked for and whose callbacks are not over.
+        # Tasks that have been submitted and whose callbacks have not returned.
         self._pending = 0
         self._counting = threading.Lock()
         # Its holder may use worker, fallback and notices.
@@ -99,7 +98,7 @@ class Progress:
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
-        # Whose wait was over too early, and who has come to its end; with their lock.
+        # The Work whose wait() timed out, and the Work now finishing; guarded by `_expiring`.
         self._expired: AffluxWork | None = None
         self._ending: AffluxWork | None = None
         self._expiring = threading.Lock()
@@ -132,14 +131,14 @@ class Progress:
         Raises:
             AffluxError: The group has failed or is closed.
         """
-        # First of all without a lock: a forked process may have a copy that nobody lets go.
+        # First without a lock: a forked process may have a copy that is never released.
         self.check()
         work = AffluxWork(call, self._expire, self._may_block)
         task = _Task(call, step, arguments, work)
         if threading.current_thread() is self._thread:
             self._carry_out(task)
         else:
-            # With the lock: nothing is queued behind the mark of the end, where nobody would look.
+            # With the lock: nothing is queued behind the mark of the end, where it would be lost.
             with self._counting:
                 self.check()
                 self._pending += 1
@@ -217,7 +216,7 @@ class Progress:
             self._interruption = GroupClosed(
                 "the group was destroyed with operations still in flight"
             )
-        # Waiting loops look each 0.25 s, then ask the other ranks what they were doing.
+        # Waiting loops check every 0.25 s, then ask the other ranks what they were doing.
         self._thread.join(10.0)
         return in_time and self._failure is None
 
@@ -235,7 +234,7 @@ class Progress:
                 return
             late = self._notices.unconfirmed(timeout_s)
             if late:
-                _log.info("ranks %s did not say that they are done; closing all the same", late)
+                _log.info("ranks %s did not confirm that they are done; closing anyway", late)
         else:
             self._notices.confirm_close()
 
@@ -256,7 +255,7 @@ class Progress:
                     self._pending -= 1
             if self._news:
                 self._hear()
-        # An operation in a caller's thread may be going on.
+        # An operation in a caller's thread may be in progress.
         with self._turn:
             self._drained.set()
 
@@ -292,7 +291,7 @@ class Progress:
         with self._expiring:
             self._ending = task.work
             if self._expired is task.work:
-                # It came through in the same moment: the operations behind it go on.
+                # It finished in the same moment: the operations behind it go on.
                 self._expired = self._interruption = None
         if error is None:
             task.work.succeed(tensors)
@@ -311,7 +310,10 @@ class Progress:
         except CallRefused:
             raise
         except Interrupted as reason:
-            raise self._fail(self._interruption or self._another_failure(reason)) from None
+            error = self._interruption or self._another_failure(reason)
+            if isinstance(error, OperationTimeout):
+                error.args = (f"{self._named()}: {error}",)
+            raise self._fail(error) from None
         except AffluxError as failure:
             if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
                 raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
@@ -322,7 +324,7 @@ class Progress:
         except Exception as failure:
             raise self._fail(GroupFailed(f"{self._named()}: {failure}")) from failure
         except BaseException as stop:
-            # Ctrl-C in a caller's thread. The others must not wait for what is given up here.
+            # Ctrl-C in a caller's thread. The other ranks must not wait for what is given up here.
             text = f"{self._named()}: given up: {type(stop).__name__}"
             self._fail(GroupFailed(text), ask=False)
             raise
@@ -369,18 +371,22 @@ class Progress:
     def _expire(self, work: AffluxWork, seconds: float) -> None:
         """End the operation that everyone waits for: a `wait(timeout)` is over."""
         running = self._running
-        detail = "" if running is None or running is work else f", behind {running.call}"
         started = time.monotonic()
-        timeout = OperationTimeout(f"{work.call}: wait() timed out after {seconds:g} s{detail}")
+        text = f"wait() timed out after {seconds:g} s"
+        if running is not None and running is not work:
+            # The error is that of the operation in progress, which names itself.
+            text = f"{text} for {work.call}"
+        timeout = OperationTimeout(text)
         with self._expiring:
             if work is self._ending or work.is_completed():
                 return
             self._expired = work
             self._interruption = timeout
-        # The loop that waits looks each 0.25 s. A step that never looks must not hold the caller.
+        # The loop that waits checks every 0.25 s. A step that never does must not hold the caller.
         limit_s = _RECORDS_TIMEOUT_S + 5.0
         while not work.is_completed() and time.monotonic() - started < limit_s:
             time.sleep(0.01)
         if not work.is_completed():
+            timeout.args = (f"{work.call}: {text}",)
             self._failure = timeout
             work.fail(timeout)

@@ -1,4 +1,4 @@
-"""How a group comes to what sums for it: memory that its ranks share, or a job of an aggregator."""
+"""How a group finds what sums for it: memory that its ranks share, or a job of an aggregator."""
 
 import json
 import logging
@@ -39,8 +39,8 @@ def make_reducer(
         store: Of this group; used by no other thread meanwhile.
         rank: Own rank in the group.
         size: Ranks of the group.
-        settings: Own; the ranks' aggregators must be the same, or their parents.
-        timeout: Of the group, for ranks that do not come.
+        settings: This rank's; the ranks' aggregators must be the same, or their parents.
+        timeout: That of the group, for ranks that do not come.
 
     Raises:
         AffluxError: At every rank, for the same reason.
@@ -122,7 +122,7 @@ def _join(
 
 
 class _Lease:
-    """Rank 0's hold on the group's job, and on the engine if this process started it.
+    """The group's job, as rank 0 holds it, and the engine if this process has started it.
 
     Args:
         store: Of the group.

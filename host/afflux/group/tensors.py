@@ -13,7 +13,7 @@ ENGINE_DTYPES: dict[torch.dtype, wire.Dtype] = {
     torch.bfloat16: wire.Dtype.BFLOAT16,
     torch.int32: wire.Dtype.INT32,
 }
-"""What the engine sums. Every other dtype goes to Gloo."""
+"""What the engine sums. All other dtypes go to Gloo."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -36,9 +36,9 @@ def _as_array(flat: torch.Tensor) -> np.ndarray:
 def elements_of(tensor: torch.Tensor) -> np.ndarray:
     """Return the elements in row-major order, 1-D and contiguous; bfloat16 as uint16 bits.
 
-    Shares memory with `tensor` where that lies so, else it is a copy.
+    They share memory with `tensor` if it lies so, and are a copy if not.
     """
-    # .data: a collective is no step of autograd and leaves version counters alone, as Gloo does.
+    # .data: a collective is not a step of autograd and leaves version counters alone, like Gloo.
     data = tensor.data
     if not _in_place(data):
         data = data.resolve_neg().contiguous()

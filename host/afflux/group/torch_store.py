@@ -1,4 +1,4 @@
-"""What torch's stores have underneath."""
+"""Connections of torch's stores: one for each thread, and whether a wait blocks."""
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
@@ -14,9 +14,9 @@ def _innermost(store: Store) -> Store:
 def own_connection(store: Store) -> Store:
     """Return the same store for a thread of its own.
 
-    A call that blocks on a TCPStore holds up every other call on that connection, so this gives a
+    A call that blocks on a TCPStore holds up all other calls on that connection, so this opens a
     second one. The other kinds have no such connection, and a FileStore's clone would count as one
-    more of the users whose last deletes the file.
+    more user, of whom the last deletes the file.
     """
     if isinstance(_innermost(store), TCPStore):
         return store.clone()  # type: ignore[attr-defined]

@@ -31,15 +31,15 @@ def _unwrap(future: torch.futures.Future) -> list[torch.Tensor]:
 class AffluxWork(dist.Work):
     """One collective that a progress thread carries out.
 
-    The future is a `then` of an inner one and is failed by raising inside it:
+    The future is a `then` of an inner one, and fails by raising inside it:
     `Future.set_exception` stores the exception as an ordinary value, and C++ callers such as DDP
     would take that for tensors.
 
     Args:
-        call: What was asked for, for messages.
-        on_expiry: Called with the seconds waited when a `wait(timeout)` ends without the result;
-            it must bring the work to its end soon.
-        may_block: Says False where the calling thread is the one that would have to do the work.
+        call: What it does, for messages.
+        on_expiry: Called with the seconds waited when a `wait(timeout)` times out; it must end the
+            work soon.
+        may_block: Returns False if the calling thread is the one that would have to do the work.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class AffluxWork(dist.Work):
         """Block until the end.
 
         Raises:
-            AffluxError: The collective failed, here or at another rank, or `timeout` is over.
-                In all these cases the group has failed.
+            AffluxError: The collective failed, here or at another rank, or `timeout` ran out. In
+                all these cases the group has failed.
             RuntimeError: Called from a future's callback for a collective that is queued behind it.
         """
         seconds = timeout.total_seconds()

@@ -40,11 +40,11 @@ _IDLE_LIMIT = 20_000
 
 
 class LoopError(RuntimeError):
-    """The engine sent something wrong, or nothing where something was due."""
+    """The engine sent something wrong, or nothing when something was due."""
 
 
 class Order(Enum):
-    """In which order contributions that may be sent reach the engine."""
+    """The order in which contributions that may be sent reach the engine."""
 
     BACK_TO_BACK = "back to back"
     """All workers' packets of one slot after one another: the shortest way from write to read."""

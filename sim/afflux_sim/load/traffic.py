@@ -16,7 +16,7 @@ from afflux_sim.load.loop_job import Contribution
 __all__ = ["ColumnTraffic", "DenseTraffic", "Overlap", "presence"]
 
 _VARIANTS = 3
-"""Different data of a worker, so that a slot's last round and its neighbours' have other sums."""
+"""Different data of a worker, so that a slot's last round and its neighbours' sums differ."""
 
 
 class DenseTraffic:
@@ -62,7 +62,7 @@ class DenseTraffic:
 
 
 class ColumnTraffic:
-    """An all-reduce of sparse tensors, block by block, as docs/protocol.md section 4 says.
+    """An all-reduce of sparse tensors, block by block, as in section 4 of docs/protocol.md.
 
     The elements of worker w's blocks are 1 << w, so a sum names its contributors. Exponents are 0.
 
@@ -126,14 +126,14 @@ class ColumnTraffic:
 
 
 class Overlap:
-    """Names of how the workers' present blocks lie to one another."""
+    """How the workers' present blocks relate."""
 
     RANDOM = "random"
     """Independent at each worker."""
     FULL = "full"
     """The same blocks at all workers."""
     NONE = "none"
-    """As far apart as they can be: no block at two workers while density · N ≤ 1."""
+    """As different as they can be: no block at two workers while density · N ≤ 1."""
 
 
 def presence(
@@ -150,4 +150,4 @@ def presence(
     if overlap == Overlap.NONE:
         # Intervals of that length, laid end to end around a circle.
         return np.stack([(draw - worker * density) % 1.0 < density for worker in range(workers)])
-    raise ValueError(f"no overlap is called {overlap!r}")
+    raise ValueError(f"unknown overlap {overlap!r}")

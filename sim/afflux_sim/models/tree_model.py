@@ -6,10 +6,10 @@ matter between levels. So a sum needs no list of contributions, only what it is 
 of a leaf's own workers in a round, the sum of all workers in a round, or nothing.
 
 * **The network** loses, duplicates, delays and reorders on all links. What was ever sent may arrive
-  at any later moment, any number of times, or never: that it does not is no step of its own. But
+  at any later moment, any number of times, or never: that it does not is not a step of its own. But
   all that is on the way may be lost at once. Whatever is a dead end when some of it is lost is one
   when all is, so no dead end is overlooked.
-* **Time-outs**: when all is lost, workers have sent DATA of their outstanding round a second time
+* **Timeouts**: when all is lost, workers have sent DATA of their outstanding round a second time
   in vain. From then on they only probe, and send DATA again when a MISSING packet makes them.
 * **The transmit queue**: a queued partial sum is begun at some later moment, and its sums are read
   at a later one still.
@@ -47,7 +47,7 @@ class TreeGuards:
     sends_up_again
         A duplicate of a waiting round sends the partial sum up again.
     data_when_all_are_in
-        A worker that is told that nobody is missing sends DATA again.
+        A worker that learns that nobody is missing sends DATA again.
     only_while_waiting
         A result of the parent is taken only while the slot waits for one.
     exact_round
@@ -249,9 +249,9 @@ class TreeModel:
         incomplete = not leaf.full or (leaf.waiting and self.guards.waiting_is_incomplete)
         if distance == 1 or (distance == 0 and incomplete):
             # Who is missing, or whether nobody is; in round R + 1 everybody is.
-            told = distance == 1 or not worker.seen
-            told = told or (leaf.full and self.guards.data_when_all_are_in)
-            if told and worker.lost and r == worker.round:
+            must_resend = distance == 1 or not worker.seen
+            must_resend = must_resend or (leaf.full and self.guards.data_when_all_are_in)
+            if must_resend and worker.lost and r == worker.round:
                 after = with_worker(leaf, w, worker._replace(lost=False))
                 yield "brings MISSING and DATA again", after
         else:

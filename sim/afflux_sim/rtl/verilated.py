@@ -30,7 +30,7 @@ __all__ = ["SimulationError", "Statistics", "VerilatedEngine"]
 
 
 class SimulationError(RuntimeError):
-    """The simulated engine did what it must not, such as never becoming idle."""
+    """The simulated engine broke a rule, such as to become idle in the end."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class VerilatedEngine:
         lanes: Most lanes of a slot.
         jobs: Most jobs at once.
         slots: Slots of the pool, shared by all jobs.
-        cache_folder: Where builds are kept; `None`: see `build_cache.default_folder`.
+        cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
 
     Raises:
         ToolchainError: If Verilator or a C++ compiler is missing.
@@ -91,7 +91,7 @@ class VerilatedEngine:
             bus_bits=bus_bits, workers=workers, lanes=lanes, jobs=jobs, slots=slots
         )
         folder = cache_folder or default_folder()
-        # Before the Verilog, which takes longer to make than a missing compiler to be noticed.
+        # Before the Verilog: a missing compiler is noticed sooner than that is made.
         find_toolchain()
         verilog = engine_verilog(folder, parameters)
         self._open(build_library(find_toolchain(), folder, verilog, bus_bits))
@@ -127,7 +127,7 @@ class VerilatedEngine:
         Args:
             frames: Ethernet frames of at least one byte, without frame check sequence.
             stimulus: Pace and end.
-            mac_errors: For each frame whether the MAC marks it as bad; `None`: none is.
+            mac_errors: For each frame, whether the MAC marks it as bad; `None`: none is.
 
         Raises:
             ValueError: If a frame is empty, or `mac_errors` has another length than `frames`.
@@ -227,7 +227,7 @@ class VerilatedEngine:
         self.close()
 
     def __del__(self) -> None:
-        # Where the constructor has failed there is nothing to free.
+        # If the constructor has failed, nothing needs to be freed.
         if getattr(self, "_handle", None) is not None:
             self.close()
 
@@ -260,8 +260,8 @@ def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:
     limit = stimulus.max_cycles
     if limit is None:
         # Each byte may be sent to 64 workers, over a bus of at least four bytes, with as few ready
-        # and offered cycles as the shares say; ten times over. A hang shows in seconds all the
-        # same, because large plays are rare.
+        # and offered cycles as the shares allow; ten times over. A hang still shows in seconds,
+        # because large plays are rare.
         slowness = 1 / max(stimulus.ready_share, 0.01) + 1 / (1 - stimulus.gap_share)
         limit = int(10 * (100_000 + 16 * data_bytes) * slowness)
     return ShimStimulus(

@@ -16,7 +16,7 @@ Then = Callable[[], None]
 
 
 class _Clock:
-    """Events in order of time, and of their making where times are equal."""
+    """Events in order of time; those at the same time in the order they were made."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,9 +46,9 @@ class _Link:
 
 
 class _Engine:
-    """Sums what its members send; the result, or the parent's, goes to all of them.
+    """Sums what its members send, and sends the result, or the parent's, to all of them.
 
-    Members are the links on which each of them is reached: a worker's, or a leaf's port.
+    A member is the link that leads to it: a worker's, or a leaf's port.
     """
 
     def __init__(self, clock: _Clock, cluster: Cluster, members: Sequence[_Link]) -> None:

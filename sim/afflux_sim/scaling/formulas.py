@@ -3,7 +3,7 @@
 `docs/scaling.md` explains them. `afflux_sim.scaling.events` plays the same clusters frame
 by frame, and a test compares.
 
-Links are full duplex. A tensor is long: what its first and last frames take longer is left out.
+Links are full duplex. Tensors are long: the extra time of their first and last frames is left out.
 """
 
 import math
@@ -30,7 +30,7 @@ RING_PAYLOAD_SHARE = 8948 / 9038
 """TCP with time stamps in 9,000-byte packets: 8,948 of 9,038 bytes of wire."""
 
 RING_PIECES = 8
-"""Pieces that a ring's part is sent in."""
+"""Pieces in which a ring's part is sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class Cluster:
     """Workers, links and engines.
 
     Attributes:
-        workers: N. A ring has them all; a tree spreads them evenly over its leaves.
+        workers: N. A ring has all of them; a tree spreads them evenly over its leaves.
         worker_bits_per_s: L, rate of each worker's link.
         port_bits_per_s: R, rate of each engine's port.
-        engines: K engines that share the columns. Engines of a tree's top, if there are leaves.
+        engines: K, engines that share the columns; with leaves, those at the top of the tree.
         leaves: Engines below a parent, one for each group of workers; 0: a star.
         multicast: Results go out once, and the switch copies them.
         lanes: F.

@@ -10,7 +10,7 @@ class Pace:
 
     Args:
         share: Share of the cycles in which it happens, 0 to 1.
-        seed: Of the choices.
+        seed: For the choices.
     """
 
     def __init__(self, share: float, seed: int) -> None:

@@ -15,10 +15,10 @@ from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
 from afflux_sim.rtl.build.verilog_cache import engine_verilog
 
-__all__ = ["build_simulator", "run_module"]
+__all__ = ["build_identity", "build_model", "build_simulator", "run_module"]
 
 TOP = "afflux_engine"
-# Only the pins are to be seen from Python. cocotb makes all signals so, which costs speed.
+# Only the pins need to be visible from Python. cocotb makes all signals so, which costs speed.
 PUBLIC_FLAGS = ("--public-depth", "1")
 BUILD_FLAGS = (
     *("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-timing"),
@@ -29,14 +29,32 @@ BUILD_FLAGS = (
 OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
 
 
+# A model is compiled as one unit: most of its files hold little but the same headers.
+UNITS = {"VM_PARALLEL_BUILDS": "0"}
+RUNTIME = ("verilated.o", "verilated_vpi.o", "verilated_threads.o")
+NO_MODEL = "module nothing(input clk, output q); assign q = clk; endmodule\n"
+
+
 class Verilator(runner.Verilator):
-    """cocotb's runner, with only the engine's pins public."""
+    """cocotb's runner, with only the engine's pins public, and with a runtime compiled before.
+
+    Args:
+        runtime: Folder with Verilator's runtime; compiled with the model if None.
+    """
+
+    def __init__(self, runtime: Path | None = None) -> None:
+        super().__init__()
+        self._runtime = runtime
 
     def _build_command(self) -> list[list[str]]:
         (verilate, make) = super()._build_command()
         at = verilate.index("--public-flat-rw")
         verilate[at : at + 1] = PUBLIC_FLAGS
-        return [verilate, [*make, *(f"{name}={value}" for name, value in OPTIMISATION.items())]]
+        variables = OPTIMISATION | UNITS
+        if self._runtime is not None:
+            objects = " ".join(str(self._runtime / name) for name in RUNTIME)
+            variables |= {"VK_GLOBAL_OBJS": "", "LOADLIBES": objects}
+        return [verilate, [*make, *(f"{name}={value}" for name, value in variables.items())]]
 
 
 @contextmanager
@@ -64,25 +82,58 @@ def build_simulator(folder: Path, parameters: Parameters) -> Path:
     """
     toolchain = find_toolchain()
     verilog = loops_for_initial_values(engine_verilog(folder, parameters))
-    name = digest(
-        "cocotb",
-        verilog,
-        toolchain.verilator_version,
-        toolchain.compiler_identity,
-        repr((PUBLIC_FLAGS, BUILD_FLAGS, OPTIMISATION)),
+    name = digest("cocotb", verilog, *build_identity(toolchain))
+    return cached(folder, name, partial(build_model, toolchain, folder, verilog, TOP))
+
+
+def build_identity(toolchain: Toolchain) -> Sequence[str]:
+    """Return all that decides what a build makes of a Verilog text."""
+    flags = repr((PUBLIC_FLAGS, BUILD_FLAGS, OPTIMISATION, UNITS))
+    return toolchain.verilator_version, toolchain.compiler_identity, flags
+
+
+def build_model(toolchain: Toolchain, folder: Path, verilog: str, top: str, work: Path) -> None:
+    """Compile the simulator of a Verilog text into `work`, where it has the name of its module.
+
+    Args:
+        toolchain: What to build with.
+        folder: The cache, in which the runtime of all models is.
+        verilog: The text.
+        top: Name of the module.
+        work: A new folder.
+
+    Raises:
+        BuildError: If the build fails; the message names the log.
+    """
+    runtime = cached(
+        folder,
+        digest("cocotb's runtime", *build_identity(toolchain)),
+        partial(_build_runtime, toolchain),
     )
-    return cached(folder, name, partial(_build, toolchain, verilog))
+    _compile(Verilator(runtime), toolchain, verilog, top, work)
+    shutil.copy(work / "model" / top, work / top)
+    shutil.rmtree(work / "model")
 
 
-def _build(toolchain: Toolchain, verilog: str, work: Path) -> None:
-    source = work / "engine.v"
+def _build_runtime(toolchain: Toolchain, work: Path) -> None:
+    """Compile what is the same for every model, by way of one that is nothing else."""
+    _compile(Verilator(), toolchain, NO_MODEL, "nothing", work)
+    for name in RUNTIME:
+        shutil.copy(work / "model" / name, work / name)
+    shutil.rmtree(work / "model")
+
+
+def _compile(
+    verilator: Verilator, toolchain: Toolchain, verilog: str, top: str, work: Path
+) -> None:
+    source = work / f"{top}.v"
     source.write_text(verilog, encoding="utf-8")
     log = work / "build.log"
     with _environment(toolchain.runner_environment()):
         try:
-            Verilator().build(
+            verilator.build(
                 sources=[source],
-                hdl_toplevel=TOP,
+                hdl_toplevel=top,
                 build_dir=work / "model",
                 build_args=BUILD_FLAGS,
                 timescale=("1ns", "1ps"),
@@ -91,9 +142,6 @@ def _build(toolchain: Toolchain, verilog: str, work: Path) -> None:
         except (Exception, SystemExit) as error:
             ending = "\n".join(log.read_text(encoding="utf-8").splitlines()[-12:])
             raise BuildError(f"cocotb's build failed. Whole log: {log}\n{ending}") from error
-    (work / TOP).write_bytes((work / "model" / TOP).read_bytes())
-    (work / TOP).chmod(0o755)
-    shutil.rmtree(work / "model")
 
 
 def run_module(
@@ -115,7 +163,7 @@ def run_module(
     toolchain = find_toolchain()
     file = results / "results.xml"
     with _environment(toolchain.runner_environment()), suppress(SystemExit):
-        # It exits if a test has failed, which the results tell too, and which.
+        # It exits if a test has failed; the results show that too, and which one.
         Verilator().test(
             test_module=module,
             hdl_toplevel=TOP,

@@ -21,7 +21,7 @@ class StreamDriver:
     """
 
     def __init__(self, dut: Any, pace: Pace) -> None:
-        # Looked up once: a pin's name costs a search through the design.
+        # Looked up once: finding a pin by its name takes a search through the design.
         self._edge = FallingEdge(dut.clk)
         self._data, self._valid, self._ready = dut.rx_data, dut.rx_valid, dut.rx_ready
         self._keep, self._last, self._error = dut.rx_keep, dut.rx_last, dut.rx_error
@@ -34,7 +34,7 @@ class StreamDriver:
         """Drive one frame of at least one byte; return when its last beat has been taken."""
         edge, data, valid, ready = self._edge, self._data, self._valid, self._ready
         full = (1 << self._bytes) - 1
-        # Writing a pin costs as much as evaluating the engine: only those that change are written.
+        # Writing a pin costs as much as evaluating the engine, so only those that change are.
         self._set_end(full, last=False, error=False)
         for at in range(0, len(frame), self._bytes):
             if not self._pace():

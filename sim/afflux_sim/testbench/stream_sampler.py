@@ -12,19 +12,19 @@ __all__ = ["StreamSampler"]
 class StreamSampler:
     """Takes a beat in each cycle that the pace allows, for as long as `run` runs.
 
-    The pace is asked only while there is a beat; `tx_ready` stays as it is in between.
+    The pace is consulted only while there is a beat; in between, `tx_ready` stays as it is.
 
     Args:
         dut: The engine.
         pace: In which cycles with a beat `tx_ready` is high.
 
     Attributes:
-        frames: Whole frames so far; whoever reads them removes them.
+        frames: Whole frames so far; the reader removes them.
         beats: Beats of the frame that is still incomplete.
     """
 
     def __init__(self, dut: Any, pace: Pace) -> None:
-        # Looked up once: a pin's name costs a search through the design.
+        # Looked up once: finding a pin by its name takes a search through the design.
         self._edge, self._begins = FallingEdge(dut.clk), RisingEdge(dut.tx_valid)
         self._data, self._valid, self._ready = dut.tx_data, dut.tx_valid, dut.tx_ready
         self._keep, self._last = dut.tx_keep, dut.tx_last
@@ -48,7 +48,7 @@ class StreamSampler:
         while True:
             if not valid.value:
                 assert waiting is None, "a beat was withdrawn while it waited for tx_ready"
-                # Nothing to look at before; the beat is there at the next falling edge.
+                # Nothing happens before; the beat is there at the next falling edge.
                 await self._begins
                 await edge
                 continue

@@ -9,7 +9,7 @@ ADDRESS = "239.255.71.3"
 
 
 def free_group() -> MulticastGroup:
-    """A group on a port that nobody uses now, so that runs beside this one stay apart."""
+    """Return a group on a port that nobody uses now, so that runs beside this one stay apart."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((LOOPBACK, 0))
         return MulticastGroup(ADDRESS, probe.getsockname()[1])

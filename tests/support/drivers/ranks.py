@@ -16,7 +16,7 @@ LIMIT_S = 60.0
 
 
 def run_ranks(functions: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Runs the functions at the same time. Returns what each returned or raised."""
+    """Run the functions at the same time. Return what each returned or raised."""
     outcomes: list[Any] = [None] * len(functions)
 
     def run(rank: int) -> None:

@@ -170,7 +170,7 @@ class Processes:
     def group(
         self, ranks: int, small_bytes: int = 0, batch_bytes: int = 0, reachable: int = 0
     ) -> Iterator[int]:
-        """Form a group of the first `ranks` processes, as long as the context; yield its memfd."""
+        """Yield the memfd of a group of the first `ranks` processes, as long as the context."""
         memfd = os.memfd_create("afflux-test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         try:
             _native.initialise_segment(memfd, ranks, small_bytes, batch_bytes)
@@ -196,7 +196,7 @@ class Processes:
         places: Sequence[int | None] | None = None,
         delays_s: Sequence[float] | None = None,
     ) -> list[np.ndarray]:
-        """Return the results of an all-reduce that succeeds at all ranks."""
+        """Run an all-reduce of all ranks that succeeds, and return their results."""
         for rank, tensor in enumerate(tensors):
             self.start(
                 rank,

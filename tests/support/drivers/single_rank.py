@@ -45,7 +45,7 @@ def header_of(datagram: bytes) -> Header:
 
 
 def answer_to(datagram: bytes, type_: wire.Type, words: list[int], blocks: bytes = b"") -> bytes:
-    """A packet of the aggregator's with the header of a worker's."""
+    """Return a packet of the aggregator's with the header of a worker's."""
     header = header_of(datagram)._replace(version_type=wire.VERSION << 4 | type_)
     if not blocks:
         header = header._replace(present=0)
@@ -53,7 +53,7 @@ def answer_to(datagram: bytes, type_: wire.Type, words: list[int], blocks: bytes
 
 
 def result_of_opening(datagram: bytes, words: list[int] | None = None) -> bytes:
-    """The result if all ranks called the same and sent the same words."""
+    """Return the result if all ranks called the same and sent the same words."""
     block = np.frombuffer(datagram, "<u4", 64, datagram_bytes(0)).copy()
     block[:3] = block[1]
     own = np.frombuffer(datagram, "<u4", 16, wire.HEADER_BYTES).tolist()

@@ -57,7 +57,7 @@ def from_bits(bits: list[int], dtype: wire.Dtype) -> np.ndarray:
 
 
 def bits_of(tensor: np.ndarray) -> np.ndarray:
-    """The bits, which tell -0 from 0 and one NaN from another."""
+    """Return the bits, which tell -0 from 0 and one NaN from another."""
     return tensor.view(f"u{tensor.dtype.itemsize}")
 
 

@@ -146,7 +146,7 @@ def ticket_of(workers: int, lanes: int, slots: int, job: int = 0, key: int = KEY
 
 
 def at_random(seed: int, lose: float, double: float, delay: float) -> Iterator[Fate]:
-    """An endless schedule with these shares."""
+    """Yield an endless schedule with these shares."""
     generator = random.Random(seed)
     while True:
         draw = generator.random()
@@ -210,7 +210,7 @@ class VirtualNetwork:
         self._launch(self._homes[rank], self._frame(rank, datagram), fates)
 
     def _route(self, frame: bytes, fates: Iterator[Fate]) -> None:
-        """Sends an engine's frame to where it is addressed."""
+        """Send an engine's frame to where it is addressed."""
         host, port = destination_of(frame)
         datagram = frame[wire.AFFLUX_OFFSET :]
         if host in self._engines:

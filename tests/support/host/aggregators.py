@@ -13,7 +13,7 @@ from afflux_drivers.aggregator.server import AggregatorServer
 
 @contextlib.contextmanager
 def aggregator(workers: int = 64, lanes: int = 16) -> Iterator[str]:
-    """The URL of a software engine that lives as long as the block."""
+    """Yield the URL of a software engine that lives as long as the block."""
     server = AggregatorServer(SoftEngine(workers=workers, lanes=lanes, jobs=8, slots=512))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -26,7 +26,7 @@ def aggregator(workers: int = 64, lanes: int = 16) -> Iterator[str]:
 
 @contextlib.contextmanager
 def answering(answer: dict[str, Any] | None) -> Iterator[str]:
-    """The URL of something that gives every request the same answer, or none at all."""
+    """Yield the URL of something that gives every request the same answer, or none at all."""
     listener = socket.create_server(("127.0.0.1", 0))
     open_connections = []
 
@@ -57,7 +57,7 @@ def answering(answer: dict[str, Any] | None) -> Iterator[str]:
 
 
 def closed_port() -> int:
-    """A port on which nobody listens."""
+    """Return a port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -21,7 +21,7 @@ _LIMITS = {
 
 @contextmanager
 def memory_limit(limit: int) -> Iterator[Path]:
-    """A new group below this process's own, without a process yet; skips where none can be made.
+    """Yield a new group below this process's own, without a process yet; skip if none can be made.
 
     Args:
         limit: Bytes that its processes may touch for the first time.

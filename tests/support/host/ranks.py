@@ -21,8 +21,8 @@ from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 import afflux  # noqa: F401 - registers the backend
 
-# A rank imports the module of its body, hence pytest, and DistributedDataParallel imports the whole
-# of torch._dynamo: a second of each rank's time, unless the process that it is forked from has them.
+# A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of
+# torch._dynamo: a second of each rank's time, unless the process that it is forked from has them.
 _PRELOADED = ["torch.distributed", "afflux", "tests.support.host.ranks", "pytest", "torch._dynamo"]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOADED)

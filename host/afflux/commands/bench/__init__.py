@@ -1,1 +1,1 @@
-"""Benchmarks. Each file measures one thing; `registry` says which command runs which."""
+"""Benchmarks. Each file measures one thing; `registry` is what they have in common."""

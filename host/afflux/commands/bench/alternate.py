@@ -1,4 +1,4 @@
-"""Times several contenders in turn, again and again, so that what disturbs the machine meets all.
+"""Times several contenders in turn, again and again, so that disturbances of the machine hit all.
 
 One *run* of a contender is timed as nccl-tests does: warm-up, a barrier, then calls back to back
 whose time is divided by their number. Where calls in place change what the next one measures
@@ -45,7 +45,7 @@ class Entry:
     Attributes:
         key: In the result.
         contender: See `contenders`.
-        tensor: It works on this, of shape (count,).
+        tensor: What it works on, of shape (count,).
         batch: Most calls between restorations; 0: any number.
         copies: Out of place: each call first copies the source, in the time.
         same_bits: All runs must leave the same bits at all ranks.
@@ -67,7 +67,7 @@ class Timing:
         seconds: Median over the runs of the time over ranks.
         runs_s: That time of each run.
         cpu_s: Processor time by rank, mean over the runs.
-        same_bits: Whether every run left the same bits at all ranks; None if it was not asked.
+        same_bits: Whether every run left the same bits at all ranks; None if not compared.
     """
 
     seconds: float
@@ -92,7 +92,7 @@ def alternate(
     cpu: dict[str, list[list[float]]] = {entry.key: [] for entry in entries}
     marks: dict[str, set[int]] = {entry.key: set() for entry in entries}
     for repeat in range(plan.repeats):
-        # There and back, so that none always follows the same one.
+        # Forwards and backwards, so that none always follows the same one.
         for entry in entries if repeat % 2 == 0 else reversed(entries):
             seconds, processor = _run(entry, source, op, plan, control)
             found = _gather([seconds, processor], control)

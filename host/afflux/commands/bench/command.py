@@ -42,15 +42,15 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
         parser.error("--plot needs matplotlib: pip install 'afflux[plot]'")
     for path in (arguments.output_file, arguments.plot):
         if path and not path.absolute().parent.is_dir():
-            parser.error(f"{path}: there is no such folder")
+            parser.error(f"{path}: its folder does not exist")
     if launched_by_mpi() and "RANK" not in os.environ:
         _meet_through_mpi(parser)
     under_launcher = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     if under_launcher and arguments.ranks:
-        parser.error(f"--ranks: this is one of {os.environ['WORLD_SIZE']} ranks already")
+        parser.error(f"--ranks: this process is already one of {os.environ['WORLD_SIZE']} ranks")
     ranks = int(os.environ["WORLD_SIZE"]) if under_launcher else arguments.ranks or _default_ranks()
     if not 1 <= ranks <= _MOST_RANKS:
-        parser.error(f"--ranks {ranks}: 1 to {_MOST_RANKS}")
+        parser.error(f"--ranks {ranks}: must be 1 to {_MOST_RANKS}")
     if "mpi" in options.compare and (missing := mpi_missing(ranks)):
         parser.error(missing)
     try:
@@ -113,7 +113,7 @@ def _start(ranks: int, own: list[str]) -> list[Row]:
 
 
 class _Shown:
-    """Passes on what ranks print, up to torchrun's own account of a failure."""
+    """Passes on what ranks print, up to torchrun's own report of a failure."""
 
     def __init__(self) -> None:
         self._on = True

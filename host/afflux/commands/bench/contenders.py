@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 COMPARED = ("gloo", "mpi")
-"""What may stand after --compare."""
+"""What --compare takes."""
 
 _REDUCE_OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -36,11 +36,11 @@ _REDUCE_OPS = {
 
 
 class NotAvailable(RuntimeError):
-    """Something that the options ask for is not here; the message says what and why."""
+    """Something that the options ask for is not available; the message says what and why."""
 
 
 class Contender(Protocol):
-    """One way to treat a tensor, that all ranks take at the same time.
+    """One way to treat a tensor, which all ranks take at the same time.
 
     Attributes:
         name: In tables and JSON.
@@ -73,7 +73,7 @@ class Afflux:
         self._reachable = reachable
         engine = afflux.statistics(group)["engine"]
         if reachable and engine != "shm":
-            raise NotAvailable(f"--reachable: these ranks share no memory, the engine is {engine}")
+            raise NotAvailable(f"--reachable: these ranks share no memory; the engine is {engine}")
 
     def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Make a tensor; collective if reachable."""
@@ -172,7 +172,7 @@ class AddOne:
 
 
 class ReadAll:
-    """A floor of sparse sums: every rank reads its own tensor, and writes nothing."""
+    """A floor for sparse sums: every rank reads its own tensor, and writes nothing."""
 
     name = "read_floor"
 

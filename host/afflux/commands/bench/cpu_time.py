@@ -1,4 +1,4 @@
-"""Processor time of a rank: its own process, with the engine that it may have started."""
+"""Processor time of a rank: its own process, and the engine if it has started one."""
 
 import os
 import time
@@ -12,8 +12,9 @@ _TASKS = Path("/proc/self/task")
 class CpuTimer:
     """Seconds of processor time, all threads, between `start` and `stop`.
 
-    Children are counted because soft:// sums in one; without /proc they are left out. Looking at
-    them takes a while, so that is done first and last: `prepare` before whatever lines ranks up.
+    Child processes are counted because soft:// sums in one; without /proc they are left out.
+    Reading their times takes a while, so it is done first and last: call `prepare` before the
+    barrier that lines ranks up.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What each rank contributes: random, and the same for whoever asks, so that anyone can check.
+"""What each rank contributes: random, but every rank can make it again, to check.
 
 Values are random to the last bit, so that a sum has to round. They are small (2^-60 for float32),
-because sums in place grow N-fold with each call; `calls_in_place` says how often that goes well.
+because sums in place grow N-fold with each call; `calls_in_place` returns how often that goes well.
 """
 
 import math
@@ -42,8 +42,8 @@ class Inputs:
         count: Elements.
         dtype: One of DTYPES.
         ranks: How many contribute.
-        density: Share of the blocks of 64 that are not zero, drawn at each rank by itself.
-        seed: Another seed, other values.
+        density: Share of the blocks of 64 that are not zero, drawn for each rank separately.
+        seed: Another seed gives other values.
     """
 
     count: int

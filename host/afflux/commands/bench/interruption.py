@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: so that a command that is told to stop ends the ranks it has started."""
+"""SIGTERM as Ctrl-C, so that a command that is stopped ends the ranks that it has started."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""What a result must say of the machine that gave it, without naming the machine."""
+"""What a result must record about the machine that it comes from, without naming the machine."""
 
 import os
 import platform

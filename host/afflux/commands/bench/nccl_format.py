@@ -1,4 +1,4 @@
-"""What nccl-tests prints, to the column, so that whatever reads its output reads ours.
+"""What nccl-tests prints, to the column, so that whatever reads its output can read ours.
 
 algbw is the tensor's bytes divided by the time; busbw is algbw · 2(n−1)/n for all_reduce, which
 counts what a ring would move over each link (in-network aggregation moves less, and may exceed a

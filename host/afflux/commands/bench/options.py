@@ -16,21 +16,21 @@ OPS = ("sum", "avg", "max", "min")
 
 _ALTERNATING_REPEATS = 5
 
-# Of nccl-tests, but without a meaning here: option, long name, the value that changes nothing, and
-# why not. Commands that people have copied say `-g 1`; only other values are refused.
+# Options of nccl-tests without a meaning here: option, long name, the value that changes nothing,
+# and why. Commands that people have copied contain `-g 1`; only other values are refused.
 _REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("-t", "--nthreads", "1", "a rank is a process with one thread: set the number of ranks"),
     ("-g", "--ngpus", "1", "a rank is a process, and tensors are in CPU memory: use --ranks"),
     ("-m", "--agg_iters", "1", "calls are not aggregated"),
     ("-r", "--root", "0", "all_reduce has no root"),
     ("-p", "--parallel_init", "0", "each process makes its own group"),
-    ("-z", "--blocking", "0", "each call returns when it is over; there is no stream"),
-    ("-y", "--stream_null", "0", "there are no streams"),
-    ("-G", "--cudagraph", "0", "there are no CUDA graphs"),
+    ("-z", "--blocking", "0", "each call returns when it is over: streams do not exist here"),
+    ("-y", "--stream_null", "0", "streams do not exist here"),
+    ("-G", "--cudagraph", "0", "CUDA graphs do not exist here"),
     ("-C", "--report_cputime", "0", "processor time always stands beside the wall time"),
-    ("-D", "--device_implementation", "0", "there are no device kernels"),
-    ("-V", "--device_cta_count", "0", "there are no device kernels"),
-    ("-x", "--cta_policy", "0", "there are no device kernels"),
+    ("-D", "--device_implementation", "0", "device kernels do not exist here"),
+    ("-V", "--device_cta_count", "0", "device kernels do not exist here"),
+    ("-x", "--cta_policy", "0", "device kernels do not exist here"),
     ("-u", "--unalign", "0", "tensors are where torch puts them"),
     ("-I", "--iter_stats", "0", "the JSON of -J has every run; more of them with --repeats"),
     ("-K", "--iter_samples", "0", "the JSON of -J has every run; more of them with --repeats"),
@@ -40,7 +40,7 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What to measure. Sizes are in bytes, as given: a multiple of the element is made of them."""
+    """What to measure. Sizes are in bytes, as given; they are rounded to whole elements."""
 
     sizes: tuple[int, ...]
     dtypes: tuple[str, ...]
@@ -67,33 +67,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "collective", nargs="?", choices=["all_reduce"], default="all_reduce", help="(%(default)s)"
     )
-    ours = parser.add_argument_group("of Afflux")
+    ours = parser.add_argument_group("options of Afflux")
     ours.add_argument(
         "--ranks", type=int, metavar="N", help="start N ranks on this host, with torchrun"
     )
     ours.add_argument(
         "--density", type=_share, default=1.0, metavar="SHARE",
-        help="of the blocks of 64 elements that are not zero, at random (%(default)s)",
+        help="share of the blocks of 64 elements that are not zero, at random (%(default)s)",
     )  # fmt: skip
-    ours.add_argument("--reachable", action="store_true", help="tensors of afflux.empty; also -R 1")
+    ours.add_argument(
+        "--reachable", action="store_true", help="use tensors of afflux.empty; also -R 1"
+    )
     ours.add_argument(
         "--compare", type=_compared, default=(), metavar="gloo[,mpi]",
-        help="time these in the same run, in turn with Afflux",
+        help="backends to time in the same run, in turn with Afflux",
     )  # fmt: skip
     ours.add_argument(
         "--repeats", type=_positive, metavar="N",
-        help=f"runs, of which the median counts (1, with --compare {_ALTERNATING_REPEATS})",
+        help=f"number of runs; the median counts (1, with --compare {_ALTERNATING_REPEATS})",
     )  # fmt: skip
-    ours.add_argument("--no-out-of-place", action="store_true", help="in place alone")
-    ours.add_argument("--seed", type=int, default=0, help="of the data (%(default)s)")
-    ours.add_argument("--plot", type=Path, metavar="FILE.svg", help="needs the extra afflux[plot]")
+    ours.add_argument("--no-out-of-place", action="store_true", help="measure only in place")
+    ours.add_argument("--seed", type=int, default=0, help="seed of the data (%(default)s)")
+    ours.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="draw a plot; needs the extra afflux[plot]"
+    )
 
-    theirs = parser.add_argument_group("of nccl-tests")
-    theirs.add_argument("-b", "--minbytes", type=_size, default="32M", help="(%(default)s)")
-    theirs.add_argument("-e", "--maxbytes", type=_size, default="32M", help="(%(default)s)")
-    theirs.add_argument("-i", "--stepbytes", type=_size, default="1M", help="(%(default)s)")
-    theirs.add_argument("-f", "--stepfactor", type=int, default=1, help="instead of -i")
-    theirs.add_argument("-n", "--iters", type=_positive, default=20, help="calls (%(default)s)")
+    theirs = parser.add_argument_group("options of nccl-tests")
+    theirs.add_argument(
+        "-b", "--minbytes", type=_size, default="32M", help="least size (%(default)s)"
+    )
+    theirs.add_argument(
+        "-e", "--maxbytes", type=_size, default="32M", help="greatest size (%(default)s)"
+    )
+    theirs.add_argument(
+        "-i", "--stepbytes", type=_size, default="1M", help="added each time (%(default)s)"
+    )
+    theirs.add_argument("-f", "--stepfactor", type=int, default=1, help="multiply instead of -i")
+    theirs.add_argument(
+        "-n", "--iters", type=_positive, default=20, help="timed calls (%(default)s)"
+    )
     theirs.add_argument(
         "-w", "--warmup_iters", type=_natural, default=1, help="untimed calls (%(default)s)"
     )
@@ -101,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--check", type=_natural, default=1, help="checked calls; 0: none (%(default)s)"
     )
     theirs.add_argument(
-        "-N", "--run_cycles", type=_positive, default=1, help="all of it N times (%(default)s)"
+        "-N", "--run_cycles", type=_positive, default=1, help="do everything N times (%(default)s)"
     )
     theirs.add_argument("-o", "--op", choices=[*OPS, "prod", "all"], default="sum")
     theirs.add_argument(
@@ -109,20 +121,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     theirs.add_argument(
         "-a", "--average", type=int, choices=[0, 1, 2, 3], default=1,
-        help="time of 0 rank 0, 1 all ranks' mean, 2 least, 3 greatest (%(default)s)",
+        help="time of: 0 rank 0, 1 the mean, 2 the fastest, 3 the slowest rank (%(default)s)",
     )  # fmt: skip
     theirs.add_argument(
-        "-R", "--local_register", type=int, choices=[0, 1, 2], default=0, help="1: --reachable"
+        "-R", "--local_register", type=int, choices=[0, 1, 2], default=0, help="1: as --reachable"
     )
     theirs.add_argument(
         "-J", "--output_file", "--json", type=Path, metavar="FILE", help="write JSON"
     )
-    theirs.add_argument("-S", "--report_timestamps", action="store_true", help="in each line")
     theirs.add_argument(
-        "-M", "--memory_report", type=int, choices=[0, 1], default=0, help="1: peak memory of ranks"
+        "-S", "--report_timestamps", action="store_true", help="show the time of day in each line"
     )
     theirs.add_argument(
-        "-T", "--timeout", type=_seconds, default=300.0, help="of a call, in s (%(default)s)"
+        "-M", "--memory_report", type=int, choices=[0, 1], default=0, help="1: show peak memory"
+    )
+    theirs.add_argument(
+        "-T",
+        "--timeout",
+        type=_seconds,
+        default=300.0,
+        help="timeout of a call in seconds (%(default)s)",
     )
     for short, long, harmless, why in _REFUSED:
         theirs.add_argument(
@@ -177,7 +195,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
 
 
 class _Refuse(argparse.Action):
-    """An option of nccl-tests that has no meaning here: says why, unless it changes nothing."""
+    """An option of nccl-tests without a meaning here: refused, unless its value changes nothing."""
 
     def __init__(self, *arguments: Any, harmless: str, why: str, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -197,25 +215,25 @@ class _Refuse(argparse.Action):
 
 def _positive(text: str) -> int:
     if int(text) < 1:
-        raise argparse.ArgumentTypeError("at least 1")
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
     return int(text)
 
 
 def _natural(text: str) -> int:
     if int(text) < 0:
-        raise argparse.ArgumentTypeError("at least 0")
+        raise argparse.ArgumentTypeError(f"must be at least 0, not {text}")
     return int(text)
 
 
 def _seconds(text: str) -> float:
     if not 0 < float(text) < float("inf"):
-        raise argparse.ArgumentTypeError("a positive number of seconds")
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text}")
     return float(text)
 
 
 def _share(text: str) -> float:
     if not 0 < float(text) <= 1:
-        raise argparse.ArgumentTypeError("a share, above 0 and at most 1")
+        raise argparse.ArgumentTypeError(f"must be a share, above 0 and at most 1, not {text}")
     return float(text)
 
 
@@ -223,12 +241,14 @@ def _size(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 4096, 256K or 32M") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a size such as 4096, 256K or 32M"
+        ) from None
 
 
 def _compared(text: str) -> tuple[str, ...]:
     names = tuple(name for name in text.split(",") if name)
     for name in names:
         if name not in COMPARED:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(COMPARED)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(COMPARED)}")
     return tuple(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""One rank of `afflux bench`: goes through the sizes, measures, checks, and prints at rank 0."""
+"""One rank of `afflux bench`: it goes through the sizes, measures, checks, and prints at rank 0."""
 
 import argparse
 import json
@@ -69,9 +69,9 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
     Raises:
         NotAvailable: Something that the options ask for is not here; at every rank.
     """
-    say: Callable[[str], None] = _print if groups.rank == 0 else _ignore
+    show: Callable[[str], None] = _print if groups.rank == 0 else _ignore
     devices = _devices(groups)
-    say(_heading(options, groups, devices))
+    show(_heading(options, groups, devices))
     rows: list[Row] = []
     for _ in range(options.cycles):
         for op in options.ops:
@@ -82,13 +82,13 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
                     row = _measure_one(options, groups, size, dtype, op)
                     rows.append(row)
                     stamp = time.strftime("  %Y-%m-%d %H:%M:%S") if options.timestamps else ""
-                    say(_line(row) + stamp)
+                    show(_line(row) + stamp)
     wrong = sum((row["wrong"] or 0) + (row["out_of_place_wrong"] or 0) for row in rows)
-    say(nccl_format.summary(wrong, _all_bandwidths(rows)))
-    say(side_table(rows, options.compare))
+    show(nccl_format.summary(wrong, _all_bandwidths(rows)))
+    show(side_table(rows, options.compare))
     if options.memory:
         peak = max(row["peak_memory_bytes"] for row in rows)
-        say(f"# Peak memory of a rank : {peak / 2**20:.1f} MiB")
+        show(f"# Peak memory of a rank : {peak / 2**20:.1f} MiB")
     return rows
 
 

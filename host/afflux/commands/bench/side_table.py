@@ -1,4 +1,4 @@
-"""What nccl-tests has no columns for, as comment lines below its table."""
+"""Columns that nccl-tests does not have, as comment lines below its table."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What somebody could change on this machine, and why; each with the command that does it."""
+"""What could be changed on this machine, and why, each with the command that does it."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ def _frames(report: dict[str, Any]) -> list[str]:
         and each["address"]
     ]  # fmt: skip
     return [
-        f"{name}: an MTU of {_LARGE_MTU} fills packets with {wire.LANES_MAX} blocks, if all "
-        f"switches on the way carry it: sudo ip link set dev {name} mtu {_LARGE_MTU}"
+        f"{name}: an MTU of {_LARGE_MTU} makes room for {wire.LANES_MAX} blocks in a packet, if "
+        f"all switches on the way carry it: sudo ip link set dev {name} mtu {_LARGE_MTU}"
         for name in small
     ]
 
@@ -47,7 +47,7 @@ def _processors(report: dict[str, Any]) -> list[str]:
     cores = report["cores"]
     if cores["quota"] is not None and cores["quota"] < cores["affinity"]:
         return [
-            f"the control group may use {cores['quota']:g} processors at once, though "
+            f"the control group may use {cores['quota']:g} processors at once, but "
             f"{cores['affinity']} are visible: start no more than that many ranks, or raise its "
             "quota"
         ]
@@ -58,11 +58,11 @@ def _rest(report: dict[str, Any]) -> list[str]:
     found = []
     if report["codec"]["level"] == "python":
         found.append(
-            "the compiled part of Afflux is missing, all runs in Python: install from a wheel, or "
-            "with a C++20 compiler"
+            "the compiled part of Afflux is missing, so everything runs in Python: install from a "
+            "wheel, or with a C++20 compiler"
         )
     found += [
-        f"{each['url']} does not serve: {each['error']}"
+        f"{each['url']} does not answer: {each['error']}"
         for each in report["aggregators"]
         if "error" in each
     ]

@@ -1,4 +1,4 @@
-"""Aggregators that were named: whether they answer, and what they are. Nothing is searched for."""
+"""Aggregators that were named: whether they answer, and what they are. There is no search."""
 
 import time
 from typing import Any
@@ -22,7 +22,10 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
     try:
         where = AggregatorUrl.parse(url)
         if where.embedded:
-            return {"url": url, "error": "is started with the ranks; there is nobody to ask"}
+            return {
+                "url": url,
+                "error": "is started with the ranks: there is no running aggregator to ask",
+            }
         about = describe((where.host, where.port), timeout_s)
         answer_s = time.perf_counter() - started
         lanes = lanes_to(where.host, where.port)

@@ -1,4 +1,4 @@
-"""The command itself: collects the report, and prints it."""
+"""The command itself: it collects the report and prints it."""
 
 import argparse
 import json
@@ -39,8 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "urls", nargs="*", metavar="URL", help="aggregators to ask: udp://host[:port]"
     )
-    parser.add_argument("--timeout", type=float, default=2.0, help="for each, s (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--timeout", type=float, default=2.0, help="seconds for each of them (%(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,11 +22,11 @@ class Interface:
     Attributes:
         name: The kernel's.
         up: Whether it is up, as far as the kernel knows.
-        loopback: Whether it leads nowhere but back.
+        loopback: Whether it leads back to this machine only.
         mtu: Bytes of the largest IP packet.
         lanes: Blocks that a packet of Afflux may hold at this MTU, 0 if not one fits.
-        speed_mbit_per_s: Of the link; None if the driver does not say.
-        address: IPv4, empty if none.
+        speed_mbit_per_s: Of the link; None if the driver does not report it.
+        address: IPv4; empty if it has none.
         driver: Empty if unknown.
         offloads: By the kernel's names, whether they are on.
     """

@@ -21,7 +21,7 @@ WANTED_BUFFER_BYTES = 16 << 20
 """What an aggregator asks for; a worker asks for half of it."""
 
 _NO_LIMIT = 1 << 60
-"""The kernel writes "no limit" in version 1 as the largest multiple of a page."""
+"""In version 1, the kernel writes "no limit" as the largest multiple of a page."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Cores:
     """Processors.
 
     Attributes:
-        machine: Of the machine.
-        affinity: That this process may run on.
-        quota: Processors that its control group may use at once, on average; None: no limit.
+        machine: Those of the machine.
+        affinity: Those that this process may run on.
+        quota: How many its control group may use at once, on average; None: no limit.
     """
 
     machine: int
@@ -49,10 +49,10 @@ class Memory:
     """Bytes.
 
     Attributes:
-        machine: Of the machine.
+        machine: All of the machine's.
         available: What the kernel believes could be had without swapping.
-        limit: Of the control group; None: none.
-        shm: Size of /dev/shm, which Afflux does not use; None: there is none.
+        limit: That of the control group; None: no limit.
+        shm: Size of /dev/shm, which Afflux does not use; None if it does not exist.
     """
 
     machine: int
@@ -130,7 +130,7 @@ def _quota(root: Path) -> float | None:
         _of_control_groups(root, "cpu", "cpu.cfs_period_us"),
         strict=False,
     ):
-        # Minus one is no quota.
+        # Minus one means that there is no quota.
         if most.isdecimal() and period.isdecimal():
             quotas.append(int(most) / int(period))
     return min(quotas, default=None)

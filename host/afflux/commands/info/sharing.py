@@ -32,10 +32,10 @@ def why_not_shared(aggregator: AggregatorUrl) -> str:
     try:
         os.close(os.memfd_create("afflux-info"))
     except (OSError, AttributeError) as error:
-        return f"no anonymous memory files here: {error}"
+        return f"this system has no anonymous memory files: {error}"
     try:
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as probe:
             probe.bind(f"\0afflux-info-{secrets.token_hex(8)}")
     except OSError as error:
-        return f"no abstract Unix sockets here: {error}"
+        return f"this system has no abstract Unix sockets: {error}"
     return ""

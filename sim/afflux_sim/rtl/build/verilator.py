@@ -22,26 +22,26 @@ TOP = "afflux_engine"
 VERILATOR_FLAGS = (
     "--cc",
     "-O3",
-    # Amaranth gives everything an initial value, so x is nowhere; a random start only costs time.
+    # Amaranth gives everything an initial value, so x never occurs; a random start costs only time.
     "--x-assign",
     "fast",
     "--x-initial",
     "fast",
     "--no-timing",
     "-Wno-fatal",
-    # Style of generated Verilog, which nobody reads.
+    # The style of generated Verilog does not matter.
     "-Wno-lint",
     "-Wno-style",
 )
 # VL_USER_FATAL: the shim has its own handler, which does not end the process.
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-pthread", "-DVL_USER_FATAL")
 SHIM_FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra")
-# Straight-line code as long as this runs better where the instruction cache is spared.
-# -O3 makes the model no faster, but the compiler twice as slow.
+# Straight-line code as long as this runs better if it spares the instruction cache.
+# -O3 does not make the model faster, but it makes the compiler twice as slow.
 MODEL_FLAGS = ("-O2", "-march=native", "-w")
-# What runs once, at start, or never: not worth the compiler's time.
+# Code that runs once, at start, or never is not worth the compiler's time.
 COLD_FLAGS = ("-O1", "-w")
-# The model with these is a sixth slower, and compiled, in one unit, in half the time.
+# With these the model is a sixth slower, and compiles, in one unit, in half the time.
 QUICK_FLAGS = ("-O1", "-march=native", "-w")
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 _ALL_FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, SHIM_FLAGS, MODEL_FLAGS, COLD_FLAGS, QUICK_FLAGS)
@@ -49,7 +49,7 @@ _ALL_FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, SHIM_FLAGS, MODEL_FLAGS, COLD_FLA
 
 @dataclass(frozen=True)
 class Extras:
-    """What a library that can do more than run is built with, beyond the flags above."""
+    """Flags beyond those above, for a library that can do more than run."""
 
     verilator: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Extras:
 
 
 NO_EXTRAS = Extras()
-# Line and toggle coverage: the model is several times as large and as slow. What the compiler takes
-# for optimising it, it would have to run for many minutes to make up for.
+# Line and toggle coverage: the model is several times as large and as slow. It would have to run
+# for many minutes to make up for the time that the compiler takes to optimise it.
 COVERAGE = Extras(
     ("--coverage-line", "--coverage-toggle"), ("-DVM_COVERAGE=1", "-O0"), ("verilated_cov.cpp",)
 )
@@ -97,7 +97,7 @@ def build_library(
         objects += runtime.glob("*.o")
         command = [*toolchain.compiler, "-shared", "-pthread", "-o", str(work / "engine.so")]
         _run([*command, *map(str, objects)], work / "build.log", dict(os.environ))
-        # Tens of megabytes that nobody reads again. The Verilog and the log stay.
+        # Tens of megabytes that are not needed again. The Verilog and the log stay.
         shutil.rmtree(model)
 
     return cached(folder, name, build) / "engine.so"
@@ -132,7 +132,7 @@ def _is_quick() -> bool:
 def _unit(model: Path, name: str, sources: list[Path]) -> Path:
     """Write one file that includes these: most of them hold little but the same headers."""
     unit = model / f"{name}.cpp"
-    unit.write_text("".join(f'#include "{source.name}"\n' for source in sources))
+    unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     return unit
 
 
@@ -149,8 +149,8 @@ def _units(model: Path) -> dict[Path, tuple[str, ...]]:
 
 
 def _one_unit(model: Path) -> dict[Path, tuple[str, ...]]:
-    """Return what `_units` does, for a quick build."""
-    return {_unit(model, "all", sorted(model.glob("*.cpp"))): QUICK_FLAGS, SHIM: SHIM_FLAGS}
+    """Return what `_units` does, for a quick build: all in one, so that headers are read once."""
+    return {_unit(model, "all", [*sorted(model.glob("*.cpp")), SHIM]): QUICK_FLAGS}
 
 
 def _compile_model(

@@ -14,7 +14,7 @@ class YosysError(RuntimeError):
 
 
 def run_script(folder: Path, name: str, *commands: str) -> None:
-    """Runs commands in `folder`, from `NAME.ys`, which stays for whoever wants to look.
+    """Run commands in `folder`, from `NAME.ys`, which stays for whoever wants to look.
 
     Raises:
         YosysError: If one of them fails.

@@ -1,48 +1,29 @@
 """Frames for an engine: mostly sensible, often slightly wrong, sometimes garbage. Seeded."""
 
 import random
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.frames import frame_header, mac_of
+from afflux_drivers.frames import mac_of
 from afflux_drivers.packets import HEADER
 from afflux_hdl.contract import wire
+from tests.scenarios.corruption import HEADERS_BYTES, cut, extended, flip_bits
+from tests.scenarios.packing import Peer, pack_frame, with_ip_checksum, with_udp_checksum
 from tests.support.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
 _INTERESTING = np.array([0, 1, -1, 2**31 - 1, -(2**31), 2**30, -(2**30) - 1], np.int32)
 
 
-def ipv4_checksum(header: bytes) -> int:
-    """RFC 791's, the plain way."""
-    total = sum(struct.unpack(f">{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-def with_udp_checksum(frame: bytes) -> bytes:
-    """The frame with its right UDP checksum, RFC 768."""
-    pseudo = frame[26:34] + struct.pack(">HH", 17, len(frame) - 34)
-    data = frame[34:40] + b"\0\0" + frame[42:]
-    checksum = ipv4_checksum(pseudo + data) or 0xFFFF
-    return frame[:40] + checksum.to_bytes(2, "big") + frame[42:]
+def packed(address: int) -> bytes:
+    """Return an IPv4 address as it is on the wire."""
+    return address.to_bytes(4, "big")
 
 
 @dataclass
-class Peer:
-    """Where a worker sends from."""
-
-    mac: bytes
-    address: int
-    port: int
-
-
-@dataclass
-class FrameSource:
+class TicketFrames:
     """Frames of the workers of some jobs. Most help the open rounds on, so that many complete.
 
     Attributes:
@@ -58,7 +39,7 @@ class FrameSource:
     parents: dict[int, Parent] = field(default_factory=dict)
 
     def frame(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         draw = self.generator.random()
         if draw < 0.02:
             return self.generator.randbytes(self.generator.randrange(200))
@@ -72,17 +53,20 @@ class FrameSource:
         return frame
 
     def join(self, ticket: JobTicket, worker: int) -> bytes:
-        """A JOIN that is accepted."""
+        """Return a JOIN that is accepted."""
         version_type = wire.VERSION << 4 | wire.Type.JOIN
         afflux = HEADER.pack(version_type, 0, ticket.job, worker, 0, 0, 0, ticket.key, 0)
         address = int.from_bytes(bytes((10, 1, ticket.job, worker)), "big")
-        return self._framed(afflux + bytes(64), Peer(mac_of(address), address, 4000 + worker))
+        return self._framed(
+            afflux + bytes(64), Peer(mac_of(address), packed(address), 4000 + worker)
+        )
 
     def _peer(self, ticket: JobTicket, worker: int) -> Peer:
         moved = self.generator.random() < 0.02
         address = int.from_bytes(bytes((10, 1, ticket.job, worker)), "big") + (moved << 8)
         # The MAC address may change on the way and must not matter but for the answers.
-        return Peer(mac_of(address ^ self.generator.randrange(2)), address, 4000 + worker)
+        mac = mac_of(address ^ self.generator.randrange(2))
+        return Peer(mac, packed(address), 4000 + worker)
 
     def _valid(self) -> bytes:
         generator = self.generator
@@ -130,7 +114,7 @@ class FrameSource:
         return self._framed(afflux + self._body(present), self._peer(ticket, worker))
 
     def _from_above(self, ticket: JobTicket, parent: Parent, slot: int, round_: int) -> bytes:
-        """What a parent sends to the parent port of a job, or something much like it."""
+        """Return what a parent sends to the parent port of a job, or something much like it."""
         generator = self.generator
 
         def wrong(right: int, other: int) -> int:
@@ -157,7 +141,7 @@ class FrameSource:
         )
         mac, address, port = parent.endpoint
         above = wire.PORT + 1 + wrong(ticket.job, generator.randrange(12))
-        peer = Peer(mac, wrong(address, address + 1), wrong(port, port + 1))
+        peer = Peer(mac, packed(wrong(address, address + 1)), wrong(port, port + 1))
         return self._framed(afflux + self._body(HEADER.unpack(afflux)[5]), peer, above)
 
     def _body(self, present: int) -> bytes:
@@ -172,22 +156,17 @@ class FrameSource:
         return words.tobytes() + blocks.tobytes()
 
     def _framed(self, payload: bytes, peer: Peer, port: int = wire.PORT) -> bytes:
-        macs, addresses = (ENGINE_MAC, peer.mac), (peer.address, ENGINE_ADDRESS)
-        return frame_header(macs, addresses, (peer.port, port), len(payload)) + payload
+        engine = Peer(ENGINE_MAC, packed(ENGINE_ADDRESS), port)
+        return pack_frame(peer, engine, payload, checked=False)
 
     def _mutated(self, frame: bytes) -> bytes:
         generator = self.generator
         what = generator.randrange(5)
         if what == 0:
-            return frame[: generator.randrange(len(frame))]
+            return cut(generator, frame, least=0)
         if what == 1:
-            return frame + generator.randbytes(generator.randrange(1, 300))
+            return extended(generator, frame, generator.randrange(1, 300))
         changed = bytearray(frame)
-        for _ in range(generator.choice([1, 1, 2])):
-            place = generator.randrange(64 if what < 4 else len(frame))
-            changed[place] ^= 1 << generator.randrange(8)
-        if what == 2:
-            # So that what stands behind the checksum is looked at too.
-            changed[24:26] = b"\0\0"
-            changed[24:26] = ipv4_checksum(bytes(changed[14:34])).to_bytes(2, "big")
-        return bytes(changed)
+        flip_bits(generator, changed, (1, 1, 2), lambda: HEADERS_BYTES if what < 4 else len(frame))
+        # In some, what stands behind the checksum is looked at too.
+        return with_ip_checksum(bytes(changed)) if what == 2 else bytes(changed)
