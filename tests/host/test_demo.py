@@ -63,7 +63,7 @@ def test_the_table_has_a_column_for_each_run():
 
 
 def descendants(pid):
-    """Return the processes below `pid`, by way of their parents."""
+    """Return processes below `pid`, by way of their parents."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():

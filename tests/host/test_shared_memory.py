@@ -229,7 +229,7 @@ def times_woken():
 
 
 def threads_say(file):
-    """Yield the kernel's name and the file's text for each other thread of this process."""
+    """Yield the kernel's name for each other thread of this process, and one of its files' text."""
     # This one sleeps or measures; what measuring takes is not to be counted.
     for thread in Path("/proc/self/task").iterdir():
         if thread.name == str(threading.get_native_id()):

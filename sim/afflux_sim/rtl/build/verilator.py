@@ -149,7 +149,7 @@ def _units(model: Path) -> dict[Path, tuple[str, ...]]:
 
 
 def _one_unit(model: Path) -> dict[Path, tuple[str, ...]]:
-    """Return what `_units` does, for a quick build."""
+    """As `_units`, for a quick build."""
     return {_unit(model, "all", sorted(model.glob("*.cpp"))): QUICK_FLAGS, SHIM: SHIM_FLAGS}
 
 
