@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.checkout import BUILD
+from tests.support.compiled_yosys import compile_yosys
 
 # Before hypothesis first looks for it; without it, it writes .hypothesis/ where pytest was started.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BUILD / "hypothesis"))
@@ -53,3 +54,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put modules with slow tests first, so that no process begins one when others are done."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session")
+def compiled_yosys() -> None:
+    """For tests that start Yosys in WebAssembly, which several processes must not do first."""
+    compile_yosys()
