@@ -32,7 +32,7 @@ settings.register_profile(
 settings.load_profile("afflux")
 
 # What one process may need at its peak: a compiler with a large model, or ranks with torch.
-PROCESS_BYTES = 3 << 30
+PROCESS_BYTES = 2 << 30
 
 
 def memory_bytes() -> int:
@@ -46,8 +46,12 @@ def memory_bytes() -> int:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes `-n auto` means: one for each core that has its memory too."""
-    return max(1, min(len(os.sched_getaffinity(0)), memory_bytes() // PROCESS_BYTES))
+    """Return how many processes `-n auto` means.
+
+    Three for two cores, as tests of failures and timeouts wait; fewer where memory is short.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores + cores // 2, memory_bytes() // PROCESS_BYTES))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
