@@ -1,6 +1,6 @@
 """The register map: control of the engine, job table, counters.
 
-Gateware, drivers and the reference page derive from this table. Plain Python: it imports neither
+One table makes the gateware, the drivers and the reference page. Plain Python: it imports neither
 amaranth nor torch nor numpy. Registers are 32 bits wide; addresses are in bytes.
 """
 
@@ -125,7 +125,7 @@ REGISTERS = (
 
 @dataclass(frozen=True)
 class Counter:
-    """One 64-bit event counter. It is cleared by reset only, and wraps.
+    """One 64-bit event counter, cleared by reset only. Wraps.
 
     Attributes:
         name: Name used by gateware, golden model, drivers and documents alike.
@@ -159,7 +159,7 @@ FRAME_COUNTERS = (
     Counter("receive_overflow", "frame lost because a receive buffer was full"),
     Counter("parent_results", "result of the parent taken"),
 )
-"""Counters of which every frame that enters increments exactly one."""
+"""Every frame that enters increments exactly one of these."""
 
 COUNTERS = (
     Counter("frames_in", "frames received, whatever became of them"),
@@ -181,11 +181,7 @@ COUNTER_BASE = 0x100
 
 
 def address_of(name: str) -> int:
-    """Return the byte address of the register `name`.
-
-    Raises:
-        KeyError: If there is none of that name.
-    """
+    """Byte address of the register called `name`. Raises `KeyError` if there is none."""
     for register in REGISTERS:
         if register.name == name:
             return register.address
@@ -193,11 +189,7 @@ def address_of(name: str) -> int:
 
 
 def counter_address(name: str) -> int:
-    """Return the byte address of the lower word of the counter `name`.
-
-    Raises:
-        KeyError: If there is none of that name.
-    """
+    """Byte address of the lower word of the counter `name`. Raises `KeyError` if none."""
     for index, counter in enumerate(COUNTERS):
         if counter.name == name:
             return COUNTER_BASE + 8 * index
@@ -243,7 +235,7 @@ NODE_FRAME_COUNTERS = (
     Counter("replies_dropped", "ARP or echo request not answered: too many were waiting"),
     Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
 )
-"""Counters of which every frame from the network increments exactly one."""
+"""Every frame from the network increments exactly one of these."""
 
 NODE_HOST_COUNTERS = (
     Counter("from_host", "frame of the host taken, to be sent"),
@@ -251,7 +243,7 @@ NODE_HOST_COUNTERS = (
     Counter("from_host_bad", "frame that the host marked as bad"),
     Counter("from_host_off", "frame of the host while host_path was 0"),
 )
-"""Counters of which every frame from the host increments exactly one."""
+"""Every frame from the host increments exactly one of these."""
 
 NODE_COUNTERS = (
     *NODE_FRAME_COUNTERS,
@@ -267,11 +259,7 @@ NODE_COUNTER_BASE = NODE_BASE + 0x100
 
 
 def node_address_of(name: str) -> int:
-    """Return the byte address of the node's register `name`.
-
-    Raises:
-        KeyError: If there is none of that name.
-    """
+    """Byte address of the node's register `name`. Raises `KeyError` if there is none."""
     for register in NODE_REGISTERS:
         if register.name == name:
             return register.address
@@ -279,11 +267,7 @@ def node_address_of(name: str) -> int:
 
 
 def node_counter_address(name: str) -> int:
-    """Return the byte address of the lower word of the node's counter `name`.
-
-    Raises:
-        KeyError: If there is none of that name.
-    """
+    """Byte address of the lower word of the node's counter `name`, or `KeyError`."""
     for index, counter in enumerate(NODE_COUNTERS):
         if counter.name == name:
             return NODE_COUNTER_BASE + 8 * index

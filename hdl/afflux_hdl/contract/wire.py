@@ -1,7 +1,7 @@
 """The packet layout: every number that two ends of a wire must agree on.
 
-The layout is written here and nowhere else. The engine's Amaranth layouts, the drivers' numpy views
-and the tables in `docs/protocol.md` derive from it, or a test shows that they agree.
+This is the one place where the layout is written. The engine's Amaranth layouts, the numpy views of
+the drivers and the tables in `docs/protocol.md` derive from it, or a test proves that they agree.
 Plain Python: it imports neither amaranth nor torch nor numpy.
 
 All Afflux fields are little-endian, so that hosts copy nothing; Ethernet, IPv4 and UDP are
@@ -206,14 +206,14 @@ UDP_PAYLOAD_MIN = HEADER_BYTES + LOOKAHEAD_BYTES
 
 
 def frame_bytes(blocks: int) -> int:
-    """Return the bytes of an Ethernet frame, without its check sequence, with `blocks` blocks."""
+    """Bytes of an Ethernet frame (without frame check sequence) that carries `blocks` blocks."""
     if not 0 <= blocks <= LANES_MAX:
         raise ValueError(f"a frame carries 0 to {LANES_MAX} blocks, not {blocks}")
     return PAYLOAD_OFFSET + blocks * BLOCK_BYTES
 
 
 def lanes_for_mtu(mtu: int) -> int:
-    """Return the most lanes whose full packet fits an IPv4 MTU of `mtu` bytes.
+    """Most lanes whose full packet fits an IPv4 MTU of `mtu` bytes.
 
     Raises:
         ValueError: If not even one block fits.
