@@ -59,7 +59,7 @@ def test_a_perfect_network_needs_no_second_try():
 
 
 def test_a_slow_aggregator_is_not_asked_twice_for_ever():
-    """Its round trip is beyond the first time-out; the estimate must get there all the same."""
+    """Its round trip is beyond the first timeout; the estimate must get there all the same."""
     generator = np.random.default_rng(3)
     job = VirtualJob(2, 2, 4, flight_s=0.3)
     tensors = [awkward(generator, 4000, wire.Dtype.FLOAT32, False) for _ in range(2)]
