@@ -17,7 +17,7 @@ ROUNDS = 64
 def check_near_numbers(engine: VerilatedEngine, build: Build) -> None:
     """Elements under each opcode, and look-ahead words, of which a single bit decides.
 
-    Random numbers are nearly always told apart by their upper bits alone.
+    Random numbers nearly always differ in their upper bits already.
     """
     director = Director(**build)
     choose = random.Random(6)

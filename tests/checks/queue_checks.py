@@ -94,7 +94,7 @@ def check_results_of_no_job(engine: VerilatedEngine, build: Build) -> None:
         network.sent += engine.play(frames, STUCK)
         network.perform(director.destroy(job))
         sent = Counter(network.sent + engine.play([]))
-        assert sent <= results, "sent what is no result of this job"
+        assert sent <= results, "sent frames that are not results of this job"
         assert sent.total() <= BEYOND_THE_QUEUE, f"{sent.total()} results of a job that has gone"
         discarded += results.total() - sent.total()
     counters = perform(engine, director.read_counters())

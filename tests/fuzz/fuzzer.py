@@ -234,7 +234,7 @@ class Fuzzer:
         )
         assert results == expected, (
             f"the orderly job has {(results - expected).total()} results that are not its own, "
-            f"and lacks {(expected - results).total()}"
+            f"and is missing {(expected - results).total()}"
         )
         self._results += results.total()
 

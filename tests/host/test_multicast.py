@@ -68,13 +68,13 @@ def test_an_engine_that_runs(group):
         (["--group", "239.1.2.3"], "no address:port"),
     ],
 )
-def test_a_group_that_can_not_be_is_a_clear_error(capsys, options, said):
+def test_a_group_that_cannot_be_is_a_clear_error(capsys, options, said):
     with pytest.raises(SystemExit):
         serve.main(options)
     assert said in capsys.readouterr().err
 
 
-def test_a_way_that_can_not_be_is_a_clear_error():
+def test_a_way_that_cannot_be_is_a_clear_error():
     process, line = start("--port", "0", "--group", str(free_group()), "--group-ttl", "256")
     assert finish(process) == 1
     assert line.startswith("afflux: cannot serve: 127.0.0.1:0: ")

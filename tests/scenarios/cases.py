@@ -205,7 +205,7 @@ def non_switchml(director: Director, job: Job, choose: random.Random) -> Actions
 
 
 def different_ports_reduction(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """All workers on one host, told apart by their ports alone; a stranger's port is refused."""
+    """Put all workers on one host, where only their ports differ; a stranger's port is refused."""
     other = Job(**(vars(job) | {"one_host": True}))
     yield from director.create(other)
     stranger = Job(**(vars(other) | {"first_port": 60000}))

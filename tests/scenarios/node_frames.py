@@ -31,7 +31,7 @@ LOCAL = {
     "local.mac": int.from_bytes(bytes.fromhex(ENGINE_MAC.replace(":", "")), "little"),
     "local.address": int.from_bytes(bytes(map(int, ENGINE_ADDRESS.split("."))), "little"),
 }
-"""What parts of the node are told of its own addresses, by the names of their inputs."""
+"""The node's own addresses, by the names of its parts' inputs."""
 
 
 def padded(frame: bytes) -> bytes:

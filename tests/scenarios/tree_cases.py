@@ -146,7 +146,7 @@ def retransmit_while_waiting(director: Director, job: Job, choose: random.Random
 
 
 def probe_while_waiting(director: Director, job: Job, choose: random.Random) -> Actions[None]:
-    """Who asks is told that all are in; who is a round ahead is premature."""
+    """Probe a waiting slot: the answer is that all are in. A round ahead is premature."""
     leaf = yield from new_leaf(director, job)
     for step in range(2):
         current = LeafRound(leaf, 0, step, choose)

@@ -50,7 +50,7 @@ class Links:
         loss: Probability that a frame that moves is lost.
         duplication: Probability that a frame that moves also stays on the way, for later.
         burst: Most frames that move in one step; those to one engine go in back to back.
-        retransmission: Probability of a time-out of some worker in each step.
+        retransmission: Probability of a timeout of some worker in each step.
     """
 
     loss: float = 0.0
@@ -108,7 +108,7 @@ class TreeNetwork:
         links: How unkind the network is; also to those that join.
         checked: Whether each engine is compared with a golden twin, frame by frame.
         multicast: Whether the workers of each aggregator share a group. Aggregators with children
-            have none, since a child is not told of it.
+            have none, since a child does not learn of it.
 
     Attributes:
         workers: All workers, by their number among all.

@@ -1,7 +1,7 @@
 """Eight jobs of 64 workers on one engine, one of them hostile: the others do not notice.
 
 The hostile job is real: it has a key, slots and workers of its own. With these it floods the engine
-as fast as the bus carries, with all that can be tried against the others, whose keys it lacks.
+as fast as the bus carries, with all that can be tried against the others without their keys.
 """
 
 import random

@@ -62,7 +62,7 @@ def run_ranks(
         arguments: For `body`.
         environment: Variables that the ranks see in addition to the AFFLUX_AGGREGATOR of this
             process; with BAD_RANK=r and BAD=name=value rank r sees one more.
-        timeout_s: Time-out of the default group.
+        timeout_s: Timeout of the default group.
         limit_s: A rank that takes longer is killed; its outcome has the kind "killed".
         tcp_store: Whether ranks meet at a TCPStore, as under torchrun, and not at a file.
     """
