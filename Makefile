@@ -16,8 +16,8 @@ FRAMES ?= 1000000
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
 
 PY := .venv/bin/python
-# A process for each core, as far as there is memory (tests/conftest.py); one that has nothing left
-# takes tests from another. PYTEST_ARGS comes behind, so `-n 0` or `--durations=0` there counts.
+# As many processes as keep the cores busy and have memory (tests/conftest.py); one that has nothing
+# left takes tests from another. PYTEST_ARGS comes behind, so `-n 0` or `--durations=0` there counts.
 PYTEST := $(PY) -m pytest -n auto --dist worksteal --durations=15
 INSTALLED := .venv/afflux-setup.stamp
 # The C++ is newer than the extension that is installed: then it is compiled again.

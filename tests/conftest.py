@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.checkout import BUILD
+from tests.support.compiled_yosys import compile_yosys
 
 # Before hypothesis first looks for it; without it, it writes .hypothesis/ where pytest was started.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BUILD / "hypothesis"))
@@ -31,7 +32,7 @@ settings.register_profile(
 settings.load_profile("afflux")
 
 # What one process may need at its peak: a compiler with a large model, or ranks with torch.
-PROCESS_BYTES = 3 << 30
+PROCESS_BYTES = 2 << 30
 
 
 def memory_bytes() -> int:
@@ -45,11 +46,21 @@ def memory_bytes() -> int:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes `-n auto` means: one for each core that has its memory too."""
-    return max(1, min(len(os.sched_getaffinity(0)), memory_bytes() // PROCESS_BYTES))
+    """Return how many processes `-n auto` means.
+
+    Three for two cores, as tests of failures and timeouts wait; fewer where memory is short.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores + cores // 2, memory_bytes() // PROCESS_BYTES))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put modules with slow tests first, so that no process begins one when others are done."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session")
+def compiled_yosys() -> None:
+    """For tests that start Yosys in WebAssembly, which several processes must not do first."""
+    compile_yosys()

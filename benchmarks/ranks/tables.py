@@ -13,7 +13,7 @@ from benchmarks.report.columns import aligned
 
 __all__ = ["TABLES", "render", "text_table"]
 
-_HEADER = ["what", "ranks", "Afflux", "Gloo", "times as fast", "floor", "of it"]
+_HEADER = ["what", "ranks", "Afflux", "Gloo", "times as fast", "floor", "times the floor"]
 _HEADER += ["CPU", "CPU of Gloo", "wrong"]
 
 

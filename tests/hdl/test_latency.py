@@ -46,7 +46,7 @@ def contribution(worker: GoldenWorker, blocks: int, slot: int) -> bytes:
     return worker._frame(packet)
 
 
-class Testbench:
+class LatencyTestbench:
     """Drives the engine's ports and notes in which cycle each beat leaves."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -119,10 +119,10 @@ class Testbench:
 
 def measure(
     bus_bits: int, blocks: int, offset: int
-) -> tuple[int, list[tuple[int, bool]], Testbench]:
+) -> tuple[int, list[tuple[int, bool]], LatencyTestbench]:
     """Return cycles from last beat in to first beat out, the beats that left, the testbench."""
     parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
-    testbench = Testbench(parameters)
+    testbench = LatencyTestbench(parameters)
     latency = 0
 
     async def run(ctx) -> None:

@@ -5,6 +5,8 @@ import pytest
 from tests.formal.catalogue import PROOFS
 from tests.formal.sby import Proof, check
 
+pytestmark = pytest.mark.usefixtures("compiled_yosys")
+
 QUICK = [proof for proof in PROOFS if proof.quick]
 
 

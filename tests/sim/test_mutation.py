@@ -18,6 +18,8 @@ from tests.mutation.mutants import Netlist, allot, changes, stage_of
 from tests.mutation.transcript import Recorder
 from tests.support.yosys import run_script
 
+pytestmark = pytest.mark.usefixtures("compiled_yosys")
+
 BUS_BITS = 32
 
 

@@ -27,14 +27,15 @@ void expect_bytes(const Array& array, std::size_t bytes, const char* name) {
 
 inline codec::Dtype dtype_of(int number) {
     if (number < 0 || number > static_cast<int>(codec::Dtype::Bfloat16)) {
-        throw nanobind::value_error("no such dtype");
+        throw nanobind::value_error(("no dtype has the number " + std::to_string(number)).c_str());
     }
     return static_cast<codec::Dtype>(number);
 }
 
 inline codec::Op op_of(int number) {
     if (number < 0 || number > static_cast<int>(codec::Op::Min)) {
-        throw nanobind::value_error("no such reduction");
+        throw nanobind::value_error(
+            ("no reduction has the number " + std::to_string(number)).c_str());
     }
     return static_cast<codec::Op>(number);
 }

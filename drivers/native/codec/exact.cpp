@@ -26,7 +26,7 @@ struct Magnitude {
 
     void set(const std::int64_t (&limbs)[kLimbs + 1]) {
         for (int k = 0; k <= static_cast<int>(kLimbs); ++k) {
-            const int place = 64 + k * kLimbBits, word = place / 64, shift = place % 64;
+            const int position = 64 + k * kLimbBits, word = position / 64, shift = position % 64;
             const auto limb = static_cast<std::uint64_t>(limbs[k]);
             words[word] |= limb << shift;
             if (shift && word + 1 < kWords) words[word + 1] |= limb >> (64 - shift);
@@ -100,13 +100,13 @@ void exact_encode(Dtype dtype, const void* elements, std::size_t count, std::int
         const std::uint32_t field = bits >> 23 & 255;
         const std::uint64_t significand = (bits & 0x7FFFFF) | (field ? 1u << 23 : 0);
         // 24 bits, shifted by up to 24: two limbs hold it.
-        const std::uint32_t place = std::max(field, 1u) - 1;
-        const std::uint64_t shifted = significand << place % kLimbBits;
+        const std::uint32_t position = std::max(field, 1u) - 1;
+        const std::uint64_t shifted = significand << position % kLimbBits;
         const auto low = static_cast<std::int32_t>(shifted & static_cast<std::uint64_t>(kLimbMask));
         const auto high = static_cast<std::int32_t>(shifted >> kLimbBits);
         const std::int32_t sign = bits >> 31 ? -1 : 1;
-        limbs[place / kLimbBits] = sign * low;
-        if (high) limbs[place / kLimbBits + 1] = sign * high;
+        limbs[position / kLimbBits] = sign * low;
+        if (high) limbs[position / kLimbBits + 1] = sign * high;
     }
     for (std::size_t i = 0; i < count; ++i) {
         class_counts(dtype, at(dtype, elements, i), 1, words + kExactWords * i + kLimbs);

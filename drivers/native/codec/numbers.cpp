@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <stdexcept>
+#include <string>
 
 namespace afflux::codec {
 
@@ -11,9 +12,13 @@ int guard_bits(int ranks) {
 
 Numbers::Numbers(int ranks_, Dtype dtype_, Op op_)
     : ranks(ranks_), dtype(dtype_), op(op_), scale_power(0), unit_power(0), divisor(1) {
-    if (ranks < 1 || ranks > kMaxRanks) throw std::invalid_argument("1 to 64 ranks are summed");
+    if (ranks < 1 || ranks > kMaxRanks) {
+        throw std::invalid_argument("an operation has 1 to 64 ranks, not " + std::to_string(ranks));
+    }
     if (dtype > Dtype::Bfloat16 || op > Op::Min || !is_defined(dtype, op)) {
-        throw std::invalid_argument("no such operation on such elements");
+        throw std::invalid_argument("no such operation: reduction " +
+                                    std::to_string(static_cast<int>(op)) + " of dtype " +
+                                    std::to_string(static_cast<int>(dtype)));
     }
     scale_power = 30 - guard_bits(ranks) + 127;
     unit_power = -scale_power;

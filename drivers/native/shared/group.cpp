@@ -36,7 +36,8 @@ void Group::check_usable() const {
 
 const codec::Numbers& Group::numbers(codec::Dtype dtype, codec::Op op) {
     if (static_cast<unsigned>(dtype) > 3 || static_cast<unsigned>(op) > 3)
-        throw std::invalid_argument("no such dtype or reduction");
+        throw std::invalid_argument("no dtype " + std::to_string(static_cast<int>(dtype)) +
+                                    " or no reduction " + std::to_string(static_cast<int>(op)));
     auto& entry = numbers_[static_cast<std::size_t>(dtype) * 4 + static_cast<std::size_t>(op)];
     if (!entry) entry.emplace(ranks(), dtype, op);
     return *entry;
@@ -91,8 +92,8 @@ void Group::compare() {
         if (record(r).agrees(own)) continue;
         // Every rank notices, as all compare the same records; the first one's text stays.
         phases_.fail("the ranks disagree about what to reduce");
-        throw Disagreement("rank " + std::to_string(r) + " was called with something else than " +
-                           "rank " + std::to_string(rank_));
+        throw Disagreement("rank " + std::to_string(r) + "'s call differs from that of " + "rank " +
+                           std::to_string(rank_));
     }
 }
 

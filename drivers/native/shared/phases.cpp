@@ -52,9 +52,9 @@ void Phases::arrive() {
     const std::uint64_t phase = reached_.load(std::memory_order_relaxed) + 1;
     const auto target =
         static_cast<std::uint32_t>(phase * static_cast<std::uint64_t>(segment_.ranks()));
-    // First the gate, then the note of who was there: a rank that ends in between is still missing
-    // for those who ask whom they wait for. Sequentially consistent with the sleepers' two steps:
-    // either they see this arrival, or it sees them.
+    // First the gate, then the note that this rank has arrived: if it ends in between, it still
+    // counts as missing. Sequentially consistent with the sleepers' two steps: either they see this
+    // arrival, or it sees them.
     const std::uint32_t arrived = gate_.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
     segment_.member(rank_).reached.store(phase, std::memory_order_release);
     reached_.store(phase, std::memory_order_relaxed);
@@ -131,7 +131,7 @@ bool Phases::look_around(Clock::time_point now) {
     std::string names;
     for (const int rank : missing())
         if (segment_.ended(rank)) names += (names.empty() ? "" : ", ") + std::to_string(rank);
-    // One that arrived and then ended is not in the way of this phase.
+    // A rank that arrived and then ended does not hold up this phase.
     if (over()) return true;
     if (names.empty()) return false;
     fail("the process of rank " + names + " has ended, or has left the group");
@@ -158,7 +158,7 @@ bool Phases::failed() const {
 
 std::string Phases::failure() const {
     const Failure& failure = segment_.control().failure;
-    // The rank that claims it writes it at once, unless it ends just there.
+    // The rank that claims it writes it at once, unless it ends in between.
     for (int i = 0; i < 1000; ++i) {
         const FailureState state = failure.state.load(std::memory_order_acquire);
         if (state == FailureState::None) return {};
@@ -166,7 +166,7 @@ std::string Phases::failure() const {
             return "rank " + std::to_string(failure.rank) + " reports: " + failure.text;
         pause();
     }
-    return "a rank has failed the group, and ended before it could say why";
+    return "a rank has failed the group, and ended before it could give the reason";
 }
 
 std::vector<int> Phases::missing() const {

@@ -87,7 +87,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
         throw std::invalid_argument(
             "a batch is whole blocks of 256 bytes, at most 262144 bytes; "
             "a small tensor is at most 32768");
-    if (file_bytes(fd) != 0) throw std::invalid_argument("the segment is in use already");
+    if (file_bytes(fd) != 0) throw std::invalid_argument("the segment is already in use");
     grow(fd, segment_bytes(ranks));
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) throw_errno("sealing a shared-memory segment");
     void* base = mmap(nullptr, kControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -105,7 +105,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
 Segment::Segment(int fd, int ranks, Liveness liveness)
     : fd_(fd), ranks_(ranks), liveness_(liveness) {
     if (ranks < 1 || ranks > codec::kMaxRanks || file_bytes(fd) < segment_bytes(ranks))
-        throw std::invalid_argument("no segment for " + std::to_string(ranks) + " ranks");
+        throw std::invalid_argument("not a segment for " + std::to_string(ranks) + " ranks");
     void* base = mmap(nullptr, segment_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) throw_errno("mmap of a shared-memory segment");
     base_ = static_cast<std::byte*>(base);
@@ -113,7 +113,7 @@ Segment::Segment(int fd, int ranks, Liveness liveness)
     if (header.magic != kMagic || header.version != kLayoutVersion ||
         header.ranks != static_cast<std::uint32_t>(ranks)) {
         munmap(base_, segment_bytes(ranks));
-        throw std::invalid_argument("no segment for " + std::to_string(ranks) +
+        throw std::invalid_argument("not a segment for " + std::to_string(ranks) +
                                     " ranks, or one of another version of Afflux");
     }
 }
@@ -131,12 +131,12 @@ void Segment::attach(int rank) {
         struct flock lock = lock_of(rank, F_WRLCK);
         if (fcntl(fd_, F_SETLK, &lock) != 0) {
             if (errno != EACCES && errno != EAGAIN) throw_errno("locking a place in a group");
-            throw std::invalid_argument("rank " + std::to_string(rank) + " is taken");
+            throw std::invalid_argument("rank " + std::to_string(rank) + " is attached already");
         }
     }
     Member& self = member(rank);
     if (self.state.load(std::memory_order_relaxed) != MemberState::Absent)
-        throw std::invalid_argument("rank " + std::to_string(rank) + " was taken before");
+        throw std::invalid_argument("rank " + std::to_string(rank) + " was attached before");
     cpu_set_t set;
     CPU_ZERO(&set);
     sched_getaffinity(0, sizeof(set), &set);
@@ -183,7 +183,10 @@ std::shared_ptr<Allocation> Segment::allocate(std::size_t offset, std::size_t by
         allocation = std::make_shared<Allocation>(fd_, begin, offset, bytes, ranks_);
         known = allocation;
     } else if (allocation->bytes != bytes) {
-        throw std::invalid_argument("reachable memory of another size lies there");
+        throw std::invalid_argument("reachable memory of another size, " +
+                                    std::to_string(allocation->bytes) + " bytes instead of " +
+                                    std::to_string(bytes) + ", is at offset " +
+                                    std::to_string(offset));
     }
     return allocation;
 }

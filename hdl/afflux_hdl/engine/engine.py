@@ -186,7 +186,17 @@ class Engine(wiring.Component):
             connect(m, getattr(merge, f"write_{name}"), getattr(slot_memory, f"write_{name}"))
             connect(m, getattr(transmit, f"read_{name}"), getattr(slot_memory, f"send_{name}"))
 
-        # Registers and counters.
+        self._count(m, control, counters)
+        m.d.comb += self.idle.eq(
+            Cat(part.idle for part in self.stages.values()).all()
+            & ~operations.o.valid
+            & (operations.level == 0)
+        )
+        return m
+
+    def _count(self, m: Module, control: Control, counters: Counters) -> None:
+        """Connect the registers, and count what becomes of frames."""
+        receive, admit, merge, queue, _, transmit = self.stages.values()
         m.d.comb += [
             control.address.eq(self.register_address),
             control.write.eq(self.register_write),
@@ -212,9 +222,3 @@ class Engine(wiring.Component):
             control.receive_level.eq(receive.level),
             control.delivery_level.eq(queue.level),
         ]
-        m.d.comb += self.idle.eq(
-            Cat(part.idle for part in self.stages.values()).all()
-            & ~operations.o.valid
-            & (operations.level == 0)
-        )
-        return m

@@ -74,9 +74,8 @@ class Arp(wiring.Component):
         ended = Signal()
         request = header.header.arp
         m.d.sync += ended.eq(self.i.valid & self.i.payload.last & ~self.i.payload.error)
+        wiring.connect(m, wiring.flipped(self.i), header.i)
         m.d.comb += [
-            header.i.valid.eq(self.i.valid),
-            header.i.payload.eq(self.i.payload),
             waiting.i.payload.mac.eq(request.sender_mac),
             waiting.i.payload.address.eq(request.sender_address),
             waiting.i.valid.eq(ended),

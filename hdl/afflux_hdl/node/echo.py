@@ -85,13 +85,12 @@ class Echo(wiring.Component):
         verdict = data.StructLayout({"good": 1, "reply": EchoReplyHeader})
         m.submodules.verdicts = verdicts = Queue(verdict, depth=VERDICTS, always_ready=True)
 
+        wiring.connect(m, wiring.flipped(self.i), check.i)
         in_frame, let_in, lets_in = Signal(), Signal(), Signal()
         m.d.comb += [
             lets_in.eq(Mux(in_frame, let_in, verdicts.level <= VERDICTS - VERDICTS_MARGIN)),
             buffer.i.payload.eq(self.i.payload),
             buffer.i.valid.eq(self.i.valid & lets_in),
-            check.i.payload.eq(self.i.payload),
-            check.i.valid.eq(self.i.valid),
             check.local.eq(self.local),
         ]
         with m.If(self.i.valid):

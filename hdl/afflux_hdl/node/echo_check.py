@@ -182,7 +182,7 @@ class EchoCheck(wiring.Component):
         They are in step with the message: of the frame that ended 5 cycles ago.
         """
         m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=IcmpFrame)
-        m.d.comb += [header.i.valid.eq(self.i.valid), header.i.payload.eq(self.i.payload)]
+        wiring.connect(m, wiring.flipped(self.i), header.i)
         # Stage 1 ends with the frame header's register, which stays the same from the header's last
         # beat until the next frame's.
         ethernet, ipv4, icmp = (header.header[name] for name in ("ethernet", "ipv4", "icmp"))

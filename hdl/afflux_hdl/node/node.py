@@ -101,11 +101,8 @@ class Node(wiring.Component):
         self._registers(m, engine, control)
 
         # From the network.
-        m.d.comb += [
-            classify.i.payload.eq(self.rx.payload),
-            classify.i.valid.eq(self.rx.valid),
-            classify.host_path.eq(control.host_path),
-        ]
+        connect(m, flipped(self.rx), classify.i)
+        m.d.comb += classify.host_path.eq(control.host_path)
         m.d.comb += [part.local.eq(engine.local) for part in (classify, arp, echo)]
         for part, destination in (
             (engine.rx, Destination.ENGINE),

@@ -1,8 +1,8 @@
 """`python -m afflux_hdl.synthesis`: what the engine costs, into `build/synth.json`.
 
 UltraScale+ at 512 bits, then ECP5 at 32 bits. With `--compare OTHER.json` the differences from an
-earlier result are printed, without a new run if `--only none` is given too. OTHER.json may also
-be a commit: its `docs/cost.json` is meant.
+earlier result are printed; with `--only none` too, without a new run. OTHER.json may also be a
+commit, which stands for its `docs/cost.json`.
 """
 
 import argparse
@@ -32,11 +32,11 @@ TARGETS = {
     "memories_misplaced": "none",
     "fmax_mhz": f">= {ecp5.TARGET_MHZ}",
 }
-"""What is wanted, as text."""
+"""The targets, as text."""
 
 
 def targets(result: dict[str, Any]) -> dict[str, bool]:
-    """For each target whether `result` meets it; those that were not measured are left out."""
+    """Return for each target that was measured whether `result` meets it."""
     met: dict[str, bool] = {}
     if "ultrascale" in result:
         met["lut_share_u50"] = result["lut_share_u50"] < LUT_SHARE_MAX
@@ -122,7 +122,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry; returns the exit status: 1 if a tool fails or `--check` finds a target missed."""
+    """Return the exit status: 1 if a tool fails or `--check` finds a target missed."""
     parser = argparse.ArgumentParser(prog="python -m afflux_hdl.synthesis", description=__doc__)
     parser.add_argument(
         "--output", type=Path, default=Path("build/synth.json"), help="(%(default)s)"

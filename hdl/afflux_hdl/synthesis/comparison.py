@@ -34,7 +34,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def flatten(document: Any, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Every value of a JSON document, with the keys that lead to it and dots between."""
+    """Yield every value of a JSON document, with the keys that lead to it, joined by dots."""
     if isinstance(document, dict):
         for key, value in document.items():
             yield from flatten(value, f"{prefix}.{key}" if prefix else key)

@@ -60,7 +60,7 @@ _PORT = re.compile(r"^  (input|output)\s+(?:\[(\d+):0\] )?(\w+);", re.MULTILINE)
 
 
 def ports(text: str, module: str) -> list[tuple[str, str, int]]:
-    """Direction, name and width of each port of a module in a Verilog text.
+    """Return direction, name and width of each port of a module in a Verilog text.
 
     Raises:
         ValueError: If the text has no such module.
@@ -72,7 +72,7 @@ def ports(text: str, module: str) -> list[tuple[str, str, int]]:
 
 
 def wrapper(text: str, module: str) -> str:
-    """Verilog of a module with three pins around `module`, as this file's docstring says."""
+    """Return the Verilog of a module with three pins around `module`; see the top of this file."""
     found = [port for port in ports(text, module) if port[1] not in ("clk", "rst")]
     inputs = [(name, width) for kind, name, width in found if kind == "input"]
     outputs = [(name, width) for kind, name, width in found if kind == "output"]
@@ -105,7 +105,7 @@ def wrapper(text: str, module: str) -> str:
 
 
 def synthesise(parameters: Parameters, folder: Path, progress: Progress) -> None:
-    """Leaves ecp5.json, the netlist for nextpnr, in `folder`.
+    """Write ecp5.json, the netlist for nextpnr, into `folder`.
 
     Raises:
         ToolError: If Yosys fails.
@@ -131,7 +131,7 @@ write_json {NAME}.json
 
 
 def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float) -> dict[str, Any]:
-    """Places and routes what `synthesise` has left, and reports on it.
+    """Place and route what `synthesise` has left, and report on it.
 
     Args:
         seed: Of the placement.

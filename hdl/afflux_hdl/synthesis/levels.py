@@ -77,11 +77,11 @@ class Levels:
         return max((self._arrival.get(net, 0) for net, _, _ in self._ends), default=0)
 
     def histogram(self) -> dict[int, int]:
-        """How many endpoints there are with each number of levels."""
+        """Return how many endpoints there are with each number of levels."""
         return dict(sorted(Counter(self._arrival.get(net, 0) for net, _, _ in self._ends).items()))
 
     def paths(self, least: int = 0) -> list[Path]:
-        """One path for each pair of start and end with at least so many levels, longest first.
+        """Return a path for each pair of start and end with at least so many levels, longest first.
 
         Bits of a register, and its inputs for data and enable, count as one end.
         """
@@ -131,7 +131,7 @@ class Levels:
         )
 
     def _instance(self, name: str, cell: Cell | None) -> str:
-        """Path of the instance that a start or end lies in."""
+        """Return the path of the instance that a start or end lies in."""
         if cell is None:
             return ""
         if not name.startswith("$"):
@@ -146,7 +146,7 @@ class Levels:
         )
 
     def _aliases(self, cell: Cell) -> list[str]:
-        """All names of a cell's outputs."""
+        """Return all names of a cell's outputs."""
         nets = [net for found in cell.outputs.values() for net in found if net is not None]
         return sorted({alias for net in nets for alias in self._names.get(net, ())})
 
@@ -185,7 +185,7 @@ def _graph(cells: Iterable[Cell]) -> tuple[dict[int, list[Arc]], dict[Arc, str]]
 
 
 def _arrivals(into: dict[int, list[Arc]], starts: Iterable[int]) -> dict[int, int]:
-    """Most levels on any path to each net."""
+    """Return the most levels on any path to each net."""
     arrival = dict.fromkeys(starts, 0)
     out_of: dict[int, list[Arc]] = defaultdict(list)
     missing = {net: len(found) for net, found in into.items()}
@@ -210,7 +210,7 @@ def _arrivals(into: dict[int, list[Arc]], starts: Iterable[int]) -> dict[int, in
 
 
 def _endpoints(netlist: Netlist) -> Iterable[tuple[int, str, Cell | None]]:
-    """Nets where paths end, with the name and cell of what they end at."""
+    """Yield the nets where paths end, with the name and cell of what they end at."""
     for name, nets in netlist.outputs.items():
         yield from ((net, name, None) for net in nets if net is not None)
     for cell in netlist.cells:

