@@ -12,7 +12,7 @@ __all__ = ["UdpLoop"]
 
 
 class UdpLoop(_native.UdpLoop):
-    """Datagrams to and from one aggregator; `open` and `run` an exchange with it.
+    """Datagrams to and from one aggregator; `open` and `run` a dialogue with it.
 
     Args:
         host: Name or IPv4 address of the aggregator.

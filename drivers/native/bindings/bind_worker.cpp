@@ -1,4 +1,4 @@
-// The worker for Python: sessions, exchanges, and the loop that runs them without the interpreter's
+// The worker for Python: sessions, dialogues, and the loop that runs them without the interpreter's
 // lock.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -41,7 +41,7 @@ nb::bytes to_bytes(Octets octets) {
     return nb::bytes(octets.data, octets.bytes);
 }
 
-// Keeps what an exchange sends.
+// Keeps what a dialogue sends.
 class Collected final : public worker::PacketSink {
   public:
     void send(Octets datagram) override { datagrams.push_back(to_bytes(datagram)); }
@@ -215,31 +215,31 @@ void bind_session(nb::module_& module) {
         .def("take_counts", &take_counts, "Return what was counted since the last call, by name.");
 }
 
-void bind_exchanges(nb::module_& module) {
-    using worker::Exchange;
-    nb::class_<Exchange>(module, "Exchange",
+void bind_dialogues(nb::module_& module) {
+    using worker::Dialogue;
+    nb::class_<Dialogue>(module, "Dialogue",
                          "What a worker and its aggregator send each other until it is over.")
-        .def_prop_ro("next_timer", &Exchange::next_timer,
+        .def_prop_ro("next_timer", &Dialogue::next_timer,
                      "When `expire` is due, in seconds; infinite if nothing is outstanding.")
-        .def_prop_ro("done", &Exchange::done, "Whether it is over.")
+        .def_prop_ro("done", &Dialogue::done, "Whether it is over.")
         .def(
             "open",
-            [](Exchange& exchange, double now) {
+            [](Dialogue& dialogue, double now) {
                 Collected sent;
-                exchange.open(now, sent);
+                dialogue.open(now, sent);
                 return std::move(sent.datagrams);
             },
             nb::arg("now"), "Return the first packets.")
         .def(
             "receive_bytes",
-            [](Exchange& exchange, nb::bytes datagram, double now) -> std::optional<nb::bytes> {
+            [](Dialogue& dialogue, nb::bytes datagram, double now) -> std::optional<nb::bytes> {
                 packet::PacketBuffer packet;
                 if (datagram.size() > packet.bytes()) {
                     throw std::invalid_argument("no packet is as long");
                 }
                 std::memcpy(packet.datagram(), datagram.data(), datagram.size());
                 Collected sent;
-                exchange.receive(packet, datagram.size(), now, sent);
+                dialogue.receive(packet, datagram.size(), now, sent);
                 if (sent.datagrams.empty()) return std::nullopt;
                 return sent.datagrams.front();
             },
@@ -247,19 +247,19 @@ void bind_exchanges(nb::module_& module) {
             "Take a datagram that came from the aggregator's address; return an answer or None.")
         .def(
             "expire",
-            [](Exchange& exchange, double now) {
+            [](Dialogue& dialogue, double now) {
                 Collected sent;
-                exchange.expire(now, sent);
+                dialogue.expire(now, sent);
                 return std::move(sent.datagrams);
             },
             nb::arg("now"), "Return what is to be sent as timers have run out.");
 
-    nb::class_<worker::Join, Exchange>(module, "Join",
+    nb::class_<worker::Join, Dialogue>(module, "Join",
                                        "How a worker makes its address known to the aggregator.")
         .def(nb::init<Session&>(), nb::keep_alive<1, 2>(), nb::arg("session"))
         .def_prop_ro("sends", &worker::Join::sends, "How often the JOIN was sent.");
 
-    nb::class_<BoundOperation, Exchange>(module, "Operation", "One all-reduce of one tensor.")
+    nb::class_<BoundOperation, Dialogue>(module, "Operation", "One all-reduce of one tensor.")
         .def(nb::init<Session&, Elements, Result, int, int, std::uint32_t>(),
              nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
              nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"))
@@ -271,7 +271,7 @@ void bind_exchanges(nb::module_& module) {
 
 void bind_loop(nb::module_& module) {
     using worker::UdpLoop;
-    nb::class_<UdpLoop>(module, "UdpLoop", "A worker's sockets, driven until an exchange is over.")
+    nb::class_<UdpLoop>(module, "UdpLoop", "A worker's sockets, driven until a dialogue is over.")
         .def(
             "__init__",
             [](UdpLoop* self, std::uint32_t host, std::uint16_t port, LossSwitch* loss) {
@@ -298,10 +298,10 @@ void bind_loop(nb::module_& module) {
                      "Bytes of a packet that was longer than the path's MTU, or 0.")
         .def_prop_ro("mtu", &UdpLoop::mtu, "Bytes of the longest IPv4 packet on the path.")
         .def("open", &UdpLoop::open, nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"),
-             nb::arg("exchange"), "Send an exchange's first packets.")
+             nb::arg("dialogue"), "Send a dialogue's first packets.")
         .def("run", &UdpLoop::run, nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"),
-             nb::arg("exchange"), nb::arg("until"),
-             "Feed an exchange until it is over, or the time has come.");
+             nb::arg("dialogue"), nb::arg("until"),
+             "Feed a dialogue until it is over, or the time has come.");
 }
 
 }  // namespace
@@ -309,7 +309,7 @@ void bind_loop(nb::module_& module) {
 void bind_worker(nb::module_& module) {
     bind_errors(module);
     bind_session(module);
-    bind_exchanges(module);
+    bind_dialogues(module);
     bind_loop(module);
 }
 

@@ -1,4 +1,4 @@
-// Where blocks lie: how many slots and rows there are, and where that ends.
+// How many slots and rows the blocks of a tensor take, and where that ends.
 #include <stdexcept>
 #include <string>
 

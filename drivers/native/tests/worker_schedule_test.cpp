@@ -81,15 +81,15 @@ class Network {
         run(joins);
     }
 
-    // Lets the exchanges run to their end.
-    template <typename Exchange>
-    void run(std::vector<std::unique_ptr<Exchange>>& exchanges) {
+    // Lets the dialogues run to their end.
+    template <typename Dialogue>
+    void run(std::vector<std::unique_ptr<Dialogue>>& dialogues) {
         std::vector<Flights> outlets(kRanks);
-        for (unsigned rank = 0; rank < kRanks; ++rank) exchanges[rank]->open(now_, outlets[rank]);
+        for (unsigned rank = 0; rank < kRanks; ++rank) dialogues[rank]->open(now_, outlets[rank]);
         for (int step = 0; step < 1'000'000; ++step) {
             bool over = true, moved = false;
             for (unsigned rank = 0; rank < kRanks; ++rank) {
-                Exchange& exchange = *exchanges[rank];
+                Dialogue& dialogue = *dialogues[rank];
                 while (!outlets[rank].sent.empty()) {
                     const Datagram datagram = std::move(outlets[rank].sent.front());
                     outlets[rank].sent.pop_front();
@@ -101,20 +101,20 @@ class Network {
                     const Datagram datagram = std::move(inboxes_[rank].front());
                     inboxes_[rank].pop_front();
                     std::memcpy(buffer.datagram(), datagram.data(), datagram.size());
-                    exchange.receive(buffer, datagram.size(), now_, outlets[rank]);
+                    dialogue.receive(buffer, datagram.size(), now_, outlets[rank]);
                     moved = true;
                 }
-                over = over && exchange.done();
+                over = over && dialogue.done();
             }
             if (over) return;
             now_ += moved ? 1e-4 : 1e-2;
             for (unsigned rank = 0; rank < kRanks; ++rank) {
-                if (exchanges[rank]->next_timer() <= now_) {
-                    exchanges[rank]->expire(now_, outlets[rank]);
+                if (dialogues[rank]->next_timer() <= now_) {
+                    dialogues[rank]->expire(now_, outlets[rank]);
                 }
             }
         }
-        CHECK(!"the exchanges end");
+        CHECK(!"the dialogues end");
     }
 
     std::vector<std::unique_ptr<Session>> sessions;

@@ -1,4 +1,4 @@
-// Why an exchange cannot go on.
+// Why a dialogue cannot go on.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Where the blocks of a tensor lie: row, slot, lane (protocol, section 3).
+// The grid of a tensor's blocks: row, slot, lane (protocol, section 3).
 #pragma once
 
 #include <cstddef>

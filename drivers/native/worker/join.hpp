@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <limits>
 
-#include "worker/exchange.hpp"
+#include "worker/dialogue.hpp"
 #include "worker/session.hpp"
 
 namespace afflux::worker {
 
-class Join final : public Exchange {
+class Join final : public Dialogue {
   public:
     // The session must live as long.
     explicit Join(Session& session);

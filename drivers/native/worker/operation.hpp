@@ -7,14 +7,14 @@
 #include <optional>
 
 #include "worker/columns.hpp"
+#include "worker/dialogue.hpp"
 #include "worker/direct.hpp"
 #include "worker/exact_tensor.hpp"
-#include "worker/exchange.hpp"
 #include "worker/session.hpp"
 
 namespace afflux::worker {
 
-class Operation : public Exchange {
+class Operation : public Dialogue {
   public:
     // Takes the session's next number. The session and the tensor's memory must live as long.
     // Throws std::invalid_argument if the tensor is too large for the job.

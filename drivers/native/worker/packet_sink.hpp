@@ -1,4 +1,4 @@
-// Where an exchange puts the datagrams that it wants sent.
+// Where a dialogue puts the datagrams that it wants sent.
 #pragma once
 
 #include "packet/frame.hpp"
@@ -9,7 +9,7 @@ class PacketSink {
   public:
     virtual ~PacketSink() = default;
 
-    // The octets stay as they are until the exchange has an answer to them.
+    // The octets stay as they are until the dialogue has an answer to them.
     virtual void send(packet::Octets datagram) = 0;
 };
 

@@ -92,31 +92,31 @@ bool UdpLoop::is_foreign(std::uint32_t host, std::uint16_t port) const {
     return host != aggregator_.host || port != aggregator_.port;
 }
 
-void UdpLoop::open(Session& session, Exchange& exchange) {
+void UdpLoop::open(Session& session, Dialogue& dialogue) {
     Batch batch(*this, session.counts);
-    exchange.open(now(), batch);
+    dialogue.open(now(), batch);
     batch.flush();
 }
 
-void UdpLoop::run(Session& session, Exchange& exchange, double until) {
+void UdpLoop::run(Session& session, Dialogue& dialogue, double until) {
     Batch batch(*this, session.counts);
     while (too_long_ == 0) {
-        bool more = receive(socket_, session, exchange, batch);
-        if (group_) more |= receive(*group_, session, exchange, batch);
+        bool more = receive(socket_, session, dialogue, batch);
+        if (group_) more |= receive(*group_, session, dialogue, batch);
         batch.flush();
-        if (exchange.done()) return;
+        if (dialogue.done()) return;
         double time = now();
-        if (time >= exchange.next_timer()) {
-            exchange.expire(time, batch);
+        if (time >= dialogue.next_timer()) {
+            dialogue.expire(time, batch);
             batch.flush();
             time = now();
         }
         if (time >= until) return;
-        if (!more) wait(std::min(exchange.next_timer(), until) - time);
+        if (!more) wait(std::min(dialogue.next_timer(), until) - time);
     }
 }
 
-bool UdpLoop::receive(const UdpSocket& socket, Session& session, Exchange& exchange,
+bool UdpLoop::receive(const UdpSocket& socket, Session& session, Dialogue& dialogue,
                       PacketSink& out) {
     std::array<mmsghdr, kBatch> messages;
     std::array<iovec, kBatch> vectors;
@@ -137,7 +137,7 @@ bool UdpLoop::receive(const UdpSocket& socket, Session& session, Exchange& excha
     }
     const double time = now();
     Counts& counts = session.counts;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(received) && !exchange.done(); ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(received) && !dialogue.done(); ++i) {
         std::size_t length = messages[i].msg_len;
         if (&socket != &socket_ &&
             is_foreign(ntohl(sources[i].sin_addr.s_addr), ntohs(sources[i].sin_port))) {
@@ -149,7 +149,7 @@ bool UdpLoop::receive(const UdpSocket& socket, Session& session, Exchange& excha
             ++counts.packets_received;
             counts.bytes_received += length;
         }
-        exchange.receive(buffers_[i], length, time, out);
+        dialogue.receive(buffers_[i], length, time, out);
     }
     return static_cast<std::size_t>(received) == kBatch;
 }

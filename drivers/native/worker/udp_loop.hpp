@@ -1,4 +1,4 @@
-// A worker's sockets, driven until an exchange is over: datagrams in batches, and the clock.
+// A worker's sockets, driven until a dialogue is over: datagrams in batches, and the clock.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker/exchange.hpp"
+#include "worker/dialogue.hpp"
 #include "worker/loss_switch.hpp"
 #include "worker/session.hpp"
 #include "worker/udp_socket.hpp"
@@ -39,18 +39,18 @@ class UdpLoop {
     // Bytes of the longest IPv4 packet on the path, as far as is known.
     std::size_t mtu() const { return socket_.mtu(); }
 
-    // Opens the exchange: sends its first packets.
-    void open(Session& session, Exchange& exchange);
+    // Opens the dialogue: sends its first packets.
+    void open(Session& session, Dialogue& dialogue);
 
-    // Feeds the exchange, which has been opened, until it is over, a packet was too long, or the
-    // time of the monotonic clock, in seconds, has come. Throws what the exchange does.
-    void run(Session& session, Exchange& exchange, double until);
+    // Feeds the dialogue, which has been opened, until it is over, a packet was too long, or the
+    // time of the monotonic clock, in seconds, has come. Throws what the dialogue does.
+    void run(Session& session, Dialogue& dialogue, double until);
 
   private:
     class Batch;
 
     // Takes what has come, up to a batch; returns whether there may be more.
-    bool receive(const UdpSocket& socket, Session& session, Exchange& exchange, PacketSink& out);
+    bool receive(const UdpSocket& socket, Session& session, Dialogue& dialogue, PacketSink& out);
     bool is_foreign(std::uint32_t host, std::uint16_t port) const;
     void wait(double seconds) const;
 

@@ -9,11 +9,11 @@
 namespace afflux::worker {
 
 // Takes packets and the time in seconds; gives packets to send and the time of its next timer. An
-// exchange knows neither sockets nor clocks, so tests can play any schedule of loss, duplication
+// dialogue knows neither sockets nor clocks, so tests can play any schedule of loss, duplication
 // and delay.
-class Exchange {
+class Dialogue {
   public:
-    virtual ~Exchange() = default;
+    virtual ~Dialogue() = default;
 
     // When `expire` is due; infinite if nothing is outstanding. It may be due for nothing.
     virtual double next_timer() const = 0;
