@@ -21,7 +21,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ _TIMEOUT_S = 600
 Bit = int | str
 """Number of a net, or one of the constants 0, 1 and x."""
 
-Keys = tuple[Mapping[str, set[object]], ...]
+Keys = tuple[Mapping[str, Set[object]], ...]
 """What the states of the old netlist, and of the new one, may be paired by."""
 
 
@@ -112,7 +112,7 @@ class Netlist:
             value = net.get("attributes", {}).get("init")
             if value is not None:
                 initial |= dict(zip(net["bits"], reversed(value), strict=True))
-        contents: dict[str, list[object]] = {}
+        contents: dict[str, list[tuple[str, ...]]] = {}
         for description in self._of_type(_INITIAL).values():
             word = {
                 end: "".join(map(str, description["connections"][end]))
@@ -272,10 +272,10 @@ def pair(old: Netlist, new: Netlist) -> list[tuple[State, State]]:
         # the proof says whether that is right.
         if not (match(shapes) or match(shapes, alike=True) or match(kinds)):
             break
-    for side, states in zip(("old", "new"), rest, strict=True):
+    for whose, states in zip(("old", "new"), rest, strict=True):
         if states:
             listed = ", ".join(sorted(map(str, states))[:20])
-            raise Difference(f"{len(states)} without a partner, of the {side} one: {listed}")
+            raise Difference(f"{len(states)} without a partner, of the {whose} one: {listed}")
     memories = {(one.memory, other.memory) for one, other in pairs}
     for side in (0, 1):
         if len({both[side] for both in memories}) < len(memories):

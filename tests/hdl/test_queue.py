@@ -21,7 +21,7 @@ def play(
     inside: deque[tuple[int, int]] = deque()
     lost = 0
 
-    async def bench(ctx) -> None:  # type: ignore[no-untyped-def]
+    async def bench(ctx) -> None:
         nonlocal lost
         taken = 0
         for _ in range(cycles):
@@ -67,7 +67,7 @@ def test_latency(buffered: bool, latency: int) -> None:
     queue = Queue(8, depth=4, buffered=buffered)
     cycles = 0
 
-    async def bench(ctx) -> None:  # type: ignore[no-untyped-def]
+    async def bench(ctx) -> None:
         nonlocal cycles
         ctx.set(queue.i.payload, 0xA5)
         ctx.set(queue.i.valid, 1)
