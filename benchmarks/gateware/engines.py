@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
 
-__all__ = ["ENGINES", "BenchEngine"]
+__all__ = ["ENGINES", "MeasuredEngine"]
 
 
 @dataclass
-class BenchEngine:
+class MeasuredEngine:
     """An engine as it would be built for a port.
 
     Attributes:
@@ -45,6 +45,6 @@ class BenchEngine:
 
 
 ENGINES = (
-    BenchEngine(bus_bits=512, clock_hz=250e6, port_bits_per_s=100e9),
-    BenchEngine(bus_bits=32, clock_hz=125e6, port_bits_per_s=1e9),
+    MeasuredEngine(bus_bits=512, clock_hz=250e6, port_bits_per_s=100e9),
+    MeasuredEngine(bus_bits=32, clock_hz=125e6, port_bits_per_s=1e9),
 )

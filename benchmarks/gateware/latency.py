@@ -7,7 +7,7 @@ from afflux.commands.bench.registry import Bench, Row
 from afflux_sim.load.closed_loop import ClosedLoop
 from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.stimulus import NOT_DRAINED
-from benchmarks.gateware.engines import ENGINES, BenchEngine
+from benchmarks.gateware.engines import ENGINES, MeasuredEngine
 from benchmarks.report.columns import aligned
 
 __all__ = ["BENCH", "NAME", "measure"]
@@ -22,22 +22,22 @@ _LONGEST_CYCLES = 10_000
 def run(short: bool) -> list[Row]:
     """Measure every width, number of workers and size."""
     return [
-        measure(bench, workers, blocks)
-        for bench in ENGINES
+        measure(measured, workers, blocks)
+        for measured in ENGINES
         for workers in (_WORKERS[:1] if short else _WORKERS)
         for blocks in (_BLOCKS[:2] if short else _BLOCKS)
     ]
 
 
-def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
+def measure(measured: MeasuredEngine, workers: int, blocks: int) -> Row:
     """Measure one row. The frame arrives at both phases of the engine's toggle."""
-    engine = bench.engine
+    engine = measured.engine
     loop = ClosedLoop(
         engine,
-        bus_bits=bench.bus_bits,
-        clock_hz=bench.clock_hz,
+        bus_bits=measured.bus_bits,
+        clock_hz=measured.clock_hz,
         workers=workers,
-        lanes=bench.parameters.lanes,
+        lanes=measured.parameters.lanes,
         slots=1,
         traffic=DenseTraffic(workers, [blocks]),
     )
@@ -58,13 +58,13 @@ def measure(bench: BenchEngine, workers: int, blocks: int) -> Row:
             raise RuntimeError("the number of results is not that of the workers")
     return {
         "bench": NAME,
-        "bus_bits": bench.bus_bits,
+        "bus_bits": measured.bus_bits,
         "workers": workers,
         "blocks": blocks,
-        "clock_mhz": bench.clock_hz / 1e6,
+        "clock_mhz": measured.clock_hz / 1e6,
         "latency_cycles": min(found),
         "latency_cycles_max": max(found),
-        "latency_ns": min(found) / bench.clock_hz * 1e9,
+        "latency_ns": min(found) / measured.clock_hz * 1e9,
     }
 
 

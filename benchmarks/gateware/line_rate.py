@@ -13,7 +13,7 @@ from afflux_drivers.aggregator.jobs import read_counters
 from afflux_hdl.contract import registers, wire
 from afflux_sim.load.closed_loop import ClosedLoop, Order, Passed
 from afflux_sim.load.traffic import DenseTraffic
-from benchmarks.gateware.engines import ENGINES, BenchEngine
+from benchmarks.gateware.engines import ENGINES, MeasuredEngine
 from benchmarks.report.columns import aligned
 
 __all__ = ["BENCH", "MIX", "NAME", "measure"]
@@ -42,26 +42,26 @@ _HARMLESS |= {"bytes_in", "bytes_out", "parent_results"}
 def run(short: bool) -> list[Row]:
     """Measure every width, number of workers, size and order."""
     rows = []
-    for bench in ENGINES:
+    for measured in ENGINES:
         workers: Sequence[int] = (2, 64) if short else _WORKERS
         sizes = ["0", "5"] if short else list(_SIZES)
-        if short and bench.bus_bits != 512:
+        if short and measured.bus_bits != 512:
             workers = (4,)
         for n in workers:
             for size in sizes:
-                rows += [measure(bench, n, size, order) for order in Order]
-                rows.append(measure(bench, n, size, Order.BACK_TO_BACK, multicast=True))
+                rows += [measure(measured, n, size, order) for order in Order]
+                rows.append(measure(measured, n, size, Order.BACK_TO_BACK, multicast=True))
         for n in workers[-1:] if short else _PORT_WORKERS:
             for size in _PORT_SIZES[:1] if short else _PORT_SIZES:
-                rows.append(measure(bench, n, size, Order.BACK_TO_BACK, port=True))
+                rows.append(measure(measured, n, size, Order.BACK_TO_BACK, port=True))
         for n in (2,) if short else (2, 8, 64):
             for size in ("0",) if short else ("0", "16"):
-                rows.append(measure(bench, n, size, Order.BACK_TO_BACK, copies=2))
+                rows.append(measure(measured, n, size, Order.BACK_TO_BACK, copies=2))
     return rows
 
 
 def measure(
-    bench: BenchEngine,
+    measured: MeasuredEngine,
     workers: int,
     size: str,
     order: Order,
@@ -73,7 +73,7 @@ def measure(
     """Measure one row.
 
     Args:
-        bench: Engine.
+        measured: The engine.
         workers: N.
         size: Blocks of a packet, or "mix".
         order: That of what may be sent.
@@ -82,48 +82,48 @@ def measure(
         copies: How many times each contribution is sent.
     """
     sizes = _SIZES[size]
-    p = bench.parameters
+    p = measured.parameters
     beats = 2 * p.header_beats + sum(sizes) / len(sizes) * p.block_beats
     slots = 4 + math.ceil(_WINDOW_CYCLES / (workers * beats))
     # More if some rounds take longer than others.
     slots *= (2 if order is Order.RANDOM else 1) * (3 if size == MIX else 1)
     slots = min(slots, p.slots)
     loop = ClosedLoop(
-        bench.engine,
-        bus_bits=bench.bus_bits,
-        clock_hz=bench.clock_hz,
+        measured.engine,
+        bus_bits=measured.bus_bits,
+        clock_hz=measured.clock_hz,
         workers=workers,
         lanes=p.lanes,
         slots=slots,
         traffic=DenseTraffic(workers, sizes),
         order=order,
         multicast=multicast,
-        port_bits_per_s=bench.port_bits_per_s if port else None,
+        port_bits_per_s=measured.port_bits_per_s if port else None,
         copies=copies,
     )
-    before = read_counters(bench.engine)
+    before = read_counters(measured.engine)
     sweep = copies * slots * workers
     # Until results come as fast as contributions leave.
     loop.run((4 if order is Order.RANDOM else 2) * sweep)
     start = loop.passed()
     loop.run(sweep * math.ceil(_CYCLES_LEAST / beats / sweep))
     passed = loop.passed(start)
-    bench.engine.play([])
-    after = read_counters(bench.engine)
+    measured.engine.play([])
+    after = read_counters(measured.engine)
     row: Row = {
         "bench": NAME,
-        "bus_bits": bench.bus_bits,
+        "bus_bits": measured.bus_bits,
         "workers": workers,
         "blocks": size,
         "order": order.value,
         "results": "multicast" if multicast else "unicast",
         "traffic": "duplicates" if copies > 1 else "port" if port else "full",
         "slots": slots,
-        "clock_mhz": bench.clock_hz / 1e6,
-        **_rates(passed, bench),
+        "clock_mhz": measured.clock_hz / 1e6,
+        **_rates(passed, measured),
     }
     if port:
-        row["port_gbps"] = bench.port_bits_per_s / 1e9
+        row["port_gbps"] = measured.port_bits_per_s / 1e9
         row["payload_share_in"] = row["payload_gbps"] / row["port_gbps"]
         row["payload_share_out"] = row["payload_out_gbps"] / row["port_gbps"]
     drops = {
@@ -137,8 +137,8 @@ def measure(
     return row
 
 
-def _rates(passed: Passed, bench: BenchEngine) -> dict[str, Any]:
-    seconds = passed.cycles / bench.clock_hz
+def _rates(passed: Passed, measured: MeasuredEngine) -> dict[str, Any]:
+    seconds = passed.cycles / measured.clock_hz
     bits = 8 * wire.BLOCK_BYTES
     return {
         "cycles": passed.cycles,

@@ -12,7 +12,7 @@ from afflux.commands.bench.registry import Bench, Row
 from afflux_hdl.contract import wire
 from afflux_sim.load.closed_loop import ClosedLoop
 from afflux_sim.load.traffic import ColumnTraffic, Overlap, presence
-from benchmarks.gateware.engines import ENGINES, BenchEngine
+from benchmarks.gateware.engines import ENGINES, MeasuredEngine
 from benchmarks.report.columns import aligned
 
 __all__ = ["BENCH", "NAME", "measure"]
@@ -32,19 +32,19 @@ def run(short: bool) -> list[Row]:
     """Measure every density and overlap at 512 bits, and one column of them at 32."""
     rows = []
     ways = ["unicast", "multicast"]
-    for bench in ENGINES:
-        wide = bench.bus_bits == 512
+    for measured in ENGINES:
+        wide = measured.bus_bits == 512
         if short and not wide:
             continue
         for workers in _WORKERS if wide and not short else _WORKERS[:1]:
             for way in ways:
-                rows += _group(bench, workers, way, short)
+                rows += _group(measured, workers, way, short)
     return rows
 
 
-def _group(bench: BenchEngine, workers: int, way: str, short: bool) -> list[Row]:
+def _group(measured: MeasuredEngine, workers: int, way: str, short: bool) -> list[Row]:
     """Measure all rows that are compared with the same dense tensor."""
-    wide = bench.bus_bits == 512
+    wide = measured.bus_bits == 512
     height = _ROWS_SHORT if short or not wide else _ROWS
     densities: Sequence[float] = (1.0, 0.1) if short or not wide else _DENSITIES
     overlaps = _OVERLAPS if wide else _OVERLAPS[:1]
@@ -52,19 +52,19 @@ def _group(bench: BenchEngine, workers: int, way: str, short: bool) -> list[Row]
     for density in densities:
         # All three are the same in a dense tensor.
         for overlap in overlaps if density < 1 else [Overlap.FULL]:
-            row = measure(bench, workers, way, height, density, overlap)
+            row = measure(measured, workers, way, height, density, overlap)
             row["cycles_of_dense"] = row["cycles"] / (rows[0] if rows else row)["cycles"]
             rows.append(row)
     return rows
 
 
 def measure(
-    bench: BenchEngine, workers: int, way: str, height: int, density: float, overlap: str
+    measured: MeasuredEngine, workers: int, way: str, height: int, density: float, overlap: str
 ) -> Row:
     """Simulate one all-reduce and check every result.
 
     Args:
-        bench: Engine.
+        measured: The engine.
         workers: N.
         way: "unicast" or "multicast".
         height: Rows.
@@ -74,9 +74,9 @@ def measure(
     present = presence(workers, _SLOTS, height, density, overlap)
     traffic = ColumnTraffic(present)
     loop = ClosedLoop(
-        bench.engine,
-        bus_bits=bench.bus_bits,
-        clock_hz=bench.clock_hz,
+        measured.engine,
+        bus_bits=measured.bus_bits,
+        clock_hz=measured.clock_hz,
         workers=workers,
         lanes=wire.LANES_MAX,
         slots=_SLOTS,
@@ -85,17 +85,17 @@ def measure(
     )
     start = loop.passed()
     loop.finish()
-    bench.engine.play([])
+    measured.engine.play([])
     passed = loop.passed(start)
     if not traffic.complete:
         raise RuntimeError("a block has never been in a result")
     union = int(present.any(0).sum())
-    beats = bench.parameters.block_beats
+    beats = measured.parameters.block_beats
     ideal_in = int(present.sum()) * beats
     ideal_out = union * beats * (1 if way == "multicast" else workers)
     return {
         "bench": NAME,
-        "bus_bits": bench.bus_bits,
+        "bus_bits": measured.bus_bits,
         "workers": workers,
         "results": way,
         "density": density,

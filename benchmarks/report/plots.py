@@ -48,7 +48,7 @@ def main_of(
 
     Args:
         plots: As for `draw_plots`.
-        about: What `--help` says.
+        about: What `--help` shows.
         arguments: The command line; that of the process if None.
 
     Returns:

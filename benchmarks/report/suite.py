@@ -17,7 +17,7 @@ def run_suite(
 
     Args:
         name: Of the module that is run with `python -m`.
-        about: What `--help` says.
+        about: What `--help` shows.
         benches: What there is.
         argv: The command line; that of the process if None.
 

@@ -1,4 +1,4 @@
-"""What the sources say of themselves: their rooms, their first sentences, and who imports whom.
+"""What the sources show of themselves: their rooms, their first sentences, and who imports whom.
 
 A room is a folder of modules. Read from the text, not by importing: imports inside functions and
 type-checking blocks count.
@@ -54,7 +54,7 @@ class Module:
 
 @cache
 def python_modules() -> dict[str, Module]:
-    """All modules of the packages, by name."""
+    """Return all modules of the packages, by name."""
     paths = dict(_python_paths())
     known = set(paths) | {name.rpartition(".")[0] for name in paths}
     modules = {}
@@ -91,7 +91,7 @@ def _imported(tree: ast.AST, known: set[str]) -> Iterator[str]:
 
 @cache
 def native_modules() -> dict[str, Module]:
-    """All headers and sources of the C++, by their path below drivers/native."""
+    """Return all headers and sources of the C++, by their path below drivers/native."""
     folder = ROOT / "drivers" / "native"
     modules = {}
     for path in sorted(folder.rglob("*.[ch]pp")):
@@ -115,7 +115,7 @@ def _first_comment(text: str) -> Iterator[str]:
 
 
 def arrows(modules: dict[str, Module]) -> dict[tuple[str, str], list[str]]:
-    """Which rooms import from which others, and the imports that do so."""
+    """Return which rooms import from which others, and the imports that do so."""
     found: dict[tuple[str, str], list[str]] = {}
     for module in modules.values():
         for name in sorted(module.imports):

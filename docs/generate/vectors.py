@@ -226,7 +226,7 @@ def loss() -> Conversation:
     talk.send(*first.frames_to_send())
     talk.send(first.retransmit(0, probe=True))
     talk.send(first.retransmit(0))
-    # Worker 1's DATA is lost, and its probe, and then the answer tells that it is missing itself.
+    # Worker 1's DATA is lost, and its probe, and then the answer reports that it is missing itself.
     talk.send(late, lost=True)
     talk.send(second.retransmit(0, probe=True), lost=True)
     talk.send(second.retransmit(0, probe=True))

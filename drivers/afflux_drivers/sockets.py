@@ -68,7 +68,7 @@ class MulticastGroup:
                 f"{self.address!r} is not an IPv4 multicast address, such as 239.1.2.3"
             )
         if not 0 < self.port < 1 << 16:
-            raise ValueError(f"the port of a multicast group is 1 to 65535, not {self.port}")
+            raise ValueError(f"the port of a multicast group must be 1 to 65535, not {self.port}")
 
     @classmethod
     def parse(cls, text: str) -> "MulticastGroup":

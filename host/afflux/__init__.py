@@ -5,7 +5,7 @@ Importing this package registers the backend "afflux" for CPU tensors:
     import afflux
     torch.distributed.init_process_group("afflux")
 
-AFFLUX_AGGREGATOR says where sums are made (see `afflux.group.settings`). Without it, they are made
+AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings`). Without it, they are made
 in memory that the ranks of one host share, or else in a software engine beside rank 0.
 """
 

@@ -60,7 +60,7 @@ def reachable_hook(
 
     DDP's own buckets cannot lie there: it allocates them, and a bucket's `set_buffer` changes only
     what the hook sees. But a hook may return another tensor than the bucket's, and DDP takes the
-    averages from that one. So each bucket costs one copy here, and its sum no more copies.
+    averages from that one. So each bucket costs one copy here, and its sum none.
 
     Args:
         state: Of this model alone.

@@ -27,7 +27,7 @@ class RanksFailed(RuntimeError):
 
 
 def end_with_parent() -> None:
-    """Die with torchrun, even if that is killed hard (Linux). For ranks."""
+    """Make this rank die with torchrun, even if that is killed hard (Linux)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -149,7 +149,7 @@ def test_answers_nothing_to_data_of_a_stranger(served):
         (b"{}", "request None"),
         (b'{"request": "reboot"}', "reboot"),
         (b'{"request": "create"}', "protocol"),
-        (b'{"request": "create", "protocol": 2}', "protocol 2 is not spoken here, only 1"),
+        (b'{"request": "create", "protocol": 2}', "protocol 2 is not supported, only 1"),
         (
             b'{"request": "create", "protocol": 1, "workers": 65, "lanes": 1, "slots": 1}',
             "65 workers are more than the 64",

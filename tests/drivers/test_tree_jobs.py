@@ -218,12 +218,12 @@ GOOD = ParentJob("127.0.0.1", 4700, 3, 5, 1, 9).to_request()
     [
         ({"address": "host"}, "four decimal octets"),
         ({"address": 5}, "four decimal octets"),
-        ({"port": 0}, "port is an integer"),
-        ({"job": 256}, "job is an integer"),
-        ({"key": "5"}, "key is 16"),
-        ({"worker": 64}, "worker is an integer"),
-        ({"round": None}, "round is an integer"),
-        (None, "parent is an object"),
+        ({"port": 0}, "port must be an integer"),
+        ({"job": 256}, "job must be an integer"),
+        ({"key": "5"}, "key must be 16"),
+        ({"worker": 64}, "worker must be an integer"),
+        ({"round": None}, "round must be an integer"),
+        (None, "parent must be an object"),
     ],
 )
 def test_requests_with_a_wrong_parent(served, change, said):

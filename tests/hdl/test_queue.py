@@ -21,7 +21,7 @@ def play(
     inside: deque[tuple[int, int]] = deque()
     lost = 0
 
-    async def bench(ctx) -> None:
+    async def testbench(ctx) -> None:
         nonlocal lost
         taken = 0
         for _ in range(cycles):
@@ -47,7 +47,7 @@ def play(
 
     simulator = Simulator(queue)
     simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
+    simulator.add_testbench(testbench)
     simulator.run()
     return lost
 
@@ -67,7 +67,7 @@ def test_latency(buffered: bool, latency: int) -> None:
     queue = Queue(8, depth=4, buffered=buffered)
     cycles = 0
 
-    async def bench(ctx) -> None:
+    async def testbench(ctx) -> None:
         nonlocal cycles
         ctx.set(queue.i.payload, 0xA5)
         ctx.set(queue.i.valid, 1)
@@ -81,7 +81,7 @@ def test_latency(buffered: bool, latency: int) -> None:
 
     simulator = Simulator(queue)
     simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
+    simulator.add_testbench(testbench)
     simulator.run()
     assert cycles == latency
 

@@ -33,7 +33,7 @@ def test_the_report_is_json_and_text(capsys, monkeypatch):
     assert cli.main(["info", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["cores"]["affinity"] == len(os.sched_getaffinity(0))
-    assert report["codec"]["level"] in report["codec"]["levels"]
+    assert report["codec"]["instruction_set"] in report["codec"]["instruction_sets"]
     assert report["aggregators"] == []
     assert report["memory"]["available"] <= report["memory"]["machine"]
     names = {each["name"]: each for each in report["interfaces"]}
@@ -216,7 +216,7 @@ def sound_report():
                            "send_max": 16 * MIB},
         "interfaces": [],
         "cores": {"machine": 8, "affinity": 8, "quota": None, "usable": 8},
-        "codec": {"level": "avx2", "levels": ["default", "avx2"]},
+        "codec": {"instruction_set": "avx2", "instruction_sets": ["default", "avx2"]},
         "aggregators": [],
     }  # fmt: skip
 
@@ -240,7 +240,7 @@ def test_small_frames_a_quota_and_a_missing_codec_are_named():
         for name, up, lanes in (("eth0", True, 5), ("eth1", False, 5), ("eth2", True, 16))
     ]
     report["cores"]["quota"] = 1.5
-    report["codec"] = {"level": "python", "levels": ["python"]}
+    report["codec"] = {"instruction_set": "python", "instruction_sets": ["python"]}
     sentences = advice(report)
     assert len(sentences) == 3
     assert "ip link set dev eth0 mtu 9000" in sentences[0]

@@ -49,10 +49,10 @@ def test_control_channel_answers_but_packets_do_not_arrive():
 
 
 def test_wrong_protocol_version():
-    answer = {"ok": False, "error": "protocol 1 is not spoken here, only 2"}
+    answer = {"ok": False, "error": "protocol 1 is not supported, only 2"}
     with answering(answer) as url:
         for outcome in errors_of({"AFFLUX_AGGREGATOR": url}):
-            assert "protocol 1 is not spoken here, only 2" in outcome.message
+            assert "protocol 1 is not supported, only 2" in outcome.message
 
 
 def test_something_else_listens_there():

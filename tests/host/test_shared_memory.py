@@ -72,7 +72,7 @@ def test_someone_who_says_nothing_holds_nobody_up():
 
 def test_a_name_that_nobody_listens_at():
     started = time.monotonic()
-    with pytest.raises(ShareRefused, match="out of reach"):
+    with pytest.raises(ShareRefused, match="cannot reach rank 0's memory"):
         fetch_segment("afflux-nobody", "x" * 32, 1)
     assert time.monotonic() - started < 1
 
@@ -129,7 +129,7 @@ def memory_out_of_reach(rank, size):
 
 
 def out_of_reach(*_):
-    raise ShareRefused("rank 0's memory is out of reach: [Errno 111] Connection refused")
+    raise ShareRefused("cannot reach rank 0's memory: [Errno 111] Connection refused")
 
 
 def test_what_counts_is_the_memory_not_the_name():
@@ -148,7 +148,7 @@ def test_shm_insists():
     for message, kind, _ in values(run_ranks(insist, 3, environment=SHM)):
         assert kind == "RendezvousError"
         assert "shm://" in message
-        assert "rank 1: rank 0's memory is out of reach" in message
+        assert "rank 1: cannot reach rank 0's memory" in message
 
 
 def no_counters(_rank, _size):

@@ -38,7 +38,7 @@ PARENT_PORT = Endpoint(ENGINE.mac, ENGINE.address, ENGINE.port + 1 + JOB)
 OWN_PORT = ENGINE
 
 
-class Bench:
+class Rig:
     """A leaf whose workers have joined; `change` is what the last frame counted."""
 
     def __init__(self, workers: int = 2, parent: Parent | None = PARENT, **options: Any) -> None:
@@ -122,15 +122,15 @@ def from_parent(type_: int, round_: int, **fields: Any) -> Packet:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def rig() -> Rig:
+    return Rig()
 
 
-def assert_untouched(bench: Bench, send, counter: str) -> None:
-    before = copy.deepcopy(bench.engine.jobs)
+def assert_untouched(rig: Rig, send, counter: str) -> None:
+    before = copy.deepcopy(rig.engine.jobs)
     assert send() == []
-    assert bench.change == {counter: 1}
-    assert repr(bench.engine.jobs) == repr(before)
+    assert rig.change == {counter: 1}
+    assert repr(rig.engine.jobs) == repr(before)
 
 
 def assert_goes_up(frame: bytes) -> Packet:
@@ -148,127 +148,127 @@ def assert_goes_up(frame: bytes) -> Packet:
 # Join.
 
 
-def test_joins_its_parent(bench):
-    before = bench.engine.counters["frames_out"]
-    packet = assert_goes_up(bench.engine.join_parent(JOB))
+def test_joins_its_parent(rig):
+    before = rig.engine.counters["frames_out"]
+    packet = assert_goes_up(rig.engine.join_parent(JOB))
     assert packet.to_bytes() == Packet(type=JOIN, job=5, worker=6, key=PARENT_KEY).to_bytes()
-    assert bench.engine.counters["frames_out"] == before + 1
-    assert not bench.engine.has_joined_parent(JOB)
-    assert bench.down(JOINED, 0, slot=999) == []
-    assert bench.change == {"joins": 1}
-    assert bench.engine.has_joined_parent(JOB)
+    assert rig.engine.counters["frames_out"] == before + 1
+    assert not rig.engine.has_joined_parent(JOB)
+    assert rig.down(JOINED, 0, slot=999) == []
+    assert rig.change == {"joins": 1}
+    assert rig.engine.has_joined_parent(JOB)
 
 
 def test_no_join_without_a_parent():
     with pytest.raises(ValueError):
-        Bench(parent=None).engine.join_parent(JOB)
+        Rig(parent=None).engine.join_parent(JOB)
     with pytest.raises(ValueError):
         new_engine().join_parent(JOB)
 
 
-def test_a_new_create_must_join_again(bench):
-    bench.down(JOINED, 0)
-    again = Bench()
+def test_a_new_create_must_join_again(rig):
+    rig.down(JOINED, 0)
+    again = Rig()
     assert not again.engine.has_joined_parent(JOB)
 
 
 # Up.
 
 
-def test_partial_sum_goes_up_when_all_are_in(bench):
+def test_partial_sum_goes_up_when_all_are_in(rig):
     words = tuple(range(16))
-    assert bench.data(1, R0, blocks={0: as_block([5])}, words=words, opcode=1, operation=9) == []
+    assert rig.data(1, R0, blocks={0: as_block([5])}, words=words, opcode=1, operation=9) == []
     blocks = {0: as_block([6]), 2: as_block([7])}
-    (frame,) = bench.data(0, R0, blocks=blocks, words=words[::-1], opcode=1, operation=9)
-    assert bench.change == {"accepted": 1, "blocks_accepted": 2}
+    (frame,) = rig.data(0, R0, blocks=blocks, words=words[::-1], opcode=1, operation=9)
+    assert rig.change == {"accepted": 1, "blocks_accepted": 2}
     packet = assert_goes_up(frame)
     assert (packet.type, packet.slot, packet.round) == (DATA, SLOT, R0)
     assert (packet.opcode, packet.dtype, packet.operation) == (1, 0, 9)
     assert packet.words == tuple(min(i, 15 - i) for i in range(16))
     assert {lane: block[0] for lane, block in packet.blocks.items()} == {0: 6, 2: 7}
-    assert (bench.slot.seen, bench.slot.waiting) == (0b11, True)
+    assert (rig.slot.seen, rig.slot.waiting) == (0b11, True)
 
 
 def test_one_worker_sends_every_contribution_up():
-    bench = Bench(workers=1)
-    (frame,) = bench.data(0, R0)
+    rig = Rig(workers=1)
+    (frame,) = rig.data(0, R0)
     assert assert_goes_up(frame).round == R0
-    assert bench.slot.waiting
+    assert rig.slot.waiting
 
 
-def test_duplicate_while_waiting_goes_up_again(bench):
-    (first,) = [bench.data(worker, R0) for worker in (0, 1)][1]
+def test_duplicate_while_waiting_goes_up_again(rig):
+    (first,) = [rig.data(worker, R0) for worker in (0, 1)][1]
     for worker in (0, 1):
-        assert bench.data(worker, R0) == [first]
-        assert bench.change == {"duplicates": 1, "replays": 1}
-    assert bench.slot.waiting
+        assert rig.data(worker, R0) == [first]
+        assert rig.change == {"duplicates": 1, "replays": 1}
+    assert rig.slot.waiting
 
 
-def test_duplicate_before_all_are_in_does_not_go_up(bench):
-    bench.data(0, R0)
-    assert_untouched(bench, lambda: bench.data(0, R0), "duplicates")
+def test_duplicate_before_all_are_in_does_not_go_up(rig):
+    rig.data(0, R0)
+    assert_untouched(rig, lambda: rig.data(0, R0), "duplicates")
 
 
-def test_probe_while_waiting_tells_that_all_are_in(bench):
-    bench.fill(R0)
-    (frame,) = bench.send(PROBE, 1, R0)
+def test_probe_while_waiting_tells_that_all_are_in(rig):
+    rig.fill(R0)
+    (frame,) = rig.send(PROBE, 1, R0)
     packet = parse_packet(frame)
     assert (packet.type, packet.worker, packet.words[:3]) == (MISSING, 1, (0b11, 0, R0))
-    assert bench.change == {"probes": 1}
+    assert rig.change == {"probes": 1}
 
 
 @pytest.mark.parametrize("type_", [DATA, PROBE, CONFLICT])
-def test_next_round_while_waiting_is_premature(bench, type_):
-    bench.fill(R0)
-    assert_untouched(bench, lambda: bench.send(type_, 0, R0 + 1), "premature")
+def test_next_round_while_waiting_is_premature(rig, type_):
+    rig.fill(R0)
+    assert_untouched(rig, lambda: rig.send(type_, 0, R0 + 1), "premature")
 
 
 @pytest.mark.parametrize("type_", [DATA, PROBE])
-def test_round_before_is_replayed_while_waiting(bench, type_):
-    bench.complete(R0)
-    bench.fill(R0 + 1)
-    (frame,) = bench.send(type_, 1, R0)
+def test_round_before_is_replayed_while_waiting(rig, type_):
+    rig.complete(R0)
+    rig.fill(R0 + 1)
+    (frame,) = rig.send(type_, 1, R0)
     assert (parse_packet(frame).type, parse_packet(frame).round) == (RESULT, R0)
-    assert bench.change["replays"] == 1
+    assert rig.change["replays"] == 1
 
 
-def test_conflict_among_the_workers_goes_up(bench):
-    bench.data(0, R0, operation=1)
-    (frame,) = bench.data(1, R0, operation=2)
+def test_conflict_among_the_workers_goes_up(rig):
+    rig.data(0, R0, operation=1)
+    (frame,) = rig.data(1, R0, operation=2)
     packet = assert_goes_up(frame)
     assert (packet.type, packet.operation) == (CONFLICT, 1)
-    assert bench.change == {"accepted": 1}
+    assert rig.change == {"accepted": 1}
     # Its parent has the last word.
-    bench.down(RESULT, R0)
-    assert bench.change == {"parent_results": 1, "rounds": 1}
+    rig.down(RESULT, R0)
+    assert rig.change == {"parent_results": 1, "rounds": 1}
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_conflict_of_a_child_makes_a_conflict(first):
-    bench = Bench(parent=None)
+    rig = Rig(parent=None)
     types = {0: CONFLICT, 1: DATA}
-    bench.send(types[first], first, R0, blocks={0: as_block([1])})
-    sent = bench.send(types[1 - first], 1 - first, R0, blocks={0: as_block([1])})
+    rig.send(types[first], first, R0, blocks={0: as_block([1])})
+    sent = rig.send(types[1 - first], 1 - first, R0, blocks={0: as_block([1])})
     assert [parse_packet(frame).type for frame in sent] == [CONFLICT] * 2
     assert parse_packet(sent[0]).blocks[0][0] == 2
-    assert bench.change == {"accepted": 1, "blocks_accepted": 1, "rounds": 1, "conflicts": 1}
+    assert rig.change == {"accepted": 1, "blocks_accepted": 1, "rounds": 1, "conflicts": 1}
     # Duplicates of it are duplicates, and the next round of the version is a clean one.
-    (replay,) = bench.send(CONFLICT, 0, R0)
-    assert (parse_packet(replay).type, bench.change["duplicates"]) == (CONFLICT, 1)
+    (replay,) = rig.send(CONFLICT, 0, R0)
+    assert (parse_packet(replay).type, rig.change["duplicates"]) == (CONFLICT, 1)
     for round_ in (R0 + 1, R0 + 2):
-        sent = [bench.data(worker, round_) for worker in (0, 1)][1]
+        sent = [rig.data(worker, round_) for worker in (0, 1)][1]
         assert [parse_packet(frame).type for frame in sent] == [RESULT] * 2
 
 
 # Down.
 
 
-def test_result_is_taken_and_goes_to_the_workers(bench):
-    bench.fill(R0, opcode=2, operation=3)
+def test_result_is_taken_and_goes_to_the_workers(rig):
+    rig.fill(R0, opcode=2, operation=3)
     blocks = {1: as_block(range(ELEMENTS)), 2: as_block([-1])}
     words = tuple(range(100, 116))
-    sent = bench.down(RESULT, R0, blocks=blocks, words=words, opcode=0, operation=99, dtype=7)
-    assert bench.change == {"parent_results": 1, "rounds": 1}
+    sent = rig.down(RESULT, R0, blocks=blocks, words=words, opcode=0, operation=99, dtype=7)
+    assert rig.change == {"parent_results": 1, "rounds": 1}
     for worker, frame in enumerate(sent):
         packet = parse_packet(frame)
         assert (packet.type, packet.worker, packet.job, packet.key) == (RESULT, worker, JOB, KEY)
@@ -280,39 +280,39 @@ def test_result_is_taken_and_goes_to_the_workers(bench):
         }
         assert frame[34:36] == ENGINE.port.to_bytes(2, "big")
     assert len(sent) == 2
-    assert not bench.slot.waiting
+    assert not rig.slot.waiting
     # Asked for again, it comes again.
-    assert bench.data(1, R0) == [sent[1]]
-    assert bench.send(PROBE, 0, R0) == [sent[0]]
+    assert rig.data(1, R0) == [sent[1]]
+    assert rig.send(PROBE, 0, R0) == [sent[0]]
     # And now the next round may open.
-    bench.fill(R0 + 1)
+    rig.fill(R0 + 1)
 
 
-def test_conflict_comes_down(bench):
-    bench.fill(R0)
-    sent = bench.down(CONFLICT, R0)
+def test_conflict_comes_down(rig):
+    rig.fill(R0)
+    sent = rig.down(CONFLICT, R0)
     assert [parse_packet(frame).type for frame in sent] == [CONFLICT] * 2
-    assert bench.change == {"parent_results": 1, "rounds": 1, "conflicts": 1}
+    assert rig.change == {"parent_results": 1, "rounds": 1, "conflicts": 1}
 
 
 def test_result_goes_to_the_group():
     group = Group("239.129.2.3", 4701)
-    bench = Bench(group=group)
-    bench.fill(R0)
-    (frame,) = bench.down(RESULT, R0)
+    rig = Rig(group=group)
+    rig.fill(R0)
+    (frame,) = rig.down(RESULT, R0)
     seen = Ether(frame)
     assert (seen.dst, seen[IP].dst, seen[UDP].dport) == ("01:00:5e:01:02:03", group.address, 4701)
     assert parse_packet(frame).worker == 255
 
 
-def test_result_that_comes_twice(bench):
-    bench.fill(R0)
-    bench.down(RESULT, R0)
-    assert_untouched(bench, lambda: bench.down(RESULT, R0), "duplicates")
-    bench.data(0, R0 + 1)
-    assert_untouched(bench, lambda: bench.down(RESULT, R0), "duplicates")
-    bench.data(1, R0 + 1)
-    assert_untouched(bench, lambda: bench.down(RESULT, R0), "duplicates")
+def test_result_that_comes_twice(rig):
+    rig.fill(R0)
+    rig.down(RESULT, R0)
+    assert_untouched(rig, lambda: rig.down(RESULT, R0), "duplicates")
+    rig.data(0, R0 + 1)
+    assert_untouched(rig, lambda: rig.down(RESULT, R0), "duplicates")
+    rig.data(1, R0 + 1)
+    assert_untouched(rig, lambda: rig.down(RESULT, R0), "duplicates")
 
 
 @pytest.mark.parametrize(
@@ -328,26 +328,26 @@ def test_result_that_comes_twice(bench):
 )
 @pytest.mark.parametrize("type_", [RESULT, CONFLICT])
 @pytest.mark.parametrize("phase", ["open", "waiting", "complete"])
-def test_rounds_of_results(bench, distance, counter, type_, phase):
-    bench.complete(R0)
-    bench.data(0, R0 + 1)
+def test_rounds_of_results(rig, distance, counter, type_, phase):
+    rig.complete(R0)
+    rig.data(0, R0 + 1)
     if phase != "open":
-        bench.data(1, R0 + 1)
+        rig.data(1, R0 + 1)
     if phase == "complete":
-        bench.down(RESULT, R0 + 1)
-    assert_untouched(bench, lambda: bench.down(type_, R0 + 1 + distance), counter)
+        rig.down(RESULT, R0 + 1)
+    assert_untouched(rig, lambda: rig.down(type_, R0 + 1 + distance), counter)
 
 
-def test_result_of_an_open_round_is_premature(bench):
-    bench.data(0, R0)
-    assert_untouched(bench, lambda: bench.down(RESULT, R0), "premature")
+def test_result_of_an_open_round_is_premature(rig):
+    rig.data(0, R0)
+    assert_untouched(rig, lambda: rig.down(RESULT, R0), "premature")
 
 
 @pytest.mark.parametrize("distance", [0, -1])
-def test_results_before_the_first_round_are_stale(bench, distance):
-    assert_untouched(bench, lambda: bench.down(RESULT, R0 - 1 + distance), "stale")
-    bench.data(0, R0)
-    assert_untouched(bench, lambda: bench.down(RESULT, R0 - 1), "stale")
+def test_results_before_the_first_round_are_stale(rig, distance):
+    assert_untouched(rig, lambda: rig.down(RESULT, R0 - 1 + distance), "stale")
+    rig.data(0, R0)
+    assert_untouched(rig, lambda: rig.down(RESULT, R0 - 1), "stale")
 
 
 # Checks. In the order of the table; what a frame has of the later ones does not matter.
@@ -372,62 +372,62 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("at", range(len(WRONG_FIELDS)), ids=lambda at: str(WRONG_FIELDS[at]))
-def test_wrong_fields(bench, at):
-    bench.fill(R0)
+def test_wrong_fields(rig, at):
+    rig.fill(R0)
     counter, wrong = WRONG_FIELDS[at]
     fields = {"type_": RESULT} | wrong
-    assert_untouched(bench, lambda: bench.down(round_=R0, **fields), counter)
+    assert_untouched(rig, lambda: rig.down(round_=R0, **fields), counter)
     # The rest is wrong too, but for what this line checks.
     later = [change for name, change in WRONG_FIELDS[at + 1 :] if name != counter]
     for change in reversed(later):
         fields = change | fields
-    assert_untouched(bench, lambda: bench.down(round_=R0, **fields), counter)
+    assert_untouched(rig, lambda: rig.down(round_=R0, **fields), counter)
 
 
-def test_joined_has_checks_of_its_own(bench):
-    assert_untouched(bench, lambda: bench.down(JOINED, 0, blocks={0: as_block([])}), "bad_present")
+def test_joined_has_checks_of_its_own(rig):
+    assert_untouched(rig, lambda: rig.down(JOINED, 0, blocks={0: as_block([])}), "bad_present")
     wrong = replace(PARENT.endpoint, port=1)
-    assert_untouched(bench, lambda: bench.down(JOINED, 0, source=wrong), "bad_address")
+    assert_untouched(rig, lambda: rig.down(JOINED, 0, source=wrong), "bad_address")
 
 
-def test_parents_mac_address_is_not_checked(bench):
-    bench.fill(R0)
-    bench.down(RESULT, R0, source=replace(PARENT.endpoint, mac=bytes(6)))
-    assert bench.change["parent_results"] == 1
+def test_parents_mac_address_is_not_checked(rig):
+    rig.fill(R0)
+    rig.down(RESULT, R0, source=replace(PARENT.endpoint, mac=bytes(6)))
+    assert rig.change["parent_results"] == 1
 
 
-def test_other_jobs_parent_ports_are_not_this_jobs(bench):
-    bench.fill(R0)
+def test_other_jobs_parent_ports_are_not_this_jobs(rig):
+    rig.fill(R0)
     frame = bytearray(build_frame(PARENT.endpoint, PARENT_PORT, from_parent(RESULT, R0)))
     counters = {JOB - 1: "bad_job", JOB + 1: "bad_job", -1: "bad_type", 8: "not_ours"}
     for number, counter in counters.items():
         frame[36:38] = (ENGINE.port + 1 + number).to_bytes(2, "big")
-        assert bench.give(bytes(frame)) == []
-        assert bench.change == {counter: 1}
+        assert rig.give(bytes(frame)) == []
+        assert rig.change == {counter: 1}
 
 
 def test_a_job_without_a_parent_takes_nothing_from_above():
-    bench = Bench(parent=None)
-    assert_untouched(bench, lambda: bench.down(RESULT, R0), "bad_job")
-    assert_untouched(bench, lambda: bench.down(JOINED, R0), "bad_job")
+    rig = Rig(parent=None)
+    assert_untouched(rig, lambda: rig.down(RESULT, R0), "bad_job")
+    assert_untouched(rig, lambda: rig.down(JOINED, R0), "bad_job")
 
 
-def test_workers_cannot_speak_to_the_parent_port(bench):
+def test_workers_cannot_speak_to_the_parent_port(rig):
     packet = Packet(type=DATA, job=JOB, key=KEY, slot=SLOT, round=R0)
-    frame = build_frame(bench.endpoint(0), PARENT_PORT, packet)
-    assert_untouched(bench, lambda: bench.give(frame), "bad_type")
+    frame = build_frame(rig.endpoint(0), PARENT_PORT, packet)
+    assert_untouched(rig, lambda: rig.give(frame), "bad_type")
 
 
-def test_results_are_not_taken_at_the_own_port(bench):
-    bench.fill(R0)
+def test_results_are_not_taken_at_the_own_port(rig):
+    rig.fill(R0)
     frame = build_frame(PARENT.endpoint, OWN_PORT, from_parent(RESULT, R0))
-    assert_untouched(bench, lambda: bench.give(frame), "bad_type")
+    assert_untouched(rig, lambda: rig.give(frame), "bad_type")
 
 
-def test_another_version_is_refused_at_the_parent_port_too(bench):
+def test_another_version_is_refused_at_the_parent_port_too(rig):
     packet = replace(from_parent(JOIN, R0), version=2)
-    (frame,) = bench.give(build_frame(PARENT.endpoint, PARENT_PORT, packet))
-    assert (parse_packet(frame).type, bench.change) == (REFUSED, {"bad_version": 1})
+    (frame,) = rig.give(build_frame(PARENT.endpoint, PARENT_PORT, packet))
+    assert (parse_packet(frame).type, rig.change) == (REFUSED, {"bad_version": 1})
     packet = replace(from_parent(RESULT, R0), version=2)
     frame = build_frame(PARENT.endpoint, PARENT_PORT, packet)
-    assert_untouched(bench, lambda: bench.give(frame), "bad_version")
+    assert_untouched(rig, lambda: rig.give(frame), "bad_version")

@@ -32,7 +32,7 @@ SLOT = 1
 R0 = FIRST_ROUND
 
 
-class Bench:
+class Rig:
     """A job, and packets to it by worker and round; `change` is what the last one counted."""
 
     def __init__(self, workers: int = 2, lanes: int = 3, first_round: int = R0) -> None:
@@ -89,77 +89,77 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def rig() -> Rig:
+    return Rig()
 
 
-def assert_untouched(bench: Bench, type_: int, worker: int, round_: int, counter: str) -> None:
-    before = copy.deepcopy(bench.slot)
-    assert bench.send(type_, worker, round_) == []
-    assert bench.change == {counter: 1}
-    assert repr(bench.slot) == repr(before)
+def assert_untouched(rig: Rig, type_: int, worker: int, round_: int, counter: str) -> None:
+    before = copy.deepcopy(rig.slot)
+    assert rig.send(type_, worker, round_) == []
+    assert rig.change == {counter: 1}
+    assert repr(rig.slot) == repr(before)
 
 
-def test_first_state(bench):
-    assert (bench.slot.round, bench.slot.seen) == ((R0 - 1) % 2**32, 0b11)
+def test_first_state(rig):
+    assert (rig.slot.round, rig.slot.seen) == ((R0 - 1) % 2**32, 0b11)
 
 
-def test_data_opens_adds_and_completes(bench):
+def test_data_opens_adds_and_completes(rig):
     words = tuple(range(16))
-    assert bench.data(1, R0, blocks={0: as_block([5]), 2: as_block([7])}, words=words) == []
-    assert bench.change == {"accepted": 1, "blocks_accepted": 2}
-    assert (bench.slot.round, bench.slot.seen) == (R0, 0b10)
-    version = bench.slot.versions[R0 & 1]
+    assert rig.data(1, R0, blocks={0: as_block([5]), 2: as_block([7])}, words=words) == []
+    assert rig.change == {"accepted": 1, "blocks_accepted": 2}
+    assert (rig.slot.round, rig.slot.seen) == (R0, 0b10)
+    version = rig.slot.versions[R0 & 1]
     assert (version.present, version.words) == (0b101, words)
 
     others = tuple(range(16))[::-1]
-    results = bench.data(0, R0, blocks={0: as_block([6]), 1: as_block([9])}, words=others)
-    assert bench.change == {"accepted": 1, "blocks_accepted": 2, "rounds": 1}
+    results = rig.data(0, R0, blocks={0: as_block([6]), 1: as_block([9])}, words=others)
+    assert rig.change == {"accepted": 1, "blocks_accepted": 2, "rounds": 1}
     assert [(p.type, p.worker, p.round) for p in results] == [(RESULT, 0, R0), (RESULT, 1, R0)]
     for packet in results:
         assert {lane: block[0] for lane, block in packet.blocks.items()} == {0: 11, 1: 9, 2: 7}
         assert packet.words == tuple(min(i, 15 - i) for i in range(16))
 
 
-def test_words_are_compared_unsigned(bench):
-    bench.data(0, R0, words=(0x80000000,) * 16)
-    (packet, _) = bench.data(1, R0, words=(0x7FFFFFFF, 0xFFFFFFFF) * 8)
+def test_words_are_compared_unsigned(rig):
+    rig.data(0, R0, words=(0x80000000,) * 16)
+    (packet, _) = rig.data(1, R0, words=(0x7FFFFFFF, 0xFFFFFFFF) * 8)
     assert packet.words == (0x7FFFFFFF, 0x80000000) * 8
 
 
-def test_opening_forgets_the_round_before_the_last(bench):
+def test_opening_forgets_the_round_before_the_last(rig):
     for worker in (0, 1):
-        bench.data(worker, R0, blocks={0: as_block([1]), 1: as_block([1])}, words=(0,) * 16)
-    bench.complete(R0 + 1)
-    bench.data(0, R0 + 2, blocks={1: as_block([3])})
-    (packet, _) = bench.data(1, R0 + 2)
+        rig.data(worker, R0, blocks={0: as_block([1]), 1: as_block([1])}, words=(0,) * 16)
+    rig.complete(R0 + 1)
+    rig.data(0, R0 + 2, blocks={1: as_block([3])})
+    (packet, _) = rig.data(1, R0 + 2)
     assert {lane: block[0] for lane, block in packet.blocks.items()} == {1: 3}
     assert packet.words == ABSENT_WORDS
 
 
-def test_data_one_ahead_of_an_incomplete_round_is_premature(bench):
-    bench.data(0, R0)
-    assert_untouched(bench, DATA, 0, R0 + 1, "premature")
-    assert_untouched(bench, DATA, 1, R0 + 1, "premature")
+def test_data_one_ahead_of_an_incomplete_round_is_premature(rig):
+    rig.data(0, R0)
+    assert_untouched(rig, DATA, 0, R0 + 1, "premature")
+    assert_untouched(rig, DATA, 1, R0 + 1, "premature")
 
 
-def test_data_seen_before(bench):
-    bench.data(0, R0)
-    assert_untouched(bench, DATA, 0, R0, "duplicates")
-    bench.data(1, R0)
-    (replay,) = bench.data(0, R0)
+def test_data_seen_before(rig):
+    rig.data(0, R0)
+    assert_untouched(rig, DATA, 0, R0, "duplicates")
+    rig.data(1, R0)
+    (replay,) = rig.data(0, R0)
     assert (replay.type, replay.worker, replay.round) == (RESULT, 0, R0)
-    assert bench.change == {"duplicates": 1, "replays": 1}
+    assert rig.change == {"duplicates": 1, "replays": 1}
 
 
-def test_data_of_the_round_before_is_answered_with_its_result(bench):
-    bench.complete(R0)
-    bench.data(0, R0 + 1, blocks={0: as_block([99])})
-    (replay,) = bench.data(1, R0, blocks={0: as_block([12345])})
+def test_data_of_the_round_before_is_answered_with_its_result(rig):
+    rig.complete(R0)
+    rig.data(0, R0 + 1, blocks={0: as_block([99])})
+    (replay,) = rig.data(1, R0, blocks={0: as_block([12345])})
     assert (replay.worker, replay.round) == (1, R0)
     assert replay.blocks[0][0] == 2 * (R0 % 1000) + 1
-    assert bench.change == {"duplicates": 1, "replays": 1}
-    assert bench.slot.seen == 0b01
+    assert rig.change == {"duplicates": 1, "replays": 1}
+    assert rig.slot.seen == 0b01
 
 
 @pytest.mark.parametrize(
@@ -175,92 +175,92 @@ def test_data_of_the_round_before_is_answered_with_its_result(bench):
 )
 @pytest.mark.parametrize("type_", [DATA, PROBE])
 @pytest.mark.parametrize("complete", [False, True])
-def test_far_rounds(bench, distance, counter, type_, complete):
-    bench.data(0, R0)
+def test_far_rounds(rig, distance, counter, type_, complete):
+    rig.data(0, R0)
     if complete:
-        bench.data(1, R0)
-    assert_untouched(bench, type_, 1, R0 + distance, counter)
+        rig.data(1, R0)
+    assert_untouched(rig, type_, 1, R0 + distance, counter)
 
 
-def test_probe_of_a_complete_round(bench):
-    bench.complete(R0)
-    (replay,) = bench.probe(1, R0)
+def test_probe_of_a_complete_round(rig):
+    rig.complete(R0)
+    (replay,) = rig.probe(1, R0)
     assert (replay.type, replay.worker, replay.round) == (RESULT, 1, R0)
-    assert bench.change == {"probes": 1, "replays": 1}
+    assert rig.change == {"probes": 1, "replays": 1}
 
 
-def test_probe_of_the_round_before(bench):
-    bench.complete(R0)
-    bench.data(0, R0 + 1)
-    (replay,) = bench.probe(1, R0)
+def test_probe_of_the_round_before(rig):
+    rig.complete(R0)
+    rig.data(0, R0 + 1)
+    (replay,) = rig.probe(1, R0)
     assert (replay.worker, replay.round) == (1, R0)
-    assert bench.change == {"probes": 1, "replays": 1}
+    assert rig.change == {"probes": 1, "replays": 1}
 
 
 def test_probe_of_an_incomplete_round_tells_who_is_in():
-    bench = Bench(workers=64)
+    rig = Rig(workers=64)
     for worker in (0, 31, 32, 63):
-        bench.data(worker, R0)
-    (answer,) = bench.probe(5, R0)
+        rig.data(worker, R0)
+    (answer,) = rig.probe(5, R0)
     assert (answer.type, answer.worker, answer.round) == (MISSING, 5, R0)
     assert answer.words == (0x80000001, 0x80000001, R0) + (0,) * 13
-    assert bench.change == {"probes": 1}
+    assert rig.change == {"probes": 1}
 
 
-def test_probe_of_the_next_round_tells_that_nobody_is_in(bench):
-    bench.complete(R0)
-    (answer,) = bench.probe(1, R0 + 1)
+def test_probe_of_the_next_round_tells_that_nobody_is_in(rig):
+    rig.complete(R0)
+    (answer,) = rig.probe(1, R0 + 1)
     assert (answer.type, answer.round) == (MISSING, R0 + 1)
     assert answer.words == (0, 0, R0) + (0,) * 13
-    assert bench.change == {"probes": 1}
+    assert rig.change == {"probes": 1}
 
 
-def test_probe_one_ahead_of_an_incomplete_round_is_premature(bench):
-    bench.data(0, R0)
-    assert_untouched(bench, PROBE, 0, R0 + 1, "premature")
+def test_probe_one_ahead_of_an_incomplete_round_is_premature(rig):
+    rig.data(0, R0)
+    assert_untouched(rig, PROBE, 0, R0 + 1, "premature")
 
 
 @pytest.mark.parametrize("field", ["opcode", "dtype", "operation"])
-def test_a_difference_makes_a_conflict_and_the_next_round_starts_afresh(bench, field):
-    bench.data(0, R0, blocks={0: as_block([1])})
-    results = bench.data(1, R0, blocks={0: as_block([2])}, **{field: 1})
+def test_a_difference_makes_a_conflict_and_the_next_round_starts_afresh(rig, field):
+    rig.data(0, R0, blocks={0: as_block([1])})
+    results = rig.data(1, R0, blocks={0: as_block([2])}, **{field: 1})
     assert [p.type for p in results] == [CONFLICT, CONFLICT]
     assert [getattr(p, field) for p in results] == [0, 0]
-    assert bench.change == {"accepted": 1, "blocks_accepted": 1, "rounds": 1, "conflicts": 1}
+    assert rig.change == {"accepted": 1, "blocks_accepted": 1, "rounds": 1, "conflicts": 1}
     # The packet's own opcode: MAX where the second came with it.
     assert results[0].blocks[0][0] == (2 if field == "opcode" else 3)
-    assert [p.type for p in bench.probe(1, R0)] == [CONFLICT]
+    assert [p.type for p in rig.probe(1, R0)] == [CONFLICT]
     # Both versions: the other one, and the one that held the conflict.
     for round_ in (R0 + 1, R0 + 2):
-        bench.complete(round_)
-        assert bench.change == {"accepted": 1, "blocks_accepted": 1, "rounds": 1}
-        assert [p.type for p in bench.probe(1, round_)] == [RESULT]
+        rig.complete(round_)
+        assert rig.change == {"accepted": 1, "blocks_accepted": 1, "rounds": 1}
+        assert [p.type for p in rig.probe(1, round_)] == [RESULT]
 
 
 def test_one_worker_completes_every_round_by_itself():
-    bench = Bench(workers=1)
+    rig = Rig(workers=1)
     for round_ in range(R0, R0 + 5):
-        (result,) = bench.data(0, round_, blocks={0: as_block([4])}, opcode=MIN, operation=3)
+        (result,) = rig.data(0, round_, blocks={0: as_block([4])}, opcode=MIN, operation=3)
         assert (result.round, result.blocks[0][0]) == (round_ % 2**32, 4)
         assert (result.opcode, result.operation) == (MIN, 3)
 
 
 def test_slots_and_jobs_are_apart():
-    bench = Bench()
-    bench.engine.create_job(
+    rig = Rig()
+    rig.engine.create_job(
         3, key=1, workers=1, lanes=1, slot_base=9, slot_count=1, round=0, credit=1
     )
-    bench.complete(R0)
-    assert bench.engine.slot(JOB, 0).round == (R0 - 1) % 2**32
-    assert bench.engine.slot(3, 0).round == 2**32 - 1
+    rig.complete(R0)
+    assert rig.engine.slot(JOB, 0).round == (R0 - 1) % 2**32
+    assert rig.engine.slot(3, 0).round == 2**32 - 1
 
 
 def test_rounds_wrap():
     for first_round in (2**31 - 1, 2**31, 2**32 - 1, 0):
-        bench = Bench(first_round=first_round)
+        rig = Rig(first_round=first_round)
         for round_ in range(first_round, first_round + 4):
-            bench.complete(round_)
-            assert bench.change["rounds"] == 1
+            rig.complete(round_)
+            assert rig.change["rounds"] == 1
 
 
 @pytest.mark.parametrize(
@@ -281,38 +281,38 @@ def test_opcodes(opcode, expected, overflows):
         assert result.dtype == np.int32
         assert count == overflows
 
-    bench = Bench()
-    bench.data(0, R0, blocks={1: a}, opcode=opcode)
+    rig = Rig()
+    rig.data(0, R0, blocks={1: a}, opcode=opcode)
     # A first block is no addition, so it cannot overflow.
-    assert "overflows" not in bench.change
-    (packet, _) = bench.data(1, R0, blocks={1: b}, opcode=opcode)
+    assert "overflows" not in rig.change
+    (packet, _) = rig.data(1, R0, blocks={1: b}, opcode=opcode)
     assert packet.blocks[1].tolist()[:6] == expected
-    assert bench.change.get("overflows", 0) == overflows
+    assert rig.change.get("overflows", 0) == overflows
 
 
 def test_order_of_arrival_changes_nothing():
     blocks = [as_block(np.arange(64) * 1_000_003 * (w + 1)) for w in range(3)]
     frames = set()
     for order in itertools.permutations(range(3)):
-        bench = Bench(workers=3)
+        rig = Rig(workers=3)
         for worker in order:
-            sent = bench.data(worker, R0, blocks={worker % 2: blocks[worker]})
+            sent = rig.data(worker, R0, blocks={worker % 2: blocks[worker]})
         frames.add(b"".join(packet.to_bytes() for packet in sent))
     assert len(frames) == 1
 
 
-def test_results_are_not_sent_to_workers_that_have_not_joined(bench):
+def test_results_are_not_sent_to_workers_that_have_not_joined(rig):
     # Not reachable through packets: a worker that has not joined cannot have contributed.
-    bench.data(0, R0)
-    del bench.engine.jobs[JOB].joined[0]
-    assert [p.worker for p in bench.data(1, R0)] == [1]
+    rig.data(0, R0)
+    del rig.engine.jobs[JOB].joined[0]
+    assert [p.worker for p in rig.data(1, R0)] == [1]
 
 
-def test_counters_are_those_of_the_document_and_add_up(bench):
-    bench.complete(R0)
-    bench.probe(0, R0 + 5)
-    counters = bench.engine.counters
-    assert isinstance(bench.engine, GoldenEngine)
+def test_counters_are_those_of_the_document_and_add_up(rig):
+    rig.complete(R0)
+    rig.probe(0, R0 + 5)
+    counters = rig.engine.counters
+    assert isinstance(rig.engine, GoldenEngine)
     names = list(counters)
     one_each = names[names.index("mac_error") : names.index("parent_results") + 1]
     assert sum(counters[name] for name in one_each) == counters["frames_in"]

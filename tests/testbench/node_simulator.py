@@ -56,7 +56,7 @@ def run_testbench(build: Path, results: Path, module: str, seed: int = 1) -> Non
     """Run all cocotb tests of a module in a simulator process of its own.
 
     Raises:
-        AssertionError: If one fails. The simulator's output says which and why.
+        AssertionError: If one fails. The simulator's output shows which and why.
     """
     results.mkdir(parents=True, exist_ok=True)
     file = results / "results.xml"

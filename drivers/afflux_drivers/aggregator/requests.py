@@ -15,7 +15,7 @@ __all__ = ["RequestHandler"]
 
 
 class _Bad(Exception):
-    """A request is wrong; the text explains how."""
+    """A request is wrong; the text gives the reason."""
 
 
 class RequestHandler:
@@ -73,7 +73,7 @@ class RequestHandler:
                 "port": self._port,
                 **({} if cycles is None else {"cycles": cycles}),
             }
-        raise _Bad(f"request {kind!r} is none of create, join_parent, close, counters, describe")
+        raise _Bad(f"request {kind!r} must be create, join_parent, close, counters or describe")
 
     def _job(self, request: dict[str, Any]) -> Job:
         number, key = _integer(request, "job", 0, 255), _key(request)
@@ -85,7 +85,7 @@ class RequestHandler:
     def _create(self, request: dict[str, Any], owned: list[Job]) -> dict[str, Any]:
         protocol = _integer(request, "protocol", 0, 1 << 32)
         if protocol != wire.VERSION:
-            raise _Bad(f"protocol {protocol} is not spoken here, only {wire.VERSION}")
+            raise _Bad(f"protocol {protocol} is not supported, only {wire.VERSION}")
         job = self._table.create(
             _integer(request, "workers", 1, 1 << 32),
             _integer(request, "lanes", 1, 1 << 32),
@@ -115,33 +115,33 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         request = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise _Bad("a request is one line with a JSON object in UTF-8") from None
+        raise _Bad("a request must be one line with a JSON object in UTF-8") from None
     if not isinstance(request, dict):
-        raise _Bad(f"a request is a JSON object, not {type(request).__name__}")
+        raise _Bad(f"a request must be a JSON object, not {type(request).__name__}")
     return request
 
 
 def _integer(request: dict[str, Any], name: str, least: int, most: int) -> int:
     value = request.get(name)
     if type(value) is not int or not least <= value <= most:
-        raise _Bad(f"{name} is an integer from {least} to {most}, not {str(value)[:40]!r}")
+        raise _Bad(f"{name} must be an integer from {least} to {most}, not {str(value)[:40]!r}")
     return value
 
 
 def _key(request: dict[str, Any]) -> int:
     text = request.get("key")
     if not isinstance(text, str) or not re.fullmatch("[0-9A-Fa-f]{16}", text):
-        raise _Bad("key is 16 hexadecimal digits")
+        raise _Bad("key must be 16 hexadecimal digits")
     return int(text, 16)
 
 
 def _parent(given: Any) -> ParentJob:
     if not isinstance(given, dict):
-        raise _Bad("parent is an object")
+        raise _Bad("parent must be an object")
     try:
         address = str(ipaddress.IPv4Address(str(given["address"])))
     except (KeyError, ValueError):
-        raise _Bad("address of the parent is four decimal octets") from None
+        raise _Bad("address of the parent must be four decimal octets") from None
     return ParentJob(
         address,
         _integer(given, "port", 1, 0xFFFF),

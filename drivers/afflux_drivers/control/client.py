@@ -33,7 +33,7 @@ class _Channel:
             ) from error
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send one request and return its answer, if that is a yes."""
+        """Send one request and return its answer; raise if that is a refusal."""
         what = f"{request['request']} on the aggregator at {self.peer}"
         deadline = time.monotonic() + timeout_s
         try:

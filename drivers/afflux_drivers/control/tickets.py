@@ -1,4 +1,4 @@
-"""What a rank must know to take part in a job, and a child aggregator of its parent's."""
+"""Tickets: all that a rank must know to join a job, or a child aggregator its parent's job."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -109,22 +109,22 @@ def fetch_segment(name: str, secret: str, rank: int, timeout_s: float = HANDING_
         The segment's descriptor, which belongs to the caller.
 
     Raises:
-        ShareRefused: Rank 0 is not on this host, is another user's, or does not answer in time.
+        ShareRefused: Rank 0 is on another host, is another user's, or does not answer in time.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)
         try:
             connection.connect(b"\0" + name.encode("ascii"))
             if _user_of(connection) != os.geteuid():
-                raise ShareRefused("rank 0's socket is another user's")
+                raise ShareRefused("rank 0's socket belongs to another user")
             connection.sendall(_REQUEST.pack(secret.encode("ascii"), rank))
             answer, descriptors = _receive_descriptors(connection)
         except OSError as error:
-            raise ShareRefused(f"rank 0's memory is out of reach: {error}") from error
+            raise ShareRefused(f"cannot reach rank 0's memory: {error}") from error
     if answer != _GIVEN or len(descriptors) != 1:
         for descriptor in descriptors:
             os.close(descriptor)
-        raise ShareRefused("rank 0 did not hand its memory over: it is another user's process")
+        raise ShareRefused("rank 0 did not hand its memory over: it belongs to another user")
     return descriptors[0]
 
 

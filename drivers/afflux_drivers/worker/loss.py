@@ -22,6 +22,6 @@ class LossSwitch(_native.LossSwitch):
 
     def __init__(self, share: float, seed: int, rank: int) -> None:
         if not 0 <= share < 1:
-            raise ValueError(f"a share of lost packets is 0 to below 1, not {share}")
+            raise ValueError(f"a share of lost packets must be 0 to below 1, not {share}")
         self.share = share
         super().__init__(share, seed & 0xFFFF_FFFF_FFFF_FFFF, rank)

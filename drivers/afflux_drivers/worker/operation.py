@@ -133,7 +133,7 @@ def _check(
     expected = storage_dtype(dtype)
     if elements.ndim != 1 or elements.dtype != expected or not elements.flags.c_contiguous:
         raise ValueError(
-            f"{dtype.name.lower()} elements are a contiguous 1-D array of {expected}, "
+            f"{dtype.name.lower()} elements must be a contiguous 1-D array of {expected}, "
             f"not {elements.ndim}-D of {elements.dtype}"
         )
     size = 1

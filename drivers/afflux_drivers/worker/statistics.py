@@ -11,7 +11,7 @@ _FRAME_OVERHEAD_BYTES = wire.AFFLUX_OFFSET
 
 @dataclass
 class WorkerStatistics:
-    """Counts since the worker was made. Bytes are of UDP payload unless they say frame.
+    """Counts since the worker was made. Bytes are of UDP payload unless the name has "frame".
 
     Attributes:
         operations: Operations that ended well.

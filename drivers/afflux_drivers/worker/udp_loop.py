@@ -1,4 +1,4 @@
-"""A worker's sockets: in C++ (`drivers/native/worker`), but for names and texts."""
+"""A worker's sockets. The C++ in `drivers/native/worker` drives them; names and texts are here."""
 
 import socket
 
@@ -36,7 +36,7 @@ class UdpLoop(_native.UdpLoop):
         self.peer = f"{host}:{port}"
         try:
             if not 0 < port < 1 << 16:
-                raise OSError(f"a UDP port is 1 to 65535, not {port}")
+                raise OSError(f"a UDP port must be 1 to 65535, not {port}")
             address = int.from_bytes(socket.inet_aton(socket.gethostbyname(host)), "big")
             super().__init__(address, port, loss)
         except OSError as error:

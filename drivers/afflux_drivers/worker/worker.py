@@ -74,7 +74,7 @@ class Worker:
         peer_timeout_s: float = 10.0,
     ) -> None:
         if not peer_timeout_s > 0:
-            raise ValueError(f"a timeout is more than 0 s, not {peer_timeout_s}")
+            raise ValueError(f"a timeout must be more than 0 s, not {peer_timeout_s}")
         self.ticket = ticket
         self.rank = rank
         self._peer_timeout_s = peer_timeout_s
@@ -200,7 +200,7 @@ class Worker:
             )
 
     def _different_job(self, found: Sequence[int]) -> AggregatorRefused:
-        """Return the error that JOINED has other words than the ticket says."""
+        """Return the error for a JOINED that differs from the ticket."""
         ticket, job, group = self.ticket, list(found[:4]), found[4:]
         expected = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
         if job != expected:

@@ -98,7 +98,7 @@ nb::dict take_counts(Session& session) {
     return taken;
 }
 
-// An exception class of the module's own, whose argument tells more than a text does.
+// An exception class of the module's own, whose argument holds more than a text.
 template <typename Error, typename ToPython>
 void bind_error(nb::module_& module, const char* name) {
     nb::exception<Error> raised(module, name, PyExc_RuntimeError);

@@ -11,8 +11,7 @@ namespace afflux::codec {
 //     y = sum * 2**(unit_power + E), for Avg divided by the ranks
 //
 // If the number of ranks is itself a power of two, the division is part of the unit and `divisor`
-// is
-// 1. Cheap to make, so there is one for each operation.
+// is 1. Cheap to make, so there is one for each operation.
 struct Numbers {
     // `ranks` are all that are summed, 1 to 64, those of a whole tree included.
     // Throws std::invalid_argument for other numbers and for an operation that is not defined.

@@ -9,7 +9,7 @@ namespace afflux::codec {
 //
 //     0         absent: all elements are +0 or -0
 //     1 … 254   the biased float32 exponent of the greatest magnitude; 1 for any present int32
-//     block 255       an element is NaN or infinite
+//     255       an element is NaN or infinite
 //
 // `exponents` has blocks_of(count) bytes.
 void scan(Dtype dtype, const void* elements, std::size_t count, std::uint8_t* exponents);

@@ -1,4 +1,4 @@
-// Checks for the test programs: a failed one says where and ends the program with status 1.
+// Checks for the test programs: a failed one reports where and ends the program with status 1.
 #pragma once
 
 #include <cstdio>

@@ -80,7 +80,7 @@ void run_group(std::uint64_t seed, int operations) {
                 std::this_thread::sleep_for(std::chrono::microseconds(below(own, 300)));
             if (own() % 8 == 0) std::this_thread::yield();
             group.begin(data, one.count, one.dtype, one.op, i);
-            // A time-out of nothing now and then: the operation goes on where it was.
+            // A timeout of nothing now and then: the operation goes on where it was.
             while (own() % 4 == 0)
                 if (group.advance(std::chrono::nanoseconds(own() % 1000))) goto over;
             finish(group);

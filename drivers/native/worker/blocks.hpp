@@ -63,7 +63,7 @@ class Blocks {
     void decode(std::size_t first, std::size_t blocks, const std::int32_t* sums,
                 const std::uint8_t* exponents);
 
-    // Puts NaN and infinities over a block of the result, where the summed counts say so.
+    // Puts NaN and infinities over a block of the result, where the summed counts show any.
     void overlay(std::size_t block, const std::int32_t* counts);
 
   private:

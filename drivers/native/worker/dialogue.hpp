@@ -8,7 +8,7 @@
 
 namespace afflux::worker {
 
-// Takes packets and the time in seconds; gives packets to send and the time of its next timer. An
+// Takes packets and the time in seconds; gives packets to send and the time of its next timer. A
 // dialogue knows neither sockets nor clocks, so tests can play any schedule of loss, duplication
 // and delay.
 class Dialogue {

@@ -11,7 +11,7 @@
 
 namespace afflux::worker {
 
-// A result breaks the protocol; the text says how.
+// A result breaks the protocol; the text gives the details.
 class Misbehaved : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -36,7 +36,7 @@ class Refused : public std::runtime_error {
     std::uint32_t cause;  // a wire::Refusal, if it is a known one
 };
 
-// What JOINED says of a job: workers, lanes, slots, credit, address and port of the group or 0.
+// What JOINED states of a job: workers, lanes, slots, credit, address and port of the group or 0.
 using JobTerms = std::array<std::uint32_t, 6>;
 
 // The aggregator has another job under this number than the worker expects.

@@ -8,7 +8,7 @@
 
 namespace afflux::worker {
 
-// Whether the tensor is reduced in exact mode. The number of lanes has no say in it: jobs that
+// Whether the tensor is reduced in exact mode. The number of lanes does not matter: jobs that
 // differ in nothing else must give the same bits.
 bool is_exact(const Tensor& tensor);
 

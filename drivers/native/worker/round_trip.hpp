@@ -18,7 +18,7 @@ inline constexpr double kGranularity = 0.005;
 inline constexpr double kOverdue = 0.001;
 
 // Samples must come from packets that were sent once (Karn): the answer to a repeated one does not
-// say which it answers. So a timeout that proves too short must stay doubled until an answer comes
+// show which it answers. So a timeout that proves too short must stay doubled until an answer comes
 // in time, or every packet of a slow aggregator would be asked for again for ever.
 class RoundTrip {
   public:
@@ -42,8 +42,8 @@ class RoundTrip {
     // Takes the round trip of a packet that was sent once, at `sent_at`, and answered now.
     void sample(double sent_at, double now);
 
-    // The same if the answer had other reasons, too, to take as long: the round trip is no longer
-    // than this.
+    // The same if the answer may have been delayed by something else: the round trip is at most
+    // this.
     void sample_bound(double sent_at, double now);
 
     // Notes that the timeout of a packet that was sent at `sent_at` passed. It does not double if

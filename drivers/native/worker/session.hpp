@@ -30,7 +30,7 @@ struct JobRun {
 
     bool has_group() const { return group_host != 0; }
 
-    // What JOINED must say.
+    // What JOINED must state.
     JobTerms terms() const;
 
     // Throws std::invalid_argument if a number is out of range.

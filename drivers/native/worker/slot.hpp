@@ -27,7 +27,7 @@ class Slot {
     std::size_t length = 0;                                  // bytes of that contribution
     bool outstanding = false;                                // a result is awaited
     bool opening = false;                                    // `round` opens an operation
-    bool asked = false;         // probed or sent again, so that its round trip is no sample
+    bool asked = false;         // probed or sent again, so that its round trip is not a sample
     bool waits_above = false;   // the latest MISSING named nobody: the aggregator's parent
     std::uint64_t missing = 0;  // workers that the latest MISSING named
     unsigned probes_open = 0;   // probes sent since the last answer

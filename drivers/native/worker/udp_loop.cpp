@@ -34,7 +34,7 @@ class UdpLoop::Batch final : public PacketSink {
             return;
         }
         if (size_ == kBatch) flush();
-        // Only read, though the interface does not say so.
+        // Only read, although the interface takes a pointer to non-const.
         vectors_[size_++] = {const_cast<std::uint8_t*>(datagram.data), datagram.bytes};
     }
 

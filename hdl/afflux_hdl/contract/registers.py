@@ -76,7 +76,7 @@ REGISTERS = (
     Register("build_slots", 0x014, 17, RO, "slots of the pool, shared by all jobs"),
     Register("build_bus_bits", 0x018, 16, RO, "bits of the packet streams"),
     Register("build_version", 0x01C, 24, RO, "release of the gateware: major, minor, patch octet"),
-    Register("build_time", 0x030, 32, RO, "when it was generated, seconds since 1970; 0: not said"),
+    Register("build_time", 0x030, 32, RO, "when it was generated, seconds since 1970; 0: unknown"),
     Register("local_mac_low", 0x020, 32, RW, "engine's MAC address, last four octets"),
     Register("local_mac_high", 0x024, 16, RW, "engine's MAC address, first two octets"),
     Register("local_address", 0x028, 32, RW, "engine's IPv4 address, first octet uppermost"),

@@ -223,7 +223,7 @@ def frame_bytes(blocks: int) -> int:
 
 
 def datagram_bytes(blocks: int) -> int:
-    """Bytes of the UDP payload of a packet that carries `blocks` blocks."""
+    """Return the bytes of the UDP payload of a packet that carries `blocks` blocks."""
     return frame_bytes(blocks) - AFFLUX_OFFSET
 
 

@@ -38,17 +38,17 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if not 0 <= self.build_time < 1 << 32:
-            raise ValueError(f"build_time is 0 to 2**32 - 1, not {self.build_time}")
+            raise ValueError(f"build_time must be 0 to 2**32 - 1, not {self.build_time}")
         if self.bus_bits not in (32, 64, 128, 256, 512):
-            raise ValueError(f"bus_bits is one of 32, 64, 128, 256, 512, not {self.bus_bits}")
+            raise ValueError(f"bus_bits must be one of 32, 64, 128, 256, 512, not {self.bus_bits}")
         if not 1 <= self.workers <= wire.WORKERS_MAX:
-            raise ValueError(f"workers is 1 to {wire.WORKERS_MAX}, not {self.workers}")
+            raise ValueError(f"workers must be 1 to {wire.WORKERS_MAX}, not {self.workers}")
         if not 1 <= self.lanes <= wire.LANES_MAX:
-            raise ValueError(f"lanes is 1 to {wire.LANES_MAX}, not {self.lanes}")
+            raise ValueError(f"lanes must be 1 to {wire.LANES_MAX}, not {self.lanes}")
         if not 1 <= self.jobs <= 256:
-            raise ValueError(f"jobs is 1 to 256, not {self.jobs}")
+            raise ValueError(f"jobs must be 1 to 256, not {self.jobs}")
         if not 2 <= self.slots <= 32768 or self.slots & (self.slots - 1):
-            raise ValueError(f"slots is a power of two from 2 to 32768, not {self.slots}")
+            raise ValueError(f"slots must be a power of two from 2 to 32768, not {self.slots}")
 
     @property
     def bus_bytes(self) -> int:

@@ -40,7 +40,7 @@ class Queue(wiring.Component):
     ) -> None:
         # Amaranth's buffered FIFO of depth 2 is full with one payload in it.
         if depth < (3 if buffered else 1):
-            raise ValueError(f"depth is at least {3 if buffered else 1}, not {depth}")
+            raise ValueError(f"depth must be at least {3 if buffered else 1}, not {depth}")
         self._shape = shape
         self._depth = depth
         self._fifo = SyncFIFOBuffered if buffered else SyncFIFO

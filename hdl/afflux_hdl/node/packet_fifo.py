@@ -47,7 +47,7 @@ class PacketFifo(wiring.Component):
         depth = depth_bytes // (bus_bits // 8)
         if depth < 2 or depth_bytes != depth * (bus_bits // 8) or depth & (depth - 1):
             raise ValueError(
-                f"depth_bytes is a power of two of at least two beats, not {depth_bytes}"
+                f"depth_bytes must be a power of two of at least two beats, not {depth_bytes}"
             )
         self._bus_bits = bus_bits
         self._depth = depth

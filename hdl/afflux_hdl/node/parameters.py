@@ -29,4 +29,4 @@ class NodeParameters:
         for name in ("host_buffer_bytes", "echo_buffer_bytes"):
             value = getattr(self, name)
             if value < 2048 or value & (value - 1):
-                raise ValueError(f"{name} is a power of two of at least 2048, not {value}")
+                raise ValueError(f"{name} must be a power of two of at least 2048, not {value}")

@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     if arguments.seeds < 1:
-        parser.error("--seeds is at least 1")
+        parser.error("--seeds must be at least 1")
     # Read first: it may be the file that is written.
     try:
         before = comparison.read(arguments.compare) if arguments.compare else None

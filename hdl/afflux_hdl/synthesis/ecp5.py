@@ -136,7 +136,7 @@ def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float)
     Args:
         seed: Of the placement.
         folder: Where `synthesise` has been.
-        progress: Told how far it is.
+        progress: Called with how far it has got.
         limit_s: Seconds after which routing is given up. Then `fmax_mhz` is None.
 
     Raises:
@@ -160,7 +160,7 @@ def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float)
 
 
 def parse_log(text: str) -> dict[str, Any] | None:
-    """Return what `synth.json` says of a placement that was not routed; None without one."""
+    """Return what `synth.json` reports of a placement that was not routed; None without one."""
     estimate = _ESTIMATE.search(text)
     use = {name: (int(used), int(of)) for name, used, of in _USE.findall(text)}
     if estimate is None or not set(_CELLS.values()) <= use.keys():
@@ -174,7 +174,7 @@ def parse_log(text: str) -> dict[str, Any] | None:
 
 
 def parse_report(document: dict[str, Any]) -> dict[str, Any]:
-    """Return what `synth.json` says of a report by nextpnr.
+    """Return what `synth.json` keeps of a report by nextpnr.
 
     Raises:
         ValueError: If there is not exactly one clock.

@@ -96,13 +96,13 @@ def _run(
         watchdog = threading.Timer(limit_s or threading.TIMEOUT_MAX, process.kill)
         watchdog.daemon = True
         watchdog.start()
-        told = started
+        reported = started
         for line in process.stdout:
             lines.write(line)
             step = STEP.match(line)
-            if step and time.monotonic() - told > 10:
-                told = time.monotonic()
-                progress(f"{told - started:5.0f} s  {line.strip()}")
+            if step and time.monotonic() - reported > 10:
+                reported = time.monotonic()
+                progress(f"{reported - started:5.0f} s  {line.strip()}")
         watchdog.cancel()
     if limit_s is not None and time.monotonic() - started >= limit_s:
         raise ToolTimeout(f"{command[0]} had not ended after {limit_s:g} s, see {log}")

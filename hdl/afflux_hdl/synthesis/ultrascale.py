@@ -111,7 +111,7 @@ def misplaced(netlist: Netlist) -> list[str]:
 
 
 def report(netlist: Netlist) -> dict[str, Any]:
-    """Return everything that `synth.json` says about the netlist."""
+    """Return everything that `synth.json` reports about the netlist."""
     counted = count(netlist)
     levels = Levels(netlist, within="engine")
     stages = levels.stages()

@@ -82,7 +82,7 @@ class AggregatorUrl:
 
         Raises:
             ValueError: It is not one of auto, shm://, soft://, rtl:// and udp://host[:port] with
-                the options in EXPECTED. The message says why, and what is allowed.
+                the options in EXPECTED. The message gives the reason, and what is allowed.
         """
         try:
             return cls._parse(text)

@@ -57,7 +57,7 @@ def host_identity() -> str:
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a rank tells the others about itself.
+    """What a rank publishes about itself.
 
     Attributes:
         url: Its AFFLUX_AGGREGATOR.
@@ -96,18 +96,18 @@ class Exchange:
         self._timeout_s = timeout_s
 
     def introduce(self, introduction: Introduction) -> None:
-        """Introduce this rank, in step one. Every rank."""
+        """Introduce this rank: step one, at every rank."""
         self._store.set(f"rank/{self._rank}", introduction.to_json())
 
     def decline(self, reason: str) -> None:
-        """Let the others fail because this rank cannot take part. In place of all steps."""
+        """Make the others fail because this rank cannot take part. It takes no step then."""
         error = json.dumps({"error": f"rank {self._rank}: {reason}"})
         self._store.set(f"rank/{self._rank}", error)
         if self._rank == 0:
             self._store.set("ticket", error)
 
     def introductions(self) -> list[Introduction]:
-        """Return those of all ranks, in order of rank. Rank 0.
+        """Return the introductions of all ranks, in order of rank: step two, at rank 0.
 
         Raises:
             RendezvousError: One has an error, or they name different aggregators.
@@ -126,7 +126,7 @@ class Exchange:
         return everyone
 
     def publish(self, make: Callable[[], str], key: str = "ticket") -> str:
-        """Publish and return what `make` returns, or publish its error, in step two. Rank 0."""
+        """Publish and return what `make` returns, or publish its error: step two, at rank 0."""
         try:
             ticket = make()
         except Exception as error:
@@ -138,7 +138,9 @@ class Exchange:
         return ticket
 
     def ticket(self, patience_s: float, key: str = "ticket") -> str:
-        """Wait a step's time plus `patience_s` for what rank 0 publishes in step two. Other ranks.
+        """Return what rank 0 publishes in step two, at the other ranks.
+
+        They wait a step's time plus `patience_s` for it.
 
         Raises:
             RendezvousError: Rank 0 could not get a job; it raises for the same reason.
@@ -150,20 +152,20 @@ class Exchange:
         return answer["ticket"]
 
     def mapped(self, refusal: str) -> list[str]:
-        """Exchange whether memory is shared. Every rank.
+        """Exchange whether memory is shared, at every rank.
 
         Args:
             refusal: Why this rank has not mapped it; empty if it has.
 
         Returns:
-            Those of all ranks that have not, with their rank, such as "rank 2: no such file".
+            The refusals, each with its rank, such as "rank 2: no such file".
         """
         self._store.set(f"mapped/{self._rank}", refusal or "ok")
         texts = self._collect([f"mapped/{rank}" for rank in range(self._size)], self._timeout_s)
         return [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
 
     def join(self, join: Callable[[], None]) -> None:
-        """Join, and exchange whether that worked, in steps three and four. Every rank.
+        """Join, and exchange whether that worked: steps three and four, at every rank.
 
         Raises:
             RendezvousError: A rank could not join.

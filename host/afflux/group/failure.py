@@ -1,4 +1,4 @@
-"""One message of what every rank knows about a failure."""
+"""Puts what every rank knows about a failure into one error message."""
 
 from afflux.group.notices import CallRecord, numbered
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
@@ -7,7 +7,7 @@ __all__ = ["GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
 
 
 class GroupFailed(AffluxError):
-    """An earlier operation of the group, or another rank, failed; the message says how."""
+    """An earlier operation of the group, or another rank, failed; the message gives the reason."""
 
 
 class GroupClosed(AffluxError):

@@ -51,7 +51,7 @@ def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> tuple[str, int]:
         timeout_s: Until it reports that it is ready; rtl:// may have to build its engine first.
 
     Raises:
-        AggregatorNotStarted: It did not start; the message says why.
+        AggregatorNotStarted: It did not start; the message gives the reason.
     """
     key = (url, host)
     with _lock:
@@ -69,7 +69,7 @@ def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> tuple[str, int]:
 
 
 def release(url: AggregatorUrl, host: str) -> None:
-    """Give it up for one user; with the last one it ends."""
+    """Release the aggregator for one user; it ends with the last one."""
     with _lock:
         running = _launched.get((url, host))
         if running is None or running.owner != os.getpid():

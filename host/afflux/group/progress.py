@@ -369,7 +369,7 @@ class Progress:
         return GroupFailed(f"the group failed before: {failure}")
 
     def _expire(self, work: AffluxWork, seconds: float) -> None:
-        """End the operation that everyone waits for: a `wait(timeout)` is over."""
+        """End the operation in progress, because a `wait(timeout)` has timed out."""
         running = self._running
         started = time.monotonic()
         text = f"wait() timed out after {seconds:g} s"

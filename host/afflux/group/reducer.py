@@ -1,4 +1,4 @@
-"""What sums for one rank of a group: a worker at an aggregator, or memory that the ranks share."""
+"""The reducer of one rank: a worker at an aggregator, or memory that the group's ranks share."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,7 +18,7 @@ from afflux_hdl.contract import wire
 __all__ = ["Interruption", "JobReducer", "Reducer", "SharedMemoryReducer"]
 
 Interruption = Callable[[], str | None]
-"""Asked while waiting; a text that it returns ends the operation with that text as error."""
+"""Called while waiting; if it returns a text, the operation ends with that text as error."""
 
 _Plan = TypeVar("_Plan")
 
@@ -30,7 +30,7 @@ class Reducer(Protocol[_Plan]):
 
     Attributes:
         url: AFFLUX_AGGREGATOR.
-        engine: What sums: "shm", "soft", "rtl", …
+        engine: Kind of engine: "shm", "soft", "rtl", …
         ticket: The job; None without one. Rank 0 ends it, so it waits for the other ranks first.
     """
 

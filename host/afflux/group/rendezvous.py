@@ -1,4 +1,4 @@
-"""How a group finds what sums for it: memory that its ranks share, or a job of an aggregator."""
+"""How a new group gets its reducers: over memory that its ranks share, or over an aggregator."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ _LOOPBACK = "127.0.0.1"
 def make_reducer(
     store: Store, rank: int, size: int, settings: Settings, timeout: timedelta
 ) -> Reducer[Any]:
-    """Make what sums for this rank of a new group, with the other ranks. Collective.
+    """Make the reducer of this rank of a new group, with the other ranks. Collective.
 
     Args:
         store: Of this group; used by no other thread meanwhile.
@@ -92,7 +92,7 @@ def make_reducer(
 
 
 def _no_memory(url: AggregatorUrl, reason: str) -> None:
-    """Go on without shared memory, or not: every rank decides alike."""
+    """Log that sums go elsewhere, or raise if shm:// was asked for; every rank decides alike."""
     if url.scheme == "shm":
         raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {reason}")
     _log.info("sums go through a software engine, not through shared memory: %s", reason)

@@ -117,7 +117,7 @@ _share = _number(float, lambda value: 0 <= value < 1, "a share, at least 0 and l
 
 
 BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
-"""What the simulation reads for itself, wherever it is built."""
+"""Variables that the simulation reads by itself, wherever it is built."""
 
 _VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_AGGREGATOR": ("aggregator", AggregatorUrl.parse),

@@ -117,7 +117,7 @@ def result_bits(
 
     Args:
         total: The sum of the finite elements, times 2**-scale_bits.
-        scale_bits: Says what one in `total` stands for: 2**scale_bits.
+        scale_bits: One in `total` stands for 2**scale_bits.
         classes: Sum of the class words of all workers.
         dtype: Type of the result.
         reduction: "sum" or "avg".

@@ -81,5 +81,5 @@ class Job:
         return (1 << self.workers) - 1
 
     def is_complete(self, slot: Slot) -> bool:
-        """Whether the slot's round R is complete."""
+        """Return whether the slot's round R is complete."""
         return slot.seen == self.full and not slot.waiting

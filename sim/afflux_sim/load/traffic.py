@@ -86,22 +86,22 @@ class ColumnTraffic:
             found = np.flatnonzero(present[index]).astype(np.uint32)
             words[index][: found.size] = found << 8 | 255
         self._words = words
-        self._place = np.zeros((workers, slots, lanes), dtype=np.intp)
+        self._position = np.zeros((workers, slots, lanes), dtype=np.intp)
         self._agreed = np.full((slots, lanes), wire.ABSENT, dtype=np.uint32)
         self._lanes = np.arange(lanes)
         self._bits = 1 << np.arange(lanes, dtype=np.uint32)
 
     def contribution(self, worker: int, slot: int, turn: int) -> Contribution:
         """Return look-ahead in the opening round, then the worker's blocks that were agreed on."""
-        words, place = self._words[worker, slot], self._place[worker, slot]
-        mine = words[self._lanes, place]
+        words, position = self._words[worker, slot], self._position[worker, slot]
+        mine = words[self._lanes, position]
         # Asked again for the same round the answer would differ: a loop with copies is for others.
         sent = (mine == self._agreed[slot]) & (mine != wire.ABSENT)
-        place += sent
+        position += sent
         present = int(self._bits[sent].sum())
         return Contribution(
             present,
-            words[self._lanes, place].astype("<u4").tobytes(),
+            words[self._lanes, position].astype("<u4").tobytes(),
             self._blocks[worker] * present.bit_count(),
         )
 

@@ -1,4 +1,4 @@
-"""Explores every state of the models: no wrong sum is ever taken, and none is a dead end.
+"""Explores every state of the models: none takes a wrong sum, and none is a dead end.
 
 Breadth first, so that a counterexample is as short as there is one. A dead end is a state from
 which completion cannot be reached, however kind the network becomes; that no state is one is shown
@@ -35,13 +35,9 @@ class Outcome:
     """What the checker found.
 
     Attributes:
-    ----------
-    states, steps
-        How many different states were reached, and by how many steps between them.
-    fault
-        None, "wrong sum" or "dead end".
-    trace
-        The shortest sequence of steps that shows the fault.
+        states, steps: How many different states were reached, and by how many steps between them.
+        fault: None, "wrong sum" or "dead end".
+        trace: The shortest sequence of steps that shows the fault.
     """
 
     states: int

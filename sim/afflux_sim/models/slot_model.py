@@ -33,28 +33,20 @@ class Guards:
     """What protects the sums, and the completion, each of which the checker can do without.
 
     Attributes:
-    ----------
-    whole_frames
-        A frame with a bad end touches nothing. Without: its blocks are merged, but its worker is
-        not marked as seen.
-    header_in_descriptor
-        A queued result carries the round that it is of. Without: the header is made when it is
-        begun, from R.
-    discard_outdated
-        A queued result is discarded if R is neither its round nor the next.
-    exact_round
-        A worker takes only the result of its outstanding round. Without: any result of the same
-        operation that the same version held.
-    drop_premature
-        A packet of round R + 1 is dropped while R is incomplete. Without: it opens R + 1.
-    two_versions
-        Rounds alternate between two versions. Without: all use one.
-    seen_check
-        A contribution that is in is not added again.
-    replay_previous
-        A packet of round R − 1 is answered with its result.
-    worker_waits
-        A worker contributes to r + 1 only when it has the result of r. Without: one round earlier.
+        whole_frames: A frame with a bad end touches nothing. Without: its blocks are merged, but
+            its worker is not marked as seen.
+        header_in_descriptor: A queued result carries the round that it is of. Without: the header
+            is made when it is begun, from R.
+        discard_outdated: A queued result is discarded if R is neither its round nor the next.
+        exact_round: A worker takes only the result of its outstanding round. Without: any result of
+            the same operation that the same version held.
+        drop_premature: A packet of round R + 1 is dropped while R is incomplete. Without: it opens
+            R + 1.
+        two_versions: Rounds alternate between two versions. Without: all use one.
+        seen_check: A contribution that is in is not added again.
+        replay_previous: A packet of round R − 1 is answered with its result.
+        worker_waits: A worker contributes to r + 1 only when it has the result of r. Without: one
+            round earlier.
     """
 
     whole_frames: bool = True
@@ -108,21 +100,15 @@ Step = tuple[Action, State, bool]
 class SlotModel:
     """Steps of one slot with N workers over several operations.
 
-    Parameters
-    ----------
-    workers
-        N.
-    rounds
-        How many rounds each worker goes through, from 0 on, operations one after another.
-    rounds_per_operation
-        After how many rounds the next operation begins.
-    guards
-        Which guards are in place.
-    atomic_transmit
-        Whether a result is begun and its sums are read in one step, which no hardware does.
-    forgetful
-        Whether what can make no difference any more is left out of the state, which keeps the
-        number of states small.
+    Attributes:
+        workers: N.
+        rounds: How many rounds each worker goes through, from 0 on, operations one after another.
+        rounds_per_operation: After how many rounds the next operation begins.
+        guards: Which guards are in place.
+        atomic_transmit: Whether a result is begun and its sums are read in one step, which no
+            hardware does.
+        forgetful: Whether what can make no difference any more is left out of the state, which
+            keeps the number of states small.
     """
 
     workers: int
@@ -257,7 +243,7 @@ class SlotModel:
             if self.atomic_transmit:
                 return self._leave(state, w, r, header, rest)
             queue = insert(rest, (r, header))
-            action = Action(f"result for worker {{w}} is begun, its header says {header}", w, r)
+            action = Action(f"result for worker {{w}} is begun, its header names {header}", w, r)
             return action, replace_worker(state, w, worker._replace(queue=queue)), False
         return self._leave(state, w, r, header, rest)
 

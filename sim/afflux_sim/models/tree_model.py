@@ -38,31 +38,22 @@ class TreeGuards:
     """What protects the sums, and the completion, between the levels of a tree.
 
     Attributes:
-    ----------
-    waiting_is_incomplete
-        A round that waits for the parent is not complete, so it is not replayed. Without: what is
-        full is replayed.
-    opens_when_complete
-        Round R + 1 opens only when R is complete. Without: when it is full.
-    sends_up_again
-        A duplicate of a waiting round sends the partial sum up again.
-    data_when_all_are_in
-        A worker that learns that nobody is missing sends DATA again.
-    only_while_waiting
-        A result of the parent is taken only while the slot waits for one.
-    exact_round
-        A result of the parent is taken only for exactly the round that waits. Without: for any
-        round of the same version.
-    header_in_descriptor
-        A queued partial sum carries the round that it is of. Without: the header is made when it is
-        begun, from R.
-    seen_check
-        The parent does not add again what is in. Without: partial sums that are sent again count
-        again.
-    replay_previous
-        The parent answers a partial sum of its round R − 1 with that round's result.
-    worker_waits
-        A worker contributes to r + 1 only when it has the result of r. Without: one round earlier.
+        waiting_is_incomplete: A round that waits for the parent is not complete, so it is not
+            replayed. Without: what is full is replayed.
+        opens_when_complete: Round R + 1 opens only when R is complete. Without: when it is full.
+        sends_up_again: A duplicate of a waiting round sends the partial sum up again.
+        data_when_all_are_in: A worker that learns that nobody is missing sends DATA again.
+        only_while_waiting: A result of the parent is taken only while the slot waits for one.
+        exact_round: A result of the parent is taken only for exactly the round that waits. Without:
+            for any round of the same version.
+        header_in_descriptor: A queued partial sum carries the round that it is of. Without: the
+            header is made when it is begun, from R.
+        seen_check: The parent does not add again what is in. Without: partial sums that are sent
+            again count again.
+        replay_previous: The parent answers a partial sum of its round R − 1 with that round's
+            result.
+        worker_waits: A worker contributes to r + 1 only when it has the result of r. Without: one
+            round earlier.
     """
 
     waiting_is_incomplete: bool = True
@@ -126,19 +117,13 @@ TreeStep = tuple[Action, TreeState, bool]
 class TreeModel:
     """Steps of one slot in a tree of two levels.
 
-    Parameters
-    ----------
-    leaves
-        Number of workers of each leaf.
-    rounds
-        How many rounds each worker goes through, from 0 on.
-    guards
-        Which guards are in place.
-    atomic_transmit
-        Whether a partial sum is begun and its sums are read in one step.
-    forgetful
-        Whether what can make no difference any more is left out of the state, which keeps the
-        number of states small.
+    Attributes:
+        leaves: Number of workers of each leaf.
+        rounds: How many rounds each worker goes through, from 0 on.
+        guards: Which guards are in place.
+        atomic_transmit: Whether a partial sum is begun and its sums are read in one step.
+        forgetful: Whether what can make no difference any more is left out of the state, which
+            keeps the number of states small.
     """
 
     leaves: tuple[int, ...]
@@ -291,7 +276,7 @@ class TreeModel:
             header = r if self.guards.header_in_descriptor else leaf.open_round
             if not self.atomic_transmit:
                 begun = leaf._replace(queue=insert(rest, (r, header)))
-                what = f"partial sum of round {{r}} is begun, its header says {header}"
+                what = f"partial sum of round {{r}} is begun, its header names {header}"
                 return what, r, begun, False
         kind, of = leaf.sums[r & 1]
         # The round that the version has gone on to may not be full.
@@ -349,8 +334,8 @@ class TreeModel:
         leaf = leaf._replace(seen=True, in_parent=with_item(leaf.in_parent, r & 1, sums))
         state = self._with_leaf(state, number, leaf)
         if all(other.seen for other in state.leaves):
-            for place in range(len(state.leaves)):
-                state = self._send_down(state, place, r)
+            for each in range(len(state.leaves)):
+                state = self._send_down(state, each, r)
         return state
 
     def _send_down(self, state: TreeState, number: int, r: int) -> TreeState:

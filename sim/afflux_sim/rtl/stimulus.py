@@ -31,9 +31,9 @@ class Stimulus:
 
     def __post_init__(self) -> None:
         if not 0 <= self.ready_share <= 1:
-            raise ValueError(f"ready_share is 0 to 1, not {self.ready_share}")
+            raise ValueError(f"ready_share must be 0 to 1, not {self.ready_share}")
         if not 0 <= self.gap_share < 1:
-            raise ValueError(f"gap_share is 0 to below 1, not {self.gap_share}")
+            raise ValueError(f"gap_share must be 0 to below 1, not {self.gap_share}")
 
 
 BACK_TO_BACK = Stimulus()

@@ -1,4 +1,4 @@
-"""The engine's RTL, simulated inside this process by Verilator.
+"""The Verilated engine: whole frames in, whole frames out, registers, and a reset.
 
 ::
 

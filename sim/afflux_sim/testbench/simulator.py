@@ -157,7 +157,7 @@ def run_module(
         seed: cocotb's random seed, which it prints.
 
     Raises:
-        AssertionError: If a test fails. The simulator's output says which and why.
+        AssertionError: If a test fails. The simulator's output shows which and why.
     """
     results.mkdir(parents=True, exist_ok=True)
     toolchain = find_toolchain()

@@ -23,7 +23,7 @@ __all__ = ["Entry", "Plan", "Timing", "alternate"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How often.
+    """How often contenders run.
 
     Attributes:
         iterations: Timed calls in a run.
@@ -43,7 +43,7 @@ class Entry:
     """A contender with its tensor, and what its calls do.
 
     Attributes:
-        key: In the result.
+        key: Its name in the result.
         contender: See `contenders`.
         tensor: What it works on, of shape (count,).
         batch: Most calls between restorations; 0: any number.
@@ -61,7 +61,7 @@ class Entry:
 
 @dataclass
 class Timing:
-    """What came out, for one call.
+    """The measured figures of one call.
 
     Attributes:
         seconds: Median over the runs of the time over ranks.
@@ -85,7 +85,7 @@ def alternate(
         entries: The same at all ranks.
         source: What this rank contributes, of shape (count,).
         op: "sum", "avg", "max" or "min".
-        plan: How often.
+        plan: How often they run.
         control: A group of all ranks, not one that is timed.
     """
     wall: dict[str, list[float]] = {entry.key: [] for entry in entries}

@@ -36,7 +36,7 @@ _REDUCE_OPS = {
 
 
 class NotAvailable(RuntimeError):
-    """Something that the options ask for is not available; the message says what and why."""
+    """Something that the options ask for is not available; the message gives the reason."""
 
 
 class Contender(Protocol):

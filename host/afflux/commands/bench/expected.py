@@ -17,7 +17,8 @@ from afflux_sim.golden import numbers as golden_numbers
 __all__ = ["wrong_elements"]
 
 _GOLDEN_ELEMENTS = 4096
-"""At either end of a tensor; a multiple of BLOCK. The golden model takes microseconds for each."""
+"""Compared with the golden model at either end of a tensor, as it takes microseconds for each; a
+multiple of BLOCK."""
 
 _GOLDEN_NAMES = {
     torch.float32: "float32",
@@ -30,7 +31,7 @@ _LEAST_EXPONENT = {torch.float32: -126, torch.float16: -14, torch.bfloat16: -126
 
 
 def wrong_elements(result: torch.Tensor, inputs: Inputs, op: str, of_engine: bool) -> int:
-    """How many elements of `result` are not what they must be.
+    """Return how many elements of `result` are wrong.
 
     Args:
         result: Of shape (inputs.count,).

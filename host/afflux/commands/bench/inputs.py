@@ -23,7 +23,7 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "int32": torch.int32,
 }
-"""By the names of nccl-tests: those that the engine sums."""
+"""The types that the engine sums, by their names in nccl-tests."""
 
 # Exponent of the largest magnitude at the start, and the bits by which it may grow from there.
 _RANGE = {
@@ -53,7 +53,7 @@ class Inputs:
     seed: int = 0
 
     def pieces(self) -> Iterator[slice]:
-        """Iterate over the places of all pieces; all but the last have PIECE elements."""
+        """Yield the slice of each piece; all but the last have PIECE elements."""
         for start in range(0, self.count, PIECE):
             yield slice(start, min(start + PIECE, self.count))
 

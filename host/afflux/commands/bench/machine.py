@@ -12,7 +12,7 @@ __all__ = ["describe_machine", "processor_name"]
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, memory, system and versions; nobody's name, nor a folder's."""
+    """Return processor, cores, memory, system and versions, without names of people or folders."""
     return {
         "processor": processor_name() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),

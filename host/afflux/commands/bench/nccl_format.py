@@ -26,12 +26,12 @@ class Column:
 
 
 def algorithm_bandwidth(size: int, seconds: float) -> float:
-    """Return 10⁹ bytes a second."""
+    """Return the tensor's bytes by the time, in GB/s (10⁹ bytes a second)."""
     return size / seconds / 1e9
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Return 10⁹ bytes a second."""
+    """Return the bandwidth that a ring would need for this time, in GB/s."""
     return algorithm_bandwidth(size, seconds) * 2 * (ranks - 1) / ranks
 
 

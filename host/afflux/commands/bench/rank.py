@@ -33,12 +33,12 @@ __all__ = ["main", "measure"]
 _LAUNCH_TIMEOUT_S = 300.0
 
 _WAYS = ("small", "staged", "one_pass")
-"""Of shared memory, by the names of its statistics."""
+"""The algorithms of shared memory, by the names of their counts in its statistics."""
 
 
 @dataclass
 class _Groups:
-    """One for what is not timed, and one for each contender that has one."""
+    """The process groups of a rank: `control`, which is not timed, and those of contenders."""
 
     control: Any
     afflux: Any

@@ -1,4 +1,4 @@
-"""What a benchmark is for the command that runs it."""
+"""The interface between a benchmark and the command that runs it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

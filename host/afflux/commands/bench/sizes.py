@@ -20,7 +20,7 @@ def sweep(least: int, most: int, step_bytes: int, factor: int) -> tuple[int, ...
     """Return sizes from `least` to `most`: multiplied by `factor` if that is above 1, or added to.
 
     Raises:
-        ValueError: There is none, or more than 1000.
+        ValueError: There are no sizes, or more than 1000.
     """
     if least > most:
         raise ValueError(f"-b {least} is above -e {most}")

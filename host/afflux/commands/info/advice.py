@@ -56,7 +56,7 @@ def _processors(report: dict[str, Any]) -> list[str]:
 
 def _rest(report: dict[str, Any]) -> list[str]:
     found = []
-    if report["codec"]["level"] == "python":
+    if report["codec"]["instruction_set"] == "python":
         found.append(
             "the compiled part of Afflux is missing, so everything runs in Python: install from a "
             "wheel, or with a C++20 compiler"

@@ -1,4 +1,4 @@
-"""Aggregators that were named: whether they answer, and what they are. There is no search."""
+"""Asks the aggregators that were named what they are; it does not search for others."""
 
 import time
 from typing import Any
@@ -24,7 +24,7 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
         if where.embedded:
             return {
                 "url": url,
-                "error": "is started with the ranks: there is no running aggregator to ask",
+                "error": "the ranks start this aggregator: there is no running aggregator to ask",
             }
         about = describe((where.host, where.port), timeout_s)
         answer_s = time.perf_counter() - started

@@ -91,13 +91,13 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 
 
 def _codec() -> dict[str, Any]:
-    """Return which instructions the codec uses: "python" if there is no compiled one."""
+    """Return the codec's instruction sets, that in use and all: "python" if it is not compiled."""
     module = native()
-    level = getattr(module, "codec_instruction_set", None)
-    levels = getattr(module, "codec_instruction_sets", None)
-    if level is None or levels is None:
-        return {"level": "python", "levels": ["python"]}
-    return {"level": level(), "levels": list(levels())}
+    in_use = getattr(module, "codec_instruction_set", None)
+    available = getattr(module, "codec_instruction_sets", None)
+    if in_use is None or available is None:
+        return {"instruction_set": "python", "instruction_sets": ["python"]}
+    return {"instruction_set": in_use(), "instruction_sets": list(available())}
 
 
 def _features() -> list[str]:

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 WANTED_BUFFER_BYTES = 16 << 20
-"""What an aggregator asks for; a worker asks for half of it."""
+"""The socket buffer that an aggregator asks for; a worker asks for half of it."""
 
 _NO_LIMIT = 1 << 60
 """In version 1, the kernel writes "no limit" as the largest multiple of a page."""
@@ -26,7 +26,7 @@ _NO_LIMIT = 1 << 60
 
 @dataclass(frozen=True)
 class Cores:
-    """Processors.
+    """Numbers of processors.
 
     Attributes:
         machine: Those of the machine.
@@ -40,13 +40,13 @@ class Cores:
 
     @property
     def usable(self) -> float:
-        """The least of them."""
+        """The number of processors that ranks can keep busy."""
         return min(self.affinity, self.quota) if self.quota else self.affinity
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes.
+    """Memory, in bytes.
 
     Attributes:
         machine: All of the machine's.
@@ -63,13 +63,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class SocketBuffers:
-    """Bytes of a UDP socket's buffers.
+    """Sizes of a UDP socket's buffers, in bytes.
 
     Attributes:
         receive_max, send_max: net.core.rmem_max and wmem_max, None if they cannot be read.
         wanted: What an aggregator asks for.
         granted: What this process got when it asked for `wanted`: half of what the kernel
-            charges, which counts its own structures too. Privileged ones pass the limits.
+            charges, which counts its own structures too. A privileged process may get more.
     """
 
     receive_max: int | None

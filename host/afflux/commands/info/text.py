@@ -26,7 +26,7 @@ def render(report: dict[str, Any]) -> str:
         ),
         _line("processor", report["processor"]["name"] or "unknown"),
         _line("", " ".join(report["processor"]["features"]) or "no vector instructions known"),
-        _line("codec", f"{codec['level']} (of {', '.join(codec['levels'])})"),
+        _line("codec", f"{codec['instruction_set']} (of {', '.join(codec['instruction_sets'])})"),
         _line("cores", _cores(cores)),
         _line("memory", _memory(memory)),
         _line(

@@ -22,7 +22,7 @@ __all__ = ["Toolchain", "ToolchainError", "find_toolchain"]
 
 
 class ToolchainError(RuntimeError):
-    """A tool that simulations are built with is missing. The message says how to get it."""
+    """A tool that simulations are built with is missing. The message explains how to get it."""
 
 
 @dataclass(frozen=True)
