@@ -62,5 +62,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def compiled_yosys() -> None:
-    """For tests that start Yosys in WebAssembly, which several processes must not do first."""
+    """Compile Yosys for tests that start it, as several processes must not be the first to."""
     compile_yosys()

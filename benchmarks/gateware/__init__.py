@@ -1,1 +1,1 @@
-"""The hardware design, cycle by cycle."""
+"""Benchmarks of the hardware design, cycle by cycle."""

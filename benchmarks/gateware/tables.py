@@ -1,7 +1,7 @@
 """Tables of the gateware's figures for the documents.
 
-`python -m benchmarks.gateware.tables build/bench/engine.json docs/benchmarks.md` renews what
-stands between `<!-- figures: NAME -->` and `<!-- end figures -->` there.
+`python -m benchmarks.gateware.tables build/bench/engine.json docs/benchmarks.md` renews the
+text between `<!-- figures: NAME -->` and `<!-- end figures -->` there.
 """
 
 import sys

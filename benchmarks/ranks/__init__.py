@@ -1,1 +1,1 @@
-"""Ranks of one host, beside Gloo."""
+"""Benchmarks of the ranks of one host, beside Gloo."""

@@ -1,7 +1,7 @@
 """`python -m benchmarks.ranks`: Afflux on one host beside Gloo, into build/bench/host.json.
 
 Each line is measured as `afflux bench --compare gloo` does, in runs that alternate. What is wanted
-stands beside what was reached; missing it is not an error, wrong elements are.
+is shown beside what was reached; missing it is not an error, wrong elements are.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Tables of the host's figures, for the terminal and for the documents.
 
-`python -m benchmarks.ranks.tables build/bench/host.json docs/benchmarks.md` renews what stands
+`python -m benchmarks.ranks.tables build/bench/host.json docs/benchmarks.md` renews the text
 between `<!-- host figures: NAME -->` and `<!-- end figures -->` there.
 """
 

@@ -1,1 +1,1 @@
-"""What becomes of figures: the file that keeps them, tables, documents."""
+"""How benchmarks report: the file of figures, and the tables and plots made from it."""

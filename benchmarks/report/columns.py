@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Aligned tables for the terminal."""
 
 __all__ = ["aligned"]
 

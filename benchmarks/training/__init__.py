@@ -1,1 +1,1 @@
-"""Training through the engine: speed, accuracy, bytes on the wire."""
+"""Benchmarks of training through the engine: speed, accuracy, bytes on the wire."""

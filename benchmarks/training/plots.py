@@ -1,4 +1,4 @@
-"""Plots of figures: `python -m benchmarks.training.plots build/bench/engine.json docs/plots`."""
+"""Plots of training: `python -m benchmarks.training.plots build/bench/engine.json docs/plots`."""
 
 import sys
 from typing import Any

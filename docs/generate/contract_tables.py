@@ -1,6 +1,6 @@
 """Write the reference tables of the documents from the contract.
 
-`python -m docs.generate.contract_tables docs` rewrites what stands between
+`python -m docs.generate.contract_tables docs` rewrites the text between
 `<!-- generated: NAME -->` and `<!-- end -->` in every Markdown file of the folder. A test
 compares them, so that documents and contract cannot drift apart.
 """

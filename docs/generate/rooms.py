@@ -1,8 +1,8 @@
 """The list of all rooms and modules in `docs/architecture.md`.
 
-`python -m docs.generate.rooms docs/architecture.md` writes what stands between
+`python -m docs.generate.rooms docs/architecture.md` writes the text between
 `<!-- rooms: NAME -->` and `<!-- end -->`, from the docstrings of the packages and modules, and from
-the first comments of the C++ headers. A test compares.
+the first comments of the C++ files. A test compares.
 """
 
 import re
@@ -13,6 +13,19 @@ from pathlib import Path
 from docs.generate.source_tree import NATIVE, PACKAGES, Module, native_modules, python_modules
 
 __all__ = ["render"]
+
+_NATIVE_ROOMS = {
+    "bindings": "Binds the libraries to Python; the only folder that knows of it.",
+    "codec": "The codec: blocks of elements to the integers of packets and back, and their sums.",
+    "codec/kernels": "The codec's inner loops, compiled once for each instruction set.",
+    "contract": "The contract in C++, generated.",
+    "engine": "The software engine: the aggregator on the CPU.",
+    "packet": "Headers and buffers of packets.",
+    "shared": "All-reduces of the ranks of one host, through memory that they share.",
+    "tests": "Programs that test the C++, also under sanitizers, and one that times it.",
+    "worker": "The worker: operations, slots, timers and sockets.",
+}
+"""What the folders of drivers/native hold."""
 
 
 def _cell(text: str) -> str:
@@ -55,7 +68,8 @@ def _native_rooms() -> str:
     texts = []
     for folder, members in sorted(rooms.items()):
         headers = {each.path.stem for each in members if each.path.suffix == ".hpp"}
-        lines = [f"**`{folder}`**", "", "| files | what they hold |", "|---|---|"]
+        about = _NATIVE_ROOMS[folder.removeprefix("drivers/native/")]
+        lines = [f"**`{folder}`**: {about}", "", "| files | what they hold |", "|---|---|"]
         for each in sorted(members, key=lambda each: each.path):
             if each.path.suffix == ".cpp" and each.path.stem in headers:
                 continue

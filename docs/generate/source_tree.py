@@ -97,8 +97,8 @@ def native_modules() -> dict[str, Module]:
     for path in sorted(folder.rglob("*.[ch]pp")):
         text = path.read_text(encoding="utf-8")
         inner = path.relative_to(folder)
-        lead = "".join(line.partition("//")[2] for line in _first_comment(text))
-        about = re.split(r"(?<=[.:])\s", " ".join(lead.split()))[0]
+        lead = " ".join(" ".join(_first_paragraph(text)).split())
+        about = re.sub(r":$", ".", re.split(r"(?<=\.)\s", lead)[0])
         name = inner.as_posix()
         room = f"{NATIVE}.{inner.parts[0]}"
         modules[name] = Module(
@@ -107,11 +107,11 @@ def native_modules() -> dict[str, Module]:
     return modules
 
 
-def _first_comment(text: str) -> Iterator[str]:
+def _first_paragraph(text: str) -> Iterator[str]:
     for line in text.splitlines():
-        if not line.startswith("//"):
+        if not line.startswith("// "):
             return
-        yield line
+        yield line[3:]
 
 
 def arrows(modules: dict[str, Module]) -> dict[tuple[str, str], list[str]]:

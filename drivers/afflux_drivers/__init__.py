@@ -1,1 +1,1 @@
-"""From a tensor's blocks to packets and back: worker, codec, software aggregator."""
+"""Drivers: worker, shared memory, aggregator, control channel, over the C++ in drivers/native."""

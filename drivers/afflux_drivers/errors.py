@@ -1,4 +1,4 @@
-"""What can go wrong between a worker and its aggregator. Messages name who, what and where."""
+"""The exceptions of workers and their aggregators. Messages name who, what and where."""
 
 __all__ = [
     "AffluxError",

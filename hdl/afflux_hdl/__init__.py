@@ -1,1 +1,1 @@
-"""The contract (wire, registers) and, above it, the Amaranth engine."""
+"""The contract (wire, registers) and, above it, the Amaranth gateware: engine and node."""

@@ -138,7 +138,7 @@ def check_floods(
         return sent
 
     def untimely(frame: bytes) -> bool:
-        """Whether it is DATA, which comes in order, above, or JOIN, which may move a worker.
+        """Return whether it is DATA, which comes in order, or JOIN, which may move a worker.
 
         Or CONFLICT, which is DATA of another kind.
         """

@@ -92,7 +92,7 @@ def compare_engines(
     frames: int,
     parents: dict[int, Parent] | None = None,
 ) -> None:
-    """Plays random frames to both. Raises AssertionError at the first difference."""
+    """Play random frames to both. Raise AssertionError at the first difference."""
     above = parents or {}
     golden = GoldenEngine(slots=64, mac=ENGINE_MAC, address="10.0.0.1", port=wire.PORT)
     configure(engine)

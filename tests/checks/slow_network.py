@@ -1,4 +1,4 @@
-"""An engine whose network takes nothing, but when a job command waits for it."""
+"""An engine whose network takes nothing, except while a job command waits for it."""
 
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.rtl.stimulus import Stimulus

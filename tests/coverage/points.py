@@ -39,7 +39,7 @@ class Point:
 
 
 def read_points(path: Path) -> dict[Point, int]:
-    """How often each point was met."""
+    """Return how often each point was met."""
     counts: Counter[Point] = Counter()
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         found = _LINE.match(line)

@@ -87,12 +87,12 @@ class Report:
             self.stages[stage_of_module(self._modules[line - 1])].lines.add(count > 0)
 
     def total(self, what: str) -> Share:
-        """Figures of all stages together: of `lines`, `branches` or `toggles`."""
+        """Return the figures of all stages together: of `lines`, `branches` or `toggles`."""
         shares = [getattr(stage, what) for stage in self.stages.values()]
         return Share(sum(share.met for share in shares), sum(share.all for share in shares))
 
     def unmet_lines(self) -> list[str]:
-        """Lines that no check has run, each with its module and what it depends on."""
+        """Return the lines that no check has run, each with its module and what it depends on."""
         found = []
         for line, count in sorted(self._line_counts.items()):
             if not count:

@@ -29,7 +29,7 @@ class Run:
         return f"{self.proof.name}{': ' if what else ''}{what}"
 
     def carry_out(self) -> tuple[bool, Outcome]:
-        """Whether it came out as it should, and how."""
+        """Return whether it came out as it should, and how."""
         outcome = check(self.proof, self.bug, cover=self.cover)
         return outcome.status == ("FAIL" if self.bug else "PASS"), outcome
 

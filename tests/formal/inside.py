@@ -63,6 +63,6 @@ class Inside:
 
     @property
     def in_a_state(self) -> Value:
-        """Whether the part's state machine is in any of its states."""
+        """Return whether the part's state machine is in any of its states."""
         fsm = self.fragment.generated["fsm"]
         return fsm.state < len(fsm.encoding)

@@ -97,7 +97,7 @@ class Fuzzer:
         self._traffic = self._new_traffic()
 
     def run(self, frames: int) -> FuzzerReport:
-        """Plays on until `frames` frames have been played in all, then checks the counters.
+        """Play on until `frames` frames have been played in all, then check the counters.
 
         Raises:
             AssertionError: If the engine does what it must not.
@@ -118,7 +118,7 @@ class Fuzzer:
     def _play_batch(
         self, count: int, first: tuple[bytes, bool, bool] | None
     ) -> tuple[bytes, bool, bool] | None:
-        """Plays a batch. Returns a frame that would have moved a worker: it must come first in one.
+        """Play a batch. Return a frame that would have moved a worker: it must come first in one.
 
         Results that are queued go where the worker is by then.
         """
@@ -178,7 +178,7 @@ class Fuzzer:
         return frame, own, not own and self._choose.random() < 0.01
 
     def _moves(self, frame: bytes, error: bool) -> bool:
-        """Whether this is a JOIN from elsewhere, which redirects results that are queued."""
+        """Return whether this is a JOIN from elsewhere, which redirects results that are queued."""
         if error or len(frame) < 128 or frame[42] & 15 != JOIN:
             return False
         job = self._golden.jobs[frame[44]] if frame[44] < self._build["jobs"] else None

@@ -22,7 +22,7 @@ RAM_SCOPE = {
 
 
 def netlist(*cells: tuple[str, str]) -> Netlist:
-    """Cells by name and type, without connections; and a large memory called `e.bank`."""
+    """Return cells by name and type, without connections; and a large memory called `e.bank`."""
     drawn: dict[str, Any] = {
         name: {"type": kind, "attributes": {}, "connections": {}, "port_directions": {}}
         for name, kind in cells

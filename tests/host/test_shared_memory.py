@@ -217,7 +217,7 @@ def test_groups_in_threads_of_their_own():
 
 
 def times_woken():
-    """How often each of the group's threads has gone to sleep."""
+    """Return how often each of the group's threads has gone to sleep."""
     count = {}
     for thread in threading.enumerate():
         if thread.name.startswith("afflux-"):
@@ -240,7 +240,7 @@ def threads_say(file):
 
 
 def time_used():
-    """Nanoseconds that the process's threads have run, by the kernel's name for each."""
+    """Return the nanoseconds that the process's threads have run, by the kernel's name for each."""
     count: collections.Counter[str] = collections.Counter()
     for name, text in threads_say("schedstat"):
         count[name] += int(text.split()[0])
@@ -248,7 +248,7 @@ def time_used():
 
 
 def gloo_looks():
-    """How often each of Gloo's transport threads has gone to sleep."""
+    """Return how often each of Gloo's transport threads has gone to sleep."""
     return [
         int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
         for name, text in threads_say("status")

@@ -1,4 +1,4 @@
-"""`python -m tests.mutation`: mutates the engine and says what the checks do not notice.
+"""`python -m tests.mutation`: mutates the engine and reports what the checks do not notice.
 
 Writes `build/mutation.json` and prints a table.
 """
@@ -40,7 +40,7 @@ def run(
     before: dict[str, Verdict] | None,
     checks: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Mutants of the engine of one width, each with its verdict.
+    """Judge mutants of the engine of one width; return each with its verdict.
 
     `before` holds verdicts by the mutants' commands; those who are caught there stay so.
     `checks` are names of those to judge by; none stands for all.
@@ -80,7 +80,7 @@ def record(bus_bits: int, mutant: Mutant, verdict: Verdict) -> dict[str, Any]:
 
 
 def caught_before(path: Path, bus_bits: int) -> dict[str, Verdict]:
-    """Verdicts of an earlier report on those that were caught, by command."""
+    """Return the verdicts of an earlier report on those that were caught, by command."""
     entries = json.loads(path.read_text(encoding="utf-8"))["all"]
     return {
         entry["command"]: Verdict(True, entry["trial"], entry["how"], "", 0.0)

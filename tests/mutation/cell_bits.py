@@ -49,7 +49,7 @@ class CellBits:
         return self._bits(self._cells[cell][port].split())[number]
 
     def _bits(self, words: list[str]) -> str:
-        """Bits of a signal as RTLIL writes it, the lowest first."""
+        """Return the bits of a signal as RTLIL writes it, the lowest first."""
         parts: list[str] = []
         for word in words:
             if word in "{}":

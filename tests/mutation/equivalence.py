@@ -48,7 +48,7 @@ class Prover:
         self._prepare("gold")
 
     def same(self, command: str) -> bool:
-        """Whether it is proved that the mutant which `command` makes does the same."""
+        """Return whether it is proved that the mutant which `command` makes does the same."""
         try:
             self._prepare("gate", command)
             run_script(

@@ -1,4 +1,4 @@
-"""Says of each mutant whether the checks notice it.
+"""Judges each mutant: do the checks notice it?
 
 Each mutant is judged in a process of its own, because it may do anything: hang, or crash the model.
 """
@@ -79,7 +79,7 @@ class Judge:
         }
 
     def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
-        """Judges mutants, `jobs` at a time, and yields them as they are done."""
+        """Judge mutants, `jobs` at a time, and yield them as they are done."""
         waiting = list(numbers)[::-1]
         running: dict[Any, tuple[int, BaseProcess, float]] = {}
         while waiting or running:
@@ -98,7 +98,7 @@ class Judge:
                 yield number, self._collect(cast(Connection, pipe), process, now - begun)
 
     def judge(self, number: int) -> Verdict:
-        """Judges one mutant in this process, where a crash of its model ends everything."""
+        """Judge one mutant in this process, where a crash of its model ends everything."""
         begun = time.monotonic()
         trial, how, what = "", "", ""
         for tried, transcript in self._trials:
@@ -109,7 +109,7 @@ class Judge:
         return Verdict(bool(trial), trial, how, what, round(time.monotonic() - begun, 3))
 
     def _try(self, number: int, trial: Trial, transcript: Transcript) -> tuple[str, str] | None:
-        """How the check fails on the mutant, and what it says; `None` if it passes."""
+        """Return how the check fails on the mutant, and its message; `None` if it passes."""
         if not trial.timed:
             with self._open(number) as engine:
                 try:
@@ -161,7 +161,7 @@ class Judge:
 
 
 def _never_rests(engine: VerilatedEngine) -> bool:
-    """Whether an engine that is left alone does not become idle, or breaks a rule again."""
+    """Return whether an engine left alone does not become idle, or breaks a rule again."""
     try:
         engine.play([], Stimulus(max_cycles=REST_CYCLES))
     except SimulationError:

@@ -96,7 +96,7 @@ def stage_of(cell: str, text: str = "") -> str:
 
 
 def allot(sizes: Mapping[str, int], count: int) -> dict[str, int]:
-    """How many of `count` mutants each stage gets: as the square root of its cells."""
+    """Return how many of `count` mutants each stage gets: as the square root of its cells."""
     weights = {stage: size**0.5 for stage, size in sizes.items() if size}
     whole = sum(weights.values())
     least = max(1, count // 80)
@@ -142,7 +142,7 @@ class Netlist:
         )
 
     def cells(self) -> dict[str, list[str]]:
-        """Names of the cells of each stage."""
+        """Return the names of the cells of each stage."""
         stages: dict[str, list[str]] = {}
         text = (self._folder / "netlist.il").read_text(encoding="utf-8")
         # Names of our own begin with a backslash, which yosys shows in RTLIL only.
@@ -204,7 +204,7 @@ def _port(line: str) -> str:
 
 
 def changes(line: str, bits: CellBits) -> bool:
-    """Whether there is anything in the netlist that the mutant changes: yosys does not look."""
+    """Return whether the mutant changes anything in the netlist: yosys does not look."""
     options = dict(_OPTION.findall(line))
     cell, port = options["cell"].removeprefix("\\"), options["port"].removeprefix("\\")
     before = bits.bit(cell, port, int(options["portbit"]))

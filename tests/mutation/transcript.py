@@ -40,7 +40,7 @@ class Transcript:
     calls: list[_Call] = field(default_factory=list)
 
     def first_difference(self, engine: VerilatedEngine) -> str | None:
-        """Asks an engine the same; where it answers otherwise, `None` if nowhere.
+        """Ask an engine the same; return where it answers otherwise, `None` if nowhere.
 
         Raises:
             SimulationError: If a call takes ten times as long as it did, or breaks a rule.

@@ -1,4 +1,4 @@
-"""Tells an engine what to do and compares all that it does with the golden model.
+"""Drives an engine and compares all that it does with the golden model.
 
 A test scenario is a generator: it yields actions for the engine and is sent what came of them. So
 one scenario runs on the engine's pins under cocotb and on the batched in-process simulation alike;
@@ -145,7 +145,7 @@ class Director:
             assert [answer.words for answer in answers] == [words + [0] * 10] * job.workers
 
     def join_parent(self, job: Job) -> Actions[Afflux]:
-        """Has a job join its parent; the JOIN that went up, which nobody has answered yet."""
+        """Let a job join its parent; return the JOIN that went up, not answered yet."""
         return _read((yield from self.join_parent_frame(job)))
 
     def join_parent_frame(self, job: Job) -> Actions[bytes]:
@@ -166,14 +166,14 @@ class Director:
         return joined
 
     def destroy(self, job: Job) -> Actions[None]:
-        """Destroys a job."""
+        """Destroy a job."""
         yield from self._write("job_index", job.number)
         yield from self._command(Command.DESTROY)
         yield from self._check_register("job_enabled", 0)
         self.golden.destroy_job(job.number)
 
     def each(self, frames: Iterable[bytes], mac_error: bool = False) -> Actions[list[Afflux]]:
-        """Plays frames one at a time: byte-identical answers in the same order."""
+        """Play frames one at a time: byte-identical answers in the same order."""
         answers = yield from self.each_frame(frames, mac_error)
         return [_read(answer) for answer in answers]
 
@@ -190,7 +190,7 @@ class Director:
     def flood(
         self, frames: Sequence[bytes], mac_errors: Sequence[bool] | None = None
     ) -> Actions[list[Afflux]]:
-        """Plays all frames at once: to each destination the same frames, but for drops."""
+        """Play all frames at once: to each destination the same frames, but for drops."""
         got = yield from self.flood_frames(frames, mac_errors)
         return [_read(frame) for frame in got]
 

@@ -47,7 +47,7 @@ class StreamWorker:
         self.result: list[int] = []
 
     def start(self, tensor: Sequence[int]) -> list[bytes]:
-        """Begins an operation; the frames of its opening rounds."""
+        """Begin an operation; return the frames of its opening rounds."""
         assert not self.outstanding
         self.operation += 1
         self.tensor = list(tensor)
@@ -87,7 +87,7 @@ class StreamWorker:
         return [self._send(slot, self._agreed(slot))]
 
     def probe(self, slot: int) -> bytes:
-        """Asks for the result of the outstanding round."""
+        """Ask for the result of the outstanding round."""
         return self.job.probe(
             self.number, slot, self.steps[slot], operation=self.operation % 2**16, dtype=0
         )

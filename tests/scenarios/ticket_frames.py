@@ -1,4 +1,4 @@
-"""Frames for an engine: mostly sensible, often slightly wrong, sometimes garbage. Seeded."""
+"""Frames of the workers of several jobs, given by tickets; many are wrong. Seeded."""
 
 import random
 from collections.abc import Callable

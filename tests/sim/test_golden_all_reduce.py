@@ -374,7 +374,7 @@ class SignedWords(GoldenEngine):
 
 
 def caught(engine_class: type[GoldenEngine], run: Callable[..., list[Tensor]]) -> bool:
-    """Whether an all-reduce through such an engine fails, hangs or differs anywhere."""
+    """Return whether an all-reduce through such an engine fails, hangs or differs."""
     for seed in range(20):
         engine, workers = new_job(workers=3, lanes=2, engine_class=engine_class)
         rng = np.random.default_rng(seed)

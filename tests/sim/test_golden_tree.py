@@ -171,7 +171,7 @@ class KeepsItsOwnPresent(GoldenEngine):
 
 
 def is_caught(engine_class: type[GoldenEngine]) -> bool:
-    """Whether an all-reduce through a tree of such engines fails, hangs or differs anywhere."""
+    """Return whether an all-reduce through a tree of such engines fails, hangs or differs."""
     for seed in range(3):
         rng = np.random.default_rng(seed)
         with new_tree(TREES["two levels"], seed, UNKIND_LINKS, engine_class) as network:

@@ -22,7 +22,7 @@ ALL_CASES = CASES | TREE_CASES
 
 
 def play(cases: Iterable[Case], job: Job, engine_class: type[GoldenEngine] = GoldenEngine) -> None:
-    """Plays cases on the golden device; raises if anything is not as it should be."""
+    """Play cases on the golden device; raise if anything is not as it should be."""
     director = Director(**BUILT)
 
     def scenario() -> Actions[None]:

@@ -52,7 +52,7 @@ def play(
     takes: Callable[[int], bool] = at_once,
     cycles_after: int = 200,
 ) -> Played:
-    """Drives each source's frames, with their error marks, into `part.i` or `part.i[n]`.
+    """Drive each source's frames, with their error marks, into `part.i` or `part.i[n]`.
 
     Args:
         part: The component; its output is `part.o`.

@@ -94,7 +94,7 @@ class NodeTestbench:
         return StreamSampler(Pins(self.dut, prefix, "tx"), pace)
 
     def open(self, prefix: str) -> None:
-        """Has an output taken in every cycle that was not taken at all until now."""
+        """Begin to take an output in every cycle that was not taken at all until now."""
         self._paces[prefix].is_open = True
 
     async def start(self, configure: bool = True) -> None:
@@ -140,13 +140,13 @@ class NodeTestbench:
         }
 
     async def send(self, frames: Iterable[bytes], mac_error: bool = False) -> None:
-        """Drives frames from the network; `net_rx` must never stall."""
+        """Drive frames from the network; `net_rx` must never stall."""
         for frame in frames:
             await self.net_rx.drive(frame, mac_error)
         assert self.net_rx.stalls == 0, "net_rx_ready was low"
 
     async def send_from_host(self, frames: Iterable[bytes], error: bool = False) -> None:
-        """Drives frames from the host, which may be made to wait."""
+        """Drive frames from the host, which may be made to wait."""
         for frame in frames:
             await self.host_tx.drive(frame, error)
 

@@ -1,4 +1,4 @@
-"""What a worker has done so far."""
+"""Counts of what a worker has done so far."""
 
 from dataclasses import dataclass
 

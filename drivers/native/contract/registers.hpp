@@ -1,3 +1,5 @@
+// The register map, in C++.
+//
 // Written by `python -m afflux_hdl.contract.cpp_headers drivers/native/contract`; not to be edited.
 // clang-format off
 #pragma once

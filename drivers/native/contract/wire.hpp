@@ -1,3 +1,5 @@
+// The packet layout, in C++.
+//
 // Written by `python -m afflux_hdl.contract.cpp_headers drivers/native/contract`; not to be edited.
 // clang-format off
 #pragma once
@@ -11,7 +13,6 @@ namespace afflux::wire {
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::uint8_t kEveryone = 255;
 inline constexpr std::uint8_t kNonFinite = 255;
-inline constexpr std::uint16_t kPort = 4700;
 inline constexpr std::uint32_t kAbsent = 4294967295;
 inline constexpr std::uint32_t kRowsMax = 16777215;
 inline constexpr std::int32_t kClassNan = 1;
@@ -29,8 +30,6 @@ inline constexpr std::size_t kPayloadOffset = 128;
 inline constexpr std::size_t kBlockElements = 64;
 inline constexpr std::size_t kBlockBytes = 256;
 inline constexpr std::size_t kWorkersMax = 64;
-inline constexpr std::size_t kFrameBytesMin = 128;
-inline constexpr std::size_t kFrameBytesMax = 4224;
 inline constexpr std::size_t kUdpPayloadMin = 86;
 inline constexpr std::size_t kExactLimbs = 12;
 inline constexpr std::size_t kExactLimbBits = 25;

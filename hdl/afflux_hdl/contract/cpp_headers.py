@@ -40,8 +40,6 @@ _SIZES = (
     "BLOCK_ELEMENTS",
     "BLOCK_BYTES",
     "WORKERS_MAX",
-    "FRAME_BYTES_MIN",
-    "FRAME_BYTES_MAX",
     "UDP_PAYLOAD_MIN",
     "EXACT_LIMBS",
     "EXACT_LIMB_BITS",
@@ -70,7 +68,6 @@ def _enumeration(enumeration: type[IntEnum], type_: str) -> list[str]:
 def _wire() -> str:
     lines = ["namespace afflux::wire {", ""]
     lines += _constants(_OCTETS, "std::uint8_t", wire)
-    lines += _constants(["PORT"], "std::uint16_t", wire)
     lines += _constants(_WORDS, "std::uint32_t", wire)
     lines += _constants(_ELEMENTS, "std::int32_t", wire)
     lines += _constants(_SIZES, "std::size_t", wire)
@@ -114,8 +111,8 @@ def _registers() -> str:
 
 
 HEADERS: dict[str, Callable[[], str]] = {
-    "wire.hpp": lambda: _TOP + _wire(),
-    "registers.hpp": lambda: _TOP + _registers(),
+    "wire.hpp": lambda: f"// The packet layout, in C++.\n//\n{_TOP}{_wire()}",
+    "registers.hpp": lambda: f"// The register map, in C++.\n//\n{_TOP}{_registers()}",
 }
 """What each header holds, by its name."""
 

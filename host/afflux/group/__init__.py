@@ -1,1 +1,1 @@
-"""A group of ranks: what sums for it, its calls one after the other, its failures."""
+"""A group of ranks: how it comes together, carries out its calls in order, fails and ends."""

@@ -1,4 +1,4 @@
-"""How ranks of one host come to a segment of memory that they share."""
+"""How the ranks of one host get a segment of memory that they share."""
 
 import json
 import os

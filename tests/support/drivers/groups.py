@@ -16,7 +16,7 @@ def free_group() -> MulticastGroup:
 
 
 def why_no_group(group: MulticastGroup) -> str:
-    """Why the loopback interface carries nothing to this group; empty if it does.
+    """Return why the loopback interface carries nothing to this group; empty if it does.
 
     Asked of plain sockets: what the tests are about must not be able to have them skipped.
     """

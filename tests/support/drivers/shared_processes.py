@@ -85,7 +85,7 @@ class Rank:
         self.group = None
 
     def limit_memory(self, more: int) -> None:
-        """Lets the address space grow by so many bytes and no further."""
+        """Let the address space grow by so many bytes and no further."""
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))

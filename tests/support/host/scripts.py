@@ -43,7 +43,7 @@ def run_script(
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists that has not merely left its status behind."""
+    """Return whether a process exists that has not merely left its status behind."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except OSError:

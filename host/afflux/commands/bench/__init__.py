@@ -1,1 +1,1 @@
-"""Benchmarks. Each file measures one thing; `registry` is what they have in common."""
+"""`afflux bench`: all-reduce timed beside other backends, and printed as nccl-tests does."""

@@ -1,4 +1,4 @@
-"""Times several contenders in turn, again and again, so that disturbances of the machine hit all.
+"""Times several contenders in turn, again and again, so that disturbances affect all alike.
 
 One *run* of a contender is timed as nccl-tests does: warm-up, a barrier, then calls back to back
 whose time is divided by their number. Where calls in place change what the next one measures

@@ -1,4 +1,4 @@
-"""What is timed side by side: Afflux, others that do the same, and the floors that memory sets."""
+"""The contenders of a comparison: Afflux, other backends, and the floors that memory sets."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Whether a result is right, element by element, from sums made here in another way.
+"""Checks a result element by element, against sums made here in another way.
 
 Integers, maxima and minima must be equal. Floating-point sums must lie within the bound that
 `docs/protocol.md`, section 8.2, states (Gloo's and MPI's: within that of serial summation), and the

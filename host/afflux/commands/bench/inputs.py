@@ -1,4 +1,4 @@
-"""What each rank contributes: random, but every rank can make it again, to check.
+"""The tensors of all ranks: random, but every rank can make all of them again, to check.
 
 Values are random to the last bit, so that a sum has to round. They are small (2^-60 for float32),
 because sums in place grow N-fold with each call; `calls_in_place` returns how often that goes well.

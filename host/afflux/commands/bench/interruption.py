@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C, so that a command that is stopped ends the ranks that it has started."""
+"""Handles SIGTERM like Ctrl-C, so that a stopped command ends the ranks that it has started."""
 
 import contextlib
 import signal

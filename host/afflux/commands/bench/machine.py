@@ -1,4 +1,4 @@
-"""What a result must record about the machine that it comes from, without naming the machine."""
+"""Describes the machine that a result comes from, without naming it."""
 
 import os
 import platform

@@ -1,8 +1,8 @@
-"""What nccl-tests prints, to the column, so that whatever reads its output can read ours.
+"""The output format of nccl-tests, to the column, so that programs that read it can read ours.
 
 algbw is the tensor's bytes divided by the time; busbw is algbw · 2(n−1)/n for all_reduce, which
 counts what a ring would move over each link (in-network aggregation moves less, and may exceed a
-link's rate in it). What nccl-tests does not have stands in lines that begin with #.
+link's rate in it). What nccl-tests does not have goes into lines that begin with #.
 """
 
 import math

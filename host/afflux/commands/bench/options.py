@@ -27,7 +27,7 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("-z", "--blocking", "0", "each call returns when it is over: streams do not exist here"),
     ("-y", "--stream_null", "0", "streams do not exist here"),
     ("-G", "--cudagraph", "0", "CUDA graphs do not exist here"),
-    ("-C", "--report_cputime", "0", "processor time always stands beside the wall time"),
+    ("-C", "--report_cputime", "0", "processor time is always shown beside the wall time"),
     ("-D", "--device_implementation", "0", "device kernels do not exist here"),
     ("-V", "--device_cta_count", "0", "device kernels do not exist here"),
     ("-x", "--cta_policy", "0", "device kernels do not exist here"),

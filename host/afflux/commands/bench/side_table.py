@@ -1,4 +1,4 @@
-"""Columns that nccl-tests does not have, as comment lines below its table."""
+"""The columns that nccl-tests does not have, as comment lines below its table."""
 
 from collections.abc import Sequence
 

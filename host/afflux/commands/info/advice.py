@@ -1,4 +1,4 @@
-"""What could be changed on this machine, and why, each with the command that does it."""
+"""Advice: what could be changed on this machine, and why, each with the command that does it."""
 
 from typing import Any
 

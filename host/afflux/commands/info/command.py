@@ -1,4 +1,4 @@
-"""The command itself: it collects the report and prints it."""
+"""The command `afflux info`: collects the report and prints it."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""What this process may use: processor cores, memory, socket buffers."""
+"""The resources that this process may use: processor cores, memory, socket buffers."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The report as lines for people."""
+"""Formats the report as lines of text."""
 
 from typing import Any
 
