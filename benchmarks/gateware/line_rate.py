@@ -131,7 +131,7 @@ def measure(
         for counter in registers.COUNTERS
         if counter.name not in _HARMLESS and after[counter.name] != before[counter.name]
     }
-    # Of whole frames, without answers; `replays` are not among them.
+    # Only dropped frames: `drops` also counts dropped answers.
     row["dropped"] = sum(drops.get(each.name, 0) for each in registers.FRAME_COUNTERS)
     row |= {f"counter_{name}": count for name, count in drops.items()}
     return row

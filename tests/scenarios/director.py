@@ -109,18 +109,7 @@ class Director:
 
     def create(self, job: Job, join: bool = True) -> Actions[None]:
         """Create a job; its workers join one after the other."""
-        values = {
-            "job_index": job.number,
-            "job_key_low": job.key % 2**32,
-            "job_key_high": job.key >> 32,
-            "job_workers": job.workers,
-            "job_lanes": job.lanes,
-            "job_slot_base": job.slot_base,
-            "job_slot_count": job.slots,
-            "job_round": job.first_round,
-            "job_credit": job.credit,
-        }
-        values |= _group_registers(job) | _parent_registers(job)
+        values = job.registers() | _group_registers(job) | _parent_registers(job)
         for name, value in values.items():
             yield from self._write(name, value)
         yield from self._command(Command.CREATE)
@@ -292,7 +281,7 @@ def _group_registers(job: Job) -> dict[str, int]:
 
 
 def _parent_registers(job: Job) -> dict[str, int]:
-    """Values of all registers that say where the parent is; zero where there is none."""
+    """Return the values of the parent's registers; zero where there is none."""
     parent = job.parent
     mac = int(parent.mac.replace(":", ""), 16) if parent else 0
     return {

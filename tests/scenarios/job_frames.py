@@ -47,7 +47,7 @@ class Job:
         slot_base: First slot in the pool.
         first_round: r₀. By default close to the wrap of round numbers.
         key: Secret of the job run.
-        credit: As told to workers that join.
+        credit: As JOINED reports it to workers.
         one_host: All workers share one MAC and IPv4 address and differ in their port; else each
             has its own address and all have the same port.
         first_port: UDP port of worker 0.
@@ -72,6 +72,20 @@ class Job:
     def parent_port(self) -> int:
         """UDP port of the job's side towards its parent."""
         return ENGINE_PORT + 1 + self.number
+
+    def registers(self) -> dict[str, int]:
+        """Return what an engine's registers hold for the job, but for its group and parent."""
+        return {
+            "job_index": self.number,
+            "job_key_low": self.key % 2**32,
+            "job_key_high": self.key >> 32,
+            "job_workers": self.workers,
+            "job_lanes": self.lanes,
+            "job_slot_base": self.slot_base,
+            "job_slot_count": self.slots,
+            "job_round": self.first_round,
+            "job_credit": self.credit,
+        }
 
     def mac(self, worker: int) -> str:
         return f"02:00:0a:{self.number:02x}:00:{0 if self.one_host else worker:02x}"

@@ -422,19 +422,7 @@ async def latencies_are_as_documented(dut: Any) -> None:
 
 
 async def create_job(testbench: NodeTestbench, job: Job) -> None:
-    values = {
-        "job_index": job.number,
-        "job_key_low": job.key % 2**32,
-        "job_key_high": job.key >> 32,
-        "job_workers": job.workers,
-        "job_lanes": job.lanes,
-        "job_slot_base": job.slot_base,
-        "job_slot_count": job.slots,
-        "job_round": job.first_round,
-        "job_credit": job.credit,
-        "job_command": Command.CREATE,
-    }
-    for name, value in values.items():
+    for name, value in {**job.registers(), "job_command": Command.CREATE}.items():
         await testbench.write(address_of(name), value)
     while await testbench.read(address_of("job_busy")):
         pass

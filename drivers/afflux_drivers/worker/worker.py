@@ -265,9 +265,9 @@ class Worker:
             elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
             names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
             return DeadlineExceeded(
-                f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} has what "
-                f"its own ranks sent, and waits for its parent: for ranks of other "
-                f"aggregators{names}, or for the way between"
+                f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} has the "
+                f"contributions of its own ranks, and waits for its parent: for ranks of other "
+                f"aggregators{names}, or for packets lost on the way"
             )
         return DeadlineExceeded(
             f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} does not report "

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
@@ -85,7 +86,9 @@ void scan_clear(int dtype, const Output& elements, const std::optional<Output>& 
 
 void expect_sources(const Numbers& numbers, std::size_t sources) {
     if (sources < 1 || sources > static_cast<std::size_t>(numbers.ranks)) {
-        throw nb::value_error("not 1 to `ranks` sources");
+        throw nb::value_error(("an operation of " + std::to_string(numbers.ranks) +
+                               " ranks cannot have " + std::to_string(sources) + " sources")
+                                  .c_str());
     }
 }
 
@@ -104,7 +107,11 @@ std::array<Pointer, codec::kMaxRanks> addresses(const std::vector<Array>& arrays
 void reduce(const Numbers& numbers, const std::vector<Input>& elements,
             const std::vector<Input>& exponents, const Output& out, const Output& present) {
     expect_sources(numbers, elements.size());
-    if (exponents.size() != elements.size()) throw nb::value_error("not as many exponents");
+    if (exponents.size() != elements.size()) {
+        throw nb::value_error(("elements of " + std::to_string(elements.size()) +
+                               " sources, exponents of " + std::to_string(exponents.size()))
+                                  .c_str());
+    }
     const std::size_t blocks = whole_blocks(elements[0], numbers.dtype);
     expect_bytes(out, elements[0].nbytes(), "out");
     expect_bytes(exponents[0], blocks, "exponents");

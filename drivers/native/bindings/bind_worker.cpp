@@ -72,7 +72,12 @@ class BoundOperation final : public worker::Operation {
         const std::size_t bytes = codec::size_of(tensor.dtype);
         if (elements.itemsize() != bytes || result.itemsize() != bytes ||
             result.shape(0) != tensor.count) {
-            throw std::invalid_argument("the arrays do not fit the element type, or one another");
+            throw std::invalid_argument(
+                "elements of " + std::to_string(bytes) +
+                " bytes are needed, and a result as long; " + std::to_string(tensor.count) +
+                " elements of " + std::to_string(elements.itemsize()) + " bytes and a result of " +
+                std::to_string(result.shape(0)) + " of " + std::to_string(result.itemsize()) +
+                " bytes were given");
         }
         return tensor;
     }
@@ -235,7 +240,9 @@ void bind_dialogues(nb::module_& module) {
             [](Dialogue& dialogue, nb::bytes datagram, double now) -> std::optional<nb::bytes> {
                 packet::PacketBuffer packet;
                 if (datagram.size() > packet.bytes()) {
-                    throw std::invalid_argument("no packet is as long");
+                    throw std::invalid_argument("a datagram must have at most " +
+                                                std::to_string(packet.bytes()) + " bytes, not " +
+                                                std::to_string(datagram.size()));
                 }
                 std::memcpy(packet.datagram(), datagram.data(), datagram.size());
                 Collected sent;

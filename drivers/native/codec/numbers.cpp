@@ -13,7 +13,8 @@ int guard_bits(int ranks) {
 Numbers::Numbers(int ranks_, Dtype dtype_, Op op_)
     : ranks(ranks_), dtype(dtype_), op(op_), scale_power(0), unit_power(0), divisor(1) {
     if (ranks < 1 || ranks > kMaxRanks) {
-        throw std::invalid_argument("an operation has 1 to 64 ranks, not " + std::to_string(ranks));
+        throw std::invalid_argument("an operation must have 1 to 64 ranks, not " +
+                                    std::to_string(ranks));
     }
     if (dtype > Dtype::Bfloat16 || op > Op::Min || !is_defined(dtype, op)) {
         throw std::invalid_argument("no such operation: reduction " +

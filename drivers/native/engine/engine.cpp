@@ -9,7 +9,7 @@ namespace {
 
 void require(const char* what, unsigned value, std::size_t most) {
     if (1 <= value && value <= most) return;
-    throw std::invalid_argument("an engine has 1 to " + std::to_string(most) + " " + what +
+    throw std::invalid_argument("an engine must have 1 to " + std::to_string(most) + " " + what +
                                 ", not " + std::to_string(value));
 }
 
@@ -122,7 +122,7 @@ void Engine::create(std::uint32_t number) {
         const std::uint32_t value = registers_[address];
         if (1 <= value && value <= most) return value;
         throw std::invalid_argument(std::string(name) + " of job " + std::to_string(number) +
-                                    " is 1 to " + std::to_string(most) + ", not " +
+                                    " must be 1 to " + std::to_string(most) + ", not " +
                                     std::to_string(value));
     };
     const std::uint32_t base = registers_[Address::JobSlotBase];

@@ -26,8 +26,8 @@ namespace afflux::shared {
 struct Statistics {
     std::uint64_t operations, small, staged, one_pass;
     std::uint64_t bytes;  // of the tensors
-    // Of this rank's blocks that were scanned: for sums in the small and the staged path, not in
-    // exact mode.
+    // Those of this rank's blocks that were scanned: for sums in the small and the staged path, not
+    // in exact mode.
     std::uint64_t blocks_present, blocks_total;
     std::uint64_t waits, sleeps, wakes;
     std::uint64_t reachable_bytes;  // allocated now, in this rank's slices

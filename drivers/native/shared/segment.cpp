@@ -77,7 +77,8 @@ void Allocation::discard(int rank) const {
 
 void Segment::initialise(int fd, int ranks, Sizes sizes) {
     if (ranks < 1 || ranks > codec::kMaxRanks)
-        throw std::invalid_argument("a group has 1 to 64 ranks, not " + std::to_string(ranks));
+        throw std::invalid_argument("a group must have 1 to 64 ranks, not " +
+                                    std::to_string(ranks));
     if (sizes.small_bytes == 0) sizes.small_bytes = kSmallBytes;
     if (sizes.batch_bytes == 0)
         sizes.batch_bytes = ranks <= usable_processors() ? kBatchSideBySide : kBatchInTurns;

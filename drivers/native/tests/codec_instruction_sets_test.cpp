@@ -1,4 +1,4 @@
-// Every instruction set of the codec gives the same bits as plain code, at every place in memory
+// Every instruction set of the codec gives the same bits as plain code, at every offset in memory
 // and for every length, and reads and writes nothing outside its arrays (the sanitizers see to
 // that).
 #include <algorithm>

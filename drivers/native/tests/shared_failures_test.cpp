@@ -98,7 +98,7 @@ void test_giving_up() {
     }
 }
 
-// Who is waited for, a timeout that is not the end, and the result when the late one comes.
+// Which ranks are waited for, a timeout that is not the end, and the result when the last comes.
 void test_late_rank() {
     for (const std::size_t count : {std::size_t{0}, kSmallCount, kStagedCount}) {
         const auto segment = make_segment(3);

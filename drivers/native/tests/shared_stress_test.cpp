@@ -104,7 +104,7 @@ void run_group(std::uint64_t seed, int operations) {
     });
 }
 
-// What only shows if it is looked for: that a difference is seen.
+// That ranks notice calls that differ, which random cases do not show.
 void run_disagreement() {
     const auto segment = make_segment(3);
     std::atomic<int> raised{0};

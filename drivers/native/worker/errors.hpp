@@ -23,7 +23,7 @@ class Disagreed : public std::runtime_error {
     explicit Disagreed(std::optional<std::vector<std::uint32_t>> found)
         : std::runtime_error("the ranks disagree"), fingerprints(std::move(found)) {}
 
-    // Of all ranks; nothing if the aggregator found the disagreement.
+    // Those of all ranks; empty if the aggregator found the disagreement.
     std::optional<std::vector<std::uint32_t>> fingerprints;
 };
 

@@ -8,7 +8,7 @@ namespace afflux::worker {
 // Until the first sample.
 inline constexpr double kInitial = 0.2;
 
-// What the timeout exceeds the smoothed round trip by, at least. RFC 6298 has one second for the
+// The least by which the timeout exceeds the smoothed round trip. RFC 6298 has one second for the
 // sake of TCP's delayed acknowledgements; here there are none, but ranks that share processors: the
 // answer waits for the last of them to be scheduled. Linux runs a process for 3 to 4 ms at a time.
 // Asking too early costs a packet of 128 bytes and its answer.

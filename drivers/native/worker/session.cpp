@@ -11,8 +11,8 @@ using packet::Header;
 
 void require(const char* what, std::size_t value, std::size_t most) {
     if (1 <= value && value <= most) return;
-    throw std::invalid_argument("a job has 1 to " + std::to_string(most) + " " + what + ", not " +
-                                std::to_string(value));
+    throw std::invalid_argument("a job must have 1 to " + std::to_string(most) + " " + what +
+                                ", not " + std::to_string(value));
 }
 
 const JobRun& checked(const JobRun& job) {
@@ -32,7 +32,10 @@ void JobRun::check() const {
     require("slots", slots, 65536);
     require("ranks", ranks, wire::kWorkersMax);
     if (worker >= workers || rank >= ranks)
-        throw std::invalid_argument("no such worker in the job");
+        throw std::invalid_argument("worker " + std::to_string(worker) + " and rank " +
+                                    std::to_string(rank) + " are not in a job of " +
+                                    std::to_string(workers) + " workers and " +
+                                    std::to_string(ranks) + " ranks");
 }
 
 Session::Session(const JobRun& given, double cap) : job(checked(given)), trip(cap) {

@@ -87,7 +87,7 @@ class GlooFallback:
         """Make visible where a call goes: in the counts, and in the log the first time."""
         key = f"{call.name} {call.dtype}"
         if key not in self.counts:
-            _log.info("%s goes to Gloo: the engine does not do it", key)
+            _log.info("%s goes to Gloo: the engine does not support it", key)
         self.counts[key] += 1
 
     def run(

@@ -29,7 +29,7 @@ __all__ = ["TreeGuards", "TreeModel", "TreeState"]
 PARTIAL, TOTAL, WRONG = "partial", "total", "wrong"
 Sum = tuple[str, int]
 NOTHING: Sum = (WRONG, -1)
-# Of a queue, or of a link: a round, with a header or a sum.
+# An entry of a queue or of a link: a round, with a header or a sum.
 Entry = TypeVar("Entry", bound=tuple[int, object])
 
 
@@ -195,7 +195,7 @@ class TreeModel:
             if header == worker.round:
                 wrong = sum_ != (TOTAL, header)
                 contents = "a wrong sum" if wrong else "the right sum"
-                # What it has left behind can arrive no more, or makes no difference.
+                # Copies of older results can no longer arrive, or make no difference.
                 after = with_worker(
                     leaf, w, worker._replace(round=header + 1, lost=False, results=())
                 )
@@ -233,7 +233,7 @@ class TreeModel:
         worker = leaf.workers[w]
         incomplete = not leaf.full or (leaf.waiting and self.guards.waiting_is_incomplete)
         if distance == 1 or (distance == 0 and incomplete):
-            # Who is missing, or whether nobody is; in round R + 1 everybody is.
+            # MISSING makes the workers that it names send again; in round R + 1 it names all.
             must_resend = distance == 1 or not worker.seen
             must_resend = must_resend or (leaf.full and self.guards.data_when_all_are_in)
             if must_resend and worker.lost and r == worker.round:

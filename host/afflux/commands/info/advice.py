@@ -56,11 +56,6 @@ def _processors(report: dict[str, Any]) -> list[str]:
 
 def _rest(report: dict[str, Any]) -> list[str]:
     found = []
-    if report["codec"]["instruction_set"] == "python":
-        found.append(
-            "the compiled part of Afflux is missing, so everything runs in Python: install from a "
-            "wheel, or with a C++20 compiler"
-        )
     found += [
         f"{each['url']} does not answer: {each['error']}"
         for each in report["aggregators"]

@@ -24,7 +24,7 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
         if where.embedded:
             return {
                 "url": url,
-                "error": "the ranks start this aggregator: there is no running aggregator to ask",
+                "error": "its ranks start it, so there is no running aggregator to ask",
             }
         about = describe((where.host, where.port), timeout_s)
         answer_s = time.perf_counter() - started

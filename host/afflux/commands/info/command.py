@@ -15,9 +15,10 @@ from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
 from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
-from afflux.commands.info.sharing import native, why_not_shared
+from afflux.commands.info.sharing import why_not_shared
 from afflux.commands.info.text import render
 from afflux.group.settings import Settings, SettingsError
+from afflux_drivers import _native
 
 __all__ = ["add_arguments", "collect", "run"]
 
@@ -91,13 +92,11 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 
 
 def _codec() -> dict[str, Any]:
-    """Return the codec's instruction sets, that in use and all: "python" if it is not compiled."""
-    module = native()
-    in_use = getattr(module, "codec_instruction_set", None)
-    available = getattr(module, "codec_instruction_sets", None)
-    if in_use is None or available is None:
-        return {"instruction_set": "python", "instruction_sets": ["python"]}
-    return {"instruction_set": in_use(), "instruction_sets": list(available())}
+    """Return the codec's instruction sets: the one in use, and all that could be."""
+    return {
+        "instruction_set": _native.codec_instruction_set(),
+        "instruction_sets": _native.codec_instruction_sets(),
+    }
 
 
 def _features() -> list[str]:

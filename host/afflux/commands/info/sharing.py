@@ -7,16 +7,7 @@ import socket
 
 from afflux.group.aggregator_url import AggregatorUrl
 
-__all__ = ["native", "why_not_shared"]
-
-
-def native() -> object | None:
-    """Return the compiled part of the drivers; None if it is not installed."""
-    try:
-        from afflux_drivers import _native
-    except ImportError:
-        return None
-    return _native
+__all__ = ["why_not_shared"]
 
 
 def why_not_shared(aggregator: AggregatorUrl) -> str:
@@ -27,8 +18,6 @@ def why_not_shared(aggregator: AggregatorUrl) -> str:
     """
     if not aggregator.may_share:
         return f"AFFLUX_AGGREGATOR={aggregator} asks for something else"
-    if not hasattr(native(), "SharedGroup"):
-        return "the compiled part of Afflux is not installed"
     try:
         os.close(os.memfd_create("afflux-info"))
     except (OSError, AttributeError) as error:
