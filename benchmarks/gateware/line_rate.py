@@ -76,7 +76,7 @@ def measure(
         measured: The engine.
         workers: N.
         size: Blocks of a packet, or "mix".
-        order: That of what may be sent.
+        order: In which order packets that may be sent are sent.
         multicast: One result for all workers.
         port: Frames come as from the engine's port, not in every cycle.
         copies: How many times each contribution is sent.

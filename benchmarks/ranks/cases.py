@@ -15,9 +15,9 @@ class Case:
     """One line of the table.
 
     Attributes:
-        name: Of its rows, as "case".
-        title: For people.
-        bytes: Of each rank's float32 tensor.
+        name: Value of "case" in its rows.
+        title: Its name in tables.
+        bytes: Size of each rank's float32 tensor.
         density: Share of its blocks that are not zero.
         reachable: Whether other ranks can reach it.
         iterations, warmup: Calls in a run.

@@ -20,8 +20,8 @@ def draw_plots(plots: Mapping[str, tuple[str, Draw]], rows: list[Row], folder: P
     """Draw each plot into a file of its name. Needs matplotlib, the extra "plot".
 
     Args:
-        plots: For each name the "bench" of its rows, and what draws them.
-        rows: Of all benches.
+        plots: By name: the "bench" of its rows, and what draws them.
+        rows: The rows of all benches.
         folder: Where the files go.
     """
     import matplotlib as mpl

@@ -16,7 +16,7 @@ def run_suite(
     """Run the benchmarks that are asked for; print and keep the rows of each when it is over.
 
     Args:
-        name: Of the module that is run with `python -m`.
+        name: The module that is run with `python -m`.
         about: What `--help` shows.
         benches: What there is.
         argv: The command line; that of the process if None.

@@ -63,7 +63,7 @@ def reachable_hook(
     averages from that one. So each bucket costs one copy here, and its sum none.
 
     Args:
-        state: Of this model alone.
+        state: Used for this model alone.
         bucket: Flat gradients. (DDP calls by this name.)
     """
     tensor = state.tensor_for(bucket)

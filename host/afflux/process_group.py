@@ -68,11 +68,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
     two ranks take part, go straight to a Gloo group of their own.
 
     Args:
-        store: Of this group.
+        store: This group's store.
         rank: Own rank in the group.
         size: Ranks of the group, at most 64.
-        timeout: For each operation.
-        name: For messages and thread names.
+        timeout: Timeout of each operation.
+        name: Names the group in messages and threads.
 
     Raises:
         AffluxError: The group's ranks do not all reach the aggregator; at every rank.

@@ -48,7 +48,7 @@ def run_module(
     Args:
         module: To run; each rank writes `rank<r>.json` into the folder, and maybe other files.
         ranks: Processes.
-        arguments: For each of them.
+        arguments: Command-line arguments of each rank.
         environment: Variables in addition to the caller's.
         on_line: Called with each line that ranks print; returns True if it has dealt with it.
 

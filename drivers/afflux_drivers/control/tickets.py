@@ -100,7 +100,7 @@ class JobTicket:
 
 @dataclass(frozen=True)
 class ParentJob:
-    """What the operator of an aggregator must know for a job that has a parent.
+    """What an aggregator must know about the parent of a job, as a create request states it.
 
     Attributes:
         address: The parent's IPv4 address, as four decimal octets.

@@ -60,7 +60,7 @@ def create_tree(
         leaves: Host and port of each rank's aggregator, by rank.
         lanes: Most lanes.
         slots: Most slots.
-        timeout_s: For each answer, and for each leaf to join its parent.
+        timeout_s: Timeout for each answer, and for each leaf to join its parent.
 
     Raises:
         ValueError: If there are no ranks or too many, or the parent is one of the leaves.

@@ -43,12 +43,12 @@ class SegmentOffer:
     """Rank 0's side: a new segment, and a socket at which the other ranks ask for it.
 
     Args:
-        ranks: Of the group.
+        ranks: Number of ranks in the group.
 
     Attributes:
-        name: Of the abstract Unix socket, without the leading zero byte.
+        name: Name of the abstract Unix socket, without the leading zero byte.
         secret: What a rank must show.
-        descriptor: Of the segment. It belongs to the caller.
+        descriptor: File descriptor of the segment. It belongs to the caller.
 
     Raises:
         OSError: There is no memory, descriptor or socket left.

@@ -42,7 +42,7 @@ class SharedCall:
         reduction: Number of the reduction.
         fingerprint: What the ranks compare. The operation's number is not part of it, because ranks
             go from operation to operation together.
-        description: For messages; its number is 0.
+        description: Describes the call in messages; its number is 0.
     """
 
     count: int

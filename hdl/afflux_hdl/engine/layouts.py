@@ -213,7 +213,7 @@ class SlotOperation(data.StructLayout):
         present: Lanes whose blocks the frame carries.
         fresh: Those of them whose block is the lane's first of the round: it overwrites.
         opening: This is the round's first contribution: its look-ahead words overwrite.
-        opcode: Of the frame.
+        opcode: The frame's opcode.
         version: Version of the slot.
         complete: This contribution completes the round: deliver its result.
         delivery: What to deliver.

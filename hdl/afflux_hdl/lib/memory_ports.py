@@ -15,7 +15,7 @@ class ReadPort(wiring.Signature):
         data: Shape of a word.
 
     Members:
-        address: Of the word.
+        address: Address of the word.
         data: The word, one cycle later.
     """
 
@@ -32,7 +32,7 @@ class WritePort(wiring.Signature):
 
     Members:
         enable: Write in this cycle.
-        address: Of the word.
+        address: Address of the word.
         data: The word.
     """
 

@@ -84,7 +84,7 @@ class Classify(wiring.Component):
     cannot overflow, since a frame waits a bounded number of beats and then leaves at full rate.
 
     Args:
-        parameters: Of the engine.
+        parameters: The engine's parameters.
 
     Members:
         i: Frames from the network.

@@ -134,7 +134,7 @@ def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float)
     """Place and route what `synthesise` has left, and report on it.
 
     Args:
-        seed: Of the placement.
+        seed: Seed of the placement.
         folder: Where `synthesise` has been.
         progress: Called with how far it has got.
         limit_s: Seconds after which routing is given up. Then `fmax_mhz` is None.

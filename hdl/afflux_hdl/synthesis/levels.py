@@ -49,7 +49,7 @@ class Levels:
     """Levels of every endpoint of a netlist.
 
     Args:
-        netlist: Of primitives only.
+        netlist: A netlist of primitives only.
         within: Instance whose parts are the stages, such as `engine`; empty for the top.
 
     Raises:

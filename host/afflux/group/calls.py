@@ -38,7 +38,7 @@ class Call:
 
     Attributes:
         name: The collective.
-        dtype: That of its tensors; "-" if it has none.
+        dtype: Type of its tensors; "-" if it has none.
         text: All that it asks for, such as "broadcast float32 (3,) root 0".
         agreed: The part of it that must be the same at every rank.
     """

@@ -86,7 +86,7 @@ class Exchange:
         store: Shared by the group's ranks.
         rank: Own rank.
         size: Ranks of the group.
-        timeout_s: For each step; the error names the ranks that did not come.
+        timeout_s: Timeout of each step; the error names the ranks that did not come.
     """
 
     def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:

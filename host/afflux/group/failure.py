@@ -26,7 +26,7 @@ def explain(
     Args:
         own: What ended the operation here.
         first: The rank that failed first, maybe this one.
-        records: By rank, of the ranks that answered.
+        records: The records of the ranks that answered, by rank.
         size: Ranks of the group.
     """
     lines = [

@@ -207,9 +207,9 @@ class Watcher:
     own: an idle rank uses no processor time.
 
     Args:
-        store: Of the group, used by no other thread.
+        store: The group's store, used by no other thread.
         rank: Own rank in the group.
-        name: For the thread.
+        name: Name of the thread.
         news: Called in this object's thread.
     """
 

@@ -69,7 +69,7 @@ class Progress:
         give_up: Called with the reason when the group has failed here, after it has been published.
         rank: Own rank in the group.
         size: Ranks of the group.
-        name: For the threads.
+        name: Names the threads.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Progress:
         """End the thread.
 
         Args:
-            drain_s: For operations in flight; those that take longer fail.
+            drain_s: Time for operations in flight; those that take longer fail.
 
         Returns:
             Whether all were carried out, by this and every other rank as far as rank 0 can tell.
@@ -224,7 +224,7 @@ class Progress:
         """Confirm the end to the others, after `stop`; as rank 0, wait for all confirmations.
 
         Args:
-            timeout_s: For that; None if there is no job.
+            timeout_s: How long to wait; None if there is no job.
         """
         if self._thread.is_alive() or os.getpid() != self._pid:
             return

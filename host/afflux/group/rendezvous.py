@@ -36,11 +36,11 @@ def make_reducer(
     """Make the reducer of this rank of a new group, with the other ranks. Collective.
 
     Args:
-        store: Of this group; used by no other thread meanwhile.
+        store: This group's store; used by no other thread meanwhile.
         rank: Own rank in the group.
         size: Ranks of the group.
         settings: This rank's; the ranks' aggregators must be the same, or their parents.
-        timeout: That of the group, for ranks that do not come.
+        timeout: The group's timeout, for ranks that do not come.
 
     Raises:
         AffluxError: At every rank, for the same reason.
@@ -125,7 +125,7 @@ class _Lease:
     """The group's job, as rank 0 holds it, and the engine if this process has started it.
 
     Args:
-        store: Of the group.
+        store: The group's store.
         size: Ranks of the group.
         settings: Own.
     """

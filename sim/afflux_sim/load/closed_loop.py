@@ -99,16 +99,16 @@ class ClosedLoop:
 
     Args:
         engine: Its other jobs and their frames must rest meanwhile.
-        bus_bits, clock_hz: Of the engine; the clock only matters with `port_bits_per_s`.
-        workers, lanes, slots: Of the job.
+        bus_bits, clock_hz: The engine's; the clock only matters with `port_bits_per_s`.
+        workers, lanes, slots: The job's.
         traffic: What is sent.
-        order: Of what may be sent.
+        order: In which order packets that may be sent are sent.
         multicast: Results go to a group once, not to each worker.
         port_bits_per_s: Frames come as from an Ethernet port of this rate; `None`: a beat in
             every cycle.
         copies: How often each contribution is sent; 2 and more make duplicates, which the engine
             has to drop or to answer.
-        seed: Of a random order.
+        seed: Seed of a random order.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class DenseTraffic:
     Args:
         workers: N.
         sizes: Numbers of blocks, drawn from at random for each round of each slot.
-        seed: Of the data and of the choice.
+        seed: Seed of the data and of the choice.
     """
 
     def __init__(self, workers: int, sizes: Sequence[int], seed: int = 1) -> None:

@@ -12,7 +12,7 @@ class Stimulus:
     Attributes:
         ready_share: Share of the cycles in which the engine may send a beat, chosen at random.
         gap_share: Share of the cycles before each beat in which none is offered, below 1.
-        seed: Of these choices. The same seed gives the same cycles.
+        seed: Seed of these choices. The same seed gives the same cycles.
         max_cycles: Cycles after which an engine that is still not idle is taken to hang; `None`:
             many more than it takes to send every frame to 64 workers.
         drain: Run on until the engine is idle. If not, the call ends with the last frame's last

@@ -25,7 +25,7 @@ class EngineTestbench:
         dut: The engine.
         ready_share: Share of the cycles in which `tx_ready` is high.
         gap_share: Share of the cycles in which no beat is offered to `rx`.
-        seed: For both choices.
+        seed: Seed of both choices.
     """
 
     def __init__(

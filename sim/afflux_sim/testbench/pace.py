@@ -10,7 +10,7 @@ class Pace:
 
     Args:
         share: Share of the cycles in which it happens, 0 to 1.
-        seed: For the choices.
+        seed: Seed of the choices.
     """
 
     def __init__(self, share: float, seed: int) -> None:

@@ -65,7 +65,7 @@ class Timing:
 
     Attributes:
         seconds: Median over the runs of the time over ranks.
-        runs_s: That time of each run.
+        runs_s: The same time for each run.
         cpu_s: Processor time by rank, mean over the runs.
         same_bits: Whether every run left the same bits at all ranks; None if not compared.
     """

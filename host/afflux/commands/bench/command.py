@@ -33,7 +33,7 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
     """Return the exit status: 1 if an element was wrong, or something did not work.
 
     Args:
-        parser: For errors in the options.
+        parser: Reports errors in the options.
         arguments: What it has read.
         own: The same as words, for ranks that are started here.
     """

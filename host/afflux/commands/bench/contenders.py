@@ -43,7 +43,7 @@ class Contender(Protocol):
     """One way to treat a tensor, which all ranks take at the same time.
 
     Attributes:
-        name: In tables and JSON.
+        name: Its name in tables and JSON.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Afflux:
     """The process group of the backend "afflux".
 
     Args:
-        group: Of all ranks.
+        group: A group of all ranks.
         reachable: Work on tensors that the other ranks can reach.
 
     Raises:

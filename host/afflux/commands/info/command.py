@@ -62,7 +62,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
 
     Args:
         urls: Aggregators to ask, beside that of AFFLUX_AGGREGATOR if it names a running one.
-        timeout_s: For each of them.
+        timeout_s: Timeout of each aggregator's answer.
 
     Raises:
         SettingsError: A variable has a value that it cannot have.

@@ -25,10 +25,10 @@ class Interface:
         loopback: Whether it leads back to this machine only.
         mtu: Bytes of the largest IP packet.
         lanes: Blocks that a packet of Afflux may hold at this MTU, 0 if not one fits.
-        speed_mbit_per_s: Of the link; None if the driver does not report it.
+        speed_mbit_per_s: Speed of the link; None if the driver does not report it.
         address: IPv4; empty if it has none.
         driver: Empty if unknown.
-        offloads: By the kernel's names, whether they are on.
+        offloads: Whether each is on, by the kernel's names.
     """
 
     name: str

@@ -29,8 +29,8 @@ class Cores:
     """Numbers of processors.
 
     Attributes:
-        machine: Those of the machine.
-        affinity: Those that this process may run on.
+        machine: All that the machine has.
+        affinity: How many this process may run on.
         quota: How many its control group may use at once, on average; None: no limit.
     """
 
@@ -140,7 +140,7 @@ def _of_control_groups(root: Path, controller: str, file: str) -> list[str]:
     """Return what `file` contains in this process's control group and in all above it.
 
     Args:
-        root: Of the file system.
+        root: Root of the file system.
         controller: Empty for version 2, of which there is one hierarchy.
         file: Name in the group's folder.
     """
