@@ -99,7 +99,7 @@ class AggregatorServer:
             RuntimeError: If it was called before.
         """
         if self._serving:
-            raise RuntimeError("a server serves once")
+            raise RuntimeError("serve_forever was called before: a server serves only once")
         self._serving = True
         control = threading.Thread(target=self._control.serve, name="afflux-control")
         receiver = threading.Thread(target=self._receive_packets, name="afflux-receive")

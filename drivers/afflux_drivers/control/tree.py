@@ -69,7 +69,7 @@ def create_tree(
         AggregatorMisbehaved: If an answer makes no sense.
     """
     if not 1 <= len(leaves) <= wire.WORKERS_MAX:
-        raise ValueError(f"a tree has 1 to {wire.WORKERS_MAX} ranks, not {len(leaves)}")
+        raise ValueError(f"a tree must have 1 to {wire.WORKERS_MAX} ranks, not {len(leaves)}")
     if parent in leaves:
         raise ValueError(f"the aggregator at {parent[0]}:{parent[1]} cannot be its own parent")
     members: dict[tuple[str, int], list[int]] = {}

@@ -125,7 +125,7 @@ def _host_and_port(text: str) -> tuple[str, int]:
     parts = urlsplit(f"//{text}")
     port = wire.PORT if parts.port is None else parts.port
     if not parts.hostname or "@" in text or parts.netloc != text or not 0 < port < 1 << 16:
-        raise ValueError(f"{text!r} is not a host with at most a port")
+        raise ValueError(f"{text!r} is not a host or host:port")
     return parts.hostname, port
 
 

@@ -73,9 +73,9 @@ class ColumnTraffic:
     def __init__(self, present: npt.NDArray[np.bool_]) -> None:
         workers, slots, lanes, _ = present.shape
         if lanes != wire.LANES_MAX:
-            raise ValueError(f"{wire.LANES_MAX} lanes are dealt with, not {lanes}")
+            raise ValueError(f"sparse traffic must have {wire.LANES_MAX} lanes, not {lanes}")
         if workers > 31:
-            raise ValueError(f"the sum names up to 31 contributors, not {workers}")
+            raise ValueError(f"sparse traffic must have at most 31 workers, not {workers}")
         weights = (1 << np.arange(workers, dtype=np.int64)).astype(np.int32)
         self._expected = np.einsum("wslr,w->slr", present.astype(np.int32), weights)
         self._blocks = [np.full(wire.BLOCK_ELEMENTS, w, "<i4").tobytes() for w in weights]

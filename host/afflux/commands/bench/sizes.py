@@ -12,7 +12,7 @@ def parse_size(text: str) -> int:
     )
     size = float(number) * unit
     if not 0 < size < float("inf"):
-        raise ValueError("a size is more than 0")
+        raise ValueError(f"a size must be more than 0, not {text}")
     return int(size)
 
 
