@@ -65,7 +65,7 @@ def test_an_engine_that_runs(group):
     ("options", "said"),
     [
         (["--group", "10.0.0.1:4701"], "10.0.0.1' is not an IPv4 multicast address"),
-        (["--group", "239.1.2.3"], "no address:port"),
+        (["--group", "239.1.2.3"], "is not an address:port"),
     ],
 )
 def test_a_group_that_cannot_be_is_a_clear_error(capsys, options, said):
