@@ -52,8 +52,7 @@ def _is_test(module: Module) -> bool:
 
 def _room(folder: str, members: Iterable[Module], modules: dict[str, Module]) -> str:
     package = [each for each in members if each.path.name == "__init__.py"]
-    about = f": {package[0].about}" if package else ""
-    title = textwrap.fill(f"**`{folder}`**{about}", 120, break_on_hyphens=False)
+    title = _title(folder, package[0].about if package else "")
     lines = [title, "", "| module | what it holds |", "|---|---|"]
     lines += [
         f"| `{each.path.name}` | {_cell(each.about)} |"
@@ -61,6 +60,11 @@ def _room(folder: str, members: Iterable[Module], modules: dict[str, Module]) ->
         if each.path.name != "__init__.py"
     ]
     return "\n".join(lines if len(lines) > 4 else lines[:1])
+
+
+def _title(folder: str, about: str) -> str:
+    text = f"**`{folder}`**: {about}" if about else f"**`{folder}`**"
+    return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
 def _native_rooms() -> str:
@@ -71,7 +75,7 @@ def _native_rooms() -> str:
     for folder, members in sorted(rooms.items()):
         headers = {each.path.stem for each in members if each.path.suffix == ".hpp"}
         about = _NATIVE_ROOMS[folder.removeprefix("drivers/native/")]
-        lines = [f"**`{folder}`**: {about}", "", "| files | what they hold |", "|---|---|"]
+        lines = [_title(folder, about), "", "| files | what they hold |", "|---|---|"]
         for each in sorted(members, key=lambda each: each.path):
             if each.path.suffix == ".cpp" and each.path.stem in headers:
                 continue
