@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import fill
 
 from docs.generate.source_tree import NATIVE, PACKAGES, Module, native_modules, python_modules
 
@@ -39,7 +40,12 @@ def _is_test(module: Module) -> bool:
 def _room(folder: str, members: Iterable[Module], modules: dict[str, Module]) -> str:
     package = [each for each in members if each.path.name == "__init__.py"]
     about = f": {package[0].about}" if package else ""
-    lines = [f"**`{folder}`**{about}", "", "| module | what it holds |", "|---|---|"]
+    lines = [
+        fill(f"**`{folder}`**{about}", 120, break_on_hyphens=False),
+        "",
+        "| module | what it holds |",
+        "|---|---|",
+    ]
     lines += [
         f"| `{each.path.name}` | {_cell(each.about)} |"
         for each in sorted(members, key=lambda each: each.path)

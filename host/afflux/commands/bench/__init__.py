@@ -1,1 +1,1 @@
-"""Benchmarks. Each file measures one thing; `registry` is what they have in common."""
+"""`afflux bench`: times all-reduces beside other backends, and checks every element."""
