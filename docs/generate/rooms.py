@@ -7,9 +7,9 @@ the first comments of the C++ headers. A test compares.
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from textwrap import fill
 
 from docs.generate.source_tree import NATIVE, PACKAGES, Module, native_modules, python_modules
 
@@ -40,12 +40,8 @@ def _is_test(module: Module) -> bool:
 def _room(folder: str, members: Iterable[Module], modules: dict[str, Module]) -> str:
     package = [each for each in members if each.path.name == "__init__.py"]
     about = f": {package[0].about}" if package else ""
-    lines = [
-        fill(f"**`{folder}`**{about}", 120, break_on_hyphens=False),
-        "",
-        "| module | what it holds |",
-        "|---|---|",
-    ]
+    title = textwrap.fill(f"**`{folder}`**{about}", 120, break_on_hyphens=False)
+    lines = [title, "", "| module | what it holds |", "|---|---|"]
     lines += [
         f"| `{each.path.name}` | {_cell(each.about)} |"
         for each in sorted(members, key=lambda each: each.path)
