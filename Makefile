@@ -23,7 +23,7 @@ INSTALLED := .venv/afflux-setup.stamp
 # The C++ is newer than the extension that is installed: then it is compiled again.
 SETUP := .venv/afflux-native.stamp
 NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name CMakeLists.txt)
-# What contract_headers.py writes is not formatted by hand either.
+# What cpp_headers.py writes is not formatted by hand either.
 FORMATTED := $(filter-out drivers/native/contract/%, $(filter %pp, $(NATIVE_SOURCES)))
 ROOTS := hdl drivers sim host benchmarks docs
 

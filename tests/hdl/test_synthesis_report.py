@@ -142,6 +142,16 @@ def test_the_wrapper_connects_every_port_of_the_engine() -> None:
     assert f"reg [{outputs - 1}:0] given_0;" in around
 
 
+def test_memories_with_attributes_exist() -> None:
+    """Yosys passes over an attribute of a memory that is not there."""
+    text = verilog.generate(Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2))
+    for memory in (*ecp5.DISTRIBUTED, *ecp5.NEVER_BOTH):
+        part, _, name = memory.rpartition(".")
+        start = f"module \\{verilog.MODULE}.engine.{part} "
+        module = text.partition(start)[2].partition("endmodule")[0]
+        assert f" {name} [" in module, memory
+
+
 def test_a_module_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ValueError, match="no module x"):
         ecp5.ports("module y(a);\n  input a;\nendmodule\n", "x")

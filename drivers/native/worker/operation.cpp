@@ -1,4 +1,6 @@
 #include "worker/operation.hpp"
+#include <cstdio>
+#include <cstdlib>
 
 #include <algorithm>
 #include <string>
@@ -112,6 +114,7 @@ void Operation::expire(double now, PacketSink& out) {
         if (!slot.outstanding) continue;
         if (due(slot) <= now) {
             if (!slot.asked && slot.deadline <= now) trip.expired(slot.sent_at, now);
+            { static int c[4]; static bool reg=(std::atexit([]{ std::fprintf(stderr,"PROBES opening-deadline %d opening-overdue %d other-deadline %d other-overdue %d\n",c[0],c[1],c[2],c[3]);}),true); (void)reg; ++c[(slot.opening?0:2)+(slot.deadline<=now?0:1)]; if(c[0]+c[1]+c[2]+c[3]<60&&c[0]+c[1]+c[2]+c[3]>40) std::fprintf(stderr,"PR op%d open%d asked%d since %.4f wait %.4f smoothed %.4f timeout %.4f\n",number_,slot.opening,slot.asked,now-slot.sent_at,slot.wait,trip.smoothed(),trip.timeout()); }
             slot.probed(now, trip.cap());
             ++session_.counts.probes;
             out.send(session_.probe(slot, tensor_.opcode_dtype()));

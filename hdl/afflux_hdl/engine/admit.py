@@ -43,10 +43,10 @@ __all__ = ["Admit"]
 class Admit(wiring.Component):
     """Decides what becomes of frames.
 
-    Latency: 5 cycles from a summary on `i` to its operation on `o`. Throughput: one frame in
-    two cycles, taken when `phase` is 0; a frame that occupies the receive buffer takes at least
-    two cycles to arrive. `i` waits while `o_full`. A reply is dropped and counted if it finds
-    `replies_full` (a refusal: `refusals_full`); its worker asks again.
+    Latency: 4 cycles from a summary on `i` to its operation on `o`, one more at the wrong phase.
+    Throughput: one frame in two cycles, taken when `phase` is 0; one that occupies the receive
+    buffer takes at least two to arrive. `i` waits while `o_full`. A reply is dropped and counted
+    if it finds `replies_full` (a refusal: `refusals_full`); its worker asks again.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
     the very cycle in which the next frame, two cycles behind, addresses it. Likewise, a JOIN is

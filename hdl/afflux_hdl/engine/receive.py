@@ -69,7 +69,7 @@ def _folds_to_ones(total: Value) -> Value:
 class Receive(wiring.Component):
     """Buffers and checks frames.
 
-    Latency: 6 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
+    Latency: 8 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
     always; `i` has no back-pressure. Overflow: a frame that finds less space than the largest
     frame needs is dropped whole and counted as `receive_overflow`. This does not happen while the
     merge stage keeps pace, which it does by construction.

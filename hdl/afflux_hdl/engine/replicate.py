@@ -81,7 +81,7 @@ class Replicate(wiring.Component):
     has another generation by then, or if its slot is more than one round ahead: its version may
     have been overwritten.
 
-    Latency: 5 cycles. Throughput: one frame in each cycle, more than two-beat frames need.
+    Latency: 6 cycles. Throughput: one frame in each cycle, more than two-beat frames need.
 
     Members:
         local: The engine's addresses.

@@ -40,7 +40,7 @@ OUTPUT_MARGIN = 8
 class Transmit(wiring.Component):
     """Sends frames.
 
-    Latency: 4 cycles from an order to the first beat on `o`, one more if it comes at the wrong
+    Latency: 6 cycles from an order to the first beat on `o`, one more if it comes at the wrong
     phase. Throughput: one beat in each cycle while `o.ready` holds; back-pressure stops it in
     steps of two beats, so that each beat is read at its bank's phase.
 
