@@ -79,3 +79,20 @@ def test_a_lost_packet_does_not_make_the_path_slow():
     assert trip.timeout_s == before
     trip.expired(0.35, now=0.8)
     assert trip.timeout_s == 2 * before
+
+
+def test_packets_without_blocks_count_only_a_while_after_those_with():
+    """A slow aggregator answers them far sooner: their samples would ask for the others early."""
+    trip = RoundTrip(cap_s=10)
+    trip.sample_short(0.0, 0.002)
+    assert trip.smoothed_s == 0.002, "better than none"
+    trip.sample(1.0, 1.02)
+    smoothed, timeout = trip.smoothed_s, trip.timeout_s
+    for now in (1.05, 1.5, 2.0):
+        trip.sample_short(now - 0.001, now)
+        trip.sample_bound(now - 0.001, now)
+    assert (trip.smoothed_s, trip.timeout_s) == (smoothed, timeout)
+    trip.sample_short(2.02, 2.021)
+    assert trip.smoothed_s < smoothed
+    trip.sample_bound(2.03, 2.031)
+    assert trip.smoothed_s == pytest.approx(0.875 * (0.875 * smoothed + 0.001 / 8) + 0.001 / 8)

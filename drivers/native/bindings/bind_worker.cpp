@@ -160,6 +160,8 @@ void bind_session(nb::module_& module) {
              "Take the round trip of a packet that was sent once and answered now.")
         .def_prop_ro("overdue_after_s", &RoundTrip::overdue_after,
                      "How long to wait once a later packet has been answered.")
+        .def("sample_short", &RoundTrip::sample_short, nb::arg("sent_at"), nb::arg("now"),
+             "Take the round trip of a packet without blocks.")
         .def("sample_bound", &RoundTrip::sample_bound, nb::arg("sent_at"), nb::arg("now"),
              "Take a time that the round trip does not exceed.")
         .def("expired", &RoundTrip::expired, nb::arg("sent_at"), nb::arg("now"),

@@ -49,7 +49,7 @@ void Join::receive(packet::PacketBuffer& packet, std::size_t length, double now,
     }
     const JobTerms found{words[0], words[1], words[2], words[3], words[4], words[5]};
     if (found != job.terms()) throw DifferentJob(found);
-    if (sends_ == 1) session_.trip.sample(sent_at_, now);
+    if (sends_ == 1) session_.trip.sample_short(sent_at_, now);
     session_.heard_at = now;
     deadline_ = kNever;
     done_ = true;

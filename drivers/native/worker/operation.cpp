@@ -1,6 +1,4 @@
 #include "worker/operation.hpp"
-#include <cstdio>
-#include <cstdlib>
 
 #include <algorithm>
 #include <string>
@@ -114,7 +112,6 @@ void Operation::expire(double now, PacketSink& out) {
         if (!slot.outstanding) continue;
         if (due(slot) <= now) {
             if (!slot.asked && slot.deadline <= now) trip.expired(slot.sent_at, now);
-            { static int c[4]; static bool reg=(std::atexit([]{ std::fprintf(stderr,"PROBES opening-deadline %d opening-overdue %d other-deadline %d other-overdue %d\n",c[0],c[1],c[2],c[3]);}),true); (void)reg; ++c[(slot.opening?0:2)+(slot.deadline<=now?0:1)]; if(c[0]+c[1]+c[2]+c[3]<60&&c[0]+c[1]+c[2]+c[3]>40) std::fprintf(stderr,"PR op%d open%d asked%d since %.4f wait %.4f smoothed %.4f timeout %.4f\n",number_,slot.opening,slot.asked,now-slot.sent_at,slot.wait,trip.smoothed(),trip.timeout()); }
             slot.probed(now, trip.cap());
             ++session_.counts.probes;
             out.send(session_.probe(slot, tensor_.opcode_dtype()));
@@ -243,9 +240,9 @@ void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now,
     const std::uint64_t seen = std::uint64_t{words[1]} << 32 | words[0];
     const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - job.workers);
     const bool own_lost = (seen >> job.worker & 1) == 0;
-    // One probe, one answer: a round trip that waits for no other rank. It is that of rounds unless
-    // these go further up.
-    if (slot.probes_open == 1 && seen != everyone) trip.sample(slot.probed_at, now);
+    // One probe, one answer: a round trip that waits for no other rank, unless rounds go further
+    // up.
+    if (slot.probes_open == 1 && seen != everyone) trip.sample_short(slot.probed_at, now);
     const double shortest = trip.timeout();
     if (own_lost) {
         // The contribution was lost; this rank cannot judge yet who else is missing.

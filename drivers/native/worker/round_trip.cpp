@@ -11,9 +11,8 @@ RoundTrip::RoundTrip(double cap)
       timeout_(estimate_),
       overdue_after_(estimate_) {}
 
-void RoundTrip::sample(double sent_at, double now) {
+void RoundTrip::take(double sent_at, double seconds) {
     constexpr double kGain = 1.0 / 8, kVariationGain = 1.0 / 4;
-    const double seconds = now - sent_at;
     sampled_from_ = std::max(sampled_from_, sent_at);
     if (smoothed_ == 0) {
         smoothed_ = seconds;
@@ -29,10 +28,19 @@ void RoundTrip::sample(double sent_at, double now) {
     overdue_after_ = smoothed_ + std::max(kOverdue, spread);
 }
 
+void RoundTrip::sample(double sent_at, double now) {
+    take(sent_at, now - sent_at);
+    blocks_until_ = now + kBlocksCount;
+}
+
+void RoundTrip::sample_short(double sent_at, double now) {
+    if (now >= blocks_until_) take(sent_at, now - sent_at);
+}
+
 void RoundTrip::sample_bound(double sent_at, double now) {
     const double seconds = now - sent_at;
-    if (smoothed_ == 0 || seconds < smoothed_) {
-        sample(sent_at, now);
+    if (smoothed_ == 0 || (seconds < smoothed_ && now >= blocks_until_)) {
+        take(sent_at, seconds);
     } else if (seconds < estimate_) {
         timeout_ = estimate_;
     }

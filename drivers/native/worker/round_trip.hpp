@@ -17,6 +17,9 @@ inline constexpr double kGranularity = 0.005;
 // The same for a packet when a later one has been answered: then the others have had a processor.
 inline constexpr double kOverdue = 0.001;
 
+// For how long after a packet with blocks those without do not count.
+inline constexpr double kBlocksCount = 1.0;
+
 // Samples must come from packets that were sent once (Karn): the answer to a repeated one does not
 // show which it answers. So a timeout that proves too short must stay doubled until an answer comes
 // in time, or every packet of a slow aggregator would be asked for again for ever.
@@ -39,8 +42,14 @@ class RoundTrip {
     // How long after sending that is.
     double overdue_after() const { return overdue_after_; }
 
-    // Takes the round trip of a packet that was sent once, at `sent_at`, and answered now.
+    // Takes the round trip of a packet with blocks that was sent once, at `sent_at`, and answered
+    // now.
     void sample(double sent_at, double now);
+
+    // The same of a packet without blocks, which a slow aggregator answers far sooner. For a while
+    // after a packet with blocks it does not count: the estimate would fall with each opening
+    // round, and the blocks that follow it would be asked for too early.
+    void sample_short(double sent_at, double now);
 
     // The same if the answer may have been delayed by something else: the round trip is at most
     // this.
@@ -54,6 +63,8 @@ class RoundTrip {
   private:
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
+    void take(double sent_at, double seconds);
+
     double cap_;
     double estimate_;  // the timeout without doubling
     double timeout_;
@@ -62,6 +73,7 @@ class RoundTrip {
     double variation_ = 0;
     double sampled_from_ = -kNever;  // when the latest of the packets that gave samples was sent
     double doubled_at_ = -kNever;
+    double blocks_until_ = -kNever;  // until then only packets with blocks count
 };
 
 }  // namespace afflux::worker
