@@ -16,9 +16,9 @@ namespace nb = nanobind;
 namespace afflux::bindings {
 namespace {
 
-using engine::Engine;
 using engine::Limits;
 using engine::SendQueue;
+using engine::SoftEngine;
 using packet::Octets;
 
 nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
@@ -69,7 +69,7 @@ class LockedEngine {
         return std::exchange(engine_.send(), {});
     }
 
-    Engine engine_;
+    SoftEngine engine_;
     std::mutex mutex_;
 };
 

@@ -26,7 +26,7 @@ bool right_udp_checksum(const std::uint8_t* ip, std::size_t udp_bytes) {
 
 }  // namespace
 
-std::optional<Engine::Arrival> Engine::parse(packet::Octets frame) {
+std::optional<SoftEngine::Arrival> SoftEngine::parse(packet::Octets frame) {
     const auto drop = [this](Counter counter) -> std::optional<Arrival> {
         ++counters_[counter];
         return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<Engine::Arrival> Engine::parse(packet::Octets frame) {
     return arrival;
 }
 
-void Engine::from_worker(const Arrival& arrival) {
+void SoftEngine::from_worker(const Arrival& arrival) {
     const packet::Header& header = arrival.packet.header;
     const wire::Type type = header.type();
     const bool joins = type == wire::Type::Join;
@@ -101,7 +101,7 @@ void Engine::from_worker(const Arrival& arrival) {
     }
 }
 
-void Engine::from_parent(const Arrival& arrival) {
+void SoftEngine::from_parent(const Arrival& arrival) {
     const packet::Header& header = arrival.packet.header;
     const wire::Type type = header.type();
     const bool joined = type == wire::Type::Joined;
@@ -133,7 +133,7 @@ void Engine::from_parent(const Arrival& arrival) {
     }
 }
 
-void Engine::join(Job& job, const Arrival& arrival) {
+void SoftEngine::join(Job& job, const Arrival& arrival) {
     const packet::Header& header = arrival.packet.header;
     if (header.present != 0) {
         ++counters_[Counter::BadPresent];
@@ -147,7 +147,7 @@ void Engine::join(Job& job, const Arrival& arrival) {
                     group.address, group.port});
 }
 
-void Engine::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {
+void SoftEngine::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {
     ++counters_[counter];
     const packet::Header& header = arrival.packet.header;
     if (header.type() != wire::Type::Join) return;

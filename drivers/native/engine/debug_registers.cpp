@@ -24,7 +24,7 @@ std::uint32_t number_of(const std::uint8_t* first, const std::uint8_t* last) {
 
 }  // namespace
 
-std::uint32_t Engine::look(Address address) const {
+std::uint32_t SoftEngine::look(Address address) const {
     switch (address) {
         case Address::JobEnabled:
         case Address::JobParentJoined: {
@@ -42,7 +42,7 @@ std::uint32_t Engine::look(Address address) const {
     }
 }
 
-std::uint32_t Engine::look_at_slot(Address address) const {
+std::uint32_t SoftEngine::look_at_slot(Address address) const {
     const std::uint32_t number = registers_[Address::DebugSlot];
     if (number >= slots_.size()) return 0;
     const SlotState& slot = slots_[number];
@@ -64,7 +64,7 @@ std::uint32_t Engine::look_at_slot(Address address) const {
     }
 }
 
-std::uint32_t Engine::look_at_peer(Address address) const {
+std::uint32_t SoftEngine::look_at_peer(Address address) const {
     const std::uint32_t chosen = registers_[Address::DebugWorker];
     const std::uint32_t number = chosen / 256;
     const std::uint32_t worker = chosen % 256;

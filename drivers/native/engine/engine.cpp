@@ -35,7 +35,7 @@ std::array<std::uint8_t, 6> group_mac(std::uint32_t address) {
 
 }  // namespace
 
-Engine::Engine(const Limits& limits)
+SoftEngine::SoftEngine(const Limits& limits)
     : limits_(checked(limits)),
       slots_(limits.slots, limits.lanes),
       jobs_(limits.jobs),
@@ -50,7 +50,7 @@ Engine::Engine(const Limits& limits)
     registers_.set(Address::BuildVersion, registers::kRelease);
 }
 
-void Engine::receive(packet::Octets frame) {
+void SoftEngine::receive(packet::Octets frame) {
     ++counters_[Counter::FramesIn];
     counters_[Counter::BytesIn] += frame.bytes;
     const std::optional<Arrival> arrival = parse(frame);
@@ -62,7 +62,7 @@ void Engine::receive(packet::Octets frame) {
     }
 }
 
-SendQueue& Engine::send() {
+SendQueue& SoftEngine::send() {
     SendQueue& queue = sender_.queue();
     counters_[Counter::FramesOut] += queue.frames().size();
     for (const SendQueue::Frame& frame : queue.frames())
@@ -70,7 +70,7 @@ SendQueue& Engine::send() {
     return queue;
 }
 
-std::uint32_t Engine::read(std::uint32_t address) {
+std::uint32_t SoftEngine::read(std::uint32_t address) {
     if (RegisterFile::is_counter(address)) return registers_.read_counter(address, counters_);
     const registers::Register* known = RegisterFile::find(address);
     if (known == nullptr) return 0;
@@ -79,7 +79,7 @@ std::uint32_t Engine::read(std::uint32_t address) {
                            : registers_[known->address] | look(known->address);
 }
 
-void Engine::write(std::uint32_t address, std::uint32_t value) {
+void SoftEngine::write(std::uint32_t address, std::uint32_t value) {
     const registers::Register* known = RegisterFile::find(address);
     if (known == nullptr || !known->writable) return;
     if (known->width < 32) value &= (std::uint32_t{1} << known->width) - 1;
@@ -96,11 +96,11 @@ void Engine::write(std::uint32_t address, std::uint32_t value) {
     sender_.move_to(local_);
 }
 
-Job* Engine::job_at(std::size_t number) {
+Job* SoftEngine::job_at(std::size_t number) {
     return number < jobs_.size() && jobs_[number] ? &*jobs_[number] : nullptr;
 }
 
-void Engine::command(std::uint32_t command) {
+void SoftEngine::command(std::uint32_t command) {
     const std::uint32_t number = registers_[Address::JobIndex];
     if (command == static_cast<std::uint32_t>(registers::Command::JoinParent)) {
         const Job* job = job_at(number);
@@ -117,7 +117,7 @@ void Engine::command(std::uint32_t command) {
     if (creates) create(number);
 }
 
-void Engine::create(std::uint32_t number) {
+void SoftEngine::create(std::uint32_t number) {
     const auto checked = [&](const char* name, Address address, std::int64_t most) {
         const std::uint32_t value = registers_[address];
         if (1 <= value && value <= most) return value;

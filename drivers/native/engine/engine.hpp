@@ -29,13 +29,13 @@ struct Limits {
     unsigned slots = 512;                  // of the pool, as many as wire::Slot can number
 };
 
-class Engine {
+class SoftEngine {
   public:
     // Throws std::invalid_argument if a limit is out of range.
-    explicit Engine(const Limits& limits);
+    explicit SoftEngine(const Limits& limits);
 
-    Engine(const Engine&) = delete;
-    Engine& operator=(const Engine&) = delete;
+    SoftEngine(const SoftEngine&) = delete;
+    SoftEngine& operator=(const SoftEngine&) = delete;
 
     // Takes one frame, and appends the frames that it causes to the queue.
     void receive(packet::Octets frame);

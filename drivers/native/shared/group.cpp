@@ -52,8 +52,8 @@ std::shared_ptr<Allocation> Group::allocation_of(const std::byte* data, std::siz
     return nullptr;
 }
 
-CallRecord& Group::record(int rank) const {
-    return segment_->member(rank).records[operation_ % 2];
+CallSignature& Group::signature(int rank) const {
+    return segment_->member(rank).signatures[operation_ % 2];
 }
 
 void Group::begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op op,
@@ -65,7 +65,7 @@ void Group::begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op o
     const std::size_t bytes = count * codec::size_of(dtype);
     const bool small = bytes <= segment_->control().header.small_bytes;
     offered_ = small ? nullptr : allocation_of(call_.data, bytes);
-    CallRecord& own = record(rank_);
+    CallSignature& own = signature(rank_);
     own = {count, fingerprint, kOrdinary, 0, dtype, op};
     if (small) {
         algorithm_ =
@@ -87,10 +87,10 @@ void Group::begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op o
 }
 
 void Group::compare() {
-    const CallRecord& own = record(rank_);
+    const CallSignature& own = signature(rank_);
     for (int r = 0; r < ranks(); ++r) {
-        if (record(r).agrees(own)) continue;
-        // Every rank notices, as all compare the same records; the first one's text stays.
+        if (signature(r).agrees(own)) continue;
+        // Every rank notices, as all compare the same signatures; the first one's text stays.
         phases_.fail("the ranks disagree about what to reduce");
         throw Disagreement("rank " + std::to_string(r) + "'s call differs from that of " + "rank " +
                            std::to_string(rank_));
@@ -110,9 +110,9 @@ bool Group::open() {
     int offers = 0;
     bool same = true;
     for (int r = 0; r < ranks(); ++r) {
-        offers += record(r).offset != kOrdinary;
-        same = same && record(r).offset == record(rank_).offset &&
-               record(r).extent == record(rank_).extent;
+        offers += signature(r).offset != kOrdinary;
+        same = same && signature(r).offset == signature(rank_).offset &&
+               signature(r).extent == signature(rank_).extent;
     }
     if (offers == 0) {
         if (call_.count * call_.element_bytes() > segment_->control().header.small_bytes)
@@ -175,7 +175,7 @@ void Group::finish() {
 std::vector<std::uint64_t> Group::fingerprints() const {
     const std::scoped_lock lock(mutex_);
     std::vector<std::uint64_t> all;
-    for (int r = 0; r < ranks(); ++r) all.push_back(record(r).fingerprint);
+    for (int r = 0; r < ranks(); ++r) all.push_back(signature(r).fingerprint);
     return all;
 }
 

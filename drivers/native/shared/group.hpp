@@ -83,7 +83,7 @@ class Group {
     void check_usable() const;
     const codec::Numbers& numbers(codec::Dtype dtype, codec::Op op);
     std::shared_ptr<Allocation> allocation_of(const std::byte* data, std::size_t bytes) const;
-    CallRecord& record(int rank) const;
+    CallSignature& signature(int rank) const;
     void compare();
     bool open();
     void finish();

@@ -77,7 +77,7 @@ struct alignas(kApart) Failure {
 inline constexpr std::uint64_t kOrdinary = ~std::uint64_t{0};
 
 // A rank's call. Written before the rank arrives at the operation's opening phase.
-struct CallRecord {
+struct CallSignature {
     std::uint64_t count;        // elements
     std::uint64_t fingerprint;  // of operation number, reduction, dtype and shape
     std::uint64_t offset;       // offset among reachable tensors, or kOrdinary
@@ -85,7 +85,7 @@ struct CallRecord {
     codec::Dtype dtype;
     codec::Op op;
 
-    bool agrees(const CallRecord& other) const {
+    bool agrees(const CallSignature& other) const {
         return count == other.count && fingerprint == other.fingerprint && dtype == other.dtype &&
                op == other.op;
     }
@@ -99,7 +99,7 @@ struct alignas(kApart) Member {
     std::atomic<MemberState> state;
     std::atomic<std::uint64_t> reached;         // phases arrived at: never behind by more than one
     std::uint64_t processors[kProcessorWords];  // that it may run on; valid once attached
-    alignas(kApart) CallRecord records[2];      // by the operation's parity
+    alignas(kApart) CallSignature signatures[2];  // by the operation's parity
 };
 
 struct Control {

@@ -30,11 +30,11 @@ Endpoint worker_endpoint(unsigned worker) {
             static_cast<std::uint16_t>(5000 + worker)};
 }
 
-void set(Engine& engine, Address address, std::uint32_t value) {
+void set(SoftEngine& engine, Address address, std::uint32_t value) {
     engine.write(static_cast<std::uint32_t>(address), value);
 }
 
-void create(Engine& engine, unsigned number, bool below) {
+void create(SoftEngine& engine, unsigned number, bool below) {
     set(engine, Address::LocalMacLow, 0x0A000001);
     set(engine, Address::LocalMacHigh, 0x0200);
     set(engine, Address::LocalAddress, kHere.address);
@@ -78,7 +78,7 @@ Header header_of(wire::Type type, unsigned job, unsigned worker, wire::Round rou
     };
 }
 
-std::vector<Frame> play(Engine& engine, const Frame& frame) {
+std::vector<Frame> play(SoftEngine& engine, const Frame& frame) {
     engine.receive({frame.data(), frame.size()});
     SendQueue& queue = engine.send();
     std::vector<Frame> sent;
@@ -91,27 +91,27 @@ std::vector<Frame> play(Engine& engine, const Frame& frame) {
     return sent;
 }
 
-std::vector<Frame> play(Engine& engine, wire::Type type, unsigned job, unsigned worker,
+std::vector<Frame> play(SoftEngine& engine, wire::Type type, unsigned job, unsigned worker,
                         wire::Round round, std::int32_t element = 0) {
     const Header header = header_of(type, job, worker, round);
     return play(engine, make_frame(worker_endpoint(worker), kHere, header, element));
 }
 
-std::uint64_t counter(Engine& engine, Counter number) {
+std::uint64_t counter(SoftEngine& engine, Counter number) {
     const auto address =
         static_cast<std::uint32_t>(registers::kCounterBase + 8 * static_cast<std::size_t>(number));
     const std::uint64_t low = engine.read(address);
     return std::uint64_t{engine.read(address + 4)} << 32 | low;
 }
 
-void join_all(Engine& engine, unsigned job) {
+void join_all(SoftEngine& engine, unsigned job) {
     for (unsigned worker = 0; worker < kWorkers; ++worker) {
         CHECK(play(engine, wire::Type::Join, job, worker, 0).size() == 1);
     }
 }
 
 void test_rounds() {
-    Engine engine({.workers = 4, .lanes = kLanes, .jobs = 2, .slots = 2 * kSlots});
+    SoftEngine engine({.workers = 4, .lanes = kLanes, .jobs = 2, .slots = 2 * kSlots});
     create(engine, 0, false);
     join_all(engine, 0);
     for (wire::Round step = 0; step < 4; ++step) {
@@ -138,7 +138,7 @@ void test_rounds() {
 }
 
 void test_a_parent() {
-    Engine engine({.workers = 4, .lanes = kLanes, .jobs = 2, .slots = 2 * kSlots});
+    SoftEngine engine({.workers = 4, .lanes = kLanes, .jobs = 2, .slots = 2 * kSlots});
     create(engine, 1, true);
     join_all(engine, 1);
     CHECK(play(engine, wire::Type::Data, 1, 0, kFirst, 1).empty());
@@ -158,7 +158,7 @@ void test_a_parent() {
 
 void test_any_octets() {
     std::mt19937 draw(1);
-    Engine engine({.workers = 4, .lanes = kLanes, .jobs = 2, .slots = 2 * kSlots});
+    SoftEngine engine({.workers = 4, .lanes = kLanes, .jobs = 2, .slots = 2 * kSlots});
     create(engine, 0, false);
     create(engine, 1, true);
     join_all(engine, 0);
@@ -191,11 +191,11 @@ void test_any_octets() {
 }
 
 void test_limits() {
-    CHECK_THROWS(std::invalid_argument, Engine({.workers = 65}));
-    CHECK_THROWS(std::invalid_argument, Engine({.lanes = 0}));
-    CHECK_THROWS(std::invalid_argument, Engine({.jobs = 257}));
-    CHECK_THROWS(std::invalid_argument, Engine({.slots = 65537}));
-    Engine engine({.workers = 4, .lanes = 4, .jobs = 1, .slots = 4});
+    CHECK_THROWS(std::invalid_argument, SoftEngine({.workers = 65}));
+    CHECK_THROWS(std::invalid_argument, SoftEngine({.lanes = 0}));
+    CHECK_THROWS(std::invalid_argument, SoftEngine({.jobs = 257}));
+    CHECK_THROWS(std::invalid_argument, SoftEngine({.slots = 65537}));
+    SoftEngine engine({.workers = 4, .lanes = 4, .jobs = 1, .slots = 4});
     CHECK_THROWS(std::invalid_argument, create(engine, 0, false));
 }
 

@@ -14,8 +14,8 @@
 
 using namespace afflux;
 using engine::Address;
-using engine::Engine;
 using engine::SendQueue;
+using engine::SoftEngine;
 using packet::Endpoint;
 using packet::Octets;
 using packet::PacketBuffer;
@@ -143,7 +143,7 @@ class Network {
     }
 
     std::mt19937 draw_;
-    Engine engine_;
+    SoftEngine engine_;
     std::deque<Datagram> inboxes_[kRanks];
     double now_ = 0;
 };

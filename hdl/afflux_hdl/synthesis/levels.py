@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from afflux_hdl.synthesis.netlist import PLACE, Cell, Netlist
+from afflux_hdl.synthesis.netlist import SOURCE_LINES, Cell, Netlist
 from afflux_hdl.synthesis.primitives import Arc, arcs, is_sequential, read_addresses
 
 __all__ = ["Levels", "Path"]
@@ -136,7 +136,7 @@ class Levels:
             return ""
         if not name.startswith("$"):
             return name.rpartition(".")[0]
-        for file, first, _ in PLACE.findall(cell.source):
+        for file, first, _ in SOURCE_LINES.findall(cell.source):
             inside = [s for s in self._scopes if s.file == file and s.first <= int(first) <= s.last]
             if inside:
                 return inside[0].path

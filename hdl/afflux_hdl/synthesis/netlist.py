@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PLACE", "Cell", "Netlist", "Scope"]
+__all__ = ["SOURCE_LINES", "Cell", "Netlist", "Scope"]
 
-PLACE = re.compile(r"([^|]+?):(\d+)\.\d+-(\d+)\.\d+")
+SOURCE_LINES = re.compile(r"([^|]+?):(\d+)\.\d+-(\d+)\.\d+")
 """A place in a source file: file, first and last line."""
 
 Bit = int
@@ -93,7 +93,7 @@ class Netlist:
         for name, cell in content["cells"].items():
             attributes = cell["attributes"]
             if cell["type"] == "$scopeinfo":
-                if place := PLACE.match(attributes.get("module_src", "")):
+                if place := SOURCE_LINES.match(attributes.get("module_src", "")):
                     lines = int(place[2]), int(place[3])
                     scopes.append(Scope(name, attributes["module"], place[1], *lines))
                 continue

@@ -70,9 +70,9 @@ private:
     uint64_t m_state;
 };
 
-class Engine {
+class Simulation {
 public:
-    Engine() : m_model{&m_context, "engine"} {
+    Simulation() : m_model{&m_context, "engine"} {
         m_model.clk = 0;
         m_model.rst = 1;
         m_model.rx_valid = 0;
@@ -81,7 +81,7 @@ public:
         reset();
         m_statistics = Statistics{};
     }
-    ~Engine() { m_model.final(); }
+    ~Simulation() { m_model.final(); }
 
     void reset() {
         m_model.rst = 1;
@@ -217,7 +217,7 @@ private:
 
 // What the C functions work on: an error must not cross them as an exception.
 struct Handle {
-    std::unique_ptr<Engine> engine;
+    std::unique_ptr<Simulation> engine;
     std::string error;
 };
 
@@ -239,7 +239,7 @@ extern "C" {
 // Null if there is no memory for it.
 Handle* afflux_open() {
     try {
-        return new Handle{std::make_unique<Engine>(), {}};
+        return new Handle{std::make_unique<Simulation>(), {}};
     } catch (const std::exception&) {
         return nullptr;
     }
@@ -251,25 +251,25 @@ void afflux_close(Handle* handle) { delete handle; }
 const char* afflux_error(const Handle* handle) { return handle->error.c_str(); }
 
 int afflux_read(Handle* handle, uint32_t address, uint32_t* value) {
-    return guarded(handle, [&](Engine& engine) { *value = engine.read(address); });
+    return guarded(handle, [&](Simulation& engine) { *value = engine.read(address); });
 }
 
 int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
-    return guarded(handle, [&](Engine& engine) { engine.write(address, value); });
+    return guarded(handle, [&](Simulation& engine) { engine.write(address, value); });
 }
 
 int afflux_reset(Handle* handle) {
-    return guarded(handle, [](Engine& engine) { engine.reset(); });
+    return guarded(handle, [](Simulation& engine) { engine.reset(); });
 }
 
 int afflux_run(Handle* handle, uint64_t cycles) {
-    return guarded(handle, [&](Engine& engine) { engine.run(cycles); });
+    return guarded(handle, [&](Simulation& engine) { engine.run(cycles); });
 }
 
 // `data` holds the frames one after the other; `errors` may be null.
 int afflux_play(Handle* handle, const uint8_t* data, const uint32_t* lengths, const uint8_t* errors,
                 size_t frames, const Stimulus* stimulus) {
-    return guarded(handle, [&](Engine& engine) {
+    return guarded(handle, [&](Simulation& engine) {
         engine.play(data, lengths, errors, frames, *stimulus);
     });
 }
@@ -291,7 +291,7 @@ void afflux_statistics(const Handle* handle, Statistics* statistics) {
 #if VM_COVERAGE
 // What this engine has met so far, as verilator_coverage reads it.
 int afflux_write_coverage(Handle* handle, const char* path) {
-    return guarded(handle, [&](Engine& engine) { engine.write_coverage(path); });
+    return guarded(handle, [&](Simulation& engine) { engine.write_coverage(path); });
 }
 #endif
 

@@ -7,14 +7,14 @@
 
 #include "engine/engine.hpp"
 
-using afflux::engine::Engine;
+using afflux::engine::SoftEngine;
 using afflux::engine::Limits;
 using afflux::engine::SendQueue;
 
 namespace {
 
 struct Handle {
-    Engine engine;
+    SoftEngine engine;
     std::vector<std::uint8_t> sent;
 };
 
@@ -42,7 +42,7 @@ const char* engine_problem() {
 }
 
 Handle* engine_new(unsigned workers, unsigned lanes, unsigned jobs, unsigned slots) {
-    return guarded([&] { return new Handle{Engine(Limits{workers, lanes, jobs, slots}), {}}; });
+    return guarded([&] { return new Handle{SoftEngine(Limits{workers, lanes, jobs, slots}), {}}; });
 }
 
 void engine_delete(Handle* handle) {
