@@ -23,7 +23,9 @@ BUGS = {
         "shared/staged.cpp", "ring[(first_ + batch) % kRingBatches]", "ring[(first_ + batch) % 2]"
     ),
     # What the ranks were called with is not compared.
-    "no comparison": Bug("shared/group.cpp", "if (signature(r).agrees(own)) continue;", "continue;"),
+    "no comparison": Bug(
+        "shared/group.cpp", "if (signature(r).agrees(own)) continue;", "continue;"
+    ),
     # Which blocks are present is taken from another batch.
     "stale presence": Bug(
         "shared/staged.cpp",

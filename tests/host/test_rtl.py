@@ -1,10 +1,11 @@
-"""The whole way through the simulated engine: the bits of software and of shared memory."""
+"""The whole way through the simulated engine: the same bits as by any other way."""
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import afflux
+from tests.support.host.aggregators import aggregator
 from tests.support.host.ranks import run_ranks, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -42,11 +43,14 @@ def of_software():
         {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_LANES": "1"},
         {"AFFLUX_AGGREGATOR": "shm://"},
     ]
-    return [
-        said
-        for environment in environments
-        for said in values(run_ranks(reduce_many, 3, environment=environment))
-    ]
+    # Aggregators that run already; one of them has few lanes for any job.
+    with aggregator() as wide, aggregator(lanes=7) as narrow:
+        environments += [{"AFFLUX_AGGREGATOR": url} for url in (wide, narrow)]
+        return [
+            said
+            for environment in environments
+            for said in values(run_ranks(reduce_many, 3, environment=environment))
+        ]
 
 
 @pytest.mark.parametrize("url", ["rtl://", "rtl://?bus_bits=32"])
