@@ -1,5 +1,7 @@
 """The exceptions of workers and their aggregators. Messages name who, what and where."""
 
+from typing import Any
+
 __all__ = [
     "AffluxError",
     "AggregatorMisbehaved",
@@ -11,7 +13,22 @@ __all__ = [
     "PacketTooLong",
     "RanksMissing",
     "WorkerFailed",
+    "timed_out",
 ]
+
+
+def timed_out(seconds: float) -> str:
+    """Return how messages about a timeout begin: in the words that scripts look for with Gloo."""
+    return f"Timed out waiting {1000 * seconds:g}ms (timeout {seconds:g} s)"
+
+
+def _restored(
+    kind: "type[AffluxError]", arguments: tuple[Any, ...], attributes: dict[str, Any]
+) -> "AffluxError":
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
 
 
 class AffluxError(RuntimeError):
@@ -27,6 +44,10 @@ class AffluxError(RuntimeError):
     def __str__(self) -> str:
         text = super().__str__()
         return f"operation {self.operation}: {text}" if self.operation else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by the constructor, which takes other arguments in some classes.
+        return _restored, (type(self), self.args, dict(self.__dict__))
 
 
 class AggregatorUnreachable(AffluxError):

@@ -1,4 +1,4 @@
-"""The stress test of the shared-memory group sees bugs that are planted into it."""
+"""The test programs of the shared-memory group see bugs that are planted into it."""
 
 import pytest
 
@@ -34,6 +34,53 @@ BUGS = {
     ),
 }
 
+# Those of the other collectives, which a program with all of them sees.
+COLLECTIVE_BUGS = {
+    "a gather's parity": Bug("shared/gather.cpp", "parity_(parity)", "parity_(0 * parity)"),
+    "a scatter's parity": Bug("shared/scatter.cpp", "parity_(parity)", "parity_(0 * parity)"),
+    "a gather's short ring": Bug(
+        "shared/gather.cpp", "ring[(first_ + batch) % kRingBatches]", "ring[(first_ + batch) % 2]"
+    ),
+    "a scatter's short ring": Bug(
+        "shared/scatter.cpp", "ring[(first_ + batch) % kRingBatches]", "ring[(first_ + batch) % 2]"
+    ),
+    # The ring's next position is not where the last operation ended.
+    "a gather's position": Bug("shared/gather.cpp", "position += batches_;", ""),
+    # The last batch of a long shard has few elements, but is not in exact mode.
+    "exact by batches": Bug(
+        "shared/scatter.cpp",
+        "call_.arithmetic->reduce_all(size(batch), exact_,",
+        "call_.arithmetic->reduce_all(size(batch), call_.arithmetic->is_exact(size(batch)),",
+    ),
+    # An input is overwritten by another rank's part before it is copied.
+    "a lost input": Bug("shared/gather.cpp", "kept_.assign(own_, own_ + bytes);", ";"),
+    "a lost shard": Bug("shared/scatter.cpp", "kept_.resize(bytes);", ";"),
+    # Blocks that are zero at all ranks keep what the output was.
+    "no zeros": Bug("shared/arithmetic.cpp", "if (!present[b])", "if (false)"),
+    "averages that are not truncated": Bug(
+        "codec/elementwise.cpp", "sum / ranks", "(sum < 0 ? sum - ranks + 1 : sum) / ranks"
+    ),
+    "narrow sums of averages": Bug(
+        "codec/elementwise.cpp",
+        "std::is_integral_v<T>, std::int64_t, T>;",
+        "std::is_integral_v<T>, T, T>;",
+    ),
+}
+
+# Those of the calls from another library, and of what the ranks compare.
+CALL_BUGS = {
+    "no history": Bug(
+        "shared/group.cpp", "request.fingerprint, request.history,", "request.fingerprint, 0,"
+    ),
+    "no root": Bug("shared/group.cpp", "static_cast<std::uint8_t>(request.root)", "0"),
+    "no reduction": Bug("shared/group.cpp", "own.op = request.op;", ""),
+    "null pointers": Bug("shared/group.cpp", "pointer == nullptr && request.count != 0", "false"),
+    "a closed group": Bug("shared/c_calls.cpp", "last.swap(group_);", ""),
+    "numbers that are cut": Bug(
+        "shared/c_calls.cpp", "number < 0 || number > 255 ? 255 : number", "number"
+    ),
+}
+
 # On x86 every atomic increment orders what was written before it, so only the sanitizer sees this.
 RELAXED = Bug(
     "shared/phases.cpp",
@@ -49,6 +96,21 @@ def test_without_a_bug_it_passes() -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_caught(name: str) -> None:
     assert not passes(name, BUGS[name])
+
+
+@pytest.mark.parametrize("program", ["shared_collectives_test", "shared_calls_test"])
+def test_without_a_bug_all_pass(program: str) -> None:
+    assert passes("none", None, program=program)
+
+
+@pytest.mark.parametrize("name", COLLECTIVE_BUGS)
+def test_bug_of_a_collective_is_caught(name: str) -> None:
+    assert not passes(name, COLLECTIVE_BUGS[name], program="shared_collectives_test")
+
+
+@pytest.mark.parametrize("name", CALL_BUGS)
+def test_bug_of_the_calls_is_caught(name: str) -> None:
+    assert not passes(name, CALL_BUGS[name], program="shared_calls_test")
 
 
 def test_relaxed_gate_is_caught_by_the_thread_sanitizer() -> None:

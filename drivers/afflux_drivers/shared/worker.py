@@ -1,17 +1,14 @@
-"""A rank's end of a shared-memory group: all-reduces in place, and errors in words."""
+"""A rank's end of a shared-memory group: collectives at addresses, and errors in words."""
 
 import functools
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import prod
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.errors import (
     AffluxError,
     DeadlineExceeded,
@@ -19,10 +16,13 @@ from afflux_drivers.errors import (
     Interrupted,
     RanksMissing,
     WorkerFailed,
+    timed_out,
 )
-from afflux_hdl.contract import wire
+from afflux_drivers.shared.call import SharedCall, Status
 
-__all__ = ["RanksEnded", "SharedCall", "SharedWorker"]
+__all__ = ["RanksEnded", "SharedWorker"]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 _SLICE_S = 0.1
 """The native part waits no longer at a time, so that signals and `interrupted` are heeded."""
@@ -32,36 +32,13 @@ class RanksEnded(RanksMissing):
     """Ranks cannot contribute any more: their processes have ended, or they left the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCall:
-    """One kind of operation, prepared: for tensors of the same dtype and shape, reduced alike.
-
-    Attributes:
-        count: Elements.
-        dtype: Number of the dtype.
-        reduction: Number of the reduction.
-        fingerprint: What the ranks compare. The operation's number is not part of it, because ranks
-            go from operation to operation together.
-        description: Describes the call in messages; its number is 0.
-    """
-
-    count: int
-    dtype: int
-    reduction: int
-    fingerprint: int
-    description: Description
-
-    @classmethod
-    def of(cls, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]) -> "SharedCall":
-        """Return the call for a tensor of this dtype and shape."""
-        description = Description(0, reduction, dtype, shape)
-        return cls(prod(shape), int(dtype), reduction.number, description.fingerprint, description)
-
-
 class SharedWorker:
     """One rank of one group of ranks that share memory. Used by one thread at a time.
 
-    After any error the worker has failed: every later call raises `WorkerFailed`.
+    A signal handler that runs while an operation waits may drive it to its end with `complete`, and
+    then do operations of its own.
+
+    After any error but `ValueError` the worker has failed: every later call raises `WorkerFailed`.
 
     Args:
         descriptor: File descriptor of the group's segment, which belongs to the worker from now on.
@@ -76,11 +53,11 @@ class SharedWorker:
     def __init__(self, descriptor: int, rank: int, ranks: int) -> None:
         self.rank = rank
         self.ranks = ranks
-        self._number = 0
         self._pid = os.getpid()
         self._failure = ""
         self._group = _native.SharedGroup(descriptor, rank, ranks)
-        self._run = self._group.all_reduce_address
+        self._all_reduce = self._group.all_reduce_address
+        self._run = self._group.run
         self._next_offset = 0
 
     def all_reduce(
@@ -89,6 +66,7 @@ class SharedWorker:
         call: SharedCall,
         timeout_s: float,
         interrupted: Callable[[], str | None],
+        history: int = 0,
     ) -> None:
         """Reduce a tensor over all ranks, in place.
 
@@ -98,8 +76,11 @@ class SharedWorker:
             timeout_s: How long the operation may take, other ranks' delays included.
             interrupted: Called ten times a second while waiting; a text that it returns ends the
                 operation with that text as error.
+            history: 64 bits that must be the same at all ranks, such as a hash of the calls before;
+                0 for none.
 
         Raises:
+            ValueError: There can be no such call. Nothing has happened, and the worker goes on.
             Disagreement: Another rank called something else. No rank's tensor has changed.
             RanksMissing: Ranks have not come in time; the error names them.
             RanksEnded: Ranks will not come; the error names them.
@@ -108,32 +89,113 @@ class SharedWorker:
             WorkerFailed: This worker had failed before.
         """
         if self._failure:
-            raise WorkerFailed(f"rank {self.rank}'s shared memory failed earlier: {self._failure}")
+            raise self._failed_before()
         try:
-            if not self._run(
+            operation = self._all_reduce(
                 address,
                 call.count,
                 call.dtype,
                 call.reduction,
                 call.fingerprint,
                 _SLICE_S if timeout_s > _SLICE_S else timeout_s,
-            ):
-                self._wait(timeout_s, interrupted)
-        except _native.SharedDisagreement:
-            disagreement = self._disagreement(call)
-            self._failure = str(disagreement)
-            raise disagreement from None
-        except _native.SharedFailed as error:
-            lost = self._lost(str(error))
-            lost.operation = self._text(call)
-            self._failure = str(lost)
-            raise lost from None
+                history,
+            )
+            if operation:
+                self._wait(operation, timeout_s, _SLICE_S, interrupted)
         except BaseException as error:
-            if isinstance(error, AffluxError):
-                error.operation = self._text(call)
-            self._failure = str(error) or type(error).__name__
-            raise
-        self._number += 1
+            raise self._seen(error, call) from None
+
+    def run(
+        self,
+        inputs: int | Sequence[int],
+        outputs: int | Sequence[int],
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        history: int = 0,
+    ) -> None:
+        """Do any collective.
+
+        Args:
+            inputs: Address of the tensor that the rank gives, or addresses of its parts; () for a
+                collective in place.
+            outputs: The same of the tensor that it gets.
+            call: What to do.
+            timeout_s: As for `all_reduce`, as is all that follows.
+            interrupted: As for `all_reduce`.
+            history: As for `all_reduce`.
+
+        Raises:
+            AffluxError: As for `all_reduce`.
+            ValueError: As for `all_reduce`.
+        """
+        if self._failure:
+            raise self._failed_before()
+        try:
+            operation = self._run(
+                call.collective,
+                inputs,
+                outputs,
+                call.count,
+                call.dtype,
+                call.reduction,
+                call.root,
+                call.fingerprint,
+                history,
+                _SLICE_S if timeout_s > _SLICE_S else timeout_s,
+            )
+            if operation:
+                self._wait(operation, timeout_s, _SLICE_S, interrupted)
+        except BaseException as error:
+            raise self._seen(error, call) from None
+
+    def broadcast(
+        self,
+        address: int,
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        history: int = 0,
+    ) -> None:
+        """Copy the root's tensor to all ranks. For arguments and errors see `run`."""
+        self.run((), address, call, timeout_s, interrupted, history)
+
+    def all_gather(
+        self,
+        outputs: int | Sequence[int],
+        address: int,
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        history: int = 0,
+    ) -> None:
+        """Collect all ranks' tensors, into one or into one for each. See `run`."""
+        self.run(address, outputs, call, timeout_s, interrupted, history)
+
+    def reduce_scatter(
+        self,
+        address: int,
+        inputs: int | Sequence[int],
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        history: int = 0,
+    ) -> None:
+        """Reduce this rank's shard of all ranks' tensors. See `run`.
+
+        The bits are those of an all-reduce of the shard.
+        """
+        self.run(inputs, address, call, timeout_s, interrupted, history)
+
+    def barrier(
+        self,
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        history: int = 0,
+    ) -> None:
+        """Wait until all ranks have called this. See `run`."""
+        self.run((), (), call, timeout_s, interrupted, history)
 
     def agree(self, number: int, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
         """Wait until all ranks have called this with the same number, at most 32 bits wide.
@@ -141,7 +203,71 @@ class SharedWorker:
         Raises:
             AffluxError: As for `all_reduce`.
         """
-        self.all_reduce(0, _agreement(number), timeout_s, interrupted)
+        self.barrier(self.agreement(number), timeout_s, interrupted)
+
+    @staticmethod
+    @functools.lru_cache(maxsize=1024)
+    def agreement(number: int) -> SharedCall:
+        """Return the call that `agree` makes."""
+        return SharedCall.barrier(f"agreement:{number}")
+
+    def calls(self) -> Any:
+        """Return a capsule with the calls of `c_calls.h`."""
+        return self._group.calls()
+
+    def finish(
+        self,
+        call: SharedCall | None,
+        operation: int,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        waited_s: float = 0.0,
+    ) -> None:
+        """Wait for an operation that was begun through `calls` and is not yet over.
+
+        Args:
+            call: What it is, for messages; None if that is not known.
+            operation: Its number.
+            timeout_s: How long the operation may take, from its beginning.
+            interrupted: As for `all_reduce`.
+            waited_s: How long it has taken so far.
+
+        Raises:
+            AffluxError: As for `all_reduce`.
+        """
+        try:
+            self._wait(operation, timeout_s, waited_s, interrupted)
+        except BaseException as error:
+            raise self._seen(error, call) from None
+
+    def complete(self, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
+        """Drive the operation that this thread is in, if any, to its end.
+
+        For a signal handler, which interrupts a call of this worker at any point: that one returns
+        normally when the handler is done.
+
+        Raises:
+            AffluxError: As for `all_reduce`.
+        """
+        if self._failure:
+            raise self._failed_before()
+        operation = self._group.in_progress()
+        if operation:
+            self.finish(None, operation, timeout_s, interrupted)
+
+    def failure_of(self, status: int, call: SharedCall | None, text: str = "") -> Exception:
+        """Return the error for what a function of `calls` returned.
+
+        Args:
+            status: A `Status`, neither OVER nor NOT_YET.
+            call: What was called, if that is known.
+            text: The outcome's text.
+        """
+        if status == Status.INVALID:
+            return ValueError(text)
+        if status == Status.DISAGREEMENT:
+            return self._fail_with(self._disagreement(call), call)
+        return self._fail_with(self._lost(text), call)
 
     def allocate(self, length: int) -> NDArray[Any]:
         """Return zeroed memory that all ranks reach. Collective: all ranks pass the same length.
@@ -174,30 +300,58 @@ class SharedWorker:
         if os.getpid() == self._pid:
             self._group.close()
 
-    def _text(self, call: SharedCall) -> str:
-        about = call.description
-        return Description(self._number, about.reduction, about.dtype, about.shape).text
+    def _text(self, call: SharedCall | None) -> str:
+        number = max(self._group.in_progress(), 1) - 1
+        return f"{number}:{call.name}" if call is not None else str(number)
 
-    def _wait(self, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
-        deadline = time.monotonic() + timeout_s - _SLICE_S
+    def _failed_before(self) -> WorkerFailed:
+        return WorkerFailed(f"rank {self.rank}'s shared memory failed earlier: {self._failure}")
+
+    def _wait(
+        self,
+        operation: int,
+        timeout_s: float,
+        waited_s: float,
+        interrupted: Callable[[], str | None],
+    ) -> None:
+        # A signal handler may end the operation between any two steps here, and do others, so the
+        # native part is asked for this one by its number.
+        deadline = time.monotonic() + timeout_s - waited_s
         while True:
             reason = interrupted()
+            left_s = deadline - time.monotonic()
+            ends = reason is not None or left_s <= 0
+            if self._group.advance(0.0 if ends else min(left_s, _SLICE_S), operation):
+                return
+            if self._failure:
+                raise self._failed_before()
             if reason is not None:
                 raise Interrupted(f"rank {self.rank}: {reason}")
-            left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise self._too_late(timeout_s)
-            if self._group.advance(min(left_s, _SLICE_S)):
-                return
+
+    def _seen(self, error: BaseException, call: SharedCall | None) -> BaseException:
+        """Return the error in words, after which the worker has failed unless nothing was begun."""
+        if isinstance(error, _native.SharedDisagreement):
+            return self._fail_with(self._disagreement(call), call)
+        if isinstance(error, _native.SharedFailed):
+            return self._fail_with(self._lost(str(error)), call)
+        if isinstance(error, ValueError) and not self._group.in_progress():
+            return error
+        return self._fail_with(error, call)
+
+    def _fail_with(self, error: _Error, call: SharedCall | None) -> _Error:
+        if isinstance(error, AffluxError):
+            error.operation = error.operation or self._text(call)
+        self._failure = self._failure or str(error) or type(error).__name__
+        return error
 
     def _too_late(self, timeout_s: float) -> DeadlineExceeded:
         ranks = tuple(self._group.missing())
         if not ranks:
-            return DeadlineExceeded(
-                f"timed out after {timeout_s:g} s at rank {self.rank} (shared memory)"
-            )
+            return DeadlineExceeded(f"{timed_out(timeout_s)} at rank {self.rank} (shared memory)")
         return RanksMissing(
-            f"timed out after {timeout_s:g} s: rank {self.rank} still waits for the contributions "
+            f"{timed_out(timeout_s)}: rank {self.rank} still waits for the contributions "
             f"of rank(s) {_names(ranks)} (shared memory)",
             ranks,
         )
@@ -206,28 +360,28 @@ class SharedWorker:
         ended = tuple(self._group.dead())
         if ended:
             return RanksEnded(
-                f"rank(s) {_names(ended)} ended or left the group; rank {self.rank} waited for "
+                f"rank(s) {_names(ended)} ended or closed the group; rank {self.rank} waited for "
                 "their contributions (shared memory)",
                 ended,
             )
         return Interrupted(f"rank {self.rank}: {reason}")
 
-    def _disagreement(self, call: SharedCall) -> Disagreement:
-        fingerprints = tuple(self._group.fingerprints())
-        ranks = [rank for rank, value in enumerate(fingerprints) if value != call.fingerprint]
+    def _disagreement(self, call: SharedCall | None) -> Disagreement:
+        group = self._group
+        fingerprints, histories = tuple(group.fingerprints()), group.histories()
+        own = fingerprints[self.rank]
+        about = f"rank {self.rank} called this operation, but ranks {group.differing()}"
+        if len(set(fingerprints)) == 1 and len(set(histories)) > 1:
+            about += " have called other ones before"
+        else:
+            about += " called something else"
         return Disagreement(
-            f"the ranks disagree: rank {self.rank} called this operation, but ranks {ranks} "
-            "called something else (shared memory)",
-            number=self._number,
+            f"the ranks disagree: {about} (shared memory)",
+            number=max(group.in_progress(), 1) - 1,
             description=self._text(call),
-            fingerprint=call.fingerprint,
+            fingerprint=own,
             fingerprints=fingerprints,
         )
-
-
-@functools.lru_cache(maxsize=1024)
-def _agreement(number: int) -> SharedCall:
-    return SharedCall.of(wire.Dtype.INT32, Reduction.SUM, (0, number))
 
 
 def _names(ranks: tuple[int, ...]) -> str:

@@ -20,6 +20,7 @@ from afflux_drivers.errors import (
     Interrupted,
     RanksMissing,
     WorkerFailed,
+    timed_out,
 )
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import Operation
@@ -42,6 +43,11 @@ _REFUSALS = {
 
 def _group_name(address: str, port: int) -> str:
     return f"the group {address}:{port}" if address else "each worker"
+
+
+def _is_over(operation: Operation) -> bool:
+    """Return `operation.done`, of which a type checker thinks that a call cannot change it."""
+    return operation.done
 
 
 def _never() -> str | None:
@@ -87,6 +93,7 @@ class Worker:
             group_of(ticket),
         )
         self._failure: BaseException | None = None
+        self._operation: Operation | None = None
         self._joined = False
         self._closed = False
 
@@ -151,6 +158,7 @@ class Worker:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             operation = Operation(self._session, elements, dtype, reduction, shape)
+            self._operation = operation
             try:
                 self._run(operation, timeout_s, interrupted)
             except AffluxError as error:
@@ -161,6 +169,23 @@ class Worker:
             raise
         self._session.statistics.operations += 1
         return operation.result()
+
+    def complete(self, timeout_s: float, interrupted: Callable[[], str | None] = _never) -> None:
+        """Bring the operation in progress, if there is one, to its end.
+
+        For a call in the middle of `all_reduce`'s own wait, by the same thread: a signal handler's.
+        That wait then ends at once.
+
+        Raises:
+            AffluxError: As `all_reduce`, which raises an error too. The worker has failed.
+        """
+        self._require_usable("complete")
+        if self._operation is not None and not self._operation.done:
+            try:
+                self._run(self._operation, timeout_s, interrupted)
+            except BaseException as error:
+                self._failure = error
+                raise
 
     def close(self) -> None:
         """Close the sockets. May be called more than once."""
@@ -226,7 +251,8 @@ class Worker:
         deadline = start + timeout_s
         next_look = start + _INTERRUPT_EVERY_S
         loop.open(session, operation)
-        while True:
+        # Another call of this method, in `interrupted`, may have brought it to its end.
+        while not operation.done:
             silence_ends = max(start, session.heard_at) + self._peer_timeout_s
             until = min(next_look, deadline, silence_ends)
             try:
@@ -235,8 +261,8 @@ class Worker:
                 raise AggregatorMisbehaved(
                     f"aggregator at {loop.peer}, rank {self.rank}: {error}"
                 ) from None
-            if operation.done:
-                return
+            if _is_over(operation):
+                break
             if loop.too_long:
                 raise loop.packet_too_long()
             now = time.monotonic()
@@ -252,12 +278,12 @@ class Worker:
                     raise Interrupted(f"rank {self.rank}: {reason}")
 
     def _too_late(self, operation: Operation, timeout_s: float) -> DeadlineExceeded:
-        timed_out = f"timed out after {timeout_s:g} s"
+        too_late = timed_out(timeout_s)
         ranks = operation.missing_ranks()
         if ranks:
             names = ", ".join(str(rank) for rank in ranks)
             return RanksMissing(
-                f"{timed_out}: rank {self.rank} still waits for the contributions of rank(s) "
+                f"{too_late}: rank {self.rank} still waits for the contributions of rank(s) "
                 f"{names} (job {self.ticket.job} on the aggregator at {self._loop.peer})",
                 ranks,
             )
@@ -265,12 +291,12 @@ class Worker:
             elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
             names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
             return DeadlineExceeded(
-                f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} has the "
+                f"{too_late} at rank {self.rank}: the aggregator at {self._loop.peer} has the "
                 f"contributions of its own ranks, and waits for its parent: for ranks of other "
                 f"aggregators{names}, or for packets lost on the way"
             )
         return DeadlineExceeded(
-            f"{timed_out} at rank {self.rank}: the aggregator at {self._loop.peer} does not report "
+            f"{too_late} at rank {self.rank}: the aggregator at {self._loop.peer} does not report "
             "that a rank is missing"
         )
 

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <span>
 
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
+#include "shared/c_calls.hpp"
 #include "shared/group.hpp"
 
 namespace nb = nanobind;
@@ -19,7 +22,9 @@ namespace afflux::bindings {
 namespace {
 
 using shared::Allocation;
+using shared::Collective;
 using shared::Group;
+using shared::Request;
 using shared::Segment;
 using Slice = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -29,6 +34,38 @@ std::chrono::nanoseconds nanoseconds(double seconds) {
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(std::clamp(seconds, 0.0, kYear) * 1e9));
 }
+
+// Numbers of no enumerator become ones that `Group::begin` refuses, rather than others by being
+// cut.
+template <typename Enum>
+Enum number(int value) {
+    return static_cast<Enum>(value < 0 || value > 255 ? 255 : value);
+}
+
+constexpr const char* kNames[shared::kCollectives] = {"all_reduce", "broadcast", "all_gather",
+                                                      "reduce_scatter", "barrier"};
+
+// One address, or a sequence of up to 64.
+class Addresses {
+  public:
+    explicit Addresses(const nb::object& given) {
+        if (nb::isinstance<nb::int_>(given)) {
+            add(given);
+        } else {
+            for (const nb::handle each : given) add(each);
+        }
+    }
+    std::span<void* const> all() const { return {addresses_.data(), count_}; }
+
+  private:
+    void add(nb::handle address) {
+        if (count_ == addresses_.size()) throw nb::value_error("more tensors than ranks can be");
+        addresses_[count_++] = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(address));
+    }
+
+    std::array<void*, codec::kMaxRanks> addresses_;
+    std::size_t count_ = 0;
+};
 
 // Keeps a rank's slice as long as an array refers to it.
 struct SliceOwner {
@@ -47,48 +84,106 @@ struct SliceOwner {
     }
 };
 
+// Frees what a capsule keeps.
+void drop_handle(void* handle) noexcept {
+    delete static_cast<std::shared_ptr<afflux_group>*>(handle);
+}
+
 class SharedGroup {
   public:
     SharedGroup(int fd, int rank, int ranks)
-        : group_(std::make_shared<Group>(
-              std::make_shared<Segment>(fd, ranks, Segment::Liveness::RecordLocks), rank)) {}
+        : handle_(std::make_shared<afflux_group>(std::make_shared<Group>(
+              std::make_shared<Segment>(fd, ranks, Segment::Liveness::RecordLocks), rank))) {}
 
-    void begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
-        const codec::Dtype type = dtype_of(dtype);
-        const codec::Op op = op_of(reduction);
-        const std::size_t count = count_of(array, type);
+    std::uint64_t begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
+        void* const output = array.data();
+        Request request;
+        request.outputs = {&output, 1};
+        request.dtype = number<shared::Dtype>(dtype);
+        request.op = number<shared::Op>(reduction);
+        request.count = array.size();
+        request.fingerprint = fingerprint;
+        if (array.itemsize() != shared::size_of(request.dtype))
+            throw nb::value_error("elements are not in the storage of their dtype");
         const auto group = open();
+        std::uint64_t operation;
         {
             const nb::gil_scoped_release no_python;
-            group->begin(array.data(), count, type, op, fingerprint);
+            operation = group->begin(request);
         }
         array_ = nb::find(array);
+        return operation;
     }
 
-    bool advance(double timeout_s) {
+    bool advance(double timeout_s, std::uint64_t operation) {
         const auto group = open();
         bool over;
         {
             const nb::gil_scoped_release no_python;
-            over = group->advance(nanoseconds(timeout_s));
+            over = group->advance(nanoseconds(timeout_s), operation);
         }
         if (over) array_ = nb::object();
         return over;
     }
 
-    bool all_reduce_address(std::uintptr_t address, std::size_t count, int dtype, int reduction,
-                            std::uint64_t fingerprint, double timeout_s) {
-        const codec::Dtype type = dtype_of(dtype);
-        const codec::Op op = op_of(reduction);
-        const auto group = open();
-        const nb::gil_scoped_release no_python;
-        group->begin(reinterpret_cast<void*>(address), count, type, op, fingerprint);
-        return group->advance(nanoseconds(timeout_s));
+    std::uint64_t collective(int what, const nb::object& inputs, const nb::object& outputs,
+                             std::size_t count, int dtype, int reduction, int root,
+                             std::uint64_t fingerprint, std::uint64_t history, double timeout_s) {
+        const Addresses from(inputs), to(outputs);
+        Request request;
+        request.what = number<Collective>(what);
+        request.inputs = from.all();
+        request.outputs = to.all();
+        request.count = count;
+        request.dtype = number<shared::Dtype>(dtype);
+        request.op = number<shared::Op>(reduction);
+        request.root = root;
+        request.fingerprint = fingerprint;
+        request.history = history;
+        return run(request, timeout_s);
     }
 
+    std::uint64_t all_reduce_address(std::uintptr_t address, std::size_t count, int dtype,
+                                     int reduction, std::uint64_t fingerprint, double timeout_s,
+                                     std::uint64_t history) {
+        void* const output = reinterpret_cast<void*>(address);
+        Request request;
+        request.outputs = {&output, 1};
+        request.count = count;
+        request.dtype = number<shared::Dtype>(dtype);
+        request.op = number<shared::Op>(reduction);
+        request.fingerprint = fingerprint;
+        request.history = history;
+        return run(request, timeout_s);
+    }
+
+    // The capsule owns a share of the handle, and so its memory; the group itself may be closed.
+    nb::object calls() const {
+        auto share = std::make_unique<std::shared_ptr<afflux_group>>(handle_);
+        // Python knows a capsule by its pointer and name only, so that what it keeps is its
+        // context.
+        PyObject* const capsule =
+            PyCapsule_New(const_cast<afflux_shared_calls*>(&handle_->calls()), AFFLUX_SHARED_CALLS,
+                          [](PyObject* self) { drop_handle(PyCapsule_GetContext(self)); });
+        if (capsule == nullptr) nb::raise_python_error();
+        if (PyCapsule_SetContext(capsule, share.get()) != 0) {
+            Py_DECREF(capsule);
+            nb::raise_python_error();
+        }
+        share.release();
+        return nb::steal(capsule);
+    }
+
+    std::uint64_t in_progress() const { return handle_->calls().in_progress(handle_.get()); }
+    std::vector<std::uint64_t> histories() const { return open()->histories(); }
+    std::vector<int> differing() const { return open()->differing(); }
     std::vector<std::uint64_t> fingerprints() const { return open()->fingerprints(); }
     std::vector<int> missing() const { return open()->missing(); }
-    std::vector<int> dead() const { return open()->ended(); }
+    // Also asked when another thread has closed the group meanwhile.
+    std::vector<int> dead() const {
+        const auto group = handle_->group();
+        return group ? group->ended() : std::vector<int>{};
+    }
     void fail(const std::string& text) { open()->fail(text); }
     bool failed() const { return !open()->failure().empty(); }
     int rank() const { return open()->rank(); }
@@ -110,6 +205,7 @@ class SharedGroup {
         const shared::Statistics s = open()->statistics();
         nb::dict all;
         all["operations"] = s.operations;
+        for (std::size_t i = 0; i < shared::kCollectives; ++i) all[kNames[i]] = s.collectives[i];
         all["small"] = s.small;
         all["staged"] = s.staged;
         all["one_pass"] = s.one_pass;
@@ -124,18 +220,21 @@ class SharedGroup {
     }
 
     void close() {
-        // Another thread that is inside keeps the group until it leaves.
-        group_ = nullptr;
+        handle_->close();
         array_ = nb::object();
     }
 
   private:
-    std::shared_ptr<Group> open() const {
-        if (!group_) throw shared::Failed("the group is closed");
-        return group_;
+    std::shared_ptr<Group> open() const { return handle_->open(); }
+
+    std::uint64_t run(const Request& request, double timeout_s) const {
+        const auto group = open();
+        const nb::gil_scoped_release no_python;
+        const std::uint64_t operation = group->begin(request);
+        return group->advance(nanoseconds(timeout_s), operation) ? 0 : operation;
     }
 
-    std::shared_ptr<Group> group_;
+    const std::shared_ptr<afflux_group> handle_;
     nb::object array_;  // of the operation in progress
 };
 
@@ -162,18 +261,31 @@ void bind_shared(nb::module_& module) {
         .def_prop_ro("rank", &SharedGroup::rank)
         .def_prop_ro("ranks", &SharedGroup::ranks)
         .def("begin", &SharedGroup::begin, "array"_a, "dtype"_a, "reduction"_a, "fingerprint"_a,
-             "Begin an all-reduce of a contiguous array, in place. Does not wait.")
-        .def("advance", &SharedGroup::advance, "timeout_s"_a,
-             "Work and wait for up to so long; return True when the operation is over. Raises\n"
+             "Begin an all-reduce of a contiguous array, in place. Does not wait. Return the\n"
+             "operation's number, counted from 1.")
+        .def("advance", &SharedGroup::advance, "timeout_s"_a, "operation"_a = 0,
+             "Work and wait for up to so long; return True when the operation is over, also if it\n"
+             "was over before. 0 is the operation in progress, whichever that is. Raises\n"
              "SharedDisagreement at all ranks if their calls differ, and SharedFailed if a rank\n"
              "has ended or failed the group.")
+        .def("run", &SharedGroup::collective, "collective"_a, "inputs"_a, "outputs"_a, "count"_a,
+             "dtype"_a, "reduction"_a, "root"_a, "fingerprint"_a, "history"_a, "timeout_s"_a,
+             "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
+             "or else its number. Numbers and arguments are those of shared/c_calls.h. The caller\n"
+             "keeps the memory until the operation is over.")
         .def("all_reduce_address", &SharedGroup::all_reduce_address, "address"_a, "count"_a,
-             "dtype"_a, "reduction"_a, "fingerprint"_a, "timeout_s"_a,
-             "Do `begin` at an address and `advance` in one call; the caller keeps the memory "
-             "until\n"
-             "the operation is over.")
+             "dtype"_a, "reduction"_a, "fingerprint"_a, "timeout_s"_a, "history"_a = 0,
+             "Do the same for an all-reduce at one address.")
+        .def("calls", &SharedGroup::calls,
+             "Return a capsule of the calls in shared/c_calls.h, for another C or C++ library.")
+        .def("in_progress", &SharedGroup::in_progress,
+             "Return the number of the operation in progress, or 0.")
         .def("fingerprints", &SharedGroup::fingerprints,
              "Return each rank's fingerprint, after SharedDisagreement.")
+        .def("histories", &SharedGroup::histories,
+             "Return each rank's history, after SharedDisagreement.")
+        .def("differing", &SharedGroup::differing,
+             "Return the ranks whose call differs from this one's, after SharedDisagreement.")
         .def("missing", &SharedGroup::missing, "Return the ranks for which this one waits.")
         .def("dead", &SharedGroup::dead,
              "Return the ranks whose process has ended, or that have left.")

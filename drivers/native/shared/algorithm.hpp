@@ -1,30 +1,43 @@
 // How an operation advances from phase to phase.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include "codec/numbers.hpp"
+#include "shared/arithmetic.hpp"
 #include "shared/segment.hpp"
 
 namespace afflux::shared {
 
-// A rank's call, with its constants.
+// A rank's call, with its constants. The tensors of all shapes of calls, a list or a single one,
+// are here by rank: part r of the larger side is what rank r gives or gets.
 struct Call {
-    std::byte* data;  // the tensor, which becomes the result
-    std::size_t count;
-    const codec::Numbers* numbers;
+    Collective what;
+    std::size_t count;  // elements of a part
+    std::size_t element_bytes;
+    const Arithmetic* arithmetic;  // if it reduces
+    int root;
+    std::byte* tensor;       // that is changed in place, or the smaller side of the others
+    const std::byte* input;  // of AllGather
+    std::array<const std::byte*, codec::kMaxRanks> inputs;  // of ReduceScatter
+    std::array<std::byte*, codec::kMaxRanks> outputs;       // of AllGather
 
-    std::size_t element_bytes() const { return codec::size_of(numbers->dtype); }
+    std::size_t bytes() const { return count * element_bytes; }
     std::size_t blocks() const { return codec::blocks_of(count); }
-    bool is_sum() const { return codec::is_sum(numbers->op); }
 };
 
 // Presence of a rank's own blocks, as far as they were scanned.
 struct BlockCounts {
     std::uint64_t present = 0;
     std::uint64_t total = 0;
+
+    void add(std::size_t more_present, std::size_t more) {
+        present += more_present;
+        total += more;
+    }
 };
 
 // One operation on its way through shared memory. Its work alternates with the group's phases:
@@ -48,6 +61,19 @@ struct Share {
 constexpr Share share_of(std::size_t blocks, int rank, int ranks) {
     const auto r = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(ranks);
     return {blocks * r / n, blocks * (r + 1) / n};
+}
+
+// Blocks in a batch of the ring: as many as have room with their exponents, but at least one.
+inline std::size_t blocks_of_batch(const Segment& segment, std::size_t element_bytes) {
+    const std::size_t room = segment.control().header.batch_bytes / (codec::kBlock * element_bytes);
+    return std::clamp<std::size_t>(room, 1, most_blocks(kBatchBytes));
+}
+
+inline bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b,
+                    std::size_t b_bytes) {
+    const auto first_a = reinterpret_cast<std::uintptr_t>(a);
+    const auto first_b = reinterpret_cast<std::uintptr_t>(b);
+    return first_a < first_b + b_bytes && first_b < first_a + a_bytes;
 }
 
 }  // namespace afflux::shared

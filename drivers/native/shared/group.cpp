@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
+#include "shared/gather.hpp"
 #include "shared/one_pass.hpp"
+#include "shared/scatter.hpp"
 #include "shared/small_tensor.hpp"
 #include "shared/staged.hpp"
 
@@ -14,6 +17,16 @@ namespace {
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
+[[noreturn]] void refuse(const char* what, int number) {
+    throw std::invalid_argument(std::string(what) + ": " + std::to_string(number));
+}
+
+// Of a null pointer to nothing there are no parts.
+template <typename Byte>
+Byte* at(Byte* first, std::size_t bytes) {
+    return first ? first + bytes : nullptr;
 }
 
 }  // namespace
@@ -34,11 +47,9 @@ void Group::check_usable() const {
         throw Failed(phases_.failed() ? phases_.failure() : "an earlier operation has failed");
 }
 
-const codec::Numbers& Group::numbers(codec::Dtype dtype, codec::Op op) {
-    if (static_cast<unsigned>(dtype) > 3 || static_cast<unsigned>(op) > 3)
-        throw std::invalid_argument("no dtype " + std::to_string(static_cast<int>(dtype)) +
-                                    " or no reduction " + std::to_string(static_cast<int>(op)));
-    auto& entry = numbers_[static_cast<std::size_t>(dtype) * 4 + static_cast<std::size_t>(op)];
+const Arithmetic& Group::arithmetic(Dtype dtype, Op op) {
+    auto& entry =
+        arithmetics_[static_cast<std::size_t>(dtype) * kOps + static_cast<std::size_t>(op)];
     if (!entry) entry.emplace(ranks(), dtype, op);
     return *entry;
 }
@@ -56,34 +67,127 @@ CallSignature& Group::signature(int rank) const {
     return segment_->member(rank).signatures[operation_ % 2];
 }
 
-void Group::begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op op,
-                  std::uint64_t fingerprint) {
+// Checks a request, and makes it the call.
+void Group::prepare(const Request& request) {
+    if (request.what > Collective::Barrier) refuse("no collective", static_cast<int>(request.what));
+    if (static_cast<unsigned>(request.dtype) >= kDtypes)
+        refuse("no dtype", static_cast<int>(request.dtype));
+    if (static_cast<unsigned>(request.op) >= kOps)
+        refuse("no reduction", static_cast<int>(request.op));
+    if (request.root < 0 || request.root >= ranks())
+        refuse("no rank that could be the root", request.root);
+    const Arithmetic* const reduction =
+        reduces(request.what) ? &arithmetic(request.dtype, request.op) : nullptr;
+    const auto n = static_cast<std::size_t>(ranks());
+    call_.what = request.what;
+    call_.count = request.count;
+    call_.element_bytes = size_of(request.dtype);
+    call_.arithmetic = reduction;
+    call_.root = request.root;
+    call_.tensor = nullptr;
+    if (request.count > std::numeric_limits<std::ptrdiff_t>::max() / (call_.element_bytes * n))
+        throw std::invalid_argument("no memory holds " + std::to_string(request.count) +
+                                    " elements of each rank");
+    const bool gathers = request.what == Collective::AllGather;
+    const bool scatters = request.what == Collective::ReduceScatter;
+    if (request.what == Collective::Barrier) {
+        if (request.count != 0) throw std::invalid_argument("a barrier has no elements");
+        return;
+    }
+    const auto fits = [&](std::size_t size, bool list) { return size == 1 || (list && size == n); };
+    if (!fits(request.outputs.size(), gathers) ||
+        ((gathers || scatters) && !fits(request.inputs.size(), scatters)))
+        throw std::invalid_argument("not as many tensors as the collective takes");
+    const auto given = [&](const void* pointer) {
+        if (pointer == nullptr && request.count != 0)
+            throw std::invalid_argument("null pointer to a tensor of " +
+                                        std::to_string(request.count) + " elements");
+    };
+    for (void* const pointer : request.outputs) given(pointer);
+    if (gathers || scatters)
+        for (const void* const pointer : request.inputs) given(pointer);
+    const std::size_t bytes = call_.bytes();
+    if (gathers) {
+        call_.input = static_cast<const std::byte*>(request.inputs[0]);
+        for (std::size_t r = 0; r < n; ++r)
+            call_.outputs[r] = request.outputs.size() == n
+                                   ? static_cast<std::byte*>(request.outputs[r])
+                                   : at(static_cast<std::byte*>(request.outputs[0]), r * bytes);
+        return;
+    }
+    call_.tensor = static_cast<std::byte*>(request.outputs[0]);
+    if (!scatters) return;
+    for (std::size_t r = 0; r < n; ++r)
+        call_.inputs[r] = request.inputs.size() == n
+                              ? static_cast<const std::byte*>(request.inputs[r])
+                              : at(static_cast<const std::byte*>(request.inputs[0]), r * bytes);
+}
+
+std::uint64_t Group::begin(const Request& request) {
     const std::scoped_lock lock(mutex_);
     check_usable();
     if (active_) throw std::logic_error("an operation is in progress");
-    call_ = {static_cast<std::byte*>(data), count, &numbers(dtype, op)};
-    const std::size_t bytes = count * codec::size_of(dtype);
-    const bool small = bytes <= segment_->control().header.small_bytes;
-    offered_ = small ? nullptr : allocation_of(call_.data, bytes);
+    prepare(request);
     CallSignature& own = signature(rank_);
-    own = {count, fingerprint, kOrdinary, 0, dtype, op};
-    if (small) {
-        algorithm_ =
-            std::make_unique<SmallAlgorithm>(*segment_, rank_, operation_ % 2, call_, blocks_);
-        add(counters_.small, 1);
-    } else if (offered_) {
-        own.offset =
-            offered_->offset + static_cast<std::size_t>(call_.data - offered_->slice(rank_));
-        own.extent = offered_->bytes;
+    own = {request.count, request.fingerprint, request.history, kOrdinary,      0,
+           request.what,  request.dtype,       Op::Sum,         std::uint8_t{0}};
+    // What a collective does not look at cannot make it differ.
+    if (reduces(request.what)) own.op = request.op;
+    if (request.what == Collective::Broadcast) own.root = static_cast<std::uint8_t>(request.root);
+    const std::uint64_t position = ring_position_;
+    try {
+        start(own);
+    } catch (...) {
+        // Out of memory: as if it had not been called.
+        ring_position_ = position;
         algorithm_ = nullptr;
-    } else {
-        auto staged =
-            std::make_unique<StagedAlgorithm>(*segment_, rank_, ring_position_, call_, blocks_);
-        staged->start();
-        algorithm_ = std::move(staged);
+        offered_ = nullptr;
+        throw;
     }
     active_ = opening_ = true;
     phases_.arrive();
+    return operation_ + 1;
+}
+
+// Does what comes before the ranks know each other's calls.
+void Group::start(CallSignature& own) {
+    offered_ = nullptr;
+    const auto parity = static_cast<unsigned>(operation_ % 2);
+    const std::uint64_t position = ring_position_;
+    switch (call_.what) {
+        case Collective::AllReduce:
+        case Collective::Barrier:
+            break;
+        case Collective::Broadcast:
+        case Collective::AllGather:
+            algorithm_ =
+                std::make_unique<GatherAlgorithm>(*segment_, rank_, parity, ring_position_, call_);
+            add(ring_position_ == position ? counters_.small : counters_.staged, 1);
+            return;
+        case Collective::ReduceScatter:
+            algorithm_ = std::make_unique<ScatterAlgorithm>(*segment_, rank_, parity,
+                                                            ring_position_, call_, blocks_);
+            add(ring_position_ == position ? counters_.small : counters_.staged, 1);
+            return;
+    }
+    if (call_.bytes() <= segment_->control().header.small_bytes) {
+        algorithm_ = std::make_unique<SmallAlgorithm>(*segment_, rank_, parity, call_, blocks_);
+        add(counters_.small, 1);
+        return;
+    }
+    // One pass is the codec's.
+    if (call_.arithmetic->numbers()) offered_ = allocation_of(call_.tensor, call_.bytes());
+    if (offered_) {
+        own.offset =
+            offered_->offset + static_cast<std::size_t>(call_.tensor - offered_->slice(rank_));
+        own.extent = offered_->bytes;
+        algorithm_ = nullptr;
+        return;
+    }
+    auto staged =
+        std::make_unique<StagedAlgorithm>(*segment_, rank_, ring_position_, call_, blocks_);
+    staged->start();
+    algorithm_ = std::move(staged);
 }
 
 void Group::compare() {
@@ -91,7 +195,7 @@ void Group::compare() {
     for (int r = 0; r < ranks(); ++r) {
         if (signature(r).agrees(own)) continue;
         // Every rank notices, as all compare the same signatures; the first one's text stays.
-        phases_.fail("the ranks disagree about what to reduce");
+        phases_.fail("the ranks disagree about what to do");
         throw Disagreement("rank " + std::to_string(r) + "'s call differs from that of " + "rank " +
                            std::to_string(rank_));
     }
@@ -115,7 +219,8 @@ bool Group::open() {
                signature(r).extent == signature(rank_).extent;
     }
     if (offers == 0) {
-        if (call_.count * call_.element_bytes() > segment_->control().header.small_bytes)
+        if (call_.what == Collective::AllReduce &&
+            call_.bytes() > segment_->control().header.small_bytes)
             add(counters_.staged, 1);
         return true;
     }
@@ -134,10 +239,12 @@ bool Group::open() {
     return false;
 }
 
-bool Group::advance(std::chrono::nanoseconds timeout) {
+bool Group::advance(std::chrono::nanoseconds timeout, std::uint64_t operation) {
     const std::scoped_lock lock(mutex_);
     check_usable();
-    if (!active_) throw std::logic_error("no operation is in progress");
+    if (operation != 0 && operation <= operation_) return true;
+    if (!active_ || operation > operation_ + 1)
+        throw std::logic_error("no operation is in progress");
     const auto deadline = Clock::now() + timeout;
     try {
         for (;;) {
@@ -163,7 +270,10 @@ bool Group::advance(std::chrono::nanoseconds timeout) {
 
 void Group::finish() {
     add(counters_.operations, 1);
-    add(counters_.bytes, call_.count * call_.element_bytes());
+    add(counters_.collectives[static_cast<std::size_t>(call_.what)], 1);
+    const bool parts =
+        call_.what == Collective::AllGather || call_.what == Collective::ReduceScatter;
+    add(counters_.bytes, call_.bytes() * (parts ? static_cast<std::size_t>(ranks()) : 1));
     counters_.blocks_present.store(blocks_.present, std::memory_order_relaxed);
     counters_.blocks_total.store(blocks_.total, std::memory_order_relaxed);
     algorithm_ = nullptr;
@@ -177,6 +287,26 @@ std::vector<std::uint64_t> Group::fingerprints() const {
     std::vector<std::uint64_t> all;
     for (int r = 0; r < ranks(); ++r) all.push_back(signature(r).fingerprint);
     return all;
+}
+
+std::vector<std::uint64_t> Group::histories() const {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::uint64_t> all;
+    for (int r = 0; r < ranks(); ++r) all.push_back(signature(r).history);
+    return all;
+}
+
+std::vector<int> Group::differing() const {
+    const std::scoped_lock lock(mutex_);
+    std::vector<int> all;
+    for (int r = 0; r < ranks(); ++r)
+        if (!signature(r).agrees(signature(rank_))) all.push_back(r);
+    return all;
+}
+
+std::uint64_t Group::in_progress() const {
+    const std::scoped_lock lock(mutex_);
+    return active_ ? operation_ + 1 : 0;
 }
 
 std::vector<int> Group::missing() const {
@@ -221,12 +351,21 @@ Statistics Group::statistics() const {
         return counter.load(std::memory_order_relaxed);
     };
     const WaitCounts& waits = phases_.counts();
-    return {value(counters_.operations),   value(counters_.small),
-            value(counters_.staged),       value(counters_.one_pass),
-            value(counters_.bytes),        value(counters_.blocks_present),
-            value(counters_.blocks_total), value(waits.waits),
-            value(waits.sleeps),           value(waits.wakes),
-            value(counters_.reachable)};
+    Statistics all{};
+    all.operations = value(counters_.operations);
+    all.small = value(counters_.small);
+    all.staged = value(counters_.staged);
+    all.one_pass = value(counters_.one_pass);
+    for (std::size_t i = 0; i < kCollectives; ++i)
+        all.collectives[i] = value(counters_.collectives[i]);
+    all.bytes = value(counters_.bytes);
+    all.blocks_present = value(counters_.blocks_present);
+    all.blocks_total = value(counters_.blocks_total);
+    all.waits = value(waits.waits);
+    all.sleeps = value(waits.sleeps);
+    all.wakes = value(waits.wakes);
+    all.reachable_bytes = value(counters_.reachable);
+    return all;
 }
 
 }  // namespace afflux::shared

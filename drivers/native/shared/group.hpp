@@ -1,4 +1,4 @@
-// All-reduces among the ranks of one host, through the memory that they share.
+// Collectives among the ranks of one host, through the memory that they share.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +25,8 @@ namespace afflux::shared {
 // Counts of this rank since the group was made.
 struct Statistics {
     std::uint64_t operations, small, staged, one_pass;
-    std::uint64_t bytes;  // of the tensors
+    std::array<std::uint64_t, kCollectives> collectives;  // operations by Collective
+    std::uint64_t bytes;  // of the tensors, of the larger side where there are two
     // Those of this rank's blocks that were scanned: for sums in the small and the staged path, not
     // in exact mode.
     std::uint64_t blocks_present, blocks_total;
@@ -48,21 +49,27 @@ class Group {
     int rank() const { return rank_; }
     int ranks() const { return segment_->ranks(); }
 
-    // Begins an all-reduce, in place, of `count` elements: copies a small tensor, or the first
-    // batch of a larger one, and publishes what it was called with. Does not wait. `data` must stay
-    // until the operation is over. `fingerprint` identifies what the rank calls; unless it is equal
-    // at all ranks, all throw Disagreement. Throws std::invalid_argument for an operation that does
-    // not exist, std::logic_error if one is in progress, Failed.
-    void begin(void* data, std::size_t count, codec::Dtype dtype, codec::Op op,
-               std::uint64_t fingerprint);
-    // Works and waits for up to `timeout`; true when the operation is over and `data` holds the
-    // result, false if it needs more time.
+    // Begins a collective: copies a small tensor, or the first batch of a larger one, and publishes
+    // what it was called with. Does not wait. The tensors must stay until the operation is over;
+    // the lists that name them need not. Returns the operation's number, counted from 1. Unless the
+    // requests agree at all ranks, in all but the tensors, all throw Disagreement.
+    // Throws std::invalid_argument for a request that cannot be, without any effect;
+    // std::logic_error if an operation is in progress, Failed.
+    std::uint64_t begin(const Request& request);
+    // Works and waits for up to `timeout`; true when the operation is over and the outputs hold the
+    // result, false if it needs more time. If `operation` is not 0 it is the number of the one that
+    // is meant, and true also if that one is over already.
     // Throws Disagreement; Failed if a rank has ended or failed the group. Then the content
-    // of `data` is undefined, and the group cannot be used any more.
-    bool advance(std::chrono::nanoseconds timeout);
+    // of the outputs is undefined, and the group cannot be used any more.
+    bool advance(std::chrono::nanoseconds timeout, std::uint64_t operation = 0);
+    // The number of the operation in progress; 0 if none is.
+    std::uint64_t in_progress() const;
 
-    // After Disagreement: each rank's fingerprint.
+    // After Disagreement: each rank's fingerprint, and its history.
     std::vector<std::uint64_t> fingerprints() const;
+    std::vector<std::uint64_t> histories() const;
+    // The ranks whose call differs from this one's.
+    std::vector<int> differing() const;
     // Ranks for which this one waits.
     std::vector<int> missing() const;
     // Ranks that were attached and no longer are.
@@ -81,7 +88,9 @@ class Group {
 
   private:
     void check_usable() const;
-    const codec::Numbers& numbers(codec::Dtype dtype, codec::Op op);
+    const Arithmetic& arithmetic(Dtype dtype, Op op);
+    void prepare(const Request& request);
+    void start(CallSignature& own);
     std::shared_ptr<Allocation> allocation_of(const std::byte* data, std::size_t bytes) const;
     CallSignature& signature(int rank) const;
     void compare();
@@ -95,7 +104,7 @@ class Group {
     mutable std::mutex mutex_;  // of begin and advance
     mutable std::mutex allocations_mutex_;
     std::vector<std::shared_ptr<Allocation>> allocations_;
-    std::array<std::optional<codec::Numbers>, 16> numbers_;
+    std::array<std::optional<Arithmetic>, kDtypes * kOps> arithmetics_;
 
     std::uint64_t operation_ = 0;  // number of the next one
     std::uint64_t ring_position_ = 0;
@@ -106,7 +115,7 @@ class Group {
     bool active_ = false;
     bool opening_ = false;  // its opening phase is not over
     bool went_ahead_ = false;
-    Call call_{};
+    Call call_;
     std::shared_ptr<Allocation> offered_;
     std::unique_ptr<Algorithm> algorithm_;
 
@@ -114,6 +123,7 @@ class Group {
     struct Counters {
         std::atomic<std::uint64_t> operations{0}, small{0}, staged{0}, one_pass{0}, bytes{0};
         std::atomic<std::uint64_t> blocks_present{0}, blocks_total{0}, reachable{0};
+        std::array<std::atomic<std::uint64_t>, kCollectives> collectives{};
     } counters_;
 };
 

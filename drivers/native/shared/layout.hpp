@@ -28,18 +28,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "codec/types.hpp"
+#include "shared/request.hpp"
 
 namespace afflux::shared {
 
 inline constexpr std::uint64_t kMagic = 0x4D48535845464641;  // "AFFEXSHM"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 inline constexpr std::size_t kPage = 4096;
 // Two lines, because processors fetch lines in pairs.
 inline constexpr std::size_t kApart = 128;
 
-// The largest small tensor: every rank copies it whole and reduces it itself.
+// The largest small tensor, which goes from rank to rank in one phase.
 inline constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
 // The largest batch of a larger tensor, and for how many a rank has room: four, because one is
 // copied in while one is reduced and one is copied out, and the ranks are up to one batch apart.
@@ -55,8 +55,9 @@ struct alignas(kApart) SegmentHeader {
     std::uint64_t magic;
     std::uint32_t version;
     std::uint32_t ranks;
-    std::uint64_t small_bytes;  // at most kSmallBytes
-    std::uint64_t batch_bytes;  // at most kBatchBytes, a multiple of a block's
+    std::uint64_t small_bytes;   // at most kSmallBytes
+    std::uint64_t batch_bytes;   // at most kBatchBytes, a multiple of a block's
+    std::uint64_t copied_bytes;  // the same, of batches that are only copied
 };
 
 // All ranks pass the same phases in the same order. Phase p, counted from 1, is over when `arrived`
@@ -79,15 +80,19 @@ inline constexpr std::uint64_t kOrdinary = ~std::uint64_t{0};
 // A rank's call. Written before the rank arrives at the operation's opening phase.
 struct CallSignature {
     std::uint64_t count;        // elements
-    std::uint64_t fingerprint;  // of operation number, reduction, dtype and shape
+    std::uint64_t fingerprint;  // of what else the ranks must have in common
+    std::uint64_t history;      // of what they called before
     std::uint64_t offset;       // offset among reachable tensors, or kOrdinary
     std::uint64_t extent;       // bytes of the allocation that it lies in
-    codec::Dtype dtype;
-    codec::Op op;
+    Collective what;
+    Dtype dtype;
+    Op op;
+    std::uint8_t root;
 
     bool agrees(const CallSignature& other) const {
-        return count == other.count && fingerprint == other.fingerprint && dtype == other.dtype &&
-               op == other.op;
+        return what == other.what && count == other.count && dtype == other.dtype &&
+               op == other.op && root == other.root && fingerprint == other.fingerprint &&
+               history == other.history;
     }
 };
 

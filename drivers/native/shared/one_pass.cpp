@@ -18,12 +18,13 @@ bool OnePassAlgorithm::turn() {
     const std::size_t first = share.first * codec::kBlock;
     const std::size_t last = std::min(share.last * codec::kBlock, call_.count);
     if (first < last) {
-        const auto offset = static_cast<std::size_t>(call_.data - allocation_->slice(rank_));
+        const auto offset = static_cast<std::size_t>(call_.tensor - allocation_->slice(rank_));
         std::array<void*, codec::kMaxRanks> elements;
         for (int r = 0; r < segment_.ranks(); ++r)
             elements[static_cast<std::size_t>(r)] =
-                allocation_->slice(r) + offset + first * call_.element_bytes();
-        codec::reduce_in_place(*call_.numbers, last - first, segment_.ranks(), elements.data());
+                allocation_->slice(r) + offset + first * call_.element_bytes;
+        codec::reduce_in_place(*call_.arithmetic->numbers(), last - first, segment_.ranks(),
+                               elements.data());
     }
     reduced_ = true;
     return false;

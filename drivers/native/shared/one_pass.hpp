@@ -17,7 +17,7 @@ class OnePassAlgorithm final : public Algorithm {
     const Segment& segment_;
     const int rank_;
     const std::shared_ptr<Allocation> allocation_;
-    const Call call_;
+    const Call& call_;
     bool reduced_ = false;
 };
 

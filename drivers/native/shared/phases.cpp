@@ -16,15 +16,17 @@ namespace {
 constexpr std::chrono::milliseconds kLookAround{50};
 
 // If the ranks run side by side, most waits are over within microseconds, and sleeping would cost
-// more than that. If they do not, because others use the processors, looking takes a processor from
-// the very rank that is awaited. So a rank looks for as long as it pays: for the full time after a
-// wait that looking would have covered, and for half the previous time after one that it would not.
+// more than that. If they do not, because others use the processors or the kernel has put two ranks
+// on the same one, looking takes a processor from the very rank that is awaited. So a rank looks
+// for as long as it pays.
 constexpr std::chrono::microseconds kSpinMost{100};
 constexpr std::chrono::microseconds kSpinLeast{2};
 
-// If ranks take turns on the processors, the awaited one may only be waiting for ours. Yielding it
-// costs less than sleeping and being woken. A rank yields so many times before it sleeps.
+// The awaited rank may only be waiting for our processor. Yielding it costs less than sleeping and
+// being woken, after which the kernel likes to put a rank beside the one that woke it. A rank
+// yields so many times, and for so long, before it sleeps.
 constexpr int kTurnsGiven = 16;
+constexpr std::chrono::microseconds kGiveWayFor{100};
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -82,16 +84,26 @@ bool Phases::spin(Clock::time_point start, Clock::time_point deadline) const {
     return over();
 }
 
-bool Phases::give_way() const {
-    for (int i = 0; i < kTurnsGiven; ++i) {
-        sched_yield();
-        if (over()) return true;
-    }
+bool Phases::give_way(Clock::time_point deadline) const {
+    const Clock::time_point until = std::min(deadline, Clock::now() + kGiveWayFor);
+    do {
+        for (int i = 0; i < kTurnsGiven; ++i) {
+            sched_yield();
+            if (over()) return true;
+        }
+    } while (Clock::now() < until);
     return false;
 }
 
-void Phases::learn(std::chrono::nanoseconds waited) {
-    if (waited <= kSpinMost)
+// How long to look next time: longer, if that was enough; hardly, if the awaited rank arrived as
+// soon as it had our processor; the full time, if a little more of it would have been enough; and
+// less, if nothing would have been.
+void Phases::learn(Ended ended, std::chrono::nanoseconds waited) {
+    if (ended == Ended::Looking)
+        spin_ = std::min<std::chrono::nanoseconds>(2 * spin_, kSpinMost);
+    else if (ended == Ended::GivingWay)
+        spin_ = kSpinLeast;
+    else if (waited <= kSpinMost + kGiveWayFor)
         spin_ = kSpinMost;
     else
         spin_ = std::max<std::chrono::nanoseconds>(spin_ / 2, kSpinLeast);
@@ -101,7 +113,14 @@ bool Phases::wait(Clock::time_point deadline) {
     if (over()) return true;
     increment(counts_.waits);
     const Clock::time_point start = Clock::now();
-    if (may_spin_ ? spin(start, deadline) : give_way()) return true;
+    if (may_spin_ && spin(start, deadline)) {
+        learn(Ended::Looking, {});
+        return true;
+    }
+    if (give_way(deadline)) {
+        learn(Ended::GivingWay, {});
+        return true;
+    }
     for (;;) {
         const Clock::time_point now = Clock::now();
         // A phase that is over stays over, even if a rank has failed the group since.
@@ -115,7 +134,7 @@ bool Phases::wait(Clock::time_point deadline) {
                        std::min<std::chrono::nanoseconds>(deadline - now, kLookAround));
         gate_.sleepers.fetch_sub(1, std::memory_order_relaxed);
         if (over()) {
-            learn(Clock::now() - start);
+            learn(Ended::Sleeping, Clock::now() - start);
             return true;
         }
     }

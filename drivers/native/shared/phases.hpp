@@ -47,8 +47,9 @@ class Phases {
   private:
     bool over() const;
     bool spin(Clock::time_point start, Clock::time_point deadline) const;
-    bool give_way() const;
-    void learn(std::chrono::nanoseconds waited);
+    bool give_way(Clock::time_point deadline) const;
+    enum class Ended { Looking, GivingWay, Sleeping };
+    void learn(Ended ended, std::chrono::nanoseconds waited);
     // Returns whether the phase is over after all. Throws Failed if it never will be.
     bool look_around(Clock::time_point now);
 

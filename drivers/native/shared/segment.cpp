@@ -80,6 +80,9 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
         throw std::invalid_argument("a group must have 1 to 64 ranks, not " +
                                     std::to_string(ranks));
     if (sizes.small_bytes == 0) sizes.small_bytes = kSmallBytes;
+    // What is only copied is not looked at again by the rank that has it in its cache, so that
+    // fewer phases count for more.
+    const std::size_t copied_bytes = sizes.batch_bytes == 0 ? kBatchBytes : sizes.batch_bytes;
     if (sizes.batch_bytes == 0)
         sizes.batch_bytes = ranks <= usable_processors() ? kBatchSideBySide : kBatchInTurns;
     constexpr std::size_t kBlockBytes = codec::kBlock * sizeof(std::uint32_t);
@@ -99,6 +102,7 @@ void Segment::initialise(int fd, int ranks, Sizes sizes) {
     header.ranks = static_cast<std::uint32_t>(ranks);
     header.small_bytes = sizes.small_bytes;
     header.batch_bytes = sizes.batch_bytes;
+    header.copied_bytes = copied_bytes;
     header.magic = kMagic;
     munmap(base, kControlBytes);
 }

@@ -1,5 +1,6 @@
-// The algorithm for small tensors. Each rank copies its own into its area and, after one phase,
-// reduces all of them itself: one synchronisation, and N times an arithmetic that is short.
+// The algorithm for all-reduces of small tensors. Each rank copies its own into its area and, after
+// one phase, reduces all of them itself: one synchronisation, and N times an arithmetic that is
+// short.
 #pragma once
 
 #include "shared/algorithm.hpp"
@@ -17,7 +18,7 @@ class SmallAlgorithm final : public Algorithm {
   private:
     const Segment& segment_;
     const unsigned parity_;
-    const Call call_;
+    const Call& call_;
 };
 
 }  // namespace afflux::shared

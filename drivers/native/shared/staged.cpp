@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "codec/reduce.hpp"
 #include "codec/scan.hpp"
 
 namespace afflux::shared {
@@ -31,7 +30,7 @@ StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t
       first_(position),
       call_(call),
       counts_(counts),
-      batch_blocks_(segment.control().header.batch_bytes / (codec::kBlock * call.element_bytes())),
+      batch_blocks_(blocks_of_batch(segment, call.element_bytes)),
       batches_((call.blocks() + batch_blocks_ - 1) / batch_blocks_) {
     position += batches_;
 }
@@ -39,7 +38,7 @@ StagedAlgorithm::StagedAlgorithm(const Segment& segment, int rank, std::uint64_t
 StagedAlgorithm::Extent StagedAlgorithm::extent(std::size_t batch) const {
     const std::size_t first = batch * batch_blocks_;
     const std::size_t blocks = std::min(batch_blocks_, call_.blocks() - first);
-    return {call_.data + first * codec::kBlock * call_.element_bytes(), blocks,
+    return {call_.tensor + first * codec::kBlock * call_.element_bytes, blocks,
             std::min(blocks * codec::kBlock, call_.count - first * codec::kBlock)};
 }
 
@@ -53,7 +52,7 @@ void StagedAlgorithm::copy_in(std::size_t batch) {
     // Zeros of either sign become +0 where the result is absent, best while they are in the cache.
     // But no tensor is changed before the ranks have compared their calls, so that the first two
     // batches are cleared at the end.
-    const bool clear = call_.is_sum() && batch >= 2;
+    const bool clear = call_.arithmetic->scanned() && batch >= 2;
     const Share mine = share_of(whole.blocks, rank_, segment_.ranks());
     if (whole.whole()) {
         take(whole, {0, mine.first}, own, true, clear);
@@ -63,16 +62,15 @@ void StagedAlgorithm::copy_in(std::size_t batch) {
         // The padding of the last block is in the ring only.
         take(whole, {0, whole.blocks}, own, true, clear);
     }
-    if (call_.is_sum()) {
-        counts_.total += whole.blocks;
-        counts_.present += whole.blocks - static_cast<std::uint64_t>(std::count(
-                                              own.exponents, own.exponents + whole.blocks, 0));
+    if (call_.arithmetic->scanned()) {
+        const auto absent = std::count(own.exponents, own.exponents + whole.blocks, 0);
+        counts_.add(whole.blocks - static_cast<std::size_t>(absent), whole.blocks);
     }
     ++copied_in_;
 }
 
 void StagedAlgorithm::take(const Extent& extent, Share range, Batch& own, bool copy, bool clear) {
-    const std::size_t bytes = call_.element_bytes();
+    const std::size_t bytes = call_.element_bytes;
     const std::size_t begin = range.first * codec::kBlock;
     const std::size_t end = std::min(range.last * codec::kBlock, extent.count);
     if (begin >= end) return;
@@ -80,16 +78,11 @@ void StagedAlgorithm::take(const Extent& extent, Share range, Batch& own, bool c
     std::byte* const from = extent.data + begin * bytes;
     std::byte* const to = own.elements + begin * bytes;
     std::uint8_t* const exponents = own.exponents + range.first;
-    const codec::Dtype dtype = call_.numbers->dtype;
-    if (!call_.is_sum()) {
-        if (copy) std::memcpy(to, from, count * bytes);
-    } else if (clear) {
-        codec::scan_clear(dtype, from, count, copy ? to : nullptr, exponents);
-    } else if (copy) {
-        codec::scan_copy(dtype, from, count, to, exponents);
-    } else {
-        codec::scan(dtype, from, count, exponents);
-    }
+    if (clear)
+        codec::scan_clear(call_.arithmetic->numbers()->dtype, from, count, copy ? to : nullptr,
+                          exponents);
+    else
+        call_.arithmetic->take(from, count, copy ? to : nullptr, exponents);
 }
 
 void StagedAlgorithm::reduce(std::size_t batch) {
@@ -97,7 +90,7 @@ void StagedAlgorithm::reduce(std::size_t batch) {
     const Extent whole = extent(batch);
     const Share mine = share_of(whole.blocks, rank_, ranks);
     if (mine.first == mine.last) return;
-    const std::size_t begin = mine.first * codec::kBlock * call_.element_bytes();
+    const std::size_t begin = mine.first * codec::kBlock * call_.element_bytes;
     std::array<const void*, codec::kMaxRanks> elements;
     std::array<const std::uint8_t*, codec::kMaxRanks> exponents;
     for (int r = 0; r < ranks; ++r) {
@@ -107,14 +100,14 @@ void StagedAlgorithm::reduce(std::size_t batch) {
         exponents[static_cast<std::size_t>(r)] = input.exponents + mine.first;
     }
     Batch& own = ring(rank_, batch);
-    codec::reduce(*call_.numbers, mine.last - mine.first, ranks, elements.data(), exponents.data(),
-                  own.elements + begin, own.present + mine.first);
+    call_.arithmetic->reduce(mine.last - mine.first, elements.data(), exponents.data(),
+                             own.elements + begin, own.present + mine.first);
 }
 
 void StagedAlgorithm::copy_out(std::size_t batch) {
     const int ranks = segment_.ranks();
     const Extent whole = extent(batch);
-    const std::size_t block_bytes = codec::kBlock * call_.element_bytes();
+    const std::size_t block_bytes = codec::kBlock * call_.element_bytes;
     for (int r = 0; r < ranks; ++r) {
         const Share share = share_of(whole.blocks, r, ranks);
         const Batch& result = ring(r, batch);
@@ -127,9 +120,9 @@ void StagedAlgorithm::copy_out(std::size_t batch) {
                      std::byte* const to = whole.data + first * block_bytes;
                      if (is_present)
                          std::memcpy(to, result.elements + first * block_bytes,
-                                     count * call_.element_bytes());
+                                     count * call_.element_bytes);
                      else if (batch < 2)
-                         codec::clear(call_.numbers->dtype, to, count);
+                         codec::clear(call_.arithmetic->numbers()->dtype, to, count);
                  });
     }
 }

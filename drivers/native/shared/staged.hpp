@@ -1,5 +1,5 @@
-// The algorithm for ordinary tensors of any size. They go batch by batch through a ring in each
-// rank's area.
+// The algorithm for all-reduces of ordinary tensors of any size. They go batch by batch through a
+// ring in each rank's area.
 //
 //     phase     1      2      3      4      5      6
 //     copy in   0   │  1   │  2   │  3   │      │         each rank its own batch
@@ -43,7 +43,7 @@ class StagedAlgorithm final : public Algorithm {
     const Segment& segment_;
     const int rank_;
     const std::uint64_t first_;
-    const Call call_;
+    const Call& call_;
     BlockCounts& counts_;
     const std::size_t batch_blocks_;
     const std::size_t batches_;

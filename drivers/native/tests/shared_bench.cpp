@@ -60,7 +60,13 @@ void fill(float* data, std::size_t count, double density, unsigned seed) {
 }
 
 void all_reduce(shared::Group& group, float* data, std::size_t count) {
-    group.begin(data, count, codec::Dtype::Float32, codec::Op::Avg, 1);
+    void* const output = data;
+    shared::Request request;
+    request.outputs = {&output, 1};
+    request.count = count;
+    request.dtype = shared::Dtype::Float32;
+    request.op = shared::Op::Avg;
+    group.begin(request);
     while (!group.advance(60s)) std::abort();
 }
 

@@ -21,7 +21,8 @@ using shared::Group;
 constexpr std::size_t kSmallCount = 100, kStagedCount = 200'000;
 
 void begin_sum(Group& group, std::vector<float>& tensor, std::uint64_t fingerprint = 0) {
-    group.begin(tensor.data(), tensor.size(), codec::Dtype::Float32, codec::Op::Sum, fingerprint);
+    begin_all_reduce(group, tensor.data(), tensor.size(), codec::Dtype::Float32, codec::Op::Sum,
+                     fingerprint);
 }
 
 template <typename Exception>
@@ -59,14 +60,15 @@ void test_disagreement() {
                     reachable ? reinterpret_cast<float*>(memory->slice(rank)) : ordinary.data();
                 // -0 would become +0.
                 for (std::size_t i = 0; i < mine.count; ++i) data[i] = i % 2 ? 1.0f : -0.0f;
-                group.begin(data, mine.count, codec::Dtype::Float32, mine.op, mine.fingerprint);
+                begin_all_reduce(group, data, mine.count, codec::Dtype::Float32, mine.op,
+                                 mine.fingerprint);
                 if (other.count == kStagedCount && other.fingerprint == 2) return finish(group);
                 text_of<Disagreement>(group);
                 CHECK(group.fingerprints() == want || other.fingerprint == 2);
                 for (std::size_t i = 0; i < mine.count; ++i)
                     CHECK(i % 2 ? data[i] == 1.0f : std::signbit(data[i]));
-                CHECK_THROWS(Failed,
-                             group.begin(data, 1, codec::Dtype::Float32, codec::Op::Sum, 3));
+                CHECK_THROWS(Failed, begin_all_reduce(group, data, 1, codec::Dtype::Float32,
+                                                      codec::Op::Sum, 3));
                 CHECK(!group.failure().empty());
             });
         }
@@ -150,7 +152,8 @@ void test_misuse() {
     CHECK_THROWS(std::logic_error, group.advance(0s));
     std::vector<float> tensor(10, 1.0f);
     CHECK_THROWS(std::invalid_argument,
-                 group.begin(tensor.data(), 10, codec::Dtype::Int32, codec::Op::Avg, 0));
+                 begin_all_reduce(group, tensor.data(), 10, codec::Dtype::Float16,
+                                  static_cast<codec::Op>(shared::Op::Product), 0));
     begin_sum(group, tensor);
     CHECK_THROWS(std::logic_error, begin_sum(group, tensor));
     finish(group);

@@ -42,25 +42,47 @@ float element(std::size_t i, int rank, std::uint64_t k) {
     shared::Group group(segment, rank);
     const auto memory = group.allocate(0, kReachable);
     Random random(seed);  // the same at all ranks
-    std::vector<float> ordinary(kReachable / sizeof(float));
+    const auto n = static_cast<std::size_t>(ranks), own = static_cast<std::size_t>(rank);
+    std::vector<float> ordinary(n * kReachable / sizeof(float)), other(ordinary.size());
     for (std::uint64_t k = 0;; ++k) {
         constexpr std::size_t kCounts[] = {10, 1000, 8192, 8193, 40'000, 131'072};
         const std::size_t count = kCounts[random() % 6];
-        const bool reachable = random() % 3 == 0;
+        const auto what = static_cast<shared::Collective>(random() % 4);
+        const bool reachable = random() % 3 == 0 && what == shared::Collective::AllReduce;
+        const bool gathers = what == shared::Collective::AllGather;
+        const bool scatters = what == shared::Collective::ReduceScatter;
         float* const data =
             reachable ? reinterpret_cast<float*>(memory->slice(rank)) : ordinary.data();
-        for (std::size_t i = 0; i < count; ++i) data[i] = element(i, rank, k);
+        const std::size_t given = scatters ? n * count : count;
+        float* const from = gathers || scatters ? other.data() : data;
+        for (std::size_t i = 0; i < given; ++i) from[i] = element(i, rank, k);
+        const void* const input = from;
+        void* const output = data;
+        shared::Request request;
+        request.what = what;
+        if (gathers || scatters) request.inputs = {&input, 1};
+        request.outputs = {&output, 1};
+        request.count = count;
+        request.dtype = shared::Dtype::Float32;
+        request.root = what == shared::Collective::Broadcast ? static_cast<int>(k % n) : 0;
+        request.fingerprint = k;
         try {
-            group.begin(data, count, codec::Dtype::Float32, codec::Op::Sum, k);
+            group.begin(request);
             finish(group);
         } catch (const shared::Failed& error) {
             std::snprintf(report.text, sizeof(report.text), "%s", error.what());
             _exit(0);
         }
-        for (std::size_t i = 0; i < count; ++i) {
-            float sum = 0;
-            for (int r = 0; r < ranks; ++r) sum += element(i, r, k);
-            CHECK(data[i] == sum);
+        for (std::size_t i = 0; i < (gathers ? n * count : count); ++i) {
+            float want = 0;
+            if (gathers)
+                want = element(i % count, static_cast<int>(i / count), k);
+            else if (what == shared::Collective::Broadcast)
+                want = element(i, request.root, k);
+            else
+                for (int r = 0; r < ranks; ++r)
+                    want += element(scatters ? own * count + i : i, r, k);
+            CHECK(data[i] == want);
         }
         report.operations.store(k + 1);
     }

@@ -124,6 +124,17 @@ inline Bytes expected(const Case& given, const std::vector<Bytes>& tensors) {
     return result;
 }
 
+inline void begin_all_reduce(shared::Group& group, void* data, std::size_t count,
+                             codec::Dtype dtype, codec::Op op, std::uint64_t fingerprint) {
+    shared::Request request;
+    request.outputs = {&data, 1};
+    request.count = count;
+    request.dtype = static_cast<shared::Dtype>(dtype);
+    request.op = static_cast<shared::Op>(op);
+    request.fingerprint = fingerprint;
+    group.begin(request);
+}
+
 // Waits as a rank does, in pieces now and then; the test fails if it takes a minute.
 inline void finish(shared::Group& group) {
     using namespace std::chrono_literals;
@@ -133,7 +144,7 @@ inline void finish(shared::Group& group) {
 
 inline void all_reduce(shared::Group& group, void* data, const Case& given,
                        std::uint64_t fingerprint = 0) {
-    group.begin(data, given.count, given.dtype, given.op, fingerprint);
+    begin_all_reduce(group, data, given.count, given.dtype, given.op, fingerprint);
     finish(group);
 }
 

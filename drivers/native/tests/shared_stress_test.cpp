@@ -79,7 +79,7 @@ void run_group(std::uint64_t seed, int operations) {
             if (own() % 8 == 0)
                 std::this_thread::sleep_for(std::chrono::microseconds(below(own, 300)));
             if (own() % 8 == 0) std::this_thread::yield();
-            group.begin(data, one.count, one.dtype, one.op, i);
+            begin_all_reduce(group, data, one.count, one.dtype, one.op, i);
             // A timeout of nothing now and then: the operation goes on where it was.
             while (own() % 4 == 0)
                 if (group.advance(std::chrono::nanoseconds(own() % 1000))) goto over;
@@ -112,8 +112,8 @@ void run_disagreement() {
         shared::Group group(segment, rank);
         float one = 1;
         try {
-            group.begin(&one, 1, codec::Dtype::Float32, rank == 2 ? codec::Op::Max : codec::Op::Sum,
-                        7);
+            begin_all_reduce(group, &one, 1, codec::Dtype::Float32,
+                             rank == 2 ? codec::Op::Max : codec::Op::Sum, 7);
             finish(group);
         } catch (const shared::Disagreement&) {
             ++raised;

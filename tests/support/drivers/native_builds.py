@@ -8,9 +8,11 @@ from pathlib import Path
 from tests.support.checkout import BUILD, ROOT
 from tests.support.planting import Bug
 
-__all__ = ["OBJECTS", "SOURCES", "compiler", "copy_source", "link"]
+__all__ = ["OBJECTS", "PACKAGE", "SOURCES", "compiler", "copy_source", "link"]
 
 SOURCES = ROOT / "drivers" / "native"
+PACKAGE = ROOT / "drivers" / "afflux_drivers"
+"""Has the header that other libraries include too."""
 OBJECTS = BUILD / "native"
 """Where `make native` compiles."""
 
@@ -45,7 +47,14 @@ def link(output: Path, inputs: Sequence[Path], parts: Sequence[str], *options: s
     missing = [str(path) for path in archives if not path.exists()]
     if missing:
         raise FileNotFoundError(f"not built: {', '.join(missing)}: make native")
-    command = [compiler(), "-std=c++20", "-fvisibility=hidden", f"-I{SOURCES}", *options]
+    command = [
+        compiler(),
+        "-std=c++20",
+        "-fvisibility=hidden",
+        f"-I{SOURCES}",
+        f"-I{PACKAGE}",
+        *options,
+    ]
     subprocess.run(
         [*command, *map(str, inputs), *map(str, archives), "-pthread", "-o", str(output)],
         check=True,

@@ -3,21 +3,49 @@
 import multiprocessing
 import os
 import resource
+import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
+from afflux_drivers.errors import AffluxError
+from afflux_drivers.shared.call import Collective, SharedCall, Status
+from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
+from tests.support.drivers.shared_c_calls import CCalls
 
 # Far above what anything takes, but a hang must end.
 _PATIENCE_S = 120
+
+
+class Interruption:
+    """A trace function that calls a handler at the `at`-th step in functions of a file."""
+
+    def __init__(self, file: str, at: int, handler: Callable[[], None]) -> None:
+        self.file = file
+        self.left = at
+        self.handler = handler
+        self.handled = False
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename != self.file or self.handled:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                self.handled = True
+                self.handler()
+        return self
 
 
 class Rank:
@@ -27,6 +55,7 @@ class Rank:
         self.group: Any = None
         self.memory: Any = None
         self.fingerprint = 0
+        self.called: Any = None
 
     def attach(self, path: str, rank: int, ranks: int) -> None:
         """Join a group, whose memfd another process has open."""
@@ -74,6 +103,135 @@ class Rank:
         result, _, text = self.reduce(ones, dtype, reduction)
         return bool((result == self.group.ranks).all()), text
 
+    def attach_worker(self, path: str, rank: int, ranks: int) -> None:
+        """Join a group as a `SharedWorker`."""
+        self.close()
+        self.group = SharedWorker(os.open(path, os.O_RDWR | os.O_CLOEXEC), rank, ranks)
+
+    def collective(
+        self,
+        call: SharedCall,
+        given: np.ndarray | None,
+        *,
+        parts: bool = False,
+        inside: bool = False,
+        history: int = 0,
+    ) -> tuple[np.ndarray | None, str, str]:
+        """One collective: what this rank gets, and the error's type and text, if any.
+
+        `parts` gives addresses of parts instead of one tensor; `inside` makes the smaller tensor a
+        part of the larger.
+        """
+        worker, rank, ranks = self.group, self.group.rank, self.group.ranks
+        arguments = (call, _PATIENCE_S, lambda: None, history)
+        got = given
+        try:
+            if given is None:
+                worker.barrier(*arguments)
+            elif call.collective == Collective.ALL_GATHER:
+                got = np.zeros(ranks * given.size, given.dtype)
+                if inside:
+                    got[rank * given.size : (rank + 1) * given.size] = given
+                    given = got[rank * given.size : (rank + 1) * given.size]
+                outputs = got.ctypes.data if not parts else _parts(got, ranks)
+                worker.all_gather(outputs, given.ctypes.data, *arguments)
+            elif call.collective == Collective.REDUCE_SCATTER:
+                size = given.size // ranks
+                got = np.zeros(size, given.dtype)
+                if inside:
+                    got = given[rank * size : (rank + 1) * size]
+                inputs = given.ctypes.data if not parts else _parts(given, ranks)
+                worker.reduce_scatter(got.ctypes.data, inputs, *arguments)
+            elif call.collective == Collective.BROADCAST:
+                worker.broadcast(given.ctypes.data, *arguments)
+            else:
+                worker.all_reduce(given.ctypes.data, *arguments)
+        except (AffluxError, ValueError) as error:
+            return got, type(error).__name__, str(error)
+        return got, "", ""
+
+    def run_through_calls(self, call: SharedCall, first_s: float = 60.0) -> int:
+        """All-reduce four int64 ones as another library does; return the first status."""
+        ones = np.ones(4, np.int64)
+        status, operation, text = CCalls(self.group.calls()).run(call, ones.ctypes.data, first_s)
+        self.called = call, ones, status, operation, text
+        return status
+
+    def end_of_calls(self) -> tuple[list[int], str, str]:
+        """Do what that library then does; return the elements, and the error's type and text."""
+        call, ones, status, operation, text = self.called
+        error: Exception | None = None
+        try:
+            if status == Status.NOT_YET:
+                self.group.finish(call, operation, _PATIENCE_S, lambda: None)
+            elif status != Status.OVER:
+                error = self.group.failure_of(status, call, text)
+        except AffluxError as raised:
+            error = raised
+        return ones.tolist(), type(error).__name__ if error else "", str(error or "")
+
+    def close_and_call(self, call: SharedCall) -> tuple[int, str]:
+        """Use the calls of a group that is closed."""
+        calls = CCalls(self.group.calls())
+        self.group.close()
+        status, _, text = calls.run(call, np.ones(4, np.int64).ctypes.data, 1.0)
+        return status, text
+
+    def worker_statistics(self) -> dict[str, int]:
+        return dict(self.group.statistics())
+
+    def nest(self, operations: int, permits: str) -> None:
+        """Do twice as many all-reduces of ones as `operations`, each when it is permitted."""
+        call = SharedCall.reducing(Collective.ALL_REDUCE, "int64", "sum", (5,))
+        with open(permits, "rb") as file:
+            for number in range(1, 2 * operations + 1):
+                while int.from_bytes(os.pread(file.fileno(), 8, 0), "little") < number:
+                    time.sleep(0.0005)
+                ones = np.ones(5, np.int64)
+                self.group.all_reduce(ones.ctypes.data, call, _PATIENCE_S, lambda: None)
+
+    def nest_at_every_step(self, operations: int, permits: str) -> int:
+        """Do the same, where all-reduce k is interrupted at the k-th step of the worker's Python.
+
+        The handler does another one. An operation is permitted when this rank has waited for it for
+        a while. Returns how many were interrupted.
+        """
+        worker = self.group
+        call = SharedCall.reducing(Collective.ALL_REDUCE, "int64", "sum", (5,))
+        module = sys.modules[SharedWorker.__module__]
+        vars(module)["_SLICE_S"] = 0.001
+        rounds: Counter[int] = Counter()
+        file = os.open(permits, os.O_WRONLY)
+
+        def permit() -> None:
+            number = worker._group.in_progress()
+            rounds[number] += 1
+            if rounds[number] == 2:
+                os.pwrite(file, number.to_bytes(8, "little"), 0)
+
+        def reduce() -> None:
+            ones = np.ones(5, np.int64)
+            worker.all_reduce(ones.ctypes.data, call, _PATIENCE_S, permit)
+            assert (ones == worker.ranks).all(), ones
+
+        def handler() -> None:
+            worker.complete(_PATIENCE_S, permit)
+            reduce()
+
+        nested = 0
+        for k in range(operations):
+            interruption = Interruption(str(module.__file__), k + 1, handler)
+            sys.settrace(interruption)
+            try:
+                reduce()
+            finally:
+                sys.settrace(None)
+            nested += interruption.handled
+            if not interruption.handled:
+                reduce()
+        os.close(file)
+        return nested
+
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call a method of the group."""
         return getattr(self.group, name)(*arguments)
@@ -117,6 +275,10 @@ class Rank:
     def mappings(self) -> str:
         with open("/proc/self/maps") as file:
             return file.read()
+
+
+def _parts(array: np.ndarray, ranks: int) -> list[int]:
+    return [array[r * (array.size // ranks) :].ctypes.data for r in range(ranks)]
 
 
 def serve(connection: Connection) -> None:
@@ -168,7 +330,12 @@ class Processes:
 
     @contextmanager
     def group(
-        self, ranks: int, small_bytes: int = 0, batch_bytes: int = 0, reachable: int = 0
+        self,
+        ranks: int,
+        small_bytes: int = 0,
+        batch_bytes: int = 0,
+        reachable: int = 0,
+        attach: str = "attach",
     ) -> Iterator[int]:
         """Yield the memfd of a group of the first `ranks` processes, as long as the context."""
         memfd = os.memfd_create("afflux-test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
@@ -176,7 +343,7 @@ class Processes:
             _native.initialise_segment(memfd, ranks, small_bytes, batch_bytes)
             path = f"/proc/{os.getpid()}/fd/{memfd}"
             for rank in range(ranks):
-                self.start(rank, "attach", path, rank, ranks)
+                self.start(rank, attach, path, rank, ranks)
             for rank in range(ranks):
                 self.answer(rank)
             if reachable:

@@ -1,0 +1,140 @@
+#include "codec/elementwise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "codec/environment.hpp"
+
+namespace afflux::codec {
+namespace {
+
+// What stays in the first cache while the sources are added to it one after the other.
+constexpr std::size_t kPieceBytes = 4096;
+
+// Types rather than functions, so that the loops over them are vectorised. Sums wrap, which is
+// defined for unsigned integers only; those of narrow ones are promoted to int.
+struct Add {
+    template <typename T>
+    T operator()(T a, T b) const {
+        if constexpr (std::is_integral_v<T>) {
+            using U = std::make_unsigned_t<T>;
+            return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+        } else {
+            return a + b;
+        }
+    }
+};
+
+struct Multiply {
+    template <typename T>
+    T operator()(T a, T b) const {
+        if constexpr (std::is_integral_v<T>)
+            return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+        else
+            return a * b;
+    }
+};
+
+// If `a` is a NaN the comparisons are false, and it stays.
+struct Greater {
+    template <typename T>
+    T operator()(T a, T b) const {
+        if constexpr (std::is_floating_point_v<T>)
+            if (std::isnan(b)) return b;
+        return a < b ? b : a;
+    }
+};
+
+struct Less {
+    template <typename T>
+    T operator()(T a, T b) const {
+        if constexpr (std::is_floating_point_v<T>)
+            if (std::isnan(b)) return b;
+        return b < a ? b : a;
+    }
+};
+
+struct Same {
+    template <typename T>
+    T operator()(T value) const {
+        return value;
+    }
+};
+
+// Through memcpy, as tensors need not be aligned.
+template <typename T>
+T load(const void* elements, std::size_t i) {
+    T value;
+    std::memcpy(&value, static_cast<const char*>(elements) + i * sizeof(T), sizeof(T));
+    return value;
+}
+
+// Combines the elements of all sources in `Sum`, a piece at a time, and writes finish(sum).
+template <typename T, typename Sum, typename Combine, typename Finish>
+void in_pieces(std::size_t count, int sources, const void* const* elements, void* out,
+               Combine combine, Finish finish) {
+    constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
+    alignas(64) Sum sums[kPiece];
+    for (std::size_t first = 0; first < count; first += kPiece) {
+        const std::size_t n = std::min(kPiece, count - first);
+        for (std::size_t i = 0; i < n; ++i)
+            sums[i] = static_cast<Sum>(load<T>(elements[0], first + i));
+        for (int r = 1; r < sources; ++r) {
+            const void* const source = elements[r];
+            for (std::size_t i = 0; i < n; ++i)
+                sums[i] = combine(sums[i], static_cast<Sum>(load<T>(source, first + i)));
+        }
+        char* const to = static_cast<char*>(out) + first * sizeof(T);
+        for (std::size_t i = 0; i < n; ++i) {
+            const T value = finish(sums[i]);
+            std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+        }
+    }
+}
+
+template <typename T>
+void reduce_as(PlainOp op, std::size_t count, int sources, const void* const* elements, void* out) {
+    // The sum that an average is of.
+    using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    const auto average = [ranks = static_cast<Wide>(sources)](Wide sum) {
+        return static_cast<T>(sum / ranks);
+    };
+    switch (op) {
+        case PlainOp::Sum:
+            return in_pieces<T, T>(count, sources, elements, out, Add{}, Same{});
+        case PlainOp::Avg:
+            return in_pieces<T, Wide>(count, sources, elements, out, Add{}, average);
+        case PlainOp::Max:
+            return in_pieces<T, T>(count, sources, elements, out, Greater{}, Same{});
+        case PlainOp::Min:
+            return in_pieces<T, T>(count, sources, elements, out, Less{}, Same{});
+        case PlainOp::Product:
+            return in_pieces<T, T>(count, sources, elements, out, Multiply{}, Same{});
+    }
+}
+
+}  // namespace
+
+void reduce_plain(Plain type, PlainOp op, std::size_t count, int sources,
+                  const void* const* elements, void* out) {
+    const FloatEnvironment environment;
+    switch (type) {
+        case Plain::Int64:
+            return reduce_as<std::int64_t>(op, count, sources, elements, out);
+        case Plain::Int32:
+            return reduce_as<std::int32_t>(op, count, sources, elements, out);
+        case Plain::Int16:
+            return reduce_as<std::int16_t>(op, count, sources, elements, out);
+        case Plain::Int8:
+            return reduce_as<std::int8_t>(op, count, sources, elements, out);
+        case Plain::Uint8:
+            return reduce_as<std::uint8_t>(op, count, sources, elements, out);
+        case Plain::Float64:
+            return reduce_as<double>(op, count, sources, elements, out);
+    }
+}
+
+}  // namespace afflux::codec

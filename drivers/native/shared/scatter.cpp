@@ -1,0 +1,121 @@
+#include "shared/scatter.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace afflux::shared {
+namespace {
+
+// Whether whole blocks of all shards have room in the buffer for small tensors.
+bool is_small(const Segment& segment, const Call& call) {
+    const auto ranks = static_cast<std::size_t>(segment.ranks());
+    const std::size_t limit = segment.control().header.small_bytes;
+    return call.blocks() <= limit / (ranks * codec::kBlock * call.element_bytes);
+}
+
+std::size_t blocks_of_part(const Segment& segment, std::size_t element_bytes) {
+    const auto ranks = static_cast<std::size_t>(segment.ranks());
+    return std::max<std::size_t>(blocks_of_batch(segment, element_bytes) / ranks, 1);
+}
+
+// The buffers have room for the least that there is, whatever their sizes are set to.
+constexpr std::size_t kWidest = sizeof(std::uint64_t);
+static_assert(codec::kMaxRanks * codec::kBlock * kWidest <= kSmallBytes);
+static_assert(codec::kMaxRanks * codec::blocks_of(wire::kExactElements) * codec::kBlock *
+                  sizeof(float) <=
+              kSmallBytes);
+
+}  // namespace
+
+ScatterAlgorithm::ScatterAlgorithm(const Segment& segment, int rank, unsigned parity,
+                                   std::uint64_t& position, const Call& call, BlockCounts& counts)
+    : segment_(segment),
+      rank_(rank),
+      parity_(parity),
+      call_(call),
+      counts_(counts),
+      exact_(call.arithmetic->is_exact(call.count)),
+      small_(exact_ || is_small(segment, call)),
+      part_blocks_(small_ ? std::max<std::size_t>(call.blocks(), 1)
+                          : blocks_of_part(segment, call.element_bytes)),
+      batches_((call.blocks() + part_blocks_ - 1) / part_blocks_) {
+    if (!small_) {
+        first_ = position;
+        position += batches_;
+    }
+    out_ = call.tensor;
+    const std::size_t bytes = call.bytes();
+    for (int r = 0; r < segment.ranks() && kept_.empty() && bytes != 0; ++r) {
+        const std::byte* const input = call.inputs[static_cast<std::size_t>(r)];
+        const bool own = r == rank && input == out_;
+        if (!own && overlap(input, bytes, out_, bytes)) kept_.resize(bytes);
+    }
+    if (!kept_.empty()) out_ = kept_.data();
+    ahead();
+}
+
+ScatterAlgorithm::Part ScatterAlgorithm::part(int rank, int shard, std::size_t batch) const {
+    const std::size_t block = static_cast<std::size_t>(shard) * part_blocks_;
+    const std::size_t byte = block * codec::kBlock * call_.element_bytes;
+    Area& area = segment_.area(rank);
+    if (small_) {
+        Small& small = area.small[parity_];
+        return {small.elements + byte, small.exponents + block};
+    }
+    Batch& ring = area.ring[(first_ + batch) % kRingBatches];
+    return {ring.elements + byte, ring.exponents + block};
+}
+
+std::size_t ScatterAlgorithm::size(std::size_t batch) const {
+    return std::min(part_blocks_ * codec::kBlock, call_.count - first(batch));
+}
+
+void ScatterAlgorithm::copy_in(std::size_t batch) {
+    const std::size_t count = size(batch);
+    for (int s = 0; s < segment_.ranks(); ++s) {
+        const std::byte* const from =
+            call_.inputs[static_cast<std::size_t>(s)] + first(batch) * call_.element_bytes;
+        const Part to = part(rank_, s, batch);
+        if (exact_) {
+            std::memcpy(to.elements, from, count * call_.element_bytes);
+            continue;
+        }
+        const bool stays = s == rank_ && direct(batch);
+        const std::size_t present =
+            call_.arithmetic->take(from, count, stays ? nullptr : to.elements, to.exponents);
+        if (call_.arithmetic->scanned()) counts_.add(present, codec::blocks_of(count));
+    }
+}
+
+void ScatterAlgorithm::reduce(std::size_t batch) {
+    const std::size_t byte = first(batch) * call_.element_bytes;
+    std::array<const void*, codec::kMaxRanks> elements;
+    std::array<const std::uint8_t*, codec::kMaxRanks> exponents;
+    for (int r = 0; r < segment_.ranks(); ++r) {
+        const auto i = static_cast<std::size_t>(r);
+        const Part from = part(r, rank_, batch);
+        elements[i] = from.elements;
+        exponents[i] = from.exponents;
+        if (r == rank_ && !exact_ && direct(batch)) elements[i] = call_.inputs[i] + byte;
+    }
+    std::array<std::uint8_t, most_blocks(kBatchBytes)> present;
+    call_.arithmetic->reduce_all(size(batch), exact_, elements.data(), exponents.data(),
+                                 out_ + byte, present.data());
+}
+
+void ScatterAlgorithm::ahead() {
+    // Batch k is read before the ranks arrive at phase k + 2, counted from 1, so that batch k + 2
+    // certainly finds room in a ring of four.
+    if (copied_in_ < std::min(batches_, turns_ + 2)) copy_in(copied_in_++);
+}
+
+bool ScatterAlgorithm::turn() {
+    const std::size_t batch = turns_++;
+    if (batch < batches_) reduce(batch);
+    if (turns_ < batches_) return false;
+    if (!kept_.empty()) std::memcpy(call_.tensor, kept_.data(), kept_.size());
+    return true;
+}
+
+}  // namespace afflux::shared

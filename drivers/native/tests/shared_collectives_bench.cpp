@@ -1,0 +1,147 @@
+// Times all collectives among processes of one host, through the calls of c_calls.h:
+//
+//     shared_collectives_bench [ranks,…] [bytes,…] [collective,…]
+//
+// One line a case: microseconds a call (median over runs of the slowest rank's mean), beside them
+// those of every rank copying as many bytes from one place to another at the same time. Bytes are
+// of the larger side: the gathered tensor, the one that is scattered. Collectives by number; the
+// elements are float32, 10 is an all-reduce of int64, and 13 a reduce-scatter of it.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "shared/c_calls.hpp"
+
+namespace {
+
+using namespace afflux;
+using shared::Clock;
+
+constexpr int kRuns = 7;
+constexpr std::int64_t kMinute = 60'000'000'000;
+
+struct Results {
+    double seconds[2][kRuns][codec::kMaxRanks];
+};
+
+void call(const afflux_shared_calls& calls, const afflux_request& request) {
+    afflux_outcome outcome;
+    if (calls.run(calls.group, &request, kMinute, &outcome) != AFFLUX_OVER) std::abort();
+}
+
+void run_rank(int fd, int rank, int ranks, std::size_t bytes, int collective, Results& results) {
+    afflux_group group(std::make_shared<shared::Group>(
+        std::make_shared<shared::Segment>(fd, ranks, shared::Segment::Liveness::RecordLocks),
+        rank));
+    const bool integers = collective >= 10;
+    const std::size_t size = integers ? 8 : 4;
+    const bool parts =
+        collective % 10 == AFFLUX_ALL_GATHER || collective % 10 == AFFLUX_REDUCE_SCATTER;
+    std::vector<float> from(bytes / 4 + 16, 1.5f), to(bytes / 4 + 16, 0.5f);
+    const void* const input = from.data();
+    void* const output = to.data();
+    afflux_request request{};
+    request.collective = collective % 10;
+    request.dtype = integers ? AFFLUX_INT64 : AFFLUX_FLOAT32;
+    // Sums of sums would become infinite.
+    request.reduction = integers ? AFFLUX_SUM : AFFLUX_AVG;
+    request.count = collective == AFFLUX_BARRIER
+                        ? 0
+                        : bytes / size / (parts ? static_cast<std::size_t>(ranks) : 1);
+    request.inputs = &input;
+    request.outputs = &output;
+    request.input_count = parts;
+    request.output_count = 1;
+    afflux_request barrier{};
+    barrier.collective = AFFLUX_BARRIER;
+    const int calls = std::max(
+        3, static_cast<int>(std::min(2000.0, 20e6 / (static_cast<double>(bytes * ranks) + 1e4))));
+    for (int run = -1; run < kRuns; ++run) {
+        for (const int kind : {0, 1}) {
+            call(group.calls(), barrier);
+            const auto start = Clock::now();
+            for (int i = 0; i < calls; ++i) {
+                if (kind == 0) {
+                    call(group.calls(), request);
+                } else {
+                    std::memcpy(to.data(), from.data(), bytes);
+                    asm volatile("" ::: "memory");
+                }
+            }
+            call(group.calls(), barrier);
+            const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+            if (run >= 0) results.seconds[kind][run][rank] = seconds / calls;
+        }
+    }
+    if (rank == 0 && std::getenv("SHARED_BENCH_STATISTICS")) {
+        const auto s = group.open()->statistics();
+        std::printf("# waits %lu sleeps %lu wakes %lu of %lu operations\n", s.waits, s.sleeps,
+                    s.wakes, s.operations);
+        std::fflush(stdout);
+    }
+}
+
+void run_case(int ranks, std::size_t bytes, int collective) {
+    auto* const results = static_cast<Results*>(
+        mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const int fd = memfd_create("bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    shared::Segment::initialise(fd, ranks);
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            run_rank(fd, rank, ranks, bytes, collective, *results);
+            _exit(0);
+        }
+        children.push_back(pid);
+    }
+    close(fd);
+    for (const pid_t pid : children) {
+        int status;
+        waitpid(pid, &status, 0);
+        if (status != 0) std::exit(1);
+    }
+    std::printf("%5d %10zu %10d", ranks, bytes, collective);
+    for (const int kind : {0, 1}) {
+        std::vector<double> seconds;
+        for (int run = 0; run < kRuns; ++run)
+            seconds.push_back(*std::max_element(results->seconds[kind][run],
+                                                results->seconds[kind][run] + ranks));
+        std::sort(seconds.begin(), seconds.end());
+        std::printf(" %10.2f %10.2f", seconds[kRuns / 2] * 1e6, seconds[0] * 1e6);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    munmap(results, sizeof(Results));
+}
+
+std::vector<double> numbers(const char* text) {
+    std::vector<double> all;
+    std::stringstream stream(text);
+    for (std::string part; std::getline(stream, part, ',');) all.push_back(std::stod(part));
+    return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const auto argument = [&](int i, const char* otherwise) {
+        return numbers(argc > i ? argv[i] : otherwise);
+    };
+    std::printf("%5s %10s %10s %10s %10s %10s %10s\n", "ranks", "bytes", "collective", "us", "best",
+                "copy us", "best");
+    std::fflush(stdout);
+    for (const double ranks : argument(1, "2,4"))
+        for (const double bytes : argument(2, "4,1024,262144,16777216"))
+            for (const double collective : argument(3, "0,1,2,3,4,10,13"))
+                if (int(collective) != AFFLUX_BARRIER || bytes <= 4)
+                    run_case(int(ranks), std::size_t(bytes), int(collective));
+}
