@@ -11,6 +11,10 @@ SYNTH_ARGS ?=
 MUTATION_ARGS ?=
 FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
+# Those that tests.compat names.
+COMPAT_VERSIONS ?=
+
+CONFORMANCE_ARGS ?=
 FRAMES ?= 1000000
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
@@ -22,9 +26,15 @@ PYTEST := $(PY) -m pytest -n auto --dist worksteal --durations=15
 INSTALLED := .venv/afflux-setup.stamp
 # The C++ is newer than the extension that is installed: then it is compiled again.
 SETUP := .venv/afflux-native.stamp
-NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name CMakeLists.txt)
+# What stands between torch and a group, compiled before a test or a demo waits for it. It goes by
+# torch and its own sources; where it does not compile, groups do without it.
+ADAPTER := .venv/afflux-adapter.stamp
+ADAPTER_SOURCES := $(wildcard host/afflux/adapters/native/*) host/afflux/adapters/native.py \
+	drivers/afflux_drivers/shared/c_calls.h
+NATIVE_SOURCES := $(shell find drivers/native -name '*.[ch]pp' -o -name '*.h' -o -name CMakeLists.txt)
 # What cpp_headers.py writes is not formatted by hand either.
-FORMATTED := $(filter-out drivers/native/contract/%, $(filter %pp, $(NATIVE_SOURCES)))
+FORMATTED := $(filter-out drivers/native/contract/%, \
+	$(filter %pp %.h, $(NATIVE_SOURCES) $(ADAPTER_SOURCES)))
 ROOTS := hdl drivers sim host benchmarks docs
 
 .PHONY: help
@@ -37,15 +47,20 @@ help: ## show this list
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench, bench-engine and bench-host'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
+	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
 
 .PHONY: setup
-setup: $(SETUP) ## create .venv and install the project into it (the others do so first)
+setup: $(ADAPTER) ## create .venv and install the project into it (the others do so first)
 
 $(INSTALLED): pyproject.toml constraints.txt tools/setup_venv.sh
 	PYTHON="$(PYTHON)" tools/setup_venv.sh
 
 $(SETUP): $(INSTALLED) $(NATIVE_SOURCES) tools/build_native.sh
 	tools/build_native.sh
+
+$(ADAPTER): $(ADAPTER_SOURCES) $(INSTALLED) | $(SETUP)
+	@echo 'the adapter for the installed torch: half a minute, unless it is kept from before'
+	@if $(PY) -m afflux.adapters.native >/dev/null; then touch $@; fi
 
 .PHONY: native
 native: $(INSTALLED) ## compile the C++ and put the extension into .venv
@@ -56,11 +71,11 @@ native-test: $(INSTALLED) ## the C++ tests: plain, and under address, undefined 
 	tools/test_native.sh $(NATIVE_TEST_ARGS)
 
 .PHONY: demo
-demo: $(SETUP) ## train a small network through the simulated engine; LOSS=0.01 loses packets
+demo: $(ADAPTER) ## train a small network through the simulated engine; LOSS=0.01 loses packets
 	$(PY) -m afflux.demo --loss "$(LOSS)"
 
 .PHONY: test
-test: $(SETUP) ## all tests, those in the simulator included
+test: $(ADAPTER) ## all tests, those in the simulator included
 	$(PYTEST) tests $(PYTEST_ARGS)
 
 .PHONY: sim
@@ -83,7 +98,7 @@ verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
 	$(PY) -m afflux_hdl.node.verilog -o build/verilog --build-time "$(BUILD_TIME)"
 
 .PHONY: bench
-bench: $(SETUP) ## speed of the simulated engine, into build/bench/engine.json
+bench: $(ADAPTER) ## speed of the simulated engine, into build/bench/engine.json
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.training $(BENCH_ARGS)
 
@@ -93,7 +108,7 @@ bench-engine: $(SETUP) ## rates, stalls and latencies of the gateware, into buil
 	$(PY) -m benchmarks.gateware $(BENCH_ARGS)
 
 .PHONY: bench-host
-bench-host: $(SETUP) ## speed between ranks of this host, beside Gloo, into build/bench/host.json
+bench-host: $(ADAPTER) ## speed between ranks of this host, beside Gloo, into build/bench/host.json
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.ranks.codec
 	$(PY) -m benchmarks.ranks $(BENCH_ARGS)
@@ -114,9 +129,22 @@ mutation: $(SETUP) ## which of 500 mutants of the gateware the tests catch, into
 coverage: $(SETUP) ## lines and toggles of the gateware that the tests reach, into build/coverage
 	$(PY) -m tests.coverage
 
+.PHONY: conformance
+conformance: $(ADAPTER) ## scripts that people run and PyTorch's own tests, on Gloo and on Afflux
+	@status=0; \
+	$(PY) -m tests.conformance $(CONFORMANCE_ARGS) || status=1; \
+	$(PY) -m tests.conformance --ranks 4 $(CONFORMANCE_ARGS) || status=1; \
+	$(PY) -m tests.conformance.torch_suite || status=1; \
+	$(PY) -m tests.conformance.torch_suite --ranks 8 --only group || status=1; \
+	exit $$status
+
 .PHONY: fuzz
 fuzz: $(SETUP) ## random and mutated frames through the gateware
 	$(PY) -m tests.fuzz --frames "$(FRAMES)"
+
+.PHONY: compat
+compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetches torch
+	COMPAT_VERSIONS="$(COMPAT_VERSIONS)" $(PY) -m tests.compat
 
 .PHONY: docs
 docs: $(SETUP) ## write the generated pages in docs/ again
@@ -130,5 +158,5 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv
-	rm -rf build .venv/afflux-native.stamp
+	rm -rf build .venv/afflux-native.stamp $(ADAPTER)
 	find $(ROOTS) tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

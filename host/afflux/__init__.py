@@ -6,31 +6,31 @@ Importing this package registers the backend "afflux" for CPU tensors:
     torch.distributed.init_process_group("afflux")
 
 AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings`). Without it, they are made
-in memory that the ranks of one host share, or else in a software engine beside rank 0.
+in memory that the ranks of one host share, or else by Gloo.
 """
 
-import torch.distributed as dist
-
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
-from afflux.process_group import AffluxProcessGroup, create_process_group
+from afflux.group.options import Options
+from afflux.observing import dump_flight_record, monitored_barrier, register_hook
 from afflux.reachable import empty, reachable_gradients
+from afflux.registration import register
 from afflux.statistics import engine_counters, engine_description, statistics
 
 __all__ = [
-    "AffluxProcessGroup",
+    "Options",
     "ReachableBuckets",
     "ddp_hook",
+    "dump_flight_record",
     "empty",
     "engine_counters",
     "engine_description",
+    "monitored_barrier",
     "reachable_gradients",
     "reachable_hook",
+    "register_hook",
     "statistics",
 ]
 
 __version__ = "0.1.0"
 
-if "afflux" not in dist.Backend.backend_list:
-    dist.Backend.register_backend(
-        "afflux", create_process_group, extended_api=True, devices=["cpu"]
-    )
+register()

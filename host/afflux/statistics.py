@@ -2,52 +2,83 @@
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
+from afflux.group.core import Group
 from afflux_drivers.control.client import describe, read_counters
 
-__all__ = ["engine_counters", "engine_description", "group_of", "statistics"]
+__all__ = ["engine_counters", "engine_description", "find_group", "group_of", "statistics"]
 
 _COUNTERS_TIMEOUT_S = 10.0
 
 
-def group_of(group: Any) -> Any:
-    """Return the Afflux group that `group` is, or the default one for None.
+def group_of(group: dist.ProcessGroup | None) -> Group:
+    """Return the group behind a process group of the backend "afflux"; for None, the default one.
 
     Raises:
         TypeError: It is another backend's.
         ValueError: It has been destroyed.
     """
-    from afflux.process_group import AffluxProcessGroup
-
-    found = dist.distributed_c10d._get_default_group() if group is None else group
-    if not isinstance(found, AffluxProcessGroup):
-        raise TypeError(f"not a group of the backend afflux: {found!r}")
-    if found.closed:
+    core = find_group(group)
+    if core is None:
+        raise TypeError(f"not a group of the backend afflux: {group!r}")
+    if core.closed:
         raise ValueError("the group has been destroyed")
-    return found
+    return core
+
+
+def find_group(group: Any) -> Group | None:
+    """Return the group behind a process group, for None the default one; None if it is not ours."""
+    found = dist.distributed_c10d._get_default_group() if group is None else group
+    core = getattr(_cpu_backend(found), "core", None)
+    return core if isinstance(core, Group) else None
+
+
+def _cpu_backend(group: Any) -> Any:
+    if hasattr(group, "core"):
+        return group
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except (AttributeError, RuntimeError):
+        return None
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it.
+    return getattr(backend, "wrapped_pg", backend)
 
 
 def statistics(group: Any = None) -> dict[str, Any]:
     """Return what this rank has done in `group` (default: the default group) since it was made.
 
-    Keys: `rank`, `world_size`, `aggregator` (AFFLUX_AGGREGATOR), `engine` ("shm", "soft", …),
-    `lanes`, `operations_engine` and `operations_gloo` (collectives by way), and `gloo` (calls by
-    "<collective> <dtype>"). With an aggregator also `slots`, the fields of
+    Keys:
+        rank, world_size: Of this rank in the group.
+        aggregator: AFFLUX_AGGREGATOR.
+        engine: Kind of engine: "shm", "soft", …
+        lanes: Most blocks in a packet.
+        operations_engine: Operations that the engine has carried out.
+        operations_gloo: Calls that went to Gloo; a send and a receive count as one each, at the
+            rank that calls it.
+        gloo: The same by "<collective> <dtype>".
+        calls: By "<collective> <way>", of the calls that somebody observed (`docs/observing.md`):
+            `calls`, `bytes` of the larger side of each, in or out, and `seconds` from their
+            beginnings to their ends, waiting for other ranks included.
+
+    With an aggregator also `slots`, the fields of
     `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
     `frame_bytes_received`; with shared memory the counts of
     `afflux_drivers.shared.worker.SharedWorker.statistics`.
     """
     found = group_of(group)
     reducer = found.reducer
+    gloo = found.gloo_counts()
     return {
-        "rank": found.rank(),
-        "world_size": found.size(),
+        "rank": found.rank,
+        "world_size": found.size,
         "aggregator": str(reducer.url),
         "engine": reducer.engine,
         "operations_engine": found.engine_operations,
-        "operations_gloo": sum(found.fallback.counts.values()),
-        "gloo": dict(found.fallback.counts),
+        "operations_gloo": sum(gloo.values()),
+        "gloo": gloo,
+        "calls": found.observers.counts.as_dict(),
         **reducer.statistics(),
     }
 

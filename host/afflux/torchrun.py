@@ -39,6 +39,7 @@ def run_module(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     on_line: Callable[[str], bool] = lambda _: False,
+    launcher: Sequence[str] | None = None,
 ) -> tuple[list[Any], dict[str, bytes]]:
     """Run `module` with `--folder <folder>` and `arguments`, one process for each rank.
 
@@ -51,12 +52,13 @@ def run_module(
         arguments: Command-line arguments of each rank.
         environment: Variables in addition to the caller's.
         on_line: Called with each line that ranks print; returns True if it has dealt with it.
+        launcher: What starts the ranks instead of torchrun, up to the program's name.
 
     Returns:
         What the ranks wrote, by rank, and the other files of the folder by name.
 
     Raises:
-        RanksFailed: torchrun ended with an error.
+        RanksFailed: torchrun, or the launcher, ended with an error.
     """
     variables = {
         key: value
@@ -64,8 +66,11 @@ def run_module(
         if not key.startswith("AFFLUX_") or key in BUILD_VARIABLES
     }
     variables |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **environment}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(ranks), "--module", module]
+    if launcher:
+        command = [*launcher, sys.executable, "-m", module]
+    else:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", str(ranks), "--module", module]
     with tempfile.TemporaryDirectory(prefix="afflux-") as folder:
         # In a session of its own: Ctrl-C reaches the caller alone, which ends the ranks in order.
         process = subprocess.Popen(
@@ -80,15 +85,15 @@ def run_module(
             start_new_session=True,
         )
         try:
-            _follow(process, on_line)
+            _follow(process, on_line, launcher[0] if launcher else "torchrun")
         finally:
-            _end(process)
-        texts = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+            _end(process, launcher is not None)
+        texts = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
     written = [json.loads(texts.pop(f"rank{rank}.json")) for rank in range(ranks)]
     return written, texts
 
 
-def _follow(process: "subprocess.Popen[str]", on_line: Callable[[str], bool]) -> None:
+def _follow(process: "subprocess.Popen[str]", on_line: Callable[[str], bool], what: str) -> None:
     assert process.stdout is not None
     last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
     for line in process.stdout:
@@ -96,7 +101,7 @@ def _follow(process: "subprocess.Popen[str]", on_line: Callable[[str], bool]) ->
             last.append(line)
     status = process.wait()
     if status != 0:
-        raise RanksFailed(f"torchrun ended with status {status}\n{_ranks_part(list(last))}")
+        raise RanksFailed(f"{what} ended with status {status}\n{_ranks_part(list(last))}")
 
 
 def _ranks_part(lines: list[str]) -> str:
@@ -108,9 +113,13 @@ def _ranks_part(lines: list[str]) -> str:
     return "".join(lines[-_SHOWN_LINES:])
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _end(process: "subprocess.Popen[str]", with_group: bool) -> None:
     if process.poll() is None:
-        process.terminate()
+        if with_group:
+            # mpirun may be a script, which ends without its own children.
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            process.terminate()
         try:
             process.wait(15)
         except subprocess.TimeoutExpired:

@@ -12,6 +12,11 @@ from afflux.group import launched_aggregator
 from tests.support.host.ranks import run_ranks, values
 
 
+def has_ended(work):
+    # Of a Work of a backend in Python, torch keeps no more than the future.
+    return work.get_future().done() if type(work) is dist.Work else work.is_completed()
+
+
 def alive(pid):
     try:
         os.kill(pid, 0)
@@ -70,7 +75,7 @@ def wait_in_any_order(rank, _size):
     for n in order:
         works[n].wait()
         works[n].wait()
-    assert all(work.is_completed() and work.is_success() for work in works)
+    assert all(has_ended(work) and work.is_success() for work in works)
     return [tensor[-1].item() for tensor in tensors]
 
 
@@ -81,27 +86,29 @@ def test_works_may_be_waited_for_in_any_order():
 
 
 def mix_ways(rank, size):
-    floats, doubles = torch.ones(50_000), torch.ones(50_000, dtype=torch.float64)
-    gathered = [torch.empty(3) for _ in range(size)]
+    floats, products = torch.ones(50_000), torch.full((50_000,), 2.0)
+    gathered = [torch.empty(3) for _ in range(size)] if rank == 0 else None
     for _ in range(5):
         works = [
             dist.all_reduce(floats, async_op=True),
-            dist.all_reduce(doubles, async_op=True),
-            dist.all_gather(gathered, torch.full((3,), float(rank)), async_op=True),
+            dist.all_reduce(products, op=dist.ReduceOp.PRODUCT, async_op=True),
+            dist.gather(torch.full((3,), float(rank)), gathered, async_op=True),
             dist.barrier(async_op=True),
         ]
         for work in reversed(works):
             work.wait()
     numbers = afflux.statistics()
-    return floats[0].item(), doubles[0].item(), [g[0].item() for g in gathered], numbers["gloo"]
+    first = [each[0].item() for each in gathered or []]
+    return floats[0].item(), products[0].item(), first, numbers["gloo"]
 
 
 @pytest.mark.usefixtures("engine")
 def test_engine_and_gloo_in_one_order():
-    for floats, doubles, gathered, gloo in values(run_ranks(mix_ways, 3)):
-        assert floats == doubles == 3**5
-        assert gathered == [0, 1, 2]
-        assert gloo == {"all_reduce float64": 5, "allgather float32": 5}
+    for rank, (floats, products, gathered, gloo) in enumerate(values(run_ranks(mix_ways, 2))):
+        assert floats == 2**5
+        assert products == 2**32
+        assert gathered == ([0, 1] if rank == 0 else [])
+        assert gloo == {"all_reduce float32": 5, "gather float32": 5}
 
 
 def use_callbacks(rank, _size):
@@ -197,7 +204,7 @@ def destroy_without_the_others(rank, _size):
     works = [dist.all_reduce(torch.ones(200), async_op=True)]
     started = time.monotonic()
     dist.destroy_process_group()
-    return time.monotonic() - started, [work.is_completed() for work in works]
+    return time.monotonic() - started, [has_ended(work) for work in works]
 
 
 @pytest.mark.usefixtures("engine")

@@ -23,11 +23,14 @@ Box = tuple[float, float, float, float]
 
 
 def rows_of_ranks() -> list[dict]:
-    return [
+    speed = [
         {**TIMES, "bench": "host", "case": case.name, "ranks": ranks}
         for case in CASES
         for ranks in (2, 4, 8)
     ]
+    about = {"bench": "host_collectives", "what": "broadcast"}
+    calls = [{**about, "ranks": ranks, "size": "1K", "ratio": 4.0} for ranks in (2, 4)]
+    return [*speed, *calls, {**about, "ranks": 2, "size": "16M", "failed": "afflux: it broke"}]
 
 
 def rows_of_gateware() -> list[dict]:
@@ -103,7 +106,14 @@ def test_no_legend_covers_data_and_equal_figures_give_equal_files(suite, tmp_pat
 
 
 def test_the_plot_of_the_command_has_its_legend_beside_its_axes(tmp_path: Path):
-    about = {"dtype": "float", "op": "sum", "ranks": 4, "density": 1, "engine": "shm"}
+    about = {
+        "what": "all_reduce",
+        "dtype": "float",
+        "op": "sum",
+        "ranks": 4,
+        "density": 1,
+        "engine": "shm",
+    }
     rows = [{**TIMES, **about, "bytes": size} for size in (1 << 10, 1 << 20)]
     size_plot.draw(rows, tmp_path / "sizes.svg")
     assert covered_axes((tmp_path / "sizes.svg").read_text()) == []

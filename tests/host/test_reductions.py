@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from tests.support.host.ranks import run_ranks, values
+from tests.support.host.ranks import caught, run_ranks, values
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -88,11 +88,9 @@ def reduce_layouts(rank, size):
     whole = base.clone()
     part = whole[1:3, 2:4]
     dist.all_reduce(part)
-    expanded = torch.complex(base, -base).conj().imag  # lazily negated
-    dist.all_reduce(expanded)
     channels_last = base.clone().reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)
     dist.all_reduce(channels_last)
-    return [each.clone().numpy() for each in (transposed, strided, whole, expanded, channels_last)]
+    return [each.clone().numpy() for each in (transposed, strided, whole, channels_last)]
 
 
 def test_non_contiguous_tensors():
@@ -102,8 +100,22 @@ def test_non_contiguous_tensors():
         np.testing.assert_array_equal(got[0], both.T)
         np.testing.assert_array_equal(got[1], both[:, ::2])
         np.testing.assert_array_equal(got[2][1:3, 2:4], both[1:3, 2:4])
-        np.testing.assert_array_equal(got[3], both)
-        np.testing.assert_array_equal(got[4], both.reshape(1, 2, 3, 4))
+        np.testing.assert_array_equal(got[3], both.reshape(1, 2, 3, 4))
+
+
+def reduce_negated(rank, _size):
+    negated = torch.complex(torch.ones(3), torch.ones(3)).conj().imag
+    message, kind, _ = caught(lambda: dist.all_reduce(negated))
+    resolved = negated.resolve_neg()
+    dist.all_reduce(resolved)
+    return kind, message, resolved.tolist()
+
+
+def test_a_lazily_negated_tensor_is_refused_as_torch_would_lose_its_result():
+    for kind, message, resolved in values(run_ranks(reduce_negated, 2)):
+        assert kind == "ValueError"
+        assert "resolve_neg()" in message
+        assert resolved == [-2, -2, -2]
 
 
 def keep_the_rest(rank, _size):

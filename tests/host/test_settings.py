@@ -40,6 +40,7 @@ def test_values():
         ("AFFLUX_TEST_LOSS", "-0.1", "at least 0 and less than 1"),
         ("AFFLUX_TEST_LOSS", "nan", "at least 0 and less than 1"),
         ("AFFLUX_TEST_LOSS", "much", "at least 0 and less than 1"),
+        ("AFFLUX_ADAPTER", "rust", "auto, native or python"),
         ("AFFLUX_TEST_SEED", "1.5", "an integer from 0"),
     ],
 )
@@ -71,8 +72,8 @@ def test_unknown_variables_are_reported(caplog, monkeypatch):
 
 def test_every_variable_is_in_the_table_with_its_default():
     rows = dict(re.findall(r"^\| (AFFLUX_\w+) \| ([^|]+) \|", settings.__doc__, re.MULTILINE))
-    assert set(rows) == set(settings._VARIABLES) | settings.BUILD_VARIABLES
-    for name, (field, _) in settings._VARIABLES.items():
+    assert set(rows) == set(settings.VARIABLES) | settings.BUILD_VARIABLES
+    for name, (field, _) in settings.VARIABLES.items():
         default = getattr(Settings(), field)
         if default is not None:
             shown = rows[name].rpartition(", ")[2].strip()

@@ -16,13 +16,13 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.collectives import Asked
+from afflux.group.membership import Membership
 from afflux.group.notices import Notices
-from afflux.group.rendezvous import make_reducer
+from afflux.group.rendezvous import meet
 from afflux.group.settings import Settings
 from afflux_drivers.aggregator.engine import SoftEngine
-from afflux_drivers.collective import Reduction
 from afflux_drivers.frames import frame_header
-from afflux_hdl.contract import wire
 from afflux_sim.golden.frames import Endpoint
 from afflux_sim.golden.worker import GoldenWorker
 from tests.support.drivers.served import Served
@@ -46,19 +46,25 @@ class Stranger:
     def __init__(self, store: Store, url: str) -> None:
         self._store = store
         self._url = url
+        self._prefix = "afflux/0"
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._udp.settimeout(10)
 
     def get(self, key: str) -> str:
-        self._store.wait([f"afflux//{key}"], TIMEOUT)
-        return self._store.get(f"afflux//{key}").decode()
+        self._store.wait([f"{self._prefix}/{key}"], TIMEOUT)
+        return self._store.get(f"{self._prefix}/{key}").decode()
 
     def set(self, key: str, text: str) -> None:
-        self._store.set(f"afflux//{key}", text)
+        self._store.set(f"{self._prefix}/{key}", text)
 
     def join(self) -> None:
-        """Take steps 1 to 4."""
-        self.set("rank/1", json.dumps({"url": self._url, "host": OTHER_HOST, "lanes": 4}))
+        """Take steps 1 to 6."""
+        introduction = {"url": self._url, "host": OTHER_HOST, "lanes": 4, "nonce": "a stranger"}
+        self.set("rank/1", json.dumps(introduction))
+        roll = json.loads(self.get("ticket"))
+        assert "a stranger" in roll["roll"]
+        self._prefix = f"afflux/{roll['life']}"
+        self.set("heard/1", "1")
         published = json.loads(json.loads(self.get("ticket"))["ticket"])
         (ticket,) = map(json.loads, json.loads(published["job"]))
         assert (ticket["workers"], ticket["lanes"], ticket["members"]) == (2, 4, [])
@@ -94,8 +100,7 @@ class Stranger:
             self._receive()
 
     def leave(self) -> None:
-        """Take step 7, after rank 0's step 6."""
-        assert self.get("wake/1") == "1"
+        """Take step 9, after rank 0's step 8."""
         assert self.get("notice") == "1"
         assert self.get("closing").isdecimal()
         self.set("closed/1", "1")
@@ -135,20 +140,20 @@ def test_a_stranger_shares_a_job_with_a_rank(served):
     thread = threading.Thread(target=play_the_stranger)
     thread.start()
     try:
-        own = dist.PrefixStore("afflux/", store)
         settings = Settings(AggregatorUrl.parse(url))
-        reducer = make_reducer(own, 0, 2, settings, TIMEOUT)
-        for count, reduction, number in ((500, Reduction.SUM, 3780049576), (20, Reduction.AVG, 0)):
+        reducer, keys = meet(Membership(store, 0, 2, TIMEOUT, ""), settings)
+        for count, reduction, number in ((500, "sum", 3780049576), (20, "avg", 0)):
             tensor = torch.from_numpy(tensors[0][:count].copy())
-            plan = reducer.plan(wire.Dtype.FLOAT32, reduction, tuple(tensor.shape))
-            reducer.all_reduce(tensor, plan, 20, lambda: None)
+            asked = Asked("all_reduce", torch.float32, tuple(tensor.shape), reduction)
+            reducer.run(reducer.plan(asked), [], [tensor], 20, lambda: None)
             if number:
                 reducer.agree(number, 20, lambda: None)
             results.append(tensor.numpy())
-        notices = Notices(own, 0, 2)
+        notices = Notices(keys, 0, 2)
         notices.begin_close(3)
         assert notices.unconfirmed(20) == []
         reducer.leave()
+        keys.release()
     finally:
         thread.join(20)
     assert failures == []

@@ -27,7 +27,7 @@ ARROW = re.compile(r"^\| `([\w.]+)` \| `([\w.]+)` \| (.+) \|$", re.MULTILINE)
 TEST_FLOORS = (
     ("tests.support",),
     ("tests.scenarios",),
-    ("tests.checks", "tests.fuzz", "tests.testbench", "tests.formal"),
+    ("tests.checks", "tests.fuzz", "tests.testbench", "tests.formal", "tests.conformance"),
     ("tests.mutation",),
     ("tests.coverage",),
     ("tests.hdl", "tests.drivers", "tests.sim", "tests.host", "tests.house", "tests"),

@@ -36,7 +36,7 @@ def _run(words: list[str]) -> int:
         "--timeout", type=float, default=5.0, help="timeout in seconds (%(default)s)"
     )
     info = commands.add_parser("info", help="what this machine offers, and what would help")
-    bench = commands.add_parser("bench", help="time all_reduce, in the columns of nccl-tests")
+    bench = commands.add_parser("bench", help="time collectives, in the columns of nccl-tests")
 
     # Their modules load what the other commands do not need.
     if words[:1] == ["info"]:

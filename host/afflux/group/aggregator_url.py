@@ -30,8 +30,8 @@ class AggregatorUrl:
 
     Attributes:
         scheme: "shm" for the memory of the ranks' host, "soft" or "rtl" for an engine that rank 0
-            starts, "udp" for one that is running, "auto" for the first of "shm" and "soft" that is
-            possible.
+            starts, "udp" for one that is running, "auto" for the memory of the
+            ranks' host if they have one in common, and Gloo if not.
         host: Name or address; empty unless `scheme` is "udp".
         port: UDP and TCP port; 0 unless `scheme` is "udp".
         bus_bits: Bus width of the simulated engine.
@@ -70,11 +70,6 @@ class AggregatorUrl:
     def may_share(self) -> bool:
         """Whether ranks of one host sum in shared memory."""
         return self.scheme in ("auto", "shm")
-
-    @property
-    def without_sharing(self) -> "AggregatorUrl":
-        """Where sums are made if the ranks share no memory."""
-        return AggregatorUrl("soft") if self.scheme == "auto" else self
 
     @classmethod
     def parse(cls, text: str) -> "AggregatorUrl":

@@ -2,7 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -10,10 +10,12 @@ from afflux.group.tensors import dtype_name
 
 __all__ = [
     "Call",
+    "KnownCall",
     "all_reduce_text",
     "canonical_name",
     "describe",
     "reduction_name",
+    "sides",
     "tensors_in",
 ]
 
@@ -54,8 +56,28 @@ class Call:
         return zlib.crc32(self.agreed.encode())
 
 
+class KnownCall(NamedTuple):
+    """What C++ has to know of a kind of calls, to carry them out without Python.
+
+    Attributes:
+        text: The call in words.
+        native: Whether the shared memory carries it out; if not, Gloo does.
+        prepared: The shared memory's call; None for Gloo's.
+        counted: As what a call to Gloo is counted.
+        call: The same as Gloo's part of the group takes it.
+        size: Bytes of its tensors.
+    """
+
+    text: str
+    native: bool
+    prepared: Any
+    counted: str
+    call: Call
+    size: int = 0
+
+
 def canonical_name(method: str) -> str:
-    """Return the collective behind a method of ProcessGroup."""
+    """Return the collective behind a method of c10d's `Backend`."""
     return _CANONICAL.get(method, method)
 
 
@@ -73,13 +95,19 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return []
 
 
+def sides(arguments: tuple[Any, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return what a call to Gloo reads and writes: where it has both, outputs come first."""
+    lists = [tensors_in(argument) for argument in arguments if tensors_in(argument)]
+    return (lists[-1], lists[0]) if lists else ([], [])
+
+
 def all_reduce_text(reduction: str, tensor: torch.Tensor) -> str:
     """Return the `text` of an all-reduce of one tensor."""
     return f"all_reduce {reduction} {dtype_name(tensor.dtype)} {tuple(tensor.shape)}"
 
 
 def describe(method: str, arguments: tuple[Any, ...]) -> Call:
-    """Put a call of a ProcessGroup's method into words."""
+    """Put a call of a method of c10d's `Backend` into words."""
     name = canonical_name(method)
     words = [name]
     roots: list[str] = []

@@ -1,16 +1,8 @@
-"""How the ranks of a new group come to share one job of one aggregator.
+"""How the ranks of a new group, once they have met, come to share one job of one aggregator.
 
-    every rank   writes where it runs and what it can carry          rank/<r>
-    rank 0       reads all of them, gets a job, writes the ticket    ticket
-    every rank   joins the job, writes whether that worked           joined/<r>
+    rank 0       gets a job, writes the ticket                      ticket
+    every rank   joins the job, writes whether that worked          joined/<r>
     every rank   reads all of these
-
-Where ranks may share memory, two steps come between, and a job only if they do not end well:
-
-    rank 0       writes where it hands its memory out                ticket
-    every rank   maps it, writes whether that worked                 mapped/<r>
-    every rank   reads all of these
-    rank 0       gets a job, writes the ticket                       fallback
 
 An error anywhere is written in place of the value, so every rank raises one that names the cause.
 """
@@ -21,27 +13,35 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from afflux.group.aggregator_url import AggregatorUrl
-from afflux_drivers.errors import AffluxError
+from afflux_drivers.errors import AffluxError, timed_out
 
-__all__ = ["Exchange", "Introduction", "RendezvousError", "host_identity"]
+__all__ = [
+    "Exchange",
+    "Introduction",
+    "RendezvousError",
+    "check_agreement",
+    "host_identity",
+    "missing_of",
+    "names_of",
+]
 
-_SLICE_S = 1.0
+_FIRST_POLL_S = 0.0003
+_LAST_POLL_S = 0.05
 
 _STEPS = {
     "rank": "come to the new group",
-    "mapped": "map the memory that the ranks share",
     "joined": "join the aggregator",
 }
 
 
-class RendezvousError(AffluxError):
+class RendezvousError(AffluxError, dist.DistBackendError):
     """The ranks of a group could not agree on an aggregator; every rank raises the same."""
 
 
@@ -63,24 +63,61 @@ class Introduction:
         url: Its AFFLUX_AGGREGATOR.
         host: Its `host_identity`.
         lanes: Most lanes that its path to the aggregator carries.
+        error: Why it cannot take part; empty if it can.
     """
 
     url: AggregatorUrl
     host: str
     lanes: int
+    error: str = ""
 
-    def to_json(self) -> str:
-        """Return the text for the store."""
-        return json.dumps({"url": str(self.url), "host": self.host, "lanes": self.lanes})
+    def to_fields(self) -> dict[str, Any]:
+        """Return what goes into the store."""
+        fields = {"url": str(self.url), "host": self.host, "lanes": self.lanes}
+        return {**fields, "error": self.error} if self.error else fields
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Introduction":
-        """Read back what `to_json` wrote, decoded."""
-        return cls(AggregatorUrl.parse(fields["url"]), fields["host"], fields["lanes"])
+        """Read back what `to_fields` returned."""
+        url = AggregatorUrl.parse(fields["url"])
+        return cls(url, fields["host"], fields["lanes"], fields.get("error", ""))
+
+
+def check_agreement(everyone: list[Introduction]) -> None:
+    """Check that the ranks with these introductions can make a group.
+
+    Raises:
+        RendezvousError: One cannot take part, or they name different aggregators.
+    """
+    errors = [f"rank {rank}: {each.error}" for rank, each in enumerate(everyone) if each.error]
+    if errors:
+        raise RendezvousError("; ".join(errors))
+    # Below one parent, each rank may have an aggregator of its own.
+    tree = all(each.url.parent for each in everyone)
+    if len({each.url.parent if tree else each.url for each in everyone}) > 1:
+        lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(everyone))
+        raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
+
+
+def missing_of(store: Store, keys: list[str], timeout_s: float) -> list[str]:
+    """Wait until all keys are in the store; return those that are not after `timeout_s`.
+
+    It asks again and again: a store's own wait writes to stderr when its time is over, and does
+    not heed Ctrl-C.
+    """
+    deadline = time.monotonic() + timeout_s
+    pause_s = _FIRST_POLL_S
+    while not store.check(keys):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return [key for key in keys if not store.check([key])]
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 1.3, _LAST_POLL_S)
+    return []
 
 
 class Exchange:
-    """The exchange of one group, over a store of its own.
+    """The exchange of one group, under keys that only this life of the group uses.
 
     Args:
         store: Shared by the group's ranks.
@@ -95,77 +132,34 @@ class Exchange:
         self._size = size
         self._timeout_s = timeout_s
 
-    def introduce(self, introduction: Introduction) -> None:
-        """Introduce this rank: step one, at every rank."""
-        self._store.set(f"rank/{self._rank}", introduction.to_json())
-
-    def decline(self, reason: str) -> None:
-        """Make the others fail because this rank cannot take part. It takes no step then."""
-        error = json.dumps({"error": f"rank {self._rank}: {reason}"})
-        self._store.set(f"rank/{self._rank}", error)
-        if self._rank == 0:
-            self._store.set("ticket", error)
-
-    def introductions(self) -> list[Introduction]:
-        """Return the introductions of all ranks, in order of rank: step two, at rank 0.
-
-        Raises:
-            RendezvousError: One has an error, or they name different aggregators.
-        """
-        texts = self._collect([f"rank/{rank}" for rank in range(self._size)], self._timeout_s)
-        answers = [json.loads(text) for text in texts]
-        errors = [answer["error"] for answer in answers if "error" in answer]
-        if errors:
-            raise RendezvousError("; ".join(errors))
-        everyone = [Introduction.from_fields(answer) for answer in answers]
-        # Below one parent, each rank may have an aggregator of its own.
-        tree = all(each.url.parent for each in everyone)
-        if len({each.url.parent if tree else each.url for each in everyone}) > 1:
-            lines = "; ".join(f"rank {rank}: {each.url}" for rank, each in enumerate(everyone))
-            raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
-        return everyone
-
-    def publish(self, make: Callable[[], str], key: str = "ticket") -> str:
-        """Publish and return what `make` returns, or publish its error: step two, at rank 0."""
+    def publish(self, make: Callable[[], str]) -> str:
+        """Publish and return what `make` returns, or publish its error: step one, at rank 0."""
         try:
             ticket = make()
         except Exception as error:
             # A RendezvousError already names the ranks that it is about.
             rank = "" if isinstance(error, RendezvousError) else f"rank {self._rank}: "
-            self._store.set(key, json.dumps({"error": f"{rank}{error}"}))
+            self._store.set("ticket", json.dumps({"error": f"{rank}{error}"}))
             raise
-        self._store.set(key, json.dumps({"ticket": ticket}))
+        self._store.set("ticket", json.dumps({"ticket": ticket}))
         return ticket
 
-    def ticket(self, patience_s: float, key: str = "ticket") -> str:
-        """Return what rank 0 publishes in step two, at the other ranks.
+    def ticket(self, patience_s: float) -> str:
+        """Return what rank 0 publishes in step one, at the other ranks.
 
         They wait a step's time plus `patience_s` for it.
 
         Raises:
             RendezvousError: Rank 0 could not get a job; it raises for the same reason.
         """
-        (text,) = self._collect([key], self._timeout_s + patience_s)
+        (text,) = self._collect(["ticket"], self._timeout_s + patience_s)
         answer = json.loads(text)
         if "error" in answer:
             raise RendezvousError(answer["error"])
-        return answer["ticket"]
-
-    def mapped(self, refusal: str) -> list[str]:
-        """Exchange whether memory is shared, at every rank.
-
-        Args:
-            refusal: Why this rank has not mapped it; empty if it has.
-
-        Returns:
-            The refusals, each with its rank, such as "rank 2: no such file".
-        """
-        self._store.set(f"mapped/{self._rank}", refusal or "ok")
-        texts = self._collect([f"mapped/{rank}" for rank in range(self._size)], self._timeout_s)
-        return [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
+        return str(answer["ticket"])
 
     def join(self, join: Callable[[], None]) -> None:
-        """Join, and exchange whether that worked: steps three and four, at every rank.
+        """Join, and exchange whether that worked: steps two and three, at every rank.
 
         Raises:
             RendezvousError: A rank could not join.
@@ -182,31 +176,18 @@ class Exchange:
             raise RendezvousError("; ".join(errors)) from cause
 
     def _collect(self, keys: list[str], timeout_s: float) -> list[str]:
-        deadline = time.monotonic() + timeout_s
-        missing = list(keys)
-        while missing:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise RendezvousError(
-                    f"timed out: rank {self._rank} of {self._size} waited {timeout_s:g} s for "
-                    f"{_names(missing)}"
-                )
-            try:
-                # Less than a millisecond would become 0, which some stores take as "for ever".
-                slice_s = min(max(left_s, 0.01), _SLICE_S)
-                self._store.wait(missing, timedelta(seconds=slice_s))
-            except RuntimeError as error:
-                # Each kind of store has its own class and spelling of this error.
-                if "timeout" not in str(error).lower():
-                    raise
-                missing = [key for key in missing if not self._store.check([key])]
-            else:
-                break
+        missing = missing_of(self._store, keys, timeout_s)
+        if missing:
+            raise RendezvousError(
+                f"{timed_out(timeout_s)}: rank {self._rank} of {self._size} waited for "
+                f"{names_of(missing)}"
+            )
         return [self._store.get(key).decode() for key in keys]
 
 
-def _names(keys: list[str]) -> str:
-    if keys[0] in ("ticket", "fallback"):
+def names_of(keys: list[str]) -> str:
+    """Say in words whose step is missing where these keys are."""
+    if keys[0] == "ticket":
         return "rank 0 to get a job of the aggregator"
     ranks = [key.partition("/")[2] for key in keys]
     noun = "rank" if len(ranks) == 1 else "ranks"

@@ -1,20 +1,29 @@
 """Puts what every rank knows about a failure into one error message."""
 
+import torch.distributed as dist
+
 from afflux.group.notices import CallRecord, numbered
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
 
-__all__ = ["GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
+__all__ = ["CallRefused", "GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
 
 
-class GroupFailed(AffluxError):
+class CallRefused(AffluxError):
+    """The arguments of one call are wrong in a way that shows only when it is carried out.
+
+    Its Work fails, the group goes on.
+    """
+
+
+class GroupFailed(AffluxError, dist.DistBackendError):
     """An earlier operation of the group, or another rank, failed; the message gives the reason."""
 
 
-class GroupClosed(AffluxError):
+class GroupClosed(AffluxError, dist.DistBackendError):
     """The group has been destroyed, or its process is ending."""
 
 
-class OperationTimeout(DeadlineExceeded):
+class OperationTimeout(DeadlineExceeded, dist.DistBackendError):
     """`Work.wait(timeout)` timed out."""
 
 

@@ -5,7 +5,7 @@ import ctypes
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from afflux.group.calls import Call, reduction_name, tensors_in
-from afflux.group.progress import CallRefused
+from afflux.group.failure import CallRefused
 from afflux_drivers.errors import AffluxError, DeadlineExceeded, Interrupted
 
-__all__ = ["GlooFallback", "make_gloo_groups"]
+__all__ = ["GlooFallback"]
 
 _log = logging.getLogger("afflux")
 
@@ -25,31 +25,9 @@ _log = logging.getLogger("afflux")
 # connection. Every rank has made the same call, so every rank gets the same error.
 _NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
 
+_CPU = torch.device("cpu")
+
 _SLICE = timedelta(milliseconds=250)
-
-
-def make_gloo_groups(
-    stores: Sequence[Store], rank: int, size: int, timeout: timedelta
-) -> list[dist.ProcessGroup]:
-    """Make plain process groups over Gloo, one for each store. Collective over their ranks.
-
-    They share one device, because each device has a thread that checks a hundred times a second
-    whether it must end, in an idle process too.
-    """
-    groups = []
-    options = None
-    for store in stores:
-        if options is None:
-            gloo = dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
-            options = gloo.options
-        else:
-            # torch's stub has two names for the options' type.
-            gloo = dist.ProcessGroupGloo(store, rank, size, options)  # type: ignore[arg-type]
-        group = dist.ProcessGroup(store, rank, size)
-        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-        group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        groups.append(group)
-    return groups
 
 
 def _averages(argument: Any) -> bool:
@@ -66,20 +44,33 @@ def _summing(options: Any) -> Any:
     return copy
 
 
+def _divide(tensor: torch.Tensor, count: int) -> None:
+    # Integers towards zero, as NCCL divides them.
+    rounding = None if tensor.dtype.is_floating_point or tensor.dtype.is_complex else "trunc"
+    with torch.inference_mode(tensor.is_inference()):
+        tensor.data.div_(count, rounding_mode=rounding)
+
+
 class GlooFallback:
     """Runs collectives of one group on Gloo, one at a time, and counts them.
 
     Args:
-        group: Over Gloo, used by this object only.
+        gloo: Its collectives are used by this object only.
+        store: Any store; torch's class asks for one.
+        rank: Own rank in the group.
+        size: Ranks of the group.
 
     Attributes:
         counts: Calls by "<collective> <dtype>".
     """
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group: dist.ProcessGroup | None = group
-        self._rank = group.rank()
-        self._size = group.size()
+    def __init__(self, gloo: dist.ProcessGroupGloo, store: Store, rank: int, size: int) -> None:
+        # A Backend of 2.13 shows Python only some of its collectives, a ProcessGroup all.
+        self._group: dist.ProcessGroup | None = dist.ProcessGroup(store, rank, size)
+        self._group._register_backend(_CPU, dist.ProcessGroup.BackendType.GLOO, gloo)
+        self._group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        self._rank = rank
+        self._size = size
         self._in_flight: list[Any] = []
         self.counts: collections.Counter[str] = collections.Counter()
 
@@ -90,6 +81,13 @@ class GlooFallback:
             _log.info("%s goes to Gloo: the engine does not support it", key)
         self.counts[key] += 1
 
+    def name_count(self, call: Call) -> str:
+        """Return the key of a call's count, for an adapter that counts; log where it goes."""
+        self.count(call)
+        key = f"{call.name} {call.dtype}"
+        self.counts[key] -= 1
+        return key
+
     def run(
         self,
         method: str,
@@ -97,8 +95,8 @@ class GlooFallback:
         call: Call,
         timeout_s: float,
         interrupted: Callable[[], str | None],
-    ) -> Any:
-        """Call the Gloo group's `method` and wait for it; return its first argument, the outputs.
+    ) -> None:
+        """Call the Gloo group's `method` and wait for it.
 
         Raises:
             CallRefused: Gloo does not take the arguments.
@@ -116,6 +114,30 @@ class GlooFallback:
             self._in_flight.append((work, arguments))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"{call.text}: {error}") from error
+        self._finish(work, call, timeout_s, interrupted)
+        if averaging and getattr(averaging[0], "rootRank", self._rank) == self._rank:
+            for tensor in tensors_in(arguments[0]):
+                _divide(tensor, self._size)
+
+    def finish(
+        self,
+        work: dist.Work,
+        arguments: tuple[Any, ...],
+        call: Call,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+    ) -> None:
+        """Wait for a call that C++ has passed on; for arguments and errors see `run`."""
+        self._in_flight.append((work, arguments))
+        self._finish(work, call, timeout_s, interrupted)
+
+    def _finish(
+        self,
+        work: dist.Work,
+        call: Call,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+    ) -> None:
         try:
             self._wait(work, call, timeout_s, interrupted)
         except AffluxError:
@@ -124,10 +146,6 @@ class GlooFallback:
             if _NETWORK.search(str(error)):
                 raise
             raise CallRefused(f"{call.text}: {error}") from error
-        if averaging and getattr(averaging[0], "rootRank", self._rank) == self._rank:
-            for tensor in tensors_in(arguments[0]):
-                tensor.data.div_(self._size)
-        return arguments[0] if arguments else []
 
     def _wait(
         self,
@@ -157,17 +175,21 @@ class GlooFallback:
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(f"Gloo's {call.name} timed out after {timeout_s:g} s")
 
-    def close(self) -> None:
-        """Let go of the group, after the last call of `run`, in a process that may end at once.
+    def close(self) -> bool:
+        """Let go of Gloo, after the last call of `run`, in a process that may end at once.
 
         A thread of Gloo's may still hold the last reference to a tensor of a call that is over, and
         takes the interpreter's lock to drop it. If the interpreter ends in that moment, the process
         aborts. Gloo's destructor joins its threads, so none is left after it.
+
+        Returns:
+            Whether others may let go of it too; if not, a call that was given up still uses it.
         """
         if all(work.is_completed() for work, _ in self._in_flight):
             self._in_flight.clear()
             self._group = None
-        else:
-            # The destructor would wait for the call that was given up, up to the group's timeout.
-            # Group, tensors and threads end with the process instead.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+            return True
+        # The destructor would wait for the call that was given up, up to the group's timeout.
+        # Group, tensors and threads end with the process instead.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        return False

@@ -6,33 +6,24 @@ what each rank had asked for. An idle rank learns of news without polling: it sl
 wakes it.
 """
 
-import contextlib
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 
-from torch._C._distributed_c10d import Store
+from afflux.group.store_watch import NEWS_KEY
+from afflux.group.torch_store import GroupStore, waker_key
 
-from afflux.group.torch_store import blocks_without_polling
-
-__all__ = ["CallRecord", "Notices", "Watcher", "numbered", "wake_key"]
+__all__ = ["CallRecord", "Notices", "Watcher", "behind", "numbered"]
 
 _log = logging.getLogger("afflux")
 
+_REFUSED = "refused"
+
 CHECK_INTERVAL_S = 0.2
 """A store is asked for news at most this often."""
-
-_POLL_S = 0.5
-"""For stores that can only be polled, such as a FileStore."""
-
-_ONE_WAIT = timedelta(days=20)
-"""The store counts milliseconds in 31 bits."""
-
-_JOIN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -68,22 +59,30 @@ def numbered(call: str, sequence: int) -> str:
     return f"{call} (operation {sequence})"
 
 
-def wake_key(rank: int) -> str:
-    """Return the key that appears in the store when there is news for an idle rank."""
-    return f"wake/{rank}"
+def behind(records: dict[int, CallRecord], size: int) -> list[int]:
+    """Return the ranks for which others waited in an operation; none if nobody was in one."""
+    latest = max((each.sequence for each in records.values() if each.running), default=0)
+    if latest == 0:
+        return []
+    there = {rank for rank, each in records.items() if each.running and each.sequence == latest}
+    return [rank for rank in range(size) if rank not in there]
 
 
 class Notices:
     """The group's notices in the store. A store that fails counts as one without news.
 
+    Any thread may use it, and a signal handler in the middle of another call: each call is a few
+    short ones of the store, in an order that lets others come between.
+
     Args:
-        store: A store of the group. One thread at a time uses it, and this object.
+        keys: The group's.
         rank: Own rank in the group.
         size: Ranks of the group.
     """
 
-    def __init__(self, store: Store, rank: int, size: int) -> None:
-        self._store = store
+    def __init__(self, keys: GroupStore, rank: int, size: int) -> None:
+        self._store = keys.notices
+        self._watch = keys.watch
         self._rank = rank
         self._size = size
         self._checked_at = 0.0
@@ -99,7 +98,7 @@ class Notices:
         now = time.monotonic()
         if not self._noticed and now - self._checked_at >= CHECK_INTERVAL_S:
             self._checked_at = now
-            self._noticed = self._has("notice")
+            self._noticed = self._has(NEWS_KEY)
         return self._noticed
 
     def failure(self) -> CallRecord | None:
@@ -146,6 +145,37 @@ class Notices:
                 return found
             time.sleep(0.02)
 
+    def refuse(self, sequence: int, refusals: int, error: str) -> None:
+        """Publish that this rank does not take part in a call, as its arguments are wrong here.
+
+        Args:
+            sequence: Number of its latest operation.
+            refusals: How many calls it has refused, this one included.
+            error: Why.
+        """
+        record = {"sequence": sequence, "refusals": refusals, "error": error}
+        self._set(f"{_REFUSED}/{self._rank}", json.dumps(record))
+        self._set(_REFUSED, "1")
+
+    def refusal(self, sequence: int, refusals: int) -> str | None:
+        """Return why another rank does not come to an operation; None if none has refused it.
+
+        Where all ranks have refused the same call, none waits for it, and the record means nothing.
+
+        Args:
+            sequence: Number of the operation in which this rank waits.
+            refusals: How many calls this rank has refused.
+        """
+        if not self._has(_REFUSED):
+            return None
+        for rank in range(self._size):
+            text = self._get(f"{_REFUSED}/{rank}") if rank != self._rank else None
+            record = json.loads(text) if text else {"sequence": -1, "refusals": 0}
+            # It has not begun the operation, or Gloo there has refused it.
+            if record["refusals"] > refusals and record["sequence"] + 1 >= sequence:
+                return f"rank {rank} does not take part: {record['error']}"
+        return None
+
     def begin_close(self, sequence: int) -> None:
         """Ask the others to confirm that they need nothing after `sequence`. Rank 0."""
         self._set("closing", str(sequence))
@@ -166,9 +196,19 @@ class Notices:
             time.sleep(0.01)
 
     def _announce(self) -> None:
-        self._set("notice", "1")
+        self._set(NEWS_KEY, "1")
+        if not self._watch.wake_key:
+            return
         for rank in range(self._size):
-            self._set(wake_key(rank), "1")
+            key = self._get(waker_key(rank))
+            if key is not None:
+                self._wake(key)
+
+    def _wake(self, key: str) -> None:
+        try:
+            self._watch.wake(key)
+        except RuntimeError:
+            _log.debug("the store rejected %s", key, exc_info=True)
 
     def _read(self, key: str) -> CallRecord | None:
         text = self._get(key)
@@ -201,59 +241,19 @@ class Notices:
 
 
 class Watcher:
-    """A thread of one group that calls `news` once, when another rank has failed or rank 0 closes.
+    """Calls `news` once, when another rank has failed or rank 0 closes.
 
-    On a TCPStore, which torchrun uses, it sleeps in the socket's receive, on a connection of its
-    own: an idle rank uses no processor time.
+    It is called in a thread that all groups of this process share, hence must not wait.
 
     Args:
-        store: The group's store, used by no other thread.
-        rank: Own rank in the group.
-        name: Name of the thread.
-        news: Called in this object's thread.
+        keys: The group's.
+        news: Called in the shared thread.
     """
 
-    def __init__(self, store: Store, rank: int, name: str, news: Callable[[], None]) -> None:
-        self._store = store
-        self._keys = [wake_key(rank)]
-        self._news = news
-        self._stopping = threading.Event()
-        self._blocks = blocks_without_polling(store)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+    def __init__(self, keys: GroupStore, news: Callable[[], None]) -> None:
+        self._keys = keys
+        keys.watch.add(keys.prefix, news)
 
-    def stop(self, waker: Store) -> None:
-        """End the thread. `waker` is the same store for the calling thread."""
-        self._stopping.set()
-        if self._blocks:
-            with contextlib.suppress(RuntimeError):
-                waker.set(self._keys[0], "stop")
-        self._thread.join(_JOIN_S)
-
-    def _run(self) -> None:
-        try:
-            found = self._wait() if self._blocks else self._poll()
-        except RuntimeError:
-            # The store is gone, and with it all news. Operations still notice failures.
-            _log.debug("the store cannot be watched", exc_info=True)
-            return
-        if found and not self._stopping.is_set():
-            self._news()
-
-    def _wait(self) -> bool:
-        while not self._stopping.is_set():
-            try:
-                self._store.wait(self._keys, _ONE_WAIT)
-            except RuntimeError as error:
-                # Each kind of store has its own class and spelling of this error.
-                if "timeout" not in str(error).lower():
-                    raise
-            else:
-                return True
-        return False
-
-    def _poll(self) -> bool:
-        while not self._stopping.wait(_POLL_S):
-            if self._store.check(self._keys):
-                return True
-        return False
+    def stop(self) -> None:
+        """Call `news` no more."""
+        self._keys.watch.remove(self._keys.prefix)

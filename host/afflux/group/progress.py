@@ -18,20 +18,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Store
 
-from afflux.group.failure import GroupClosed, GroupFailed, OperationTimeout, explain
+from afflux.group.failure import CallRefused, GroupClosed, GroupFailed, OperationTimeout, explain
 from afflux.group.notices import CallRecord, Notices, Watcher, numbered
-from afflux.group.work import AffluxWork
+from afflux.group.parts import Parts, PendingWork
+from afflux.group.torch_store import GroupStore
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.worker import RanksEnded
 
-__all__ = ["CallRefused", "Progress", "Step"]
+__all__ = ["Progress", "Step"]
 
 _log = logging.getLogger("afflux")
 
 _RECORDS_TIMEOUT_S = 2.0
 """A rank that publishes nothing for so long is dead or stuck."""
+
+_REFUSALS_INTERVAL_S = 0.5
+"""How often a waiting rank asks whether another one has refused the call."""
 
 _REASON_TIMEOUT_S = 1.0
 """The reason of another rank's failure may reach the store a moment after the failure is seen."""
@@ -40,19 +43,13 @@ Step = Callable[..., list[torch.Tensor]]
 """Carries out one operation: it takes the task's arguments, and returns the tensors written."""
 
 
-class CallRefused(AffluxError):
-    """The arguments of one call are wrong in a way that shows only when it is carried out.
-
-    Its Work fails, the group goes on.
-    """
-
-
 @dataclass
 class _Task:
     call: str
     step: Step
     arguments: tuple[Any, ...]
-    work: AffluxWork
+    work: PendingWork
+    begun: bool = False
 
 
 class _News:
@@ -64,9 +61,12 @@ class Progress:
 
     Args:
         notices: The group's notices; from now on used by this object only.
-        watched: The notices' store, on a connection that no other thread uses.
-        store: The same store, for `stop`.
+        keys: The group's, in the store.
         give_up: Called with the reason when the group has failed here, after it has been published.
+        complete: Called for a signal handler's operation: brings the reducer's operation, into
+            which the signal came, to its end.
+        has_failed: Called with the error that ends the group, and with what the ranks were doing.
+        parts: Makes the turn and the Works.
         rank: Own rank in the group.
         size: Ranks of the group.
         name: Names the threads.
@@ -75,48 +75,54 @@ class Progress:
     def __init__(
         self,
         notices: Notices,
-        watched: Store,
-        store: Store,
+        keys: GroupStore,
         give_up: Callable[[str], None],
+        complete: Callable[[], None],
+        has_failed: Callable[[AffluxError, dict[int, CallRecord]], None],
+        parts: Parts,
         rank: int,
         size: int,
         name: str,
     ) -> None:
         self._notices = notices
-        self._store = store
         self._give_up = give_up
         self._rank = rank
         self._size = size
         self._pid = os.getpid()
+        self._complete = complete
+        self._has_failed = has_failed
+        self._parts = parts
+        # A signal handler may run, and use it, in the middle of any line.
         self._tasks: queue.SimpleQueue[_Task | _News | None] = queue.SimpleQueue()
-        # Tasks that have been submitted and whose callbacks have not returned.
-        self._pending = 0
-        self._counting = threading.Lock()
-        # Its holder may use worker, fallback and notices.
-        self._turn = threading.Lock()
+        self._counting = threading.RLock()
+        # Who has it may use reducer and Gloo. Its count of pending operations is of those that have
+        # been submitted and whose callbacks have not returned.
+        self.turn = parts.turn()
         self._failure: AffluxError | None = None
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
         # The Work whose wait() timed out, and the Work now finishing; guarded by `_expiring`.
-        self._expired: AffluxWork | None = None
-        self._ending: AffluxWork | None = None
+        self._expired: PendingWork | None = None
+        self._ending: PendingWork | None = None
         self._expiring = threading.Lock()
         self._heard = ""
+        self._refusals = 0
+        self._asked_at = 0.0
         self._news = False
-        self._sequence = 0
-        self._call = ""
-        self._running: AffluxWork | None = None
+        # Whether a step is in progress, in the thread that has the turn.
+        self._stepping = False
+        self._running: PendingWork | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        self._watcher = Watcher(watched, rank, f"{name}-watch", lambda: self._tasks.put(_News()))
+        self._watcher = Watcher(keys, lambda: self._tasks.put(_News()))
 
     @property
     def failure(self) -> AffluxError | None:
         """The error that ended the group, if one did."""
         return self._failure
 
-    def submit(self, call: str, step: Step, *arguments: Any) -> AffluxWork:
+    def submit(self, call: str, step: Step, *arguments: Any) -> PendingWork:
         """Queue an operation.
 
         A future's callback runs in the progress thread. What it submits is carried out at once,
@@ -133,15 +139,15 @@ class Progress:
         """
         # First without a lock: a forked process may have a copy that is never released.
         self.check()
-        work = AffluxWork(call, self._expire, self._may_block)
+        work = self._parts.pending_work(call, self._expire, self._may_block)
         task = _Task(call, step, arguments, work)
-        if threading.current_thread() is self._thread:
+        if self.turn.mine():
             self._carry_out(task)
         else:
             # With the lock: nothing is queued behind the mark of the end, where it would be lost.
             with self._counting:
                 self.check()
-                self._pending += 1
+                self.turn.add_pending(1)
                 self._tasks.put(task)
         return work
 
@@ -159,13 +165,54 @@ class Progress:
         Raises:
             AffluxError: The operation failed, or the group has failed before or is closed.
         """
-        if self._pending or not self._turn.acquire(False):
+        if self.turn.mine():
+            self.check()
+            return self._execute(call, step, arguments)
+        if not self.turn.try_enter():
             return None
         try:
             self.check()
             return self._execute(call, step, arguments)
         finally:
-            self._turn.release()
+            self.turn.leave()
+
+    def adopt(self, call: str, step: Step, *arguments: Any) -> PendingWork:
+        """Bring an operation to its end, in the thread, that the calling one has begun.
+
+        The calling thread has the turn, and has it no more afterwards.
+
+        Args:
+            call: What is asked for, for messages.
+            step: Carries out the rest.
+            arguments: For `step`.
+        """
+        work = self._parts.pending_work(call, self._expire, self._may_block)
+        task = _Task(call, step, arguments, work, begun=True)
+        with self._counting:
+            queued = not self._stopping
+            if queued:
+                self.turn.add_pending(1)
+                self.turn.hand_over()
+                self._tasks.put(task)
+        if not queued:
+            # Behind the mark of the end it would be lost.
+            try:
+                self._carry_out(task)
+            finally:
+                self.turn.leave()
+        return work
+
+    def carry_on(self, step: Step, *arguments: Any) -> list[torch.Tensor]:
+        """Bring an operation to its end that the calling thread, which has the turn, has begun.
+
+        Args:
+            step: Carries out the rest.
+            arguments: For `step`.
+
+        Raises:
+            AffluxError: As for `carry_out_now`.
+        """
+        return self._guard(step, arguments)
 
     def check(self) -> None:
         """Raise what keeps the group from taking operations.
@@ -191,7 +238,19 @@ class Progress:
         if first is not None:
             self._heard = f"rank {first.rank} failed: {first.error}"
             return self._heard
+        now = time.monotonic()
+        if self.turn.running and now - self._asked_at >= _REFUSALS_INTERVAL_S:
+            self._asked_at = now
+            refusal = self._notices.refusal(self.turn.sequence, self._refusals)
+            if refusal is not None:
+                self._heard = f"{self._named()}: {refusal}"
+                return self._heard
         return None
+
+    def refuse(self, error: BaseException) -> None:
+        """Let the others, who may wait for this rank, know that it does not call what they call."""
+        self._refusals += 1
+        self._notices.refuse(self.turn.sequence, self._refusals, str(error))
 
     def stop(self, drain_s: float) -> bool:
         """End the thread.
@@ -205,9 +264,9 @@ class Progress:
         if os.getpid() != self._pid or self._stopping:
             return False
         with self._counting:
-            self._stopping = True
+            self._stopping = self.turn.closed = True
             self._tasks.put(None)
-        self._watcher.stop(self._store)
+        self._watcher.stop()
         if threading.current_thread() is self._thread:
             # Called in a future's callback: the loop ends when that returns.
             return False
@@ -229,13 +288,13 @@ class Progress:
         if self._thread.is_alive() or os.getpid() != self._pid:
             return
         if self._rank == 0:
-            self._notices.begin_close(self._sequence)
+            self._notices.begin_close(self.turn.sequence)
             if timeout_s is None:
                 return
             late = self._notices.unconfirmed(timeout_s)
             if late:
                 _log.info("ranks %s did not confirm that they are done; closing anyway", late)
-        else:
+        elif timeout_s is not None:
             self._notices.confirm_close()
 
     def _may_block(self) -> bool:
@@ -249,30 +308,39 @@ class Progress:
             if isinstance(task, _News):
                 self._news = True
             else:
-                with self._turn:
+                if task.begun:
+                    self.turn.take_over()
+                else:
+                    self.turn.enter()
+                try:
                     self._carry_out(task)
-                with self._counting:
-                    self._pending -= 1
+                finally:
+                    self.turn.leave()
+                self.turn.add_pending(-1)
             if self._news:
                 self._hear()
         # An operation in a caller's thread may be in progress.
-        with self._turn:
-            self._drained.set()
+        self.turn.enter()
+        self._drained.set()
+        self.turn.leave()
 
     def _hear(self) -> None:
         """Learn of other ranks' failures while idle, and let rank 0 close."""
-        with self._turn:
+        self.turn.enter()
+        try:
             self._notices.look()
             if self._failure is not None or not self._notices.notice():
                 return
             first = self._notices.failure()
             if first is not None:
-                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"), running=False)
+                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"))
                 return
             last = self._notices.closing()
-            if last is not None and last <= self._sequence and self._rank != 0:
+            if last is not None and last <= self.turn.sequence and self._rank != 0:
                 self._notices.confirm_close()
-                self._failure = GroupClosed("rank 0 has destroyed the group")
+                self._set_failure(GroupClosed("rank 0 has destroyed the group"))
+        finally:
+            self.turn.leave()
 
     def _carry_out(self, task: _Task) -> None:
         if self._failure is not None:
@@ -283,7 +351,10 @@ class Progress:
         error: BaseException | None = None
         tensors: list[torch.Tensor] = []
         try:
-            tensors = self._execute(task.call, task.step, task.arguments)
+            if task.begun:
+                tensors = self._guard(task.step, task.arguments)
+            else:
+                tensors = self._execute(task.call, task.step, task.arguments)
         except Exception as failure:
             # Its frames hold tensors.
             error = failure.with_traceback(None)
@@ -301,13 +372,21 @@ class Progress:
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """Carry out one operation in the thread whose turn it is. An error fails the group."""
-        self._sequence += 1
-        self._call = call
+        if self._stepping or self.turn.running:
+            # A signal handler calls, while the operation waits into which the signal came. The
+            # other ranks have that one first, or will have: nothing can pass it.
+            self._complete()
+        self.turn.begin(call)
+        return self._guard(step, arguments)
+
+    def _guard(self, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
+        outer, self._stepping = self._stepping, True
         try:
             if self._interruption is not None:
                 raise self._interruption
             return step(*arguments)
-        except CallRefused:
+        except CallRefused as refusal:
+            self.refuse(refusal)
             raise
         except Interrupted as reason:
             error = self._interruption or self._another_failure(reason)
@@ -328,10 +407,14 @@ class Progress:
             text = f"{self._named()}: given up: {type(stop).__name__}"
             self._fail(GroupFailed(text), ask=False)
             raise
+        finally:
+            self._stepping = outer
+            if not outer:
+                self.turn.end()
 
     def _named(self) -> str:
         """Name the latest operation for messages."""
-        return numbered(self._call, self._sequence)
+        return numbered(self.turn.latest, self.turn.sequence)
 
     def _another_failure(self, reason: Interrupted) -> AffluxError:
         """Return the failure that ended an operation here, if it was another rank's."""
@@ -347,11 +430,17 @@ class Progress:
         self._notices.look()
         return self._rank != 0 and self._notices.closing() is not None
 
-    def _fail(self, error: AffluxError, running: bool = True, ask: bool = True) -> AffluxError:
+    def _set_failure(self, error: AffluxError) -> None:
+        self._failure = error
+        self.turn.closed = True
+
+    def _fail(self, error: AffluxError, ask: bool = True) -> AffluxError:
         """Fail the group with `error`; return it with what all ranks know, if it may ask them."""
+        turn = self.turn
         record = CallRecord(
-            self._rank, self._sequence, self._call, running, str(error), type(error).__name__
+            self._rank, turn.sequence, turn.latest, turn.running, str(error), type(error).__name__
         )
+        records: dict[int, CallRecord] = {}
         with contextlib.suppress(Exception):
             first = self._notices.declare(record)
             self._give_up(f"rank {self._rank} failed: {error}")
@@ -359,7 +448,8 @@ class Progress:
                 dead = error.ranks if isinstance(error, RanksEnded) else ()
                 records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
                 error = explain(error, first, records, self._size)
-        self._failure = error
+        self._set_failure(error)
+        self._has_failed(error, records)
         _log.info("rank %d: %s", self._rank, error)
         return error
 
@@ -368,7 +458,7 @@ class Progress:
             return GroupClosed(str(failure))
         return GroupFailed(f"the group failed before: {failure}")
 
-    def _expire(self, work: AffluxWork, seconds: float) -> None:
+    def _expire(self, work: PendingWork, seconds: float) -> None:
         """End the operation in progress, because a `wait(timeout)` has timed out."""
         running = self._running
         started = time.monotonic()
@@ -388,5 +478,6 @@ class Progress:
             time.sleep(0.01)
         if not work.is_completed():
             timeout.args = (f"{work.call}: {text}",)
-            self._failure = timeout
+            self._set_failure(timeout)
+            self._has_failed(timeout, {})
             work.fail(timeout)

@@ -1,4 +1,4 @@
-"""The reducer of one rank: a worker at an aggregator, or memory that the group's ranks share."""
+"""What carries out the collectives of a group: the interface, and an aggregator's worker."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,14 +8,16 @@ import numpy as np
 import torch
 
 from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.tensors import elements_of, write_back
+from afflux.group.collectives import Asked
+from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.shared.worker import SharedCall, SharedWorker
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["Interruption", "JobReducer", "Reducer", "SharedMemoryReducer"]
+__all__ = ["Interruption", "JobReducer", "Reducer"]
+
+_REDUCTIONS = {each.value: each for each in Reduction}
 
 Interruption = Callable[[], str | None]
 """Called while waiting; if it returns a text, the operation ends with that text as error."""
@@ -26,7 +28,7 @@ _Plan = TypeVar("_Plan")
 class Reducer(Protocol[_Plan]):
     """What a group needs of an aggregator, or of memory that its ranks share.
 
-    Its type parameter is what `plan` gives and `all_reduce` takes.
+    Its type parameter is what `plan` gives and `run` takes.
 
     Attributes:
         url: AFFLUX_AGGREGATOR.
@@ -38,15 +40,21 @@ class Reducer(Protocol[_Plan]):
     engine: str
     ticket: JobTicket | None
 
-    def plan(self, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]) -> _Plan:
-        """Prepare what is the same for all tensors of this dtype and shape."""
+    def plan(self, asked: Asked) -> _Plan | None:
+        """Prepare what is the same for all calls of a kind; None if it is for Gloo."""
 
-    def all_reduce(
-        self, tensor: torch.Tensor, plan: _Plan, timeout_s: float, interrupted: Interruption
+    def run(
+        self,
+        plan: _Plan,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        timeout_s: float,
+        interrupted: Interruption,
     ) -> None:
-        """Reduce a tensor over all ranks, in place, whatever its strides.
+        """Carry out a collective with these tensors, whatever their strides; see `Part`.
 
         Raises:
+            CallRefused: There can be no such call. Nothing has happened.
             AffluxError: As the worker raises it. The reducer has failed.
         """
 
@@ -54,11 +62,20 @@ class Reducer(Protocol[_Plan]):
         """Wait until all ranks have called this with the same number, at most 32 bits wide.
 
         Raises:
-            AffluxError: As for `all_reduce`.
+            AffluxError: As for `run`.
         """
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Make a flat tensor: zeros that all ranks can reach, if they share memory. Collective."""
+
+    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
+        """Bring the operation in progress, if there is one, to its end.
+
+        For a call in its own thread's wait: a signal handler's. The wait then returns.
+
+        Raises:
+            AffluxError: As for `run`.
+        """
 
     def give_up(self, reason: str) -> None:
         """Let the other ranks know that operations will not end. For any thread."""
@@ -74,6 +91,7 @@ class _JobPlan(NamedTuple):
     dtype: wire.Dtype
     reduction: Reduction
     shape: tuple[int, ...]
+    divided: bool
 
 
 class JobReducer:
@@ -92,21 +110,38 @@ class JobReducer:
         self.url = url
         self.ticket: JobTicket | None = ticket
         self.engine = ticket.engine
+        self._workers = ticket.size
         self._slots = {"lanes": ticket.lanes, "slots": ticket.slots}
         self._worker = worker
         self._give_back = give_back
 
-    def plan(self, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]) -> _JobPlan:
+    def plan(self, asked: Asked) -> _JobPlan | None:
         """Return the arguments that the worker takes."""
-        return _JobPlan(dtype, reduction, tuple(shape))
+        dtype = ENGINE_DTYPES.get(asked.dtype)
+        reduction = _REDUCTIONS.get(asked.reduction)
+        if asked.collective != "all_reduce" or dtype is None or reduction is None:
+            return None
+        # The engine's average is a float's; an integer's is the sum, divided here.
+        divided = reduction is Reduction.AVG and dtype is wire.Dtype.INT32
+        return _JobPlan(dtype, Reduction.SUM if divided else reduction, asked.shape, divided)
 
-    def all_reduce(
-        self, tensor: torch.Tensor, plan: _JobPlan, timeout_s: float, interrupted: Interruption
+    def run(
+        self,
+        plan: _JobPlan,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        timeout_s: float,
+        interrupted: Interruption,
     ) -> None:
-        """Reduce it through the worker's packets."""
+        """Reduce a tensor through the worker's packets."""
+        (tensor,) = outputs
         result = self._worker.all_reduce(
             elements_of(tensor), plan.dtype, plan.reduction, plan.shape, timeout_s, interrupted
         )
+        if plan.divided:
+            # Towards zero, as NCCL divides.
+            quotient = torch.from_numpy(result).div_(self._workers, rounding_mode="trunc")
+            result = quotient.numpy()
         write_back(tensor, result)
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
@@ -115,6 +150,10 @@ class JobReducer:
         self._worker.all_reduce(
             nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s, interrupted
         )
+
+    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
+        """Drive the worker's operation."""
+        self._worker.complete(timeout_s, interrupted)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory: results come in packets."""
@@ -137,58 +176,3 @@ class JobReducer:
         """Close the worker, then give back what rank 0 holds for the group."""
         self._worker.close()
         self._give_back()
-
-
-class SharedMemoryReducer:
-    """A `Reducer` over a segment of memory that the ranks of one host share.
-
-    Args:
-        worker: This rank's part of the segment.
-        url: AFFLUX_AGGREGATOR.
-    """
-
-    engine = "shm"
-    ticket: JobTicket | None = None
-
-    def __init__(self, worker: SharedWorker, url: AggregatorUrl) -> None:
-        self.url = url
-        self._worker = worker
-
-    def plan(self, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]) -> SharedCall:
-        """Return the call with its fingerprint."""
-        return SharedCall.of(dtype, reduction, tuple(shape))
-
-    def all_reduce(
-        self, tensor: torch.Tensor, plan: SharedCall, timeout_s: float, interrupted: Interruption
-    ) -> None:
-        """Reduce it straight from and to the tensor's memory if that is contiguous."""
-        # A lazily negated view stores other bits than it shows.
-        if tensor.is_contiguous() and not tensor.is_neg():
-            self._worker.all_reduce(tensor.data_ptr(), plan, timeout_s, interrupted)
-            return
-        # .data: a collective is not a step of autograd and leaves version counters alone.
-        data = tensor.data
-        flat = data.resolve_neg().clone(memory_format=torch.contiguous_format)
-        self._worker.all_reduce(flat.data_ptr(), plan, timeout_s, interrupted)
-        data.copy_(flat)
-
-    def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
-        """Go through one phase of the ranks, without data."""
-        self._worker.agree(number, timeout_s, interrupted)
-
-    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return memory of the segment."""
-        array = self._worker.allocate(max(elements, 1) * dtype.itemsize)
-        return torch.from_numpy(array).view(dtype)[:elements]
-
-    def give_up(self, reason: str) -> None:
-        """Wake the other ranks from their operations."""
-        self._worker.fail(reason)
-
-    def statistics(self) -> dict[str, Any]:
-        """Return the worker's counts."""
-        return {"lanes": wire.LANES_MAX, **self._worker.statistics()}
-
-    def leave(self) -> None:
-        """Let go of the segment; it is freed when the last rank has."""
-        self._worker.close()

@@ -1,101 +1,210 @@
-"""How a new group gets its reducers: over memory that its ranks share, or over an aggregator."""
+"""How a new group gets its reducers: over memory that its ranks share, or over an aggregator.
 
+AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
+auto                shared memory                 Gloo
+shm://              shared memory                 an error
+all others          the aggregator                the aggregator
+"""
+
+import functools
 import json
 import logging
 import os
-from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import Store
 
 from afflux.group import launched_aggregator
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
-from afflux.group.exchange import Exchange, Introduction, RendezvousError, host_identity
+from afflux.group.exchange import (
+    Exchange,
+    Introduction,
+    RendezvousError,
+    check_agreement,
+    host_identity,
+)
+from afflux.group.gloo_reducer import GlooReducer
+from afflux.group.meeting import Meeting
+from afflux.group.membership import Membership
 from afflux.group.reducer import JobReducer, Reducer
 from afflux.group.settings import Settings
-from afflux.group.shared_memory import Sharing, why_not_shared
-from afflux.group.torch_store import master_of
+from afflux.group.shared_memory import claim_memory, offer_memory
+from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.torch_store import GroupStore, master_of
 from afflux_drivers.control.client import JobLease, create_job
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.control.tree import TreeLease, create_tree
 from afflux_drivers.errors import AffluxError
+from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["make_reducer"]
+__all__ = ["Met", "decline", "meet"]
 
 _log = logging.getLogger("afflux")
 
 _LOOPBACK = "127.0.0.1"
 
+_DECLINE_S = 5.0
+"""A rank that cannot take part lets the others know, but does not wait for them long."""
 
-def make_reducer(
-    store: Store, rank: int, size: int, settings: Settings, timeout: timedelta
-) -> Reducer[Any]:
-    """Make the reducer of this rank of a new group, with the other ranks. Collective.
+_UNKNOWN_MTU = 1500
+
+
+class Met(NamedTuple):
+    """What the ranks of a new group have agreed on.
+
+    Attributes:
+        reducer: Of this rank.
+        keys: The group's, in torch's store. To be released with the group.
+    """
+
+    reducer: Reducer[Any]
+    keys: GroupStore
+
+
+def meet(membership: Membership, settings: Settings) -> Met:
+    """Meet the other ranks of a new group, and make the reducer of this rank. Collective.
 
     Args:
-        store: This group's store; used by no other thread meanwhile.
-        rank: Own rank in the group.
-        size: Ranks of the group.
+        membership: Of this rank. Its store is used by no other thread meanwhile.
         settings: This rank's; the ranks' aggregators must be the same, or their parents.
-        timeout: The group's timeout, for ranks that do not come.
 
     Raises:
         AffluxError: At every rank, for the same reason.
     """
-    exchange = Exchange(store, rank, size, timeout.total_seconds())
     try:
         introduction = _introduction(settings)
     except (OSError, ValueError) as error:
         reason = f"AFFLUX_AGGREGATOR={settings.aggregator}: {error}"
-        exchange.decline(reason)
-        raise RendezvousError(f"rank {rank}: {reason}") from error
-    exchange.introduce(introduction)
-    lease = _Lease(store, size, settings)
-    sharing = Sharing(exchange, rank, size)
+        decline(membership, reason)
+        raise RendezvousError(f"rank {membership.rank}: {reason}") from error
+    meeting = _meeting(membership)
+    meeting.introduce(introduction)
+    return _follow(meeting, introduction, membership, settings)
+
+
+def _meeting(membership: Membership) -> Meeting:
+    limit_s = membership.timeout.total_seconds()
+    return Meeting(membership.store, membership.rank, membership.size, limit_s)
+
+
+def decline(membership: Membership, reason: str) -> None:
+    """Make the group fail at the other ranks because this one cannot take part. Collective."""
+    meeting = _meeting(membership)
+    meeting.hurry(_DECLINE_S)
+    introduction = Introduction(AggregatorUrl("auto"), host_identity(), wire.LANES_MAX, reason)
+    meeting.introduce(introduction)
+    try:
+        _follow(meeting, introduction, membership, Settings()).keys.release()
+    except (AffluxError, RuntimeError):
+        _log.debug("declined", exc_info=True)
+
+
+def _follow(
+    meeting: Meeting,
+    introduction: Introduction,
+    membership: Membership,
+    settings: Settings,
+) -> Met:
+    """Share memory if all can, or else do what the ranks agree on once the roll is called."""
+    rank, size, timeout = membership.rank, membership.size, membership.timeout
+    reason = ""
+    everyone: list[Introduction] = []
+    keys: GroupStore | None = None
+    try:
+        if rank == 0:
+            keys = meeting.keys()
+            if introduction.url.may_share and not introduction.error:
+                worker, reason = offer_memory(meeting, keys, introduction, size)
+                if worker is not None:
+                    return _shared(worker, keys, settings)
+            everyone = meeting.call_roll(keys)
+        else:
+            ticket = meeting.next_ticket()
+            while "segment" in ticket:
+                claimed = claim_memory(ticket, meeting, introduction, rank, size)
+                if claimed is not None:
+                    return _shared(*claimed, settings)
+                ticket = meeting.next_ticket()
+            keys = meeting.keys()
+            meeting.confirm(keys)
+        exchange = Exchange(keys.store, rank, size, timeout.total_seconds())
+        return Met(_reducer(exchange, keys, everyone, reason, rank, size, settings), keys)
+    except BaseException:
+        if keys is not None:
+            keys.release()
+        raise
+
+
+def _shared(worker: SharedWorker, keys: GroupStore, settings: Settings) -> Met:
+    return Met(SharedMemoryReducer(worker, settings.aggregator), keys)
+
+
+def _reducer(
+    exchange: Exchange,
+    keys: GroupStore,
+    everyone: list[Introduction],
+    reason: str,
+    rank: int,
+    size: int,
+    settings: Settings,
+) -> Reducer[Any]:
+    """Return the reducer of ranks that share no memory.
+
+    Args:
+        exchange: The group's.
+        keys: The group's.
+        everyone: The introductions of all ranks, at rank 0.
+        reason: Why memory is not shared, at rank 0.
+        rank: Own.
+        size: Ranks of the group.
+        settings: Own.
+    """
+    lease = _Lease(keys.store, size, settings)
 
     def first_ticket() -> str:
-        everyone = exchange.introductions()
-        if settings.aggregator.may_share:
-            reason = why_not_shared(everyone)
-            if not reason:
-                try:
-                    return json.dumps({"segment": sharing.offer()})
-                except OSError as error:
-                    reason = f"rank 0: {error}"
-            _no_memory(settings.aggregator, reason)
+        check_agreement(everyone)
+        url = settings.aggregator
+        if url.scheme == "shm":
+            raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {reason}")
+        if url.scheme == "auto":
+            return json.dumps({"gloo": _first_apart(everyone) or reason})
         return json.dumps({"job": lease.get(everyone)})
 
-    patience_s = settings.start_timeout_s + settings.connect_timeout_s
     try:
         if rank == 0:
             ticket = json.loads(exchange.publish(first_ticket))
         else:
+            patience_s = settings.start_timeout_s + settings.connect_timeout_s
             ticket = json.loads(exchange.ticket(patience_s))
-        if "segment" in ticket:
-            shared, refusals = sharing.enter(ticket["segment"], settings)
-            if shared is not None:
-                return shared
-            _no_memory(settings.aggregator, "; ".join(refusals))
+        if "gloo" in ticket:
             if rank == 0:
-                job = exchange.publish(lambda: lease.get(exchange.introductions()), "fallback")
-            else:
-                job = exchange.ticket(patience_s, "fallback")
-        else:
-            job = ticket["job"]
-        return _join(exchange, rank, settings, _own(job, rank), lease)
+                _warn_of_gloo(ticket["gloo"])
+            return GlooReducer(settings.aggregator)
+        return _join(exchange, rank, settings, _own(ticket["job"], rank), lease)
     except BaseException:
         lease.give_back()
         raise
 
 
-def _no_memory(url: AggregatorUrl, reason: str) -> None:
-    """Log that sums go elsewhere, or raise if shm:// was asked for; every rank decides alike."""
-    if url.scheme == "shm":
-        raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {reason}")
-    _log.info("sums go through a software engine, not through shared memory: %s", reason)
+def _first_apart(everyone: list[Introduction]) -> str:
+    """Say which rank is out of reach: the same one for equal groups, whoever came first."""
+    for rank, each in enumerate(everyone):
+        if each.host != everyone[0].host:
+            return f"rank {rank} is on another host or in another network namespace than rank 0"
+    return ""
+
+
+@functools.cache
+def _warn_of_gloo(reason: str) -> None:
+    """Warn that the user gets no more than Gloo; once, not for each group."""
+    _log.warning(
+        "the ranks of a group cannot share memory, so its collectives go through Gloo: %s. For "
+        "ranks of several hosts, start `afflux serve` on one and set AFFLUX_AGGREGATOR=udp://host",
+        reason,
+    )
 
 
 def _join(
@@ -140,7 +249,7 @@ class _Lease:
     def get(self, everyone: list[Introduction]) -> str:
         """Make the job, and return the tickets of its aggregators. Rank 0."""
         settings = self._settings
-        url = settings.aggregator.without_sharing
+        url = settings.aggregator
         if url.embedded:
             master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
@@ -194,15 +303,21 @@ def _introduction(settings: Settings) -> Introduction:
         OSError: The aggregator's name does not resolve, or there is no route to it.
         ValueError: Not even a packet of one block fits the route's MTU.
     """
+    return Introduction(settings.aggregator, host_identity(), _lanes(settings))
+
+
+def _lanes(settings: Settings) -> int:
     url = settings.aggregator
     if settings.lanes is not None:
-        lanes = settings.lanes
-    elif url.scheme == "shm":
-        lanes = wire.LANES_MAX
-    elif url.embedded:
-        # Rank 0 starts it, most likely on the host that torchrun calls master; a packet to the own
-        # host goes through the loopback interface, by whichever name.
-        lanes = lanes_to(os.environ.get("MASTER_ADDR", _LOOPBACK), wire.PORT)
-    else:
-        lanes = lanes_to(url.host, url.port)
-    return Introduction(url, host_identity(), lanes)
+        return settings.lanes
+    if url.may_share:
+        return wire.LANES_MAX
+    if not url.embedded:
+        return lanes_to(url.host, url.port)
+    # Rank 0 starts it, most likely on the host that torchrun calls master; a packet to the own
+    # host goes through the loopback interface, by whichever name.
+    try:
+        return lanes_to(os.environ.get("MASTER_ADDR", _LOOPBACK), wire.PORT)
+    except OSError:
+        # The ranks have met without that name.
+        return wire.lanes_for_mtu(_UNKNOWN_MTU)

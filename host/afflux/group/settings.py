@@ -2,15 +2,17 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else soft://; shm:// insists on the memory that they share; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one) |
+| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else Gloo; shm:// insists on the memory that they share; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one) |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// may first build its engine) |
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
+| AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
 | AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
-| AFFLUX_CACHE | folder | where the simulated engine's builds are kept; `afflux_sim.rtl.build.cache` reads it |
+| AFFLUX_TRACE | file or folder, none | one line of JSON for each collective goes there (%r: global rank, %p: process); `afflux.observe.trace_file` |
+| AFFLUX_CACHE | folder | where the simulated engine's builds and native adapters are kept; `afflux_sim.rtl.build.cache` reads it |
 | AFFLUX_TEST_LOSS | share 0-1, 0 | tests only: share of packets that each rank drops, each way |
 | AFFLUX_TEST_SEED | integer, 0 | tests only: seed of these drops |
 
@@ -28,7 +30,7 @@ from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
-__all__ = ["BUILD_VARIABLES", "Settings", "SettingsError"]
+__all__ = ["BUILD_VARIABLES", "VARIABLES", "Settings", "SettingsError"]
 
 _log = logging.getLogger("afflux")
 
@@ -52,6 +54,8 @@ class Settings:
     start_timeout_s: float = 900.0
     peer_timeout_s: float = 10.0
     close_timeout_s: float = 10.0
+    trace: str | None = None
+    adapter: str = "auto"
     test_loss: float = 0.0
     test_seed: int = 0
 
@@ -67,10 +71,10 @@ class Settings:
         for name, text in variables.items():
             if not name.startswith("AFFLUX_") or name in BUILD_VARIABLES:
                 continue
-            if name not in _VARIABLES:
+            if name not in VARIABLES:
                 _warn_once(name)
                 continue
-            field, parse = _VARIABLES[name]
+            field, parse = VARIABLES[name]
             try:
                 values[field] = parse(text.strip())
             except ValueError as error:
@@ -87,7 +91,7 @@ def _warn_once(name: str) -> None:
         _log.warning(
             "unknown environment variable %s is ignored; known are %s",
             name,
-            ", ".join([*_VARIABLES, *sorted(BUILD_VARIABLES)]),
+            ", ".join([*VARIABLES, *sorted(BUILD_VARIABLES)]),
         )
 
 
@@ -116,10 +120,16 @@ _seconds = _number(float, lambda value: 0 < value < float("inf"), "a positive nu
 _share = _number(float, lambda value: 0 <= value < 1, "a share, at least 0 and less than 1")
 
 
+def _adapter(text: str) -> str:
+    if text not in ("auto", "native", "python"):
+        raise ValueError("must be auto, native or python")
+    return text
+
+
 BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
 """Variables that the simulation reads by itself, wherever it is built."""
 
-_VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
+VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_AGGREGATOR": ("aggregator", AggregatorUrl.parse),
     "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
     "AFFLUX_SLOTS": ("slots", _integer(1, 512)),
@@ -127,6 +137,9 @@ _VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_START_TIMEOUT": ("start_timeout_s", _seconds),
     "AFFLUX_PEER_TIMEOUT": ("peer_timeout_s", _seconds),
     "AFFLUX_CLOSE_TIMEOUT": ("close_timeout_s", _seconds),
+    "AFFLUX_TRACE": ("trace", str),
+    "AFFLUX_ADAPTER": ("adapter", _adapter),
     "AFFLUX_TEST_LOSS": ("test_loss", _share),
     "AFFLUX_TEST_SEED": ("test_seed", _integer(0, 2**31 - 1)),
 }
+"""For each variable its field in `Settings`, and what makes a value of its text."""

@@ -1,87 +1,127 @@
 """How the ranks of one host get a segment of memory that they share."""
 
-import json
-import os
+from typing import Any
 
-from afflux.group.exchange import Exchange, Introduction
-from afflux.group.reducer import SharedMemoryReducer
-from afflux.group.settings import Settings
+from afflux.group.exchange import Introduction
+from afflux.group.meeting import Meeting
+from afflux.group.torch_store import GroupStore
 from afflux_drivers.errors import AffluxError
-from afflux_drivers.shared.segment import SegmentOffer, fetch_segment
+from afflux_drivers.shared.segment import SegmentClaim, SegmentOffer
 from afflux_drivers.shared.worker import SharedWorker
 
-__all__ = ["Sharing", "why_not_shared"]
+__all__ = ["claim_memory", "offer_memory"]
+
+_FIRST_GLANCE_S = 0.02
+_LAST_GLANCE_S = 0.25
+_ANSWER_S = 5.0
+"""Rank 0 answers within milliseconds, unless its host is busy."""
+
+_APART = "apart"
+"""Why some rank cannot share memory with rank 0."""
+
+_UNUSABLE = (AffluxError, OSError, RuntimeError, ValueError)
 
 
-def why_not_shared(everyone: list[Introduction]) -> str:
-    """Return why ranks with these introductions cannot share memory; empty if they may try."""
-    for rank, each in enumerate(everyone):
-        if each.host != everyone[0].host:
-            return f"rank {rank} is on another host or in another network namespace than rank 0"
+def offer_memory(
+    meeting: Meeting, keys: GroupStore, introduction: Introduction, size: int
+) -> tuple[SharedWorker | None, str]:
+    """Hand a new segment to all other ranks, as rank 0, for as long as they may take to come.
+
+    Returns:
+        The worker, or None if a rank has not mapped the segment; and why not, with the rank's
+        name. That is empty if some rank just did not come.
+    """
+    try:
+        offer = SegmentOffer(size)
+    except _UNUSABLE as error:
+        return None, f"rank 0: {error}"
+    worker: SharedWorker | None = None
+    agreed = False
+    try:
+        try:
+            worker = SharedWorker(offer.descriptor, 0, size)
+        except _UNUSABLE as error:
+            return None, f"rank 0: {error}"
+        ticket = {"name": offer.name, "secret": offer.secret}
+        meeting.offer({"segment": ticket, **introduction.to_fields()})
+        reason = _serve(offer, meeting, keys)
+        agreed = not reason and not offer.missing
+        return (worker, "") if agreed else (None, reason)
+    finally:
+        offer.conclude(agreed)
+        if worker is not None and not agreed:
+            worker.close()
+
+
+def _serve(offer: SegmentOffer, meeting: Meeting, keys: GroupStore) -> str:
+    glance_s = _FIRST_GLANCE_S
+    while offer.missing and meeting.left_s > 0:
+        offer.serve(min(glance_s, meeting.left_s))
+        for rank, refusal in offer.refusals.items():
+            return f"rank {rank}: {refusal}"
+        if offer.missing and keys.store.check([_APART]):
+            return str(keys.store.get(_APART).decode())
+        glance_s = min(glance_s * 1.5, _LAST_GLANCE_S)
     return ""
 
 
-class Sharing:
-    """One rank's steps to a shared segment. Collective over the group.
+def claim_memory(
+    ticket: dict[str, Any], meeting: Meeting, introduction: Introduction, rank: int, size: int
+) -> tuple[SharedWorker, GroupStore] | None:
+    """Map the segment that a ticket offers, at a rank other than 0.
 
-    Args:
-        exchange: The group's.
-        rank: Own rank in the group.
-        size: Ranks of the group.
+    Returns:
+        The worker, and the keys of its group, if all ranks have mapped it; None if not, or if the
+        ticket is of an earlier life. Then another ticket comes.
     """
+    keys = meeting.keys()
+    reason = _why_apart(ticket, introduction)
+    worker = None
+    if not reason:
+        worker, reason = _claim(ticket["segment"], meeting, rank, size)
+    if worker is not None:
+        return worker, keys
+    if reason:
+        # Nobody reads it if the ticket is of an earlier life.
+        keys.store.set(_APART, f"rank {rank}: {reason}")
+    keys.release()
+    return None
 
-    def __init__(self, exchange: Exchange, rank: int, size: int) -> None:
-        self._exchange = exchange
-        self._rank = rank
-        self._size = size
-        self._offer: SegmentOffer | None = None
 
-    def offer(self) -> str:
-        """Make a segment, as rank 0, and return the ticket with which the others get it.
+def _why_apart(ticket: dict[str, Any], own: Introduction) -> str:
+    """Return why a rank does not go by this offer; empty if it may."""
+    theirs = Introduction.from_fields(ticket)
+    if own.error:
+        return own.error
+    if str(own.url) != str(theirs.url):
+        return f"AFFLUX_AGGREGATOR={own.url} is not rank 0's"
+    if own.host != theirs.host:
+        return "on another host or in another network namespace than rank 0"
+    return ""
 
-        Raises:
-            OSError: No memory, descriptor or socket is to be had.
-        """
-        self._offer = SegmentOffer(self._size)
-        return json.dumps({"name": self._offer.name, "secret": self._offer.secret})
 
-    def enter(
-        self, ticket: str, settings: Settings
-    ) -> tuple[SharedMemoryReducer | None, list[str]]:
-        """Hand out or fetch the segment, map it, and learn whether all ranks have.
-
-        Returns:
-            The reducer, or None if some rank has not mapped it; and which have not, and why.
-        """
-        worker: SharedWorker | None = None
-        refusal = ""
+def _claim(
+    offered: dict[str, str], meeting: Meeting, rank: int, size: int
+) -> tuple[SharedWorker | None, str]:
+    worker: SharedWorker | None = None
+    try:
+        claim = SegmentClaim(offered["name"], offered["secret"], rank, _ANSWER_S)
+    except _UNUSABLE as error:
+        return None, str(error)
+    try:
         try:
-            descriptor = self._descriptor(ticket)
-            worker = SharedWorker(descriptor, self._rank, self._size)
-        except (AffluxError, OSError, RuntimeError, ValueError) as error:
-            refusal = str(error) or type(error).__name__
-        try:
-            refusals = self._exchange.mapped(refusal)
-            if worker is not None and not refusals:
-                return SharedMemoryReducer(worker, settings.aggregator), []
-        except BaseException:
-            if worker is not None:
-                worker.close()
-            raise
+            worker = SharedWorker(claim.descriptor, rank, size)
+        except _UNUSABLE as error:
+            claim.answer(f"{error or type(error).__name__}")
+            return None, ""
+        claim.answer()
+        if claim.agreed(max(meeting.left_s, 0.01)):
+            claimed, worker = worker, None
+            return claimed, ""
+        return None, ""
+    except OSError:
+        return None, ""
+    finally:
+        claim.close()
         if worker is not None:
             worker.close()
-        return None, refusals
-
-    def _descriptor(self, ticket: str) -> int:
-        if self._offer is None:
-            offer = json.loads(ticket)
-            return fetch_segment(offer["name"], offer["secret"], self._rank)
-        try:
-            missing = self._offer.serve()
-        finally:
-            self._offer.close()
-        if missing:
-            os.close(self._offer.descriptor)
-            names = ", ".join(map(str, sorted(missing)))
-            raise AffluxError(f"rank(s) {names} did not fetch the memory")
-        return self._offer.descriptor

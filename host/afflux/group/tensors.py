@@ -5,7 +5,14 @@ import torch
 
 from afflux_hdl.contract import wire
 
-__all__ = ["ENGINE_DTYPES", "dtype_name", "elements_of", "write_back"]
+__all__ = [
+    "ENGINE_DTYPES",
+    "check_devices",
+    "check_writable",
+    "dtype_name",
+    "elements_of",
+    "write_back",
+]
 
 ENGINE_DTYPES: dict[torch.dtype, wire.Dtype] = {
     torch.float32: wire.Dtype.FLOAT32,
@@ -13,12 +20,47 @@ ENGINE_DTYPES: dict[torch.dtype, wire.Dtype] = {
     torch.bfloat16: wire.Dtype.BFLOAT16,
     torch.int32: wire.Dtype.INT32,
 }
-"""What the engine sums. All other dtypes go to Gloo."""
+"""What an aggregator sums. Shared memory has more (`afflux_drivers.shared.call`)."""
+
+
+_OVERLAPS = 1
+"""ATen's MemOverlap: yes, not "too hard to say"."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
     """Return the dtype's name without its module: "float32"."""
     return str(dtype).removeprefix("torch.")
+
+
+def check_devices(call: str, tensors: list[torch.Tensor]) -> None:
+    """Refuse tensors of other devices.
+
+    Raises:
+        ValueError: One is not on the CPU.
+    """
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise ValueError(
+                f"{call}: the tensor is on {tensor.device}; the backend afflux takes CPU tensors"
+            )
+
+
+def check_writable(call: str, tensors: list[torch.Tensor]) -> None:
+    """Refuse tensors that cannot take a result, before the other ranks hear of the call.
+
+    Raises:
+        ValueError: Two elements lie at one place, as in an expanded tensor; or it has no memory of
+            its own, as a wrapper of another tensor has none.
+    """
+    for tensor in tensors:
+        if tensor.is_contiguous():
+            if tensor.numel() and not tensor.data_ptr():
+                raise ValueError(f"{call}: the tensor, a {type(tensor).__name__}, has no memory")
+        elif torch._debug_has_internal_overlap(tensor) == _OVERLAPS:
+            raise ValueError(
+                f"{call}: elements of the tensor share memory (strides {tensor.stride()}); "
+                "clone it first"
+            )
 
 
 def _in_place(tensor: torch.Tensor) -> bool:
@@ -53,4 +95,6 @@ def write_back(tensor: torch.Tensor, elements: np.ndarray) -> None:
         return
     flat = torch.empty(data.numel(), dtype=data.dtype)
     _as_array(flat)[...] = elements
-    data.copy_(flat.reshape(data.shape))
+    # A tensor that was made in inference mode may be written only there.
+    with torch.inference_mode(data.is_inference()):
+        data.copy_(flat.reshape(data.shape))

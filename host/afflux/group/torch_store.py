@@ -1,34 +1,65 @@
-"""Connections of torch's stores: one for each thread, and whether a wait blocks."""
+"""A group's keys in torch's store, apart from all others, on as many connections as it takes."""
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-__all__ = ["blocks_without_polling", "master_of", "own_connection"]
+from afflux.group.store_watch import StoreWatch, acquire_watch, release_watch
+
+__all__ = ["GroupStore", "innermost", "master_of", "waker_key"]
 
 
-def _innermost(store: Store) -> Store:
+def innermost(store: Store) -> Store:
+    """Return what a store is without its prefixes."""
     while isinstance(store, PrefixStore):
         store = store.underlying_store
     return store
 
 
-def own_connection(store: Store) -> Store:
-    """Return the same store for a thread of its own.
-
-    A call that blocks on a TCPStore holds up all other calls on that connection, so this opens a
-    second one. The other kinds have no such connection, and a FileStore's clone would count as one
-    more user, of whom the last deletes the file.
-    """
-    if isinstance(_innermost(store), TCPStore):
-        return store.clone()  # type: ignore[attr-defined]
-    return store
-
-
 def master_of(store: Store) -> str | None:
     """Return the host name of the store's server, if it has one."""
-    innermost = _innermost(store)
-    return innermost.host if isinstance(innermost, TCPStore) else None
+    root = innermost(store)
+    return root.host if isinstance(root, TCPStore) else None
 
 
-def blocks_without_polling(store: Store) -> bool:
-    """Return whether a thread sleeps until a key is there, and holds up no other."""
-    return isinstance(_innermost(store), TCPStore)
+def waker_key(rank: int) -> str:
+    """Return the key that holds what wakes this rank's process."""
+    return f"waker/{rank}"
+
+
+class GroupStore:
+    """The keys of one group in torch's store, and of this life of it only.
+
+    A group that is made again, in the same process or after a restart, finds the keys of its last
+    life under the names that torch gives to both. So its keys are under a name that is drawn anew.
+
+    Args:
+        store: As torch hands it to a new group.
+        life: Drawn by rank 0 for this life of the group; the same at all ranks.
+        rank: Own rank in the group.
+
+    Attributes:
+        prefix: Of the keys, in the store without torch's prefixes.
+        store: The keys over torch's own connection, for the thread that makes the group.
+        notices: The keys over the connection that this process keeps for notices. On a TCPStore a
+            call that blocks holds up all other calls on its connection. Nothing blocks on this.
+        watch: This process's, of the same store.
+    """
+
+    def __init__(self, store: Store, life: str, rank: int) -> None:
+        root = innermost(store)
+        self.prefix = f"afflux/{life}"
+        self.store = PrefixStore(self.prefix, root)
+        self.watch: StoreWatch = acquire_watch(root)
+        self._released = False
+        if self.watch.wake_key:
+            self.store.set(waker_key(rank), self.watch.wake_key)
+
+    @property
+    def notices(self) -> Store:
+        """Any thread may use it."""
+        return PrefixStore(self.prefix, self.watch.connection)
+
+    def release(self) -> None:
+        """Let go of what the groups of this process share, after the group's last notice."""
+        if not self._released:
+            self._released = True
+            release_watch(self.watch)

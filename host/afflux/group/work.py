@@ -8,7 +8,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork"]
+from afflux.observe.observation import Observation
+from afflux.observe.observers import Observers
+
+__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork", "ObservedTransfer"]
 
 NO_TIMEOUT = timedelta(0)
 """What torch passes for "wait for ever"."""
@@ -52,7 +55,9 @@ class AffluxWork(dist.Work):
         self.call = call
         self._on_expiry = on_expiry
         self._may_block = may_block
-        self._ending = threading.Lock()
+        self._claiming = threading.Lock()
+        # The thread that ends it; the future's callbacks run there, before waits elsewhere end.
+        self._ender = 0
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._tensors: list[torch.Tensor] = []
@@ -68,13 +73,20 @@ class AffluxWork(dist.Work):
         self._end([], error)
 
     def _end(self, tensors: list[torch.Tensor], error: BaseException | None) -> None:
-        with self._ending:
-            if self._ended.is_set():
+        with self._claiming:
+            if self._ender:
                 return
+            self._ender = threading.get_ident()
             self._tensors = tensors
             self._error = error
+        try:
+            # First, as whoever has waited may ask the future at once.
+            self._raw.set_result(tensors if error is None else _Failure(error))
+        finally:
             self._ended.set()
-        self._raw.set_result(tensors if error is None else _Failure(error))
+
+    def _is_over(self) -> bool:
+        return self._ended.is_set() or self._ender == threading.get_ident()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Block until the end.
@@ -85,7 +97,7 @@ class AffluxWork(dist.Work):
             RuntimeError: Called from a future's callback for a collective that is queued behind it.
         """
         seconds = timeout.total_seconds()
-        if not self._ended.is_set():
+        if not self._is_over():
             if not self._may_block():
                 raise RuntimeError(
                     f"{self.call}: a callback of a future waits for an operation that was queued "
@@ -105,11 +117,11 @@ class AffluxWork(dist.Work):
 
     def is_completed(self) -> bool:
         """Return whether it has ended, in success or failure."""
-        return self._ended.is_set()
+        return self._is_over()
 
     def is_success(self) -> bool:
         """Return whether it has ended in success."""
-        return self._ended.is_set() and self._error is None
+        return self._is_over() and self._error is None
 
     def exception(self) -> BaseException | None:
         """Return the error that it ended with."""
@@ -136,7 +148,7 @@ class AffluxWork(dist.Work):
 
     def __repr__(self) -> str:
         state: Any = "in flight"
-        if self._ended.is_set():
+        if self._is_over():
             state = "done" if self._error is None else f"failed: {self._error}"
         return f"<AffluxWork {self.call}: {state}>"
 
@@ -189,3 +201,70 @@ class FinishedWork(dist.Work):
 
     def _source_rank(self) -> int:
         return self.source_rank()
+
+
+class ObservedTransfer(dist.Work):
+    """Gloo's Work of a send or a receive, whose end is reported when somebody waits for it.
+
+    Args:
+        work: Gloo's.
+        tensors: What is sent or received.
+        seen: The observation of the call.
+        observers: The group's.
+    """
+
+    def __init__(
+        self,
+        work: dist.Work,
+        tensors: list[torch.Tensor],
+        seen: Observation,
+        observers: Observers,
+    ) -> None:
+        super().__init__()
+        self._work = work
+        self._tensors = tensors
+        self._seen = seen
+        self._observers = observers
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Wait as Gloo does."""
+        try:
+            over: bool = self._work.wait(timeout)
+        except RuntimeError as error:
+            if not self._seen.ended_ns:
+                self._observers.end(self._seen, error)
+            raise
+        if not self._seen.ended_ns:
+            self._observers.end(self._seen)
+        return over
+
+    def is_completed(self) -> bool:
+        """Return whether Gloo's is over."""
+        return self._work.is_completed()
+
+    def is_success(self) -> bool:
+        """Return whether Gloo's is over in success."""
+        return self._work.is_success()
+
+    def exception(self) -> Any:
+        """Return the error of Gloo's."""
+        return self._work.exception()
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the tensors."""
+        return self._tensors
+
+    def synchronize(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Return the sender's rank."""
+        return self._source_rank()
+
+    def _source_rank(self) -> int:
+        return self._work._source_rank()

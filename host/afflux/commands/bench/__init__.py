@@ -1,1 +1,1 @@
-"""`afflux bench`: all-reduce timed beside other backends, and printed as nccl-tests does."""
+"""`afflux bench`: collectives timed beside other backends, and printed as nccl-tests does."""

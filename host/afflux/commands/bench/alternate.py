@@ -8,14 +8,13 @@ whose time is divided by their number. Where calls in place change what the next
 import statistics
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from afflux.commands.bench.contenders import Contender
 from afflux.commands.bench.cpu_time import CpuTimer
 
 __all__ = ["Entry", "Plan", "Timing", "alternate"]
@@ -38,25 +37,30 @@ class Plan:
     average: int = 1
 
 
+def _nothing() -> None:
+    return None
+
+
 @dataclass
 class Entry:
-    """A contender with its tensor, and what its calls do.
+    """What is timed for one contender.
 
     Attributes:
         key: Its name in the result.
-        contender: See `contenders`.
-        tensor: What it works on, of shape (count,).
+        call: One call.
+        restore: Makes the data what they were before the first call; it is not timed.
         batch: Most calls between restorations; 0: any number.
-        copies: Out of place: each call first copies the source, in the time.
-        same_bits: All runs must leave the same bits at all ranks.
+        same_bits: A result whose bits must be the same at all ranks after each run; None: not
+            compared.
+        iterations: Timed calls in a run; 0: as many as the plan says.
     """
 
     key: str
-    contender: Contender
-    tensor: torch.Tensor
+    call: Callable[[], object]
+    restore: Callable[[], object] = _nothing
     batch: int = 0
-    copies: bool = False
-    same_bits: bool = False
+    same_bits: torch.Tensor | None = None
+    iterations: int = 0
 
 
 @dataclass
@@ -76,15 +80,11 @@ class Timing:
     same_bits: bool | None = None
 
 
-def alternate(
-    entries: Sequence[Entry], source: torch.Tensor, op: str, plan: Plan, control: Any
-) -> dict[str, Timing]:
+def alternate(entries: Sequence[Entry], plan: Plan, control: Any) -> dict[str, Timing]:
     """Time all entries in turn. Collective.
 
     Args:
         entries: The same at all ranks.
-        source: What this rank contributes, of shape (count,).
-        op: "sum", "avg", "max" or "min".
         plan: How often they run.
         control: A group of all ranks, not one that is timed.
     """
@@ -94,54 +94,45 @@ def alternate(
     for repeat in range(plan.repeats):
         # Forwards and backwards, so that none always follows the same one.
         for entry in entries if repeat % 2 == 0 else reversed(entries):
-            seconds, processor = _run(entry, source, op, plan, control)
+            seconds, processor = _run(entry, plan, control)
             found = _gather([seconds, processor], control)
             wall[entry.key].append(_over_ranks([each[0] for each in found], plan.average))
             cpu[entry.key].append([each[1] for each in found])
-            if entry.same_bits:
-                mark = zlib.crc32(entry.tensor.view(torch.uint8).numpy().data)
+            if entry.same_bits is not None:
+                mark = zlib.crc32(entry.same_bits.view(torch.uint8).numpy().data)
                 marks[entry.key].update(int(each[0]) for each in _gather([mark], control))
     return {
         entry.key: Timing(
             statistics.median(wall[entry.key]),
             wall[entry.key],
             [statistics.fmean(column) for column in zip(*cpu[entry.key], strict=True)],
-            len(marks[entry.key]) == 1 if entry.same_bits else None,
+            None if entry.same_bits is None else len(marks[entry.key]) == 1,
         )
         for entry in entries
     }
 
 
-def _run(
-    entry: Entry, source: torch.Tensor, op: str, plan: Plan, control: Any
-) -> tuple[float, float]:
+def _run(entry: Entry, plan: Plan, control: Any) -> tuple[float, float]:
     """Return wall and processor seconds of a call, at this rank."""
-    _batches(entry, source, op, plan.warmup, control)
-    return _batches(entry, source, op, plan.iterations, control)
+    _batches(entry, plan.warmup, control)
+    return _batches(entry, entry.iterations or plan.iterations, control)
 
 
-def _batches(
-    entry: Entry, source: torch.Tensor, op: str, calls: int, control: Any
-) -> tuple[float, float]:
+def _batches(entry: Entry, calls: int, control: Any) -> tuple[float, float]:
     wall_s = cpu_s = 0.0
-    tensor, call, copies = entry.tensor, entry.contender.call, entry.copies
+    call = entry.call
     processor = CpuTimer()
     left = calls
     while left:
         now = min(left, entry.batch) if entry.batch else left
         left -= now
-        tensor.copy_(source)
+        entry.restore()
         processor.prepare()
         dist.barrier(control)
         processor.start()
         started = time.perf_counter()
-        if copies:
-            for _ in range(now):
-                tensor.copy_(source)
-                call(tensor, op)
-        else:
-            for _ in range(now):
-                call(tensor, op)
+        for _ in range(now):
+            call()
         wall_s += time.perf_counter() - started
         cpu_s += processor.stop()
     return wall_s / max(calls, 1), cpu_s / max(calls, 1)

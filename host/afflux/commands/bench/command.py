@@ -1,14 +1,12 @@
-"""`afflux bench`: all-reduce measured and printed as nccl-tests does.
+"""`afflux bench`: collectives measured and printed as nccl-tests does.
 
 Under torchrun or an MPI launcher each process is one rank; alone it starts its ranks itself.
 """
 
 import argparse
-import importlib
 import importlib.util
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -16,9 +14,14 @@ import torch
 import torch.distributed as dist
 
 from afflux.commands.bench import size_plot
-from afflux.commands.bench.contenders import NotAvailable, launched_by_mpi, mpi_missing
 from afflux.commands.bench.interruption import terminated_as_interrupted
 from afflux.commands.bench.machine import describe_machine
+from afflux.commands.bench.mpi_launch import (
+    NotAvailable,
+    launched_by_mpi,
+    meet_through_mpi,
+    mpi_missing,
+)
 from afflux.commands.bench.options import BenchOptions, read_options
 from afflux.commands.bench.rank import join, measure
 from afflux.commands.bench.registry import SCHEMA, Row
@@ -44,7 +47,10 @@ def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, own: lis
         if path and not path.absolute().parent.is_dir():
             parser.error(f"{path}: its folder does not exist")
     if launched_by_mpi() and "RANK" not in os.environ:
-        _meet_through_mpi(parser)
+        try:
+            meet_through_mpi()
+        except NotAvailable as error:
+            parser.error(str(error))
     under_launcher = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     if under_launcher and arguments.ranks:
         parser.error(f"--ranks: this process is already one of {os.environ['WORLD_SIZE']} ranks")
@@ -78,7 +84,7 @@ def save(rows: list[Row], json_path: Path | None, plot_path: Path | None) -> Non
 def failed(rows: list[Row]) -> bool:
     """Return whether an element was wrong, or ranks or runs did not get the same bits."""
     return any(
-        row["wrong"] or row["out_of_place_wrong"] or not row["same_bits"]
+        row["wrong"] or row["out_of_place_wrong"] or row["same_bits"] is False
         or row.get("out_of_place_same_bits") is False
         for row in rows
     )  # fmt: skip
@@ -123,28 +129,3 @@ class _Shown:
         if self._on:
             print(line, end="", flush=True)
         return True
-
-
-def _meet_through_mpi(parser: argparse.ArgumentParser) -> None:
-    """Set what torch.distributed reads from the environment, as torchrun would."""
-    try:
-        MPI = importlib.import_module("mpi4py.MPI")
-    except (ImportError, RuntimeError) as error:
-        parser.error(f"an MPI launcher started this, but mpi4py does not work: {error}")
-    world = MPI.COMM_WORLD
-    where = None
-    if world.Get_rank() == 0:
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            where = (socket.gethostname(), probe.getsockname()[1])
-    local = world.Split_type(MPI.COMM_TYPE_SHARED)
-    if local.Get_size() == world.Get_size() and where:
-        where = ("127.0.0.1", where[1])
-    host, port = world.bcast(where, root=0)
-    os.environ |= {
-        "MASTER_ADDR": host,
-        "MASTER_PORT": str(port),
-        "RANK": str(world.Get_rank()),
-        "WORLD_SIZE": str(world.Get_size()),
-        "LOCAL_RANK": str(local.Get_rank()),
-    }

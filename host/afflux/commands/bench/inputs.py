@@ -22,8 +22,9 @@ DTYPES = {
     "half": torch.float16,
     "bfloat16": torch.bfloat16,
     "int32": torch.int32,
+    "int64": torch.int64,
 }
-"""The types that the engine sums, by their names in nccl-tests."""
+"""The types that Afflux sums, by their names in nccl-tests; int64 only in shared memory."""
 
 # Exponent of the largest magnitude at the start, and the bits by which it may grow from there.
 _RANGE = {
@@ -31,6 +32,7 @@ _RANGE = {
     torch.bfloat16: (-60, 120),
     torch.float16: (-6, 20),
     torch.int32: (7, 23),
+    torch.int64: (31, 31),
 }
 
 
@@ -65,6 +67,8 @@ class Inputs:
         values: np.ndarray
         if self.dtype == torch.int32:
             values = _random_words(random, length, np.int8).astype(np.int32)
+        elif self.dtype == torch.int64:
+            values = _random_words(random, length, np.int32).astype(np.int64)
         else:
             values = _random_words(random, length, np.int32).astype(np.float32)
             values *= np.float32(2.0 ** (exponent - 31))

@@ -1,8 +1,9 @@
 """The output format of nccl-tests, to the column, so that programs that read it can read ours.
 
-algbw is the tensor's bytes divided by the time; busbw is algbw · 2(n−1)/n for all_reduce, which
-counts what a ring would move over each link (in-network aggregation moves less, and may exceed a
-link's rate in it). What nccl-tests does not have goes into lines that begin with #.
+algbw is the tensor's bytes divided by the time; busbw is algbw times a factor, 2(n−1)/n for
+all_reduce, which counts what a ring would move over each link (in-network aggregation moves less,
+and may exceed a link's rate in it). What nccl-tests does not have goes into lines that begin with
+#.
 """
 
 import math
@@ -30,13 +31,20 @@ def algorithm_bandwidth(size: int, seconds: float) -> float:
     return size / seconds / 1e9
 
 
-def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Return the bandwidth that a ring would need for this time, in GB/s."""
-    return algorithm_bandwidth(size, seconds) * 2 * (ranks - 1) / ranks
+def bus_bandwidth(size: int, seconds: float, factor: float) -> float:
+    """Return the bandwidth that a ring would need for this time, in GB/s.
+
+    Args:
+        size: Bytes of the tensor.
+        seconds: Time of a call.
+        factor: The collective's, for this number of ranks; see `collectives.Collective`.
+    """
+    return algorithm_bandwidth(size, seconds) * factor
 
 
 def heading(
     *,
+    program: str,
     least: int,
     most: int,
     step: str,
@@ -50,7 +58,7 @@ def heading(
     """Return all lines before the first result."""
     lines = [
         f"# afflux version {version}",
-        "# Collective test starting: all_reduce_perf",
+        f"# Collective test starting: {program}",
         f"# nThread 1 nGpus 0 minBytes {least} maxBytes {most} step: {step} warmup iters: {warmup} "
         f"iters: {iterations} agg iters: 1 validation: {checks} graph: 0 unalign: 0",
         "#",
@@ -68,12 +76,24 @@ def line(
     count: int,
     dtype: str,
     op: str,
-    ranks: int,
+    root: int,
+    factor: float,
     out_of_place: Column | None,
     in_place: Column,
 ) -> str:
-    """Return one result. `out_of_place` is None if it was not timed."""
-    text = f"{size:12d}  {count:12d}  {dtype:>8}  {op:>6}  {-1:6d}"
+    """Return one result.
+
+    Args:
+        size: Bytes.
+        count: Elements.
+        dtype: As nccl-tests names it.
+        op: "none" where nothing is reduced.
+        root: -1 if the collective has none.
+        factor: Busbw by algbw.
+        out_of_place: None if it was not timed.
+        in_place: See `collectives`.
+    """
+    text = f"{size:12d}  {count:12d}  {dtype:>8}  {op:>6}  {root:6d}"
     for column in (out_of_place, in_place):
         if column is None:
             text += f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}  {'N/A':>6}"
@@ -82,12 +102,12 @@ def line(
         text += (
             f"  {_time(column.seconds * 1e6):>7}"
             f"  {_bandwidth(algorithm_bandwidth(size, column.seconds)):>6}"
-            f"  {_bandwidth(bus_bandwidth(size, column.seconds, ranks)):>6}  {wrong:>6}"
+            f"  {_bandwidth(bus_bandwidth(size, column.seconds, factor)):>6}  {wrong:>6}"
         )
     return text
 
 
-def summary(wrong: int, bus_bandwidths: list[float]) -> str:
+def summary(wrong: int, bus_bandwidths: list[float], program: str) -> str:
     """Return the lines at the end; `wrong` counts elements out of bounds."""
     mean = math.fsum(bus_bandwidths) / len(bus_bandwidths) if bus_bandwidths else 0.0
     return "\n".join(
@@ -95,7 +115,7 @@ def summary(wrong: int, bus_bandwidths: list[float]) -> str:
             f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
             f"# Avg bus bandwidth    : {mean:g} ",
             "#",
-            "# Collective test concluded: all_reduce_perf",
+            f"# Collective test concluded: {program}",
         ]
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from afflux.commands.bench.collectives import COLLECTIVES
 from afflux.commands.bench.contenders import COMPARED
 from afflux.commands.bench.inputs import DTYPES
 from afflux.commands.bench.sizes import parse_size, sweep
@@ -22,7 +23,7 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("-t", "--nthreads", "1", "a rank is a process with one thread: set the number of ranks"),
     ("-g", "--ngpus", "1", "a rank is a process, and tensors are in CPU memory: use --ranks"),
     ("-m", "--agg_iters", "1", "calls are not aggregated"),
-    ("-r", "--root", "0", "all_reduce has no root"),
+    ("-r", "--root", "0", "broadcast is measured from rank 0, the others have no root"),
     ("-p", "--parallel_init", "0", "each process makes its own group"),
     ("-z", "--blocking", "0", "each call returns when it is over: streams do not exist here"),
     ("-y", "--stream_null", "0", "streams do not exist here"),
@@ -42,6 +43,7 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
 class BenchOptions:
     """What to measure. Sizes are in bytes, as given; they are rounded to whole elements."""
 
+    collective: str
     sizes: tuple[int, ...]
     dtypes: tuple[str, ...]
     ops: tuple[str, ...]
@@ -65,8 +67,9 @@ class BenchOptions:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `read_options` makes sense of what was given."""
     parser.add_argument(
-        "collective", nargs="?", choices=["all_reduce"], default="all_reduce", help="(%(default)s)"
-    )
+        "collective", nargs="?", choices=list(COLLECTIVES), default="all_reduce",
+        help="(%(default)s)",
+    )  # fmt: skip
     ours = parser.add_argument_group("options of Afflux")
     ours.add_argument(
         "--ranks", type=int, metavar="N", help="start N ranks on this host, with torchrun"
@@ -86,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeats", type=_positive, metavar="N",
         help=f"number of runs; the median counts (1, with --compare {_ALTERNATING_REPEATS})",
     )  # fmt: skip
-    ours.add_argument("--no-out-of-place", action="store_true", help="measure only in place")
+    ours.add_argument("--no-out-of-place", action="store_true", help="leave out-of-place calls out")
     ours.add_argument("--seed", type=int, default=0, help="seed of the data (%(default)s)")
     ours.add_argument(
         "--plot", type=Path, metavar="FILE.svg", help="draw a plot; needs the extra afflux[plot]"
@@ -163,14 +166,24 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
             f"-d {arguments.datatype}: the engine reduces {', '.join(DTYPES)}; other types go to "
             "Gloo"
         )
+    collective = COLLECTIVES[arguments.collective]
+    if not collective.reduces:
+        for name, given in (("-o", arguments.op != "sum"), ("--density", arguments.density < 1)):
+            if given:
+                parser.error(f"{name}: {collective.name} reduces nothing")
     if arguments.local_register == 2:
         parser.error("-R 2: there is one kind of reachable tensor: -R 1")
     dtypes = tuple(DTYPES) if arguments.datatype == "all" else (arguments.datatype,)
     ops = OPS if arguments.op == "all" else (arguments.op,)
-    if (dtypes, ops) == (("int32",), ("avg",)):
-        parser.error("-d int32 -o avg: integers have no average")
+    if ops == ("avg",) and dtypes in (("int32",), ("int64",)):
+        parser.error(f"-d {dtypes[0]} -o avg: averages of integers are not checked here")
+    if not collective.reduces:
+        ops = ("none",)
+    if not collective.sized:
+        sizes, dtypes = (0,), ("float",)
     repeats = arguments.repeats or (_ALTERNATING_REPEATS if arguments.compare else 1)
     return BenchOptions(
+        collective=collective.name,
         sizes=sizes,
         dtypes=dtypes,
         ops=ops,
@@ -187,7 +200,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         timestamps=arguments.report_timestamps,
         memory=bool(arguments.memory_report),
         seed=arguments.seed,
-        out_of_place=not arguments.no_out_of_place,
+        out_of_place=collective.sized and not arguments.no_out_of_place,
         step=f"{arguments.stepfactor}(factor)"
         if arguments.stepfactor > 1
         else f"{arguments.stepbytes}(bytes)",

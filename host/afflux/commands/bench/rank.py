@@ -20,9 +20,10 @@ import torch.distributed as dist
 import afflux
 from afflux.commands.bench import contenders, nccl_format
 from afflux.commands.bench.alternate import Entry, Plan, Timing, alternate
-from afflux.commands.bench.expected import wrong_elements
+from afflux.commands.bench.collectives import COLLECTIVES, Collective, Trial, prepare
 from afflux.commands.bench.inputs import DTYPES, Inputs
 from afflux.commands.bench.machine import processor_name
+from afflux.commands.bench.mpi_launch import NotAvailable
 from afflux.commands.bench.options import BenchOptions, add_arguments, read_options
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.side_table import side_table
@@ -76,7 +77,7 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
     for _ in range(options.cycles):
         for op in options.ops:
             for dtype in options.dtypes:
-                if (dtype, op) == ("int32", "avg"):
+                if dtype in ("int32", "int64") and op == "avg":
                     continue
                 for size in options.sizes:
                     row = _measure_one(options, groups, size, dtype, op)
@@ -84,7 +85,8 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
                     stamp = time.strftime("  %Y-%m-%d %H:%M:%S") if options.timestamps else ""
                     show(_line(row) + stamp)
     wrong = sum((row["wrong"] or 0) + (row["out_of_place_wrong"] or 0) for row in rows)
-    show(nccl_format.summary(wrong, _all_bandwidths(rows)))
+    program = COLLECTIVES[options.collective].program
+    show(nccl_format.summary(wrong, _all_bandwidths(rows), program))
     show(side_table(rows, options.compare))
     if options.memory:
         peak = max(row["peak_memory_bytes"] for row in rows)
@@ -94,7 +96,8 @@ def measure(options: BenchOptions, groups: _Groups) -> list[Row]:
 
 def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, op: str) -> Row:
     element = DTYPES[dtype]
-    count = max(1, size // element.itemsize)
+    collective = COLLECTIVES[options.collective]
+    count = collective.count(size, element.itemsize, groups.ranks)
     inputs = Inputs(count, element, groups.ranks, options.density, options.seed)
     ours = contenders.Afflux(groups.afflux, options.reachable)
     others: list[contenders.Contender] = []
@@ -102,56 +105,57 @@ def _measure_one(options: BenchOptions, groups: _Groups, size: int, dtype: str, 
         others.append(contenders.Gloo(groups.gloo))
     if "mpi" in options.compare:
         others.append(contenders.Mpi(groups.ranks, element))
-    source = torch.empty(count, dtype=element)
-    inputs.fill(groups.rank, source)
-    tensor = ours.empty(count, element)
-    ordinary = torch.empty(count, dtype=element) if options.reachable else tensor
-    batch = inputs.calls_in_place(op)
-
-    entries = [Entry("afflux", ours, tensor, batch, same_bits=True)]
+    of_key = {"afflux": prepare(collective, ours, inputs, op, groups.rank, in_place=True)}
     if options.out_of_place:
-        entries.append(Entry("out_of_place", ours, tensor, copies=True, same_bits=True))
-    entries += [Entry(other.name, other, ordinary, batch) for other in others]
-    entries += [
-        Entry(each.name, each, ordinary) for each in (contenders.AddOne(), contenders.ReadAll())
-    ]
+        of_key["out_of_place"] = prepare(collective, ours, inputs, op, groups.rank, in_place=False)
+    for other in others:
+        of_key[other.name] = prepare(collective, other, inputs, op, groups.rank, in_place=True)
+    entries = [_entry(key, trial) for key, trial in of_key.items()]
+    entries += _floors(collective, inputs, of_key["afflux"])
     before = afflux.statistics(groups.afflux)
     plan = Plan(options.iterations, options.warmup, options.repeats, options.average)
-    timings = alternate(entries, source, op, plan, groups.control)
+    timings = alternate(entries, plan, groups.control)
 
     about = afflux.statistics(groups.afflux)
     about["way"] = _way(before, about)
-    wrong = {
-        entry.key: _check(entry, source, inputs, op, options.checks, groups)
-        for entry in entries[:-2]
-    }
+    wrong = {key: _check(trial, options.checks, groups) for key, trial in of_key.items()}
     return _row(options, groups, inputs, dtype, op, timings, wrong, about)
+
+
+def _entry(key: str, trial: Trial) -> Entry:
+    compared = trial.result if key in ("afflux", "out_of_place") and trial.same_at_all else None
+    return Entry(key, trial.call, trial.restore, trial.batch, compared)
+
+
+def _floors(collective: Collective, inputs: Inputs, trial: Trial) -> list[Entry]:
+    """Return what memory allows at best: see `docs/benchmarks.md`."""
+    if not collective.sized:
+        return []
+    ordinary = torch.empty(trial.result.numel(), dtype=inputs.dtype)
+    if collective.name == "all_reduce":
+        return [
+            Entry("floor", lambda: contenders.add_one(ordinary), lambda: ordinary.fill_(0)),
+            Entry("read_floor", lambda: contenders.read_all(ordinary)),
+        ]
+    size = collective.bytes(inputs.count, inputs.dtype.itemsize, inputs.ranks)
+    moved = max(1, round(size * collective.bus_factor(inputs.ranks)))
+    here, there = torch.zeros(moved, dtype=torch.uint8), torch.zeros(moved, dtype=torch.uint8)
+    return [Entry("floor", lambda: there.copy_(here))]
 
 
 def _way(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Return how the calls between two readings of the statistics went."""
     ways = [way for way in _WAYS if after.get(way, 0) > before.get(way, 0)]
-    return "+".join(ways) or "packets"
+    if after["operations_gloo"] > before["operations_gloo"]:
+        return "gloo"
+    return "+".join(ways) or ("shared" if after["engine"] == "shm" else "packets")
 
 
-def _check(
-    entry: Entry,
-    source: torch.Tensor,
-    inputs: Inputs,
-    op: str,
-    times: int,
-    groups: _Groups,
-) -> int | None:
+def _check(trial: Trial, times: int, groups: _Groups) -> int | None:
     """Wrong elements of all ranks after calls with fresh data; None if unchecked."""
-    wrong = 0
-    of_engine = entry.contender.name == "afflux"
-    for _ in range(times):
-        entry.tensor.copy_(source)
-        entry.contender.call(entry.tensor, op)
-        wrong += wrong_elements(entry.tensor, inputs, op, of_engine)
     if not times:
         return None
-    total = torch.tensor([wrong])
+    total = torch.tensor([sum(trial.wrong() for _ in range(times))])
     dist.all_reduce(total, group=groups.control)
     return int(total)
 
@@ -166,12 +170,13 @@ def _row(
     wrong: dict[str, int | None],
     about: dict[str, Any],
 ) -> Row:
-    size = inputs.count * inputs.dtype.itemsize
+    collective = COLLECTIVES[options.collective]
+    size = collective.bytes(inputs.count, inputs.dtype.itemsize, inputs.ranks)
     peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024])
     dist.all_reduce(peak, op=dist.ReduceOp.MAX, group=groups.control)
     mine = timings["afflux"]
     row: Row = {
-        "what": "all_reduce",
+        "what": collective.name,
         "ranks": groups.ranks,
         "bytes": size,
         "count": inputs.count,
@@ -185,7 +190,9 @@ def _row(
         "repeats": options.repeats,
         "average": options.average,
         "algbw_gb_per_s": nccl_format.algorithm_bandwidth(size, mine.seconds),
-        "busbw_gb_per_s": nccl_format.bus_bandwidth(size, mine.seconds, groups.ranks),
+        "busbw_gb_per_s": nccl_format.bus_bandwidth(
+            size, mine.seconds, collective.bus_factor(groups.ranks)
+        ),
         "wrong": wrong["afflux"],
         "same_bits": mine.same_bits,
         "peak_memory_bytes": int(peak),
@@ -206,18 +213,22 @@ def _row(
 
 
 def _line(row: Row) -> str:
+    collective = COLLECTIVES[row["what"]]
     outer = None
     if "out_of_place_s" in row:
         outer = nccl_format.Column(row["out_of_place_s"], row["out_of_place_wrong"])
     inner = nccl_format.Column(row["afflux_s"], row["wrong"])
+    factor = collective.bus_factor(row["ranks"])
     return nccl_format.line(
-        row["bytes"], row["count"], row["dtype"], row["op"], row["ranks"], outer, inner
+        row["bytes"], row["count"], row["dtype"], row["op"], collective.root, factor, outer, inner
     )
 
 
 def _all_bandwidths(rows: Sequence[Row]) -> list[float]:
     return [
-        nccl_format.bus_bandwidth(row["bytes"], row[key], row["ranks"])
+        nccl_format.bus_bandwidth(
+            row["bytes"], row[key], COLLECTIVES[row["what"]].bus_factor(row["ranks"])
+        )
         for row in rows
         for key in ("out_of_place_s", "afflux_s")
         if key in row
@@ -228,8 +239,13 @@ def _heading(options: BenchOptions, groups: _Groups, devices: list[str]) -> str:
     about = afflux.statistics(groups.afflux)
     notes = [
         f"engine {about['engine']} ({about['aggregator']}), torch {torch.__version__}",
-        "out-of-place: a copy, then in place, as torch has no other all_reduce; both are timed",
     ]
+    collective = COLLECTIVES[options.collective]
+    if collective.copies:
+        notes.append(
+            f"out-of-place: a copy, then in place, as torch has no other {collective.name}; both "
+            "are timed"
+        )
     if options.density < 1:
         notes.append(
             f"{options.density:g} of the blocks of 64 elements are not zero; in place, data are "
@@ -238,6 +254,7 @@ def _heading(options: BenchOptions, groups: _Groups, devices: list[str]) -> str:
     if options.reachable:
         notes.append("tensors of afflux.empty")
     return nccl_format.heading(
+        program=collective.program,
         least=options.sizes[0],
         most=options.sizes[-1],
         step=options.step,
@@ -286,7 +303,7 @@ def main() -> int:
     for case in cases:
         try:
             results.append({"rows": measure(case, groups)})
-        except contenders.NotAvailable as reason:
+        except NotAvailable as reason:
             results.append({"rows": [], "reason": str(reason)})
     path = given.folder / f"rank{groups.rank}.json"
     path.write_text(json.dumps(results), encoding="utf-8")

@@ -6,6 +6,9 @@ from afflux.commands.bench.registry import Row
 
 __all__ = ["side_table"]
 
+_FLOORS = {"floor": "add one", "read_floor": "read"}
+_SAME_BITS = {True: "yes", False: "NO", None: "–"}
+
 
 def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
     """Show processor time, floors and other backends: in place, medians, microseconds.
@@ -16,7 +19,10 @@ def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
     header = ["size", "type", "redop", "afflux", "cpu"]
     for name in compare:
         header += [name, "cpu", f"{name}/afflux", "#wrong"]
-    header += ["add one", "read", "same bits", "way"]
+    floors = [name for name in _FLOORS if f"{name}_s" in rows[0]]
+    of_sum = "read_floor" in floors
+    header += [_FLOORS[name] if of_sum else "memcpy" for name in floors]
+    header += ["same bits", "way"]
     cells = [header]
     for row in rows:
         line = [str(row["bytes"]), row["dtype"], row["op"]]
@@ -29,8 +35,8 @@ def side_table(rows: Sequence[Row], compare: Sequence[str]) -> str:
                 f"{row[f'{name}_s'] / row['afflux_s']:.2f}",
                 "N/A" if wrong is None else str(wrong),
             ]
-        line += [_us(row["floor_s"]), _us(row["read_floor_s"])]
-        line += ["yes" if row["same_bits"] else "NO", row["way"]]
+        line += [_us(row[f"{name}_s"]) for name in floors]
+        line += [_SAME_BITS[row["same_bits"]], row["way"]]
         cells.append(line)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["#", "# in place, microseconds of a call, medians; cpu: processor time of a rank"]

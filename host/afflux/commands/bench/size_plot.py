@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from afflux.commands.bench.collectives import COLLECTIVES
 from afflux.commands.bench.nccl_format import bus_bandwidth
 from afflux.commands.bench.registry import Row
 
@@ -26,10 +27,15 @@ def draw(rows: list[Row], path: Path) -> None:
     from matplotlib import pyplot
 
     first = rows[0]
+    collective = COLLECTIVES[first["what"]]
+    factor = collective.bus_factor(first["ranks"])
     rows = [row for row in rows if (row["dtype"], row["op"]) == (first["dtype"], first["op"])]
     figure, (times, rates) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     sizes = [row["bytes"] for row in rows]
-    for key, (label, style) in _LINES.items():
+    lines = dict(_LINES)
+    if collective.name != "all_reduce":
+        lines["floor"] = ("memcpy", "k:")
+    for key, (label, style) in lines.items():
         if f"{key}_s" not in first:
             continue
         seconds = [row[f"{key}_s"] for row in rows]
@@ -38,7 +44,7 @@ def draw(rows: list[Row], path: Path) -> None:
             rates.plot(
                 sizes,
                 [
-                    bus_bandwidth(row["bytes"], each, row["ranks"])
+                    bus_bandwidth(row["bytes"], each, factor)
                     for row, each in zip(rows, seconds, strict=True)
                 ],
                 style,
@@ -51,7 +57,7 @@ def draw(rows: list[Row], path: Path) -> None:
     rates.set(ylabel="busbw (GB/s)", ylim=(0, None))
     density = "" if first["density"] == 1 else f", {first['density']:g} of blocks not zero"
     figure.suptitle(
-        f"all_reduce {first['op']} {first['dtype']}, {first['ranks']} ranks{density}, "
+        f"{collective.name} {first['op']} {first['dtype']}, {first['ranks']} ranks{density}, "
         f"engine {first['engine']}"
     )
     # Beside the axes: within them, it would cover a point sooner or later.

@@ -1,0 +1,175 @@
+"""The adapter in C++: compiled for the installed torch when a group first needs it, and kept.
+
+It is not a part of the wheel, because torch's C++ interface has no stable form: every version needs
+its own. Compiling takes about half a minute, once for each version of torch.
+"""
+
+import functools
+import importlib.machinery
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Store
+
+import afflux_drivers
+from afflux.group.core import Group
+from afflux.group.membership import Membership
+from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
+
+__all__ = ["AdapterUnavailable", "create", "load", "main"]
+
+_log = logging.getLogger("afflux")
+
+_SOURCES = Path(__file__).parent / "native"
+_MAIN = _SOURCES / "unity.cpp"
+_INCLUDES = Path(afflux_drivers.__file__).parent
+_NAME = "afflux_torch"
+_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+
+
+class AdapterUnavailable(RuntimeError):
+    """The adapter in C++ cannot be had on this machine; the message gives the reason."""
+
+
+@functools.cache
+def load() -> ModuleType:
+    """Return the compiled module, compiled now if it is not there yet.
+
+    Raises:
+        AdapterUnavailable: There is no compiler, or it does not compile.
+    """
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if not compiler:
+        raise AdapterUnavailable("no C++ compiler was found (g++, c++ or $CXX)")
+    command = [*compiler.split(), *_flags()]
+    texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
+    texts.append((_INCLUDES / "shared" / "c_calls.h").read_text(encoding="utf-8"))
+    key = digest(torch.__version__, _SUFFIX, sys.prefix, *command, *texts)
+    try:
+        folder = cached(default_folder("adapter"), key, functools.partial(_compile, command))
+    except (BuildError, OSError) as error:
+        raise AdapterUnavailable(str(error)) from error
+    return _import(folder / f"{_NAME}{_SUFFIX}")
+
+
+def create(membership: Membership) -> Any:
+    """Make a group with this adapter, and return the backend.
+
+    Raises:
+        AdapterUnavailable: See `load`.
+        AffluxError: See `Group`.
+    """
+    module = load()
+    parts = _Parts(module)
+    core = Group(membership, parts)
+    reducer = core.reducer
+    calls = reducer.calls() if isinstance(reducer, SharedMemoryReducer) else None
+    only_gloo = reducer.engine == "gloo"
+    backend = module.AffluxBackend(
+        core.rank,
+        core.size,
+        core,
+        core.gloo,
+        core.turn,
+        calls,
+        only_gloo,
+        _split,
+        parts.completions,
+    )
+    core.attach(backend.gloo_counts, backend.let_go)
+
+    def observe(active: bool) -> None:
+        backend.observed = active
+
+    core.observers.tell(observe)
+    return backend
+
+
+class _Parts:
+    """Turn and Works in C++."""
+
+    def __init__(self, module: ModuleType) -> None:
+        # torch's hooks, which are told of the end of what is in flight.
+        self.completions = module.Completions()
+        self.turn = module.Turn
+        self.pending_work = functools.partial(module.PendingWork, completions=self.completions)
+        self.finished_work = module.FinishedWork
+
+
+def _split(core: Group, store: Store, ranks: list[int], timeout: timedelta, name: str) -> Any:
+    """Make the group of some of a group's ranks; return None at the others."""
+    if core.rank not in ranks:
+        return None
+    members = [core.global_ranks[rank] for rank in ranks]
+    own = ranks.index(core.rank)
+    return create(Membership(store, own, len(ranks), timeout, name, members))
+
+
+def _flags() -> list[str]:
+    root = Path(torch.__file__).parent
+    return [
+        "-std=c++20",
+        "-O2",
+        "-fPIC",
+        "-shared",
+        # torch's headers want it, and warn at length without it.
+        "-fvisibility=hidden",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        f"-DTORCH_EXTENSION_NAME={_NAME}",
+        f"-isystem{root / 'include'}",
+        f"-isystem{root / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
+        f"-isystem{sysconfig.get_path('include')}",
+        f"-I{_INCLUDES}",
+        f"-L{root / 'lib'}",
+    ]
+
+
+def _compile(command: list[str], folder: Path) -> None:
+    _log.info("compiling the adapter for torch %s, once", torch.__version__)
+    target = folder / f"{_NAME}{_SUFFIX}"
+    libraries = ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
+    whole = [*command, str(_MAIN), "-o", str(target), *libraries]
+    log = folder / "compiler.log"
+    with log.open("w", encoding="utf-8") as output:
+        print(*whole, file=output, flush=True)
+        done = subprocess.run(whole, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"the adapter for torch {torch.__version__} does not compile: see {log}")
+
+
+def _import(path: Path) -> ModuleType:
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
+    spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
+    if spec is None:
+        raise AdapterUnavailable(f"{path} cannot be imported")
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except ImportError as error:
+        raise AdapterUnavailable(f"{path}: {error}") from error
+    return module
+
+
+def main() -> int:
+    """Compile it, if need be, and print where it is."""
+    try:
+        print(load().__file__)
+    except AdapterUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

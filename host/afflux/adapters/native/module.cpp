@@ -1,0 +1,84 @@
+// What Python sees of the C++ adapter.
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.hpp"
+#include "completion.hpp"
+#include "turn.hpp"
+#include "works.hpp"
+
+namespace afflux {
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+    const py::call_guard<py::gil_scoped_release> no_python;
+    // Finds torch's function while no other thread can look for it, too.
+    const NotTraced first;
+    py::class_<Turn, std::shared_ptr<Turn>>(module, "Turn")
+        .def(py::init<>())
+        .def("try_enter", &Turn::try_enter)
+        .def("enter", &Turn::enter, no_python)
+        .def("leave", &Turn::leave)
+        .def("mine", &Turn::mine)
+        .def("hand_over", &Turn::hand_over)
+        .def("take_over", &Turn::take_over)
+        .def("begin",
+             [](Turn& turn, std::string call) {
+                 return turn.begin(std::make_shared<const std::string>(std::move(call)));
+             })
+        .def("end", &Turn::end)
+        .def("note", &Turn::note)
+        .def_property_readonly("history", [](const Turn& turn) { return turn.history.load(); })
+        .def("add_pending", [](Turn& turn, int change) { turn.pending += change; })
+        .def_property_readonly("pending", [](const Turn& turn) { return turn.pending.load(); })
+        .def_property_readonly("sequence", [](const Turn& turn) { return turn.sequence.load(); })
+        .def_property_readonly("running", [](const Turn& turn) { return turn.running.load(); })
+        .def_property_readonly("latest", &Turn::latest)
+        .def_property_readonly("engine_operations",
+                               [](const Turn& turn) { return turn.engine_operations.load(); })
+        .def_property(
+            "closed", [](const Turn& turn) { return turn.closed.load(); },
+            [](Turn& turn, bool closed) { turn.closed.store(closed); });
+
+    py::class_<Completions, std::shared_ptr<Completions>>(module, "Completions").def(py::init<>());
+
+    py::class_<FinishedWork, c10d::Work, c10::intrusive_ptr<FinishedWork>>(module, "FinishedWork")
+        .def(py::init([](Tensors tensors) {
+            return c10::make_intrusive<FinishedWork>(std::move(tensors), 0);
+        }))
+        .def("exception", [](const FinishedWork&) { return py::none(); });
+
+    py::class_<PendingWork, c10d::Work, c10::intrusive_ptr<PendingWork>>(module, "PendingWork")
+        .def(py::init([](std::string call, py::object on_expiry, py::object may_block,
+                         std::shared_ptr<Completions> completions) {
+                 return c10::make_intrusive<PendingWork>(std::move(call), std::move(on_expiry),
+                                                         std::move(may_block),
+                                                         std::move(completions));
+             }),
+             py::arg("call"), py::arg("on_expiry"), py::arg("may_block"), py::kw_only(),
+             py::arg("completions"))
+        .def_property_readonly("call", &PendingWork::call)
+        .def("succeed", &PendingWork::succeed)
+        .def("fail", &PendingWork::fail)
+        .def("exception", &PendingWork::error)
+        .def("__repr__", &PendingWork::text);
+
+    py::class_<AffluxBackend, c10d::Backend, c10::intrusive_ptr<AffluxBackend>>(module,
+                                                                                "AffluxBackend")
+        .def(py::init([](int rank, int size, py::object core,
+                         const c10::intrusive_ptr<c10d::Backend>& gloo, std::shared_ptr<Turn> turn,
+                         py::object calls, bool only_gloo, py::object splitter,
+                         std::shared_ptr<Completions> completions) {
+            return c10::make_intrusive<AffluxBackend>(rank, size, std::move(core), gloo,
+                                                      std::move(turn), std::move(calls), only_gloo,
+                                                      std::move(splitter), std::move(completions));
+        }))
+        .def_property_readonly("core", &AffluxBackend::core)
+        .def("gloo_counts", &AffluxBackend::gloo_counts)
+        .def("let_go", &AffluxBackend::let_go, no_python)
+        // torch calls it at ranks that get no part of a group that is split.
+        .def("perform_nocolor_split", [](const AffluxBackend&, const py::object&) {})
+        .def_property(
+            "observed", [](const AffluxBackend& backend) { return backend.observed.load(); },
+            [](AffluxBackend& backend, bool observed) { backend.observed.store(observed); });
+}
+
+}  // namespace afflux

@@ -1,0 +1,87 @@
+// Python objects that C++ threads hold and drop without Python's lock.
+#pragma once
+
+#include <torch/csrc/Exceptions.h>
+// A duration becomes a timedelta by this alone.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <utility>
+
+namespace afflux {
+
+namespace py = pybind11;
+
+// A reference that any thread may copy, move or drop. To use the object, hold Python's lock.
+class PythonObject {
+  public:
+    PythonObject() = default;
+    explicit PythonObject(py::object object)
+        : held_(new py::object(std::move(object)), [](py::object* dropped) {
+              // The interpreter may be gone: then so is the object.
+              if (!Py_IsInitialized()) return;
+              const py::gil_scoped_acquire gil;
+              delete dropped;
+          }) {}
+
+    explicit operator bool() const { return held_ != nullptr; }
+    const py::object& get() const { return *held_; }
+
+  private:
+    std::shared_ptr<py::object> held_;
+};
+
+// Throws a Python exception through C++; torch hands it on to Python as it is.
+[[noreturn]] inline void throw_exception(const py::object& exception) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+    python_error error;
+    error.persist();
+    throw error;
+}
+
+// Keeps torch.compile from tracing what C++ calls, in the thread that runs a compiled function.
+class NotTraced {
+  public:
+    NotTraced() {
+        static const py::object* const set = [] {
+            const auto module = py::module_::import("torch._C._dynamo.eval_frame");
+            return new py::object(module.attr("set_eval_frame"));
+        }();
+        set_ = set;
+        before_ = (*set_)(py::none());
+    }
+    ~NotTraced() {
+        if (before_.is_none()) return;
+        const py::error_scope raised;
+        try {
+            (*set_)(before_);
+        } catch (py::error_already_set& error) {
+            error.discard_as_unraisable("torch.compile's callback");
+        }
+    }
+    NotTraced(const NotTraced&) = delete;
+    NotTraced& operator=(const NotTraced&) = delete;
+
+  private:
+    const py::object* set_;
+    py::object before_;
+};
+
+// Calls into Python, with its lock; a Python exception is thrown on as torch's own class, which any
+// thread may hold and drop.
+template <typename Call>
+auto with_python(const Call& call) {
+    const py::gil_scoped_acquire gil;
+    try {
+        const NotTraced not_traced;
+        return call();
+    } catch (py::error_already_set& raised) {
+        raised.restore();
+        python_error error;
+        error.persist();
+        throw error;
+    }
+}
+
+}  // namespace afflux

@@ -1,0 +1,94 @@
+// Whose turn it is in a group: `afflux.group.turn.Turn` for threads that do without Python's lock.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace afflux {
+
+using Text = std::shared_ptr<const std::string>;
+
+class Turn {
+  public:
+    // Takes the turn if nobody has it, nobody waits in the queue and the group takes operations.
+    bool try_enter_open() {
+        if (closed.load() || pending.load() != 0) return false;
+        return take_if_free();
+    }
+    bool try_enter() { return pending.load() == 0 && take_if_free(); }
+
+    void enter() {
+        std::unique_lock lock(mutex_);
+        left_.wait(lock, [&] { return !taken_; });
+        take();
+    }
+
+    void leave() {
+        {
+            const std::scoped_lock lock(mutex_);
+            owner_.store(std::thread::id());
+            taken_ = false;
+        }
+        left_.notify_one();
+    }
+
+    // Keeps the turn for the thread that takes it over.
+    void hand_over() { owner_.store(std::thread::id()); }
+    void take_over() { owner_.store(std::this_thread::get_id()); }
+
+    bool mine() const { return owner_.load() == std::this_thread::get_id(); }
+
+    std::uint64_t begin(Text call) {
+        const std::scoped_lock lock(text_mutex_);
+        latest_ = std::move(call);
+        running.store(true);
+        return ++sequence;
+    }
+    void end() { running.store(false); }
+
+    // Mixes a call to Gloo into the history, as the turn in Python does.
+    void note(std::uint64_t number) {
+        const std::uint64_t mixed = (history.load() ^ number) * 0x9E3779B97F4A7C15ULL + 1;
+        history.store(mixed ^ mixed >> 32);
+    }
+
+    std::string latest() const {
+        const std::scoped_lock lock(text_mutex_);
+        return latest_ ? *latest_ : std::string();
+    }
+
+    std::atomic<int> pending{0};
+    std::atomic<bool> closed{false};
+    std::atomic<bool> running{false};
+    std::atomic<std::uint64_t> sequence{0};
+    std::atomic<std::uint64_t> history{0};
+    // Operations of the reducer that were carried out without Python.
+    std::atomic<std::uint64_t> engine_operations{0};
+
+  private:
+    bool take_if_free() {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock.owns_lock() || taken_) return false;
+        take();
+        return true;
+    }
+    void take() {
+        taken_ = true;
+        owner_.store(std::this_thread::get_id());
+    }
+
+    std::mutex mutex_;
+    std::condition_variable left_;
+    bool taken_ = false;
+    std::atomic<std::thread::id> owner_{};
+    mutable std::mutex text_mutex_;
+    Text latest_;
+};
+
+}  // namespace afflux

@@ -1,0 +1,5 @@
+// The whole adapter in one translation unit: torch's headers are most of the work of compiling it.
+#include "backend.cpp"
+#include "module.cpp"
+#include "negated.cpp"
+#include "works.cpp"

@@ -1,0 +1,204 @@
+#include "works.hpp"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+
+namespace afflux {
+namespace {
+
+// Python's signal handlers run between slices, as in any wait of Python's own.
+constexpr std::chrono::milliseconds kSlice{100};
+
+}  // namespace
+
+Future make_future() {
+    return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+}
+
+Future FinishedWork::getFuture() {
+    const std::scoped_lock lock(mutex_);
+    if (!future_) {
+        future_ = make_future();
+        future_->markCompleted(c10::IValue(tensors_));
+    }
+    return future_;
+}
+
+PendingWork::PendingWork(std::string call, py::object on_expiry, py::object may_block,
+                         std::shared_ptr<const Completions> completions)
+    : call_(std::move(call)),
+      on_expiry_(std::move(on_expiry)),
+      may_block_(std::move(may_block)),
+      completions_(std::move(completions)),
+      future_(make_future()) {}
+
+bool PendingWork::end(std::vector<at::Tensor> tensors, PythonObject error) {
+    RecordingPointer recording;
+    {
+        const std::scoped_lock lock(mutex_);
+        recording.swap(recording_);
+    }
+    // Profilers run here, and know nothing of this lock.
+    if (recording) recording->end();
+    {
+        const std::scoped_lock lock(mutex_);
+        if (ending_) return false;
+        ending_ = true;
+        ender_ = std::this_thread::get_id();
+        tensors_ = std::move(tensors);
+        error_ = std::move(error);
+        duration_ms_ =
+            std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start_)
+                .count();
+    }
+    return true;
+}
+
+// Whoever has waited may ask the future at once, so it ends first. Its callbacks run meanwhile, and
+// find that the Work is over in their thread.
+void PendingWork::be_over() {
+    {
+        const std::scoped_lock lock(mutex_);
+        completed_ = true;
+    }
+    cv_.notify_all();
+}
+
+bool PendingWork::over() const {
+    return completed_ || (ending_ && ender_ == std::this_thread::get_id());
+}
+
+void PendingWork::succeed(std::vector<at::Tensor> tensors) {
+    const py::gil_scoped_release no_python;
+    // Callbacks run here, and may take Python's lock.
+    if (!end(tensors, PythonObject())) return;
+    const Ending ending{*this};
+    completions_->tell(key_, duration_ms_);
+    future_->markCompleted(c10::IValue(std::move(tensors)));
+}
+
+void PendingWork::fail(py::object error) {
+    const PythonObject held(std::move(error));
+    const py::gil_scoped_release no_python;
+    if (!end({}, held)) return;
+    const Ending ending{*this};
+    future_->setError(exception());
+}
+
+void PendingWork::end_with_it(RecordingPointer recording) {
+    const std::scoped_lock lock(mutex_);
+    if (!ending_) recording_ = std::move(recording);
+}
+
+bool PendingWork::isCompleted() {
+    const std::scoped_lock lock(mutex_);
+    return over();
+}
+
+bool PendingWork::isSuccess() const {
+    const std::scoped_lock lock(mutex_);
+    return over() && !error_;
+}
+
+py::object PendingWork::error() const {
+    const std::scoped_lock lock(mutex_);
+    return error_ ? error_.get() : py::none();
+}
+
+std::exception_ptr PendingWork::exception() const {
+    try {
+        throw_error();
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
+}
+
+void PendingWork::throw_error() const {
+    PythonObject error;
+    {
+        const std::scoped_lock lock(mutex_);
+        error = error_;
+    }
+    if (!error) return;
+    const py::gil_scoped_acquire gil;
+    // Waits of several threads raise the same error; each starts a traceback of its own.
+    throw_exception(error.get().attr("with_traceback")(py::none()));
+}
+
+bool PendingWork::wait(std::chrono::milliseconds timeout) {
+    using Clock = std::chrono::steady_clock;
+    const bool limited = timeout > kNoTimeout;
+    const Clock::time_point start = Clock::now();
+    std::unique_lock lock(mutex_);
+    if (!over()) {
+        lock.unlock();
+        with_python([&] {
+            if (!may_block_.get()().cast<bool>())
+                throw std::runtime_error(
+                    call_ +
+                    ": a callback of a future waits for an operation that was queued behind its "
+                    "own; start it inside the callback, or wait outside");
+        });
+        lock.lock();
+    }
+    while (!over()) {
+        auto slice = kSlice;
+        if (limited) {
+            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                start + timeout - Clock::now());
+            if (left.count() < 0) {
+                lock.unlock();
+                expire(timeout);
+                lock.lock();
+                continue;
+            }
+            slice = std::min(slice, left + std::chrono::milliseconds(1));
+        }
+        if (cv_.wait_for(lock, slice, [&] { return completed_; })) break;
+        lock.unlock();
+        with_python([] {
+            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        });
+        lock.lock();
+    }
+    lock.unlock();
+    throw_error();
+    return true;
+}
+
+void PendingWork::expire(std::chrono::milliseconds waited) {
+    with_python([&] {
+        const auto self = c10::intrusive_ptr<PendingWork>::reclaim_copy(this);
+        on_expiry_.get()(py::cast(self), static_cast<double>(waited.count()) / 1e3);
+    });
+    // It ends the work, or has found that it ended meanwhile.
+    std::unique_lock lock(mutex_);
+    cv_.wait(lock, [&] { return completed_; });
+}
+
+std::vector<at::Tensor> PendingWork::result() {
+    const std::scoped_lock lock(mutex_);
+    return tensors_;
+}
+
+float PendingWork::getDuration() const {
+    const std::scoped_lock lock(mutex_);
+    if (!completed_) throw std::runtime_error(call_ + ": it has not ended");
+    return duration_ms_;
+}
+
+bool TransferWork::wait(std::chrono::milliseconds timeout) {
+    const bool over = work_->wait(timeout);
+    if (over && !told_.exchange(true)) completions_->tell(key_, std::nullopt);
+    return over;
+}
+
+std::string PendingWork::text() const {
+    const std::scoped_lock lock(mutex_);
+    return "<AffluxWork " + call_ + (!over() ? ": in flight>" : error_ ? ": failed>" : ": done>");
+}
+
+}  // namespace afflux

@@ -1,0 +1,142 @@
+"""The adapter for torch 2.13 on a machine without a C++ compiler: a ProcessGroup in Python.
+
+torch 2.13 takes no backend that is written in Python, only a whole process group, whose methods it
+calls past its dispatcher. So what the dispatcher does for a backend is missing: a group serves the
+CPU alone, tensors of other classes are refused, torch's hooks and traces see nothing, and DDP's
+built-in FP16 hook, which wants a typed future, cannot be used.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+from afflux.group.core import Group
+from afflux.group.gloo import make_gloo
+from afflux.group.membership import Membership
+
+__all__ = ["AffluxProcessGroup"]
+
+_CPU = torch.device("cpu")
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class AffluxProcessGroup(dist.ProcessGroup):
+    """A process group around a `Group`.
+
+    Args:
+        membership: Of this rank.
+
+    Attributes:
+        core: The group itself.
+
+    Raises:
+        AffluxError: The group's ranks do not all reach the aggregator; at every rank.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        # Without the store, which torch 2.13 refuses for subclasses though its stub asks for it.
+        super().__init__(membership.rank, membership.size)  # type: ignore[call-arg]
+        self.core = Group(membership)
+        # C++ callers reach some methods without coming through this class: they must not meet the
+        # group's own calls in one Gloo group.
+        self._direct = make_gloo(PrefixStore("direct", membership.store), membership)
+        self._register_backend(_CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct)
+        self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
+        """Call `Group.allreduce`, with any of the arguments that torch's class takes."""
+        listed = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        if not hasattr(opts, "reduceOp"):
+            options = dist.AllreduceOptions()
+            if opts is not None:
+                options.reduceOp = opts
+            if timeout is not None:
+                options.timeout = timeout
+            opts = options
+        return self._call("allreduce", (listed, opts))
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:  # type: ignore[override]
+        """Call `Group.barrier`, with any of the arguments that torch's class takes."""
+        if not isinstance(opts, dist.BarrierOptions):
+            opts = dist.BarrierOptions()
+            if timeout is not None:
+                opts.timeout = timeout
+        return self._call("barrier", (opts,))
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        """Call `Group.allreduce_coalesced`."""
+        options = dist.AllreduceCoalescedOptions() if opts is None else opts
+        return self._call("allreduce_coalesced", (tensors, options))
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """Call `Group.monitored_barrier`."""
+        self.core.monitored_barrier(timeout, wait_all_ranks)
+
+    def getBackendName(self) -> str:
+        """Return the name by which it is registered."""
+        return "afflux"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Limit the operations that are submitted from now on."""
+        self.core.set_timeout(timeout)
+
+    def shutdown(self) -> None:
+        """End the group: operations in flight are carried out, or fail within bounded time."""
+        self.core.shutdown()
+
+    def abort(self) -> None:
+        """End the group without waiting for operations in flight or for other ranks."""
+        self.core.abort()
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self.core.sequence
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(self.core, method)(*(_plain(method, each) for each in arguments))
+
+
+def _plain(method: str, argument: Any) -> Any:
+    """Return the argument with tensors that have memory, which wrappers of tensors have not."""
+    if isinstance(argument, list | tuple):
+        return [_plain(method, each) for each in argument]
+    if isinstance(argument, AsyncCollectiveTensor):
+        return argument.trigger_wait()
+    if isinstance(argument, torch.Tensor) and type(argument) not in _PLAIN:
+        raise TypeError(
+            f"{method}: without a C++ compiler on this machine, the backend afflux takes ordinary "
+            f"tensors, not {type(argument).__name__}, in torch {torch.__version__}"
+        )
+    return argument
+
+
+_RENAMED = {
+    "all_gather_single": "_allgather_base",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+    "all_to_all_single": "alltoall_base",
+}
+"""torch 2.13 calls the old names and, from some places, the new ones."""
+
+_AS_THEY_ARE = (
+    "broadcast reduce allgather allgather_coalesced _allgather_base gather scatter reduce_scatter "
+    "allgather_into_tensor_coalesced _reduce_scatter_base reduce_scatter_tensor_coalesced alltoall "
+    "alltoall_base send recv recv_anysource"
+)
+
+
+def _passing(method: str) -> Any:
+    def passed(self: AffluxProcessGroup, *arguments: Any) -> Any:
+        return self._call(method, arguments)
+
+    return passed
+
+
+for _name, _method in {**{name: name for name in _AS_THEY_ARE.split()}, **_RENAMED}.items():
+    setattr(AffluxProcessGroup, _name, _passing(_method))

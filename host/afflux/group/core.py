@@ -1,0 +1,555 @@
+"""A group at one rank: which calls go to the engine, and which to Gloo."""
+
+import atexit
+import collections
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+
+from afflux.group.backend_methods import BackendMethods
+from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
+from afflux.group.collectives import Asked, Part, parts_of
+from afflux.group.failure import GroupClosed
+from afflux.group.fallback import GlooFallback
+from afflux.group.gloo import make_gloo
+from afflux.group.membership import Membership
+from afflux.group.monitored_barrier import monitored_barrier
+from afflux.group.notices import CallRecord, Notices, behind
+from afflux.group.options import settings_for
+from afflux.group.parts import PYTHON_PARTS, Parts
+from afflux.group.progress import Progress
+from afflux.group.rendezvous import decline, meet
+from afflux.group.settings import SettingsError
+from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.tensors import check_devices, check_writable, dtype_name
+from afflux.group.work import NO_TIMEOUT, ObservedTransfer
+from afflux.observe.observation import Observation
+from afflux.observe.observers import Observers
+
+__all__ = ["Group"]
+
+_log = logging.getLogger("afflux")
+
+_BARRIER = Call("barrier", "-", "barrier", "barrier")
+
+_PLANS_MAX = 4096
+"""Kinds of calls that a group remembers; a training loop has some hundreds."""
+
+NATIVE_SLICE_S = 0.1
+"""How long C++ waits before it leaves the rest to Python."""
+
+_EXIT_DRAIN_S = 1.0
+"""When the interpreter ends, nobody waits for results any more."""
+
+
+class Group(BackendMethods):
+    """Ranks that share a reducer, with Gloo for what the engine does not do.
+
+    Its collectives have the names and arguments of c10d's `Backend`, and return a Work. torch
+    reaches them through an adapter (`afflux.adapters`).
+
+    One operation has the turn at a time, whichever way it takes, and the ranks compare what they
+    call: at an aggregator before each operation; in shared memory within each of its operations,
+    which also compares the calls to Gloo since the one before. So a rank that calls something else
+    causes an error at every rank, not a hang or a wrong sum. Sends and receives, in which only two
+    ranks take part, go straight to Gloo.
+
+    Args:
+        membership: Of this rank.
+        parts: Turn and Works of the adapter.
+
+    Attributes:
+        observers: What its calls are reported to.
+
+    Raises:
+        AffluxError: The group's ranks do not all reach the aggregator; at every rank.
+    """
+
+    def __init__(self, membership: Membership, parts: Parts = PYTHON_PARTS) -> None:
+        rank, size, name = membership.rank, membership.size, membership.name
+        self.rank = rank
+        self.size = size
+        self.name = name
+        self.global_ranks = list(membership.global_ranks) or list(range(size))
+        self.pid = os.getpid()
+        self.timeout_s = membership.timeout.total_seconds()
+        self._parts = parts
+        self._plans: dict[Asked, Any] = {}
+        self._more_counts: Callable[[], dict[str, int]] = dict
+        self._let_go: Callable[[], None] = _nothing
+        try:
+            self.settings = settings_for(membership.pg_options)
+            trace = self.settings.trace
+            self.observers = Observers(name, "", rank, size, self.global_ranks, trace=trace)
+        except (SettingsError, TypeError, ValueError, OSError) as error:
+            decline(membership, str(error))
+            kind = TypeError if isinstance(error, TypeError) else SettingsError
+            raise kind(f"rank {rank}: {error}") from None
+        self.reducer, keys = meet(membership, self.settings)
+        self._keys = keys
+        self.observers.measure(self.reducer.statistics, self.reducer.engine)
+        self.closed = False
+        try:
+            self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
+        except BaseException:
+            self.reducer.leave()
+            keys.release()
+            raise
+        self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
+        self._engine_operations = 0
+        self._progress = Progress(
+            Notices(keys, rank, size),
+            keys,
+            self.reducer.give_up,
+            self._complete,
+            self._has_failed,
+            parts,
+            rank,
+            size,
+            f"afflux-{name}-rank{rank}",
+        )
+        self.turn = self._progress.turn
+        if isinstance(self.reducer, SharedMemoryReducer):
+            self.reducer.follow(self.turn)
+        _living.add(self)
+
+    def barrier(self, options: dist.BarrierOptions) -> Any:
+        """Agree with every rank that it is here; that is all it takes."""
+        if self.reducer.engine == "gloo":
+            return self._fall_back("barrier", (options,))
+        limit_s = self._limit_s(options)
+        seen = self._observe(_BARRIER.name, _BARRIER.text, "engine", [], [], limit_s)
+        return self._do(seen, _BARRIER.text, not options.asyncOp, self._meet, limit_s)
+
+    def monitored_barrier(self, limit: Any, wait_all_ranks: bool = False) -> None:
+        """See `torch.distributed.monitored_barrier`.
+
+        Args:
+            limit: A timedelta, or options with one; None for the group's timeout.
+            wait_all_ranks: Whether rank 0 names all ranks that have not come, not the first only.
+
+        Raises:
+            RanksMissing: At rank 0: ranks have not come; the error names them.
+            AffluxError: At another rank: rank 0 has raised an error, or has not come.
+        """
+        self.check()
+        wish = getattr(limit, "timeout", limit)
+        # torch's mark for "the group's" is negative; none at all is a limit like others.
+        own = wish is None or wish < NO_TIMEOUT
+        timeout = timedelta(seconds=self.timeout_s) if own else wish
+        monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Limit the operations that are submitted from now on."""
+        self.timeout_s = timeout.total_seconds()
+        self.gloo._set_default_timeout(timeout)
+
+    def shutdown(self) -> None:
+        """End the group: operations in flight are carried out, or fail within bounded time."""
+        self._close(self.settings.close_timeout_s, self.settings.close_timeout_s)
+
+    def abort(self) -> None:
+        """End the group without waiting for operations in flight or for other ranks."""
+        self._close(0.0, 0.0)
+
+    @property
+    def sequence(self) -> int:
+        """Number of the latest collective, from 1; 0 before the first."""
+        return self.turn.sequence
+
+    @property
+    def engine_operations(self) -> int:
+        """Operations that the reducer has carried out."""
+        return self._engine_operations + self.turn.engine_operations
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that ended the group, if one did."""
+        return self._progress.failure
+
+    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Make flat zeros, which every rank reaches if the group shares memory. Collective.
+
+        Raises:
+            AffluxError: Ranks asked for different sizes or dtypes, or there is no memory.
+        """
+        words = f"empty {dtype_name(dtype)} {elements}"
+        call = Call("empty", dtype_name(dtype), words, words)
+        seen = self._observe(call.name, call.text, "engine", [], [], self.timeout_s)
+        arguments = call, elements, dtype, self.timeout_s
+        work = self._do(seen, call.text, True, self._allocate, *arguments)
+        work.wait()
+        result: torch.Tensor = work.result()[0]
+        return result
+
+    def _allocate(
+        self, call: Call, elements: int, dtype: torch.dtype, timeout_s: float
+    ) -> list[torch.Tensor]:
+        self._agree(call, timeout_s)
+        return [self.reducer.empty(elements, dtype)]
+
+    def attach(self, gloo_counts: Callable[[], dict[str, int]], let_go: Callable[[], None]) -> None:
+        """Take what an adapter has that calls Gloo itself. When the group closes it is dropped.
+
+        Args:
+            gloo_counts: Returns the calls to Gloo, by "<collective> <dtype>".
+            let_go: Makes the adapter let go of Gloo.
+        """
+        self._more_counts = gloo_counts
+        self._let_go = let_go
+
+    def gloo_counts(self) -> dict[str, int]:
+        """Return the number of calls to Gloo, by "<collective> <dtype>"."""
+        counts = self.fallback.counts + collections.Counter(self._more_counts())
+        return dict(counts)
+
+    # For the adapter in C++, which carries out what is simple and leaves the rest to this class.
+
+    def known_call(self, method: str, arguments: tuple[Any, ...]) -> KnownCall:
+        """Return what C++ has to know to carry out such calls."""
+        reducer = self.reducer
+        if not isinstance(reducer, SharedMemoryReducer):
+            call = describe(method, arguments)
+            return KnownCall(call.text, False, None, self.fallback.name_count(call), call)
+        if method == "barrier":
+            prepared = reducer.agreement(_BARRIER.agreed_number)
+            return KnownCall(_BARRIER.text, True, prepared, "", _BARRIER)
+        call = describe(method, arguments)
+        planned = self._planned(method, arguments)
+        if planned is not None:
+            ((part, plan),) = planned
+            size = sum(tensor.nbytes for tensor in part.outputs + part.inputs)
+            return KnownCall(call.text, True, plan, "", call, size)
+        return KnownCall(call.text, False, None, self.fallback.name_count(call), call)
+
+    def carry_on(
+        self,
+        known: KnownCall,
+        arguments: tuple[Any, ...],
+        timeout_s: float,
+        operation: int,
+        status: int,
+        text: str,
+        work: dist.Work | None,
+    ) -> None:
+        """Bring a call that C++ has begun, and for which it has the turn, to its end.
+
+        Args:
+            known: The call.
+            arguments: Of the method that was called.
+            timeout_s: Its timeout in seconds; the group's if it is not positive.
+            operation: The operation's number in the shared memory.
+            status: What the shared memory returned.
+            text: Why, if the status says that it failed.
+            work: Gloo's work, if that is what takes so long, or has failed.
+
+        Raises:
+            AffluxError: As for any collective.
+        """
+        limit_s = timeout_s if timeout_s > 0 else self.timeout_s
+        if work is None:
+            self._progress.carry_on(self._finish_shared, known, operation, status, text, limit_s)
+        else:
+            self._progress.carry_on(self._finish_gloo, known, arguments, work, limit_s)
+
+    def adopt(
+        self,
+        known: KnownCall,
+        arguments: tuple[Any, ...],
+        timeout_s: float,
+        operation: int,
+        status: int,
+        text: str,
+    ) -> Any:
+        """Bring an asynchronous call to its end that C++ has begun, and hand its turn on.
+
+        Args:
+            known: The call; for the other arguments see `carry_on`.
+            arguments: Of the method that was called.
+            timeout_s: Its timeout in seconds.
+            operation: The operation's number in the shared memory.
+            status: What the shared memory returned.
+            text: Why, if the status says that it failed.
+        """
+        limit_s = timeout_s if timeout_s > 0 else self.timeout_s
+        asked = known, arguments, operation, status, text, limit_s
+        return self._progress.adopt(known.text, self._finish_adopted, *asked)
+
+    def _finish_adopted(
+        self,
+        known: KnownCall,
+        arguments: tuple[Any, ...],
+        operation: int,
+        status: int,
+        text: str,
+        timeout_s: float,
+    ) -> list[torch.Tensor]:
+        self._finish_shared(known, operation, status, text, timeout_s)
+        self._engine_operations += 1
+        return tensors_in(arguments[0])
+
+    def _finish_shared(
+        self, known: KnownCall, operation: int, status: int, text: str, timeout_s: float
+    ) -> list[torch.Tensor]:
+        reducer = self.reducer
+        assert isinstance(reducer, SharedMemoryReducer)
+        interrupted = self._progress.interrupted
+        waited_s = min(timeout_s, NATIVE_SLICE_S)
+        reducer.finish(known.prepared, operation, status, text, timeout_s, waited_s, interrupted)
+        return []
+
+    def _finish_gloo(
+        self, known: KnownCall, arguments: tuple[Any, ...], work: dist.Work, timeout_s: float
+    ) -> list[torch.Tensor]:
+        interrupted = self._progress.interrupted
+        self.fallback.finish(work, arguments, known.call, timeout_s, interrupted)
+        return []
+
+    def check(self) -> None:
+        """Raise what keeps the group from taking operations.
+
+        Raises:
+            AffluxError: It has failed, is closed, or belongs to the process that forked this one.
+        """
+        self._progress.check()
+
+    def _planned(self, method: str, arguments: tuple[Any, ...]) -> list[tuple[Part, Any]] | None:
+        """Return the call's collectives with the reducer's plans; None if it is Gloo's."""
+        for tensor in tensors_in(arguments):
+            if not tensor.is_cpu or tensor.layout is not torch.strided:
+                return None
+        parts = parts_of(method, arguments, self.size)
+        if not parts:
+            return None
+        planned = []
+        for part in parts:
+            if part.asked not in self._plans:
+                if len(self._plans) >= _PLANS_MAX:
+                    self._plans.clear()
+                self._plans[part.asked] = self.reducer.plan(part.asked)
+            plan = self._plans[part.asked]
+            if plan is None:
+                return None
+            planned.append((part, plan))
+        return planned
+
+    def _collective(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        with self._refusing():
+            planned = self._planned(method, arguments)
+        if planned is None:
+            return self._fall_back(method, arguments)
+        call = describe(method, arguments)
+        with self._refusing():
+            for part, _ in planned:
+                check_writable(call.text, part.outputs)
+        options = arguments[-1]
+        more = f" and {len(planned) - 1} more" if len(planned) > 1 else ""
+        limit_s = self._limit_s(options)
+        seen = None
+        if self.observers.active:
+            outputs = [tensor for part, _ in planned for tensor in part.outputs]
+            inputs = [tensor for part, _ in planned for tensor in part.inputs or part.outputs]
+            seen = self._observe(call.name, call.text + more, "engine", inputs, outputs, limit_s)
+        at_once = not options.asyncOp
+        return self._do(
+            seen, call.text + more, at_once, self._reduce, planned, arguments[0], limit_s
+        )
+
+    def _reduce(
+        self, planned: list[tuple[Part, Any]], result: list[torch.Tensor], timeout_s: float
+    ) -> list[torch.Tensor]:
+        for part, plan in planned:
+            self.reducer.run(plan, part.inputs, part.outputs, timeout_s, self._progress.interrupted)
+            self._engine_operations += 1
+        return tensors_in(result)
+
+    def _complete(self) -> None:
+        self.reducer.complete(self.timeout_s, self._progress.interrupted)
+
+    def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        call = describe(method, arguments)
+        with self._refusing():
+            check_devices(call.text, tensors_in(arguments))
+        options = arguments[-1] if arguments and hasattr(arguments[-1], "timeout") else None
+        at_once = not getattr(options, "asyncOp", True)
+        limit_s = self._limit_s(options)
+        inputs, outputs = sides(arguments)
+        seen = self._observe(call.name, call.text, "gloo", inputs, outputs, limit_s)
+        return self._do(seen, call.text, at_once, self._run_gloo, method, arguments, call, limit_s)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Let the others know if what is wrong with a call is wrong only here."""
+        try:
+            yield
+        except ValueError as error:
+            self._progress.refuse(error)
+            raise
+
+    def refuse(self, error: str) -> None:
+        """Let the others know that Gloo has refused a call here, which C++ has passed on."""
+        self._progress.refuse(ValueError(error))
+
+    def _run_gloo(
+        self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float
+    ) -> list[torch.Tensor]:
+        if isinstance(self.reducer, SharedMemoryReducer):
+            # The next operation in shared memory compares it. To meet before the call would cost
+            # as much as some of Gloo's calls, which do not all wait for all ranks.
+            self.turn.note(call.agreed_number)
+        else:
+            self._agree(call, timeout_s)
+        self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
+        return tensors_in(arguments[0]) if arguments else []
+
+    def _agree(self, call: Call, timeout_s: float) -> None:
+        """Return when every rank has made the same call."""
+        self.reducer.agree(call.agreed_number, timeout_s, self._progress.interrupted)
+
+    def _meet(self, timeout_s: float) -> list[torch.Tensor]:
+        self._agree(_BARRIER, timeout_s)
+        self._engine_operations += 1
+        return []
+
+    def _limit_s(self, options: Any) -> float:
+        """Return the seconds for an operation with these options."""
+        wish = getattr(options, "timeout", None)
+        # torch's mark for "the group's" is negative.
+        if wish is not None and wish > NO_TIMEOUT:
+            seconds: float = wish.total_seconds()
+            return seconds
+        return self.timeout_s
+
+    def _observe(
+        self,
+        name: str,
+        text: str,
+        way: str,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        timeout_s: float,
+    ) -> Observation | None:
+        """Report a call that has been asked for; None if nobody observes."""
+        if not self.observers.active:
+            return None
+        sequence = self.turn.sequence + self.turn.pending + 1
+        return self.observers.begin(sequence, name, text, way, inputs, outputs, timeout_s)
+
+    def _do(
+        self, seen: Observation | None, text: str, at_once: bool, step: Any, *arguments: Any
+    ) -> Any:
+        """Carry out an operation, in the calling thread if the caller waits for it anyway."""
+        if seen is not None:
+            arguments = seen, step, *arguments
+            step = self._observed
+        if at_once:
+            tensors = self._progress.carry_out_now(text, step, *arguments)
+            if tensors is not None:
+                return self._parts.finished_work(tensors)
+        return self._progress.submit(text, step, *arguments)
+
+    def _observed(self, seen: Observation, step: Any, *arguments: Any) -> list[torch.Tensor]:
+        """Carry out one step, and report its beginning and its end."""
+        self.observers.started(seen, self.turn.sequence)
+        try:
+            tensors: list[torch.Tensor] = step(*arguments)
+        except BaseException as error:
+            self.observers.end(seen, error)
+            raise
+        self.observers.end(seen)
+        return tensors
+
+    def _has_failed(self, error: Exception, records: dict[int, CallRecord]) -> None:
+        if not isinstance(error, GroupClosed):
+            doing = {rank: str(record) for rank, record in records.items()}
+            missing = () if hasattr(error, "ranks") else behind(records, self.size)
+            self.observers.failed(error, missing, doing)
+
+    def _pass_on(self, method: str, tensors: list[torch.Tensor], *rest: int) -> Any:
+        self._progress.check()
+        call = describe(canonical_name(method), (tensors,))
+        check_devices(call.text, tensors)
+        self.fallback.count(call)
+        if not self.observers.active:
+            return getattr(self.gloo, method)(tensors, *rest)
+        *peers, tag = rest
+        inputs, outputs = (tensors, []) if method == "send" else ([], tensors)
+        seen = self.observers.begin(
+            self.sequence,
+            method,
+            call.text,
+            "gloo",
+            inputs,
+            outputs,
+            self.timeout_s,
+            peers[0] if peers else None,
+            tag,
+        )
+        self.observers.started(seen)
+        try:
+            work = getattr(self.gloo, method)(tensors, *rest)
+        except BaseException as error:
+            self.observers.end(seen, error)
+            raise
+        if method == "recv_anysource":
+            # torch asks it for its source, which C++ does not find in a Work of Python's.
+            self.observers.end_later(seen, work)
+            return work
+        return ObservedTransfer(work, tensors, seen, self.observers)
+
+    def _free_gloo(self, at_exit: bool) -> None:
+        held = [self.gloo]
+        del self.gloo
+
+        def free() -> None:
+            self._let_go()
+            held.clear()
+            self._let_go = _nothing
+
+        if at_exit:
+            free()
+        else:
+            # It takes Gloo about ten milliseconds to end its threads. The interpreter waits for
+            # this one before it ends.
+            threading.Thread(target=free, name=f"afflux-{self.name}-free").start()
+
+    def _close(self, drain_s: float, confirm_s: float, at_exit: bool = False) -> None:
+        if self.closed or os.getpid() != self.pid:
+            return
+        self.closed = True
+        _living.discard(self)
+        if self._progress.stop(drain_s):
+            self._progress.confirm_end(confirm_s if self.reducer.ticket is not None else None)
+        if self.fallback.close():
+            self._free_gloo(at_exit)
+        self.observers.close()
+        self.reducer.leave()
+        self._keys.release()
+        last = self._more_counts()
+        self._more_counts = lambda: last
+
+
+def _nothing() -> None:
+    return None
+
+
+_living: "weakref.WeakSet[Group]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    # A thread that still waits when the interpreter ends could not end cleanly.
+    for group in list(_living):
+        with contextlib.suppress(Exception):
+            group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S, at_exit=True)
+
+
+atexit.register(_close_all)

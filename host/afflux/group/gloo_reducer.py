@@ -1,0 +1,63 @@
+"""The reducer of a group that has no engine: all of its collectives are Gloo's."""
+
+from typing import Any
+
+import torch
+
+from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.collectives import Asked
+from afflux.group.reducer import Interruption
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.errors import AffluxError
+
+__all__ = ["GlooReducer"]
+
+
+class GlooReducer:
+    """A `Reducer` that reduces nothing: where ranks share no memory and name no aggregator.
+
+    A software engine beside rank 0 would be ten times slower than Gloo.
+
+    Args:
+        url: AFFLUX_AGGREGATOR.
+    """
+
+    engine = "gloo"
+    ticket: JobTicket | None = None
+
+    def __init__(self, url: AggregatorUrl) -> None:
+        self.url = url
+
+    def plan(self, asked: Asked) -> None:
+        """Return None: this call is not for the engine."""
+
+    def run(
+        self,
+        plan: None,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        timeout_s: float,
+        interrupted: Interruption,
+    ) -> None:
+        """Raise an error: there is no plan with which to call this."""
+        raise AffluxError("a group without an engine reduces nothing: its calls are Gloo's")
+
+    def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
+        """Do nothing: what ranks call is not compared, as with Gloo alone. It is no barrier."""
+
+    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return ordinary memory."""
+        return torch.zeros(elements, dtype=dtype)
+
+    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
+        """Do nothing: Gloo's calls need nobody to drive them."""
+
+    def give_up(self, reason: str) -> None:
+        """Do nothing: the others look at the group's notices while they wait."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Return nothing: there is no engine that counts."""
+        return {}
+
+    def leave(self) -> None:
+        """Do nothing: there is nothing to give back."""

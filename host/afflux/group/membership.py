@@ -1,0 +1,33 @@
+"""What torch says about a group that is to be made, at one of its ranks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import Store
+
+__all__ = ["Membership"]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A rank's membership of a new group.
+
+    Attributes:
+        store: Of this group.
+        rank: Own rank in the group.
+        size: Ranks of the group, at most 64.
+        timeout: Timeout of each operation, and for the ranks to come.
+        name: Names the group in messages and threads.
+        global_ranks: The members' ranks in the world, by rank; empty for the world itself.
+        pg_options: What the caller gave as `pg_options`.
+    """
+
+    store: Store
+    rank: int
+    size: int
+    timeout: timedelta
+    name: str
+    global_ranks: Sequence[int] = ()
+    pg_options: Any = None

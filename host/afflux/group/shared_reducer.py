@@ -1,0 +1,173 @@
+"""Collectives of the ranks of one host, through memory that they share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.collectives import Asked
+from afflux.group.failure import CallRefused
+from afflux.group.reducer import Interruption
+from afflux.group.tensors import dtype_name
+from afflux.group.turn import Turn
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, Collective, SharedCall, Status
+from afflux_drivers.shared.worker import SharedWorker
+from afflux_hdl.contract import wire
+
+__all__ = ["SharedMemoryReducer"]
+
+_COLLECTIVES = {each.name.lower(): each for each in Collective}
+
+_NO_PRODUCT = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class SharedMemoryReducer:
+    """A `Reducer` over a segment of memory that the ranks of one host share.
+
+    Args:
+        worker: This rank's part of the segment.
+        url: AFFLUX_AGGREGATOR.
+    """
+
+    engine = "shm"
+    ticket: JobTicket | None = None
+
+    def __init__(self, worker: SharedWorker, url: AggregatorUrl) -> None:
+        self.url = url
+        self._worker = worker
+        self._turn = Turn()
+
+    def follow(self, turn: Turn) -> None:
+        """Compare, within each operation, what the group has called of Gloo before."""
+        self._turn = turn
+
+    def plan(self, asked: Asked) -> SharedCall | None:
+        """Return the call with its fingerprint."""
+        collective = _COLLECTIVES[asked.collective]
+        dtype = dtype_name(asked.dtype)
+        if not asked.reduction:
+            itemsize = asked.dtype.itemsize
+            return SharedCall.moving(collective, dtype, itemsize, asked.shape, asked.root)
+        if dtype not in REDUCED_DTYPES or asked.reduction not in REDUCTIONS:
+            return None
+        if asked.reduction == "product" and asked.dtype in _NO_PRODUCT:
+            return None
+        return SharedCall.reducing(collective, dtype, asked.reduction, asked.shape)
+
+    def run(
+        self,
+        plan: SharedCall,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        timeout_s: float,
+        interrupted: Interruption,
+    ) -> None:
+        """Carry it out straight from and to the tensors' memory where they are contiguous."""
+        if plan.collective == Collective.ALL_REDUCE and _lies_plainly(outputs[0]):
+            with _refused(plan.name):
+                self._worker.all_reduce(
+                    outputs[0].data_ptr(), plan, timeout_s, interrupted, self._turn.history
+                )
+            return
+        given = [_contiguous(each) for each in inputs]
+        # What is done in place is also read.
+        taken = [each if _lies_plainly(each) else _contiguous(each.data) for each in outputs]
+        taken = [
+            each.clone() if each is not own and each.data_ptr() == own.data_ptr() else each
+            for each, own in zip(taken, outputs, strict=True)
+        ]
+        sources = [each.data_ptr() for each in given]
+        targets = [each.data_ptr() for each in taken]
+        with _refused(plan.name):
+            self._worker.run(sources, targets, plan, timeout_s, interrupted, self._turn.history)
+        for own, each in zip(outputs, taken, strict=True):
+            if each is not own:
+                # A tensor that was made in inference mode may be written only there.
+                with torch.inference_mode(own.is_inference()):
+                    own.data.copy_(each.view(own.shape))
+
+    def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
+        """Go through one phase of the ranks, without data."""
+        call = self._worker.agreement(number)
+        self._worker.barrier(call, timeout_s, interrupted, self._turn.history)
+
+    def agreement(self, number: int) -> SharedCall:
+        """Return the call of `agree`."""
+        return self._worker.agreement(number)
+
+    def calls(self) -> Any:
+        """Return the capsule through which C++ calls."""
+        return self._worker.calls()
+
+    def finish(
+        self,
+        call: SharedCall,
+        operation: int,
+        status: int,
+        text: str,
+        timeout_s: float,
+        waited_s: float,
+        interrupted: Interruption,
+    ) -> None:
+        """Bring an operation that C++ has begun to its end.
+
+        Args:
+            call: What was called.
+            operation: Its number.
+            status: What the C++ call returned.
+            text: Why, if the status says that it failed.
+            timeout_s: How long the operation may take, from its beginning.
+            waited_s: How long it has taken.
+            interrupted: As for `run`.
+
+        Raises:
+            CallRefused: As for `run`.
+            AffluxError: As for `run`.
+        """
+        with _refused(call.name):
+            if status != Status.NOT_YET:
+                raise self._worker.failure_of(status, call, text)
+            self._worker.finish(call, operation, timeout_s, interrupted, waited_s)
+
+    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
+        """Pass the operation's remaining phases."""
+        self._worker.complete(timeout_s, interrupted)
+
+    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return memory of the segment."""
+        array = self._worker.allocate(max(elements, 1) * dtype.itemsize)
+        return torch.from_numpy(array).view(dtype)[:elements]
+
+    def give_up(self, reason: str) -> None:
+        """Wake the other ranks from their operations."""
+        self._worker.fail(reason)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the worker's counts."""
+        return {"lanes": wire.LANES_MAX, **self._worker.statistics()}
+
+    def leave(self) -> None:
+        """Let go of the segment; it is freed when the last rank has."""
+        self._worker.close()
+
+
+def _lies_plainly(tensor: torch.Tensor) -> bool:
+    # Lazily negated and conjugated views store other bits than they show.
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+
+
+def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    # .data: a collective is not a step of autograd and leaves version counters alone, like Gloo.
+    return tensor.data.resolve_conj().resolve_neg().contiguous()
+
+
+@contextmanager
+def _refused(call: str) -> Iterator[None]:
+    """Raise what the worker refuses as an error of the call, not of the group."""
+    try:
+        yield
+    except ValueError as error:
+        raise CallRefused(f"{call}: {error}") from error

@@ -1,0 +1,51 @@
+"""Gloo beneath a group: one device for all groups of a process, which end one by one."""
+
+import os
+import socket
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+
+from afflux.group.gloo import make_gloo
+from afflux.group.membership import Membership
+from tests.support.host.ranks import run_ranks, values
+
+TIMEOUT = timedelta(seconds=10)
+
+
+def many_groups(rank, size):
+    os.environ["GLOO_SOCKET_IFNAME"] = socket.if_indextoname(1)
+    store = dist.distributed_c10d._get_default_store()
+
+    def make(name):
+        return make_gloo(
+            PrefixStore(name, store), Membership(store, rank, size, TIMEOUT, name, [1, 2])
+        )
+
+    def total(gloo):
+        tensor = torch.tensor([float(rank)])
+        gloo.allreduce([tensor]).wait()
+        return tensor.item()
+
+    groups = [make("first")]
+    threads = [len(os.listdir("/proc/self/task"))]
+    files = [len(os.listdir("/proc/self/fd"))]
+    groups += [make(f"group {n}") for n in range(4)]
+    threads.append(len(os.listdir("/proc/self/task")))
+    files.append(len(os.listdir("/proc/self/fd")))
+    sums = [total(gloo) for gloo in groups]
+    assert groups[0].options.global_ranks_in_group == [1, 2]
+    del groups[1:]
+    # The device outlives its groups.
+    sums += [total(groups[0]), total(make("last"))]
+    return sums, threads[1] - threads[0], files[1] - files[0]
+
+
+def test_groups_share_a_device():
+    for sums, threads, files in values(run_ranks(many_groups, 2, tcp_store=True)):
+        assert sums == [1.0] * 7
+        # Torch's own would take 12 and 20: each a thread and 4 descriptors more for its device.
+        assert threads == 4 * 2
+        assert files == 4 * 1

@@ -1,0 +1,94 @@
+"""Groups that are made again, late ranks, and ends: what happens in whole processes."""
+
+import json
+
+from tests.support.host.scripts import run_script
+
+RESTARTED = """
+import os, signal, torch, torch.distributed as dist, afflux
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+engines = []
+for life in range(3):
+    dist.init_process_group("afflux")
+    rank, group = dist.get_rank(), dist.new_group()
+    for step in range(5):
+        tensor = torch.ones(1000)
+        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=group)
+        dist.broadcast(tensor, 0)
+        if attempt == 0 and life == 1 and step == 3 and rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert tensor[0] == 9, tensor
+    engines += [afflux.statistics()["engine"], afflux.statistics(group)["engine"]]
+    dist.destroy_process_group()
+print("ENGINES", attempt, *engines, flush=True)
+"""
+
+
+def test_restarts_and_second_groups_share_memory(tmp_path):
+    """Torchrun restarts the ranks, and every process makes its groups three times."""
+    outcome = run_script(RESTARTED, tmp_path, ranks=3, options=["--max-restarts", "1"], limit_s=90)
+    assert outcome.returncode == 0, outcome.stderr
+    lines = [line for line in outcome.stdout.splitlines() if "ENGINES" in line]
+    assert lines == ["ENGINES 1" + " shm" * 6] * 3
+
+
+# Rank 0 has the store, and ends long before the others; rank 2 comes late.
+GOOD = """
+import json, os, subprocess, sys, time
+if "RANK" not in os.environ:
+    from torch.distributed import TCPStore
+    free = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, __file__],
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(free)},
+        )
+        for rank in range(3)
+    ]
+    sys.exit(max(rank.wait() for rank in ranks))
+rank = int(os.environ["RANK"])
+import torch, torch.distributed as dist, afflux
+if rank == 2:
+    time.sleep(5)
+before = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+started = time.monotonic()
+dist.init_process_group("afflux")
+waited = time.monotonic() - started
+groups = [dist.new_group() for _ in range(4)]
+threads = [len(os.listdir("/proc/self/task"))]
+files = [len(os.listdir("/proc/self/fd"))]
+more = [dist.new_group() for _ in range(4)]
+threads.append(len(os.listdir("/proc/self/task")))
+files.append(len(os.listdir("/proc/self/fd")))
+tensor = torch.ones(10)
+for group in groups + more:
+    dist.all_reduce(tensor, group=group)
+    dist.broadcast(tensor, 0, group=group)
+found = {
+    "engine": afflux.statistics()["engine"],
+    "waited": waited,
+    "threads": (threads[1] - threads[0]) / 4,
+    "files": (files[1] - files[0]) / 4,
+}
+print(json.dumps(found), flush=True)
+time.sleep(rank)
+if rank == 1:
+    sys.exit()
+dist.destroy_process_group()
+"""
+
+
+def test_a_good_run_says_nothing(tmp_path):
+    """Nothing of late ranks or of early ends is written to stderr; a group costs little."""
+    outcome = run_script(GOOD, tmp_path, limit_s=60)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stderr == ""
+    found = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert [each["engine"] for each in found] == ["shm"] * 3
+    assert max(each["waited"] for each in found) > 3
+    for each in found:
+        # Of a Gloo group of their own, torch's groups have 3 threads and 6 descriptors here.
+        assert each["threads"] <= 5
+        assert each["files"] <= 6
