@@ -22,9 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 import afflux
 from afflux.commands.bench.alternate import Entry, Plan, alternate
 from afflux.commands.bench.registry import Row
-from afflux.group.tensors import ENGINE_DTYPES
+from afflux.group.collectives import Asked
+from afflux.statistics import group_of
 from afflux.torchrun import end_with_parent, run_module
-from afflux_drivers.collective import Reduction
 
 __all__ = ["main", "measure_step"]
 
@@ -56,10 +56,9 @@ class _Model(torch.nn.Module):
 
 
 class _Step:
-    """A DDP model as a contender: one call is one step. The tensor that it is given is not used."""
+    """A DDP model: one call is one step."""
 
-    def __init__(self, name: str, group: Any, given: list[torch.Tensor], mebibytes: int) -> None:
-        self.name = name
+    def __init__(self, group: Any, given: list[torch.Tensor], mebibytes: int) -> None:
         self.ddp = DistributedDataParallel(
             _Model(given),
             process_group=group,
@@ -67,11 +66,7 @@ class _Step:
             gradient_as_bucket_view=True,
         )
 
-    def empty(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Make an ordinary tensor."""
-        return torch.empty(count, dtype=dtype)
-
-    def call(self, tensor: torch.Tensor, op: str) -> None:
+    def call(self) -> None:
         """Go forward, and backward with the exchange of gradients."""
         self.ddp.zero_grad(set_to_none=False)
         self.ddp().backward()
@@ -83,12 +78,12 @@ class _Step:
 
 def _raw_hook(group: Any) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
     """Divide and sum as DDP does without a hook, but by calling what the group calls."""
-    reducer, ranks = group.reducer, group.size()
+    reducer, ranks = group_of(group).reducer, group.size()
 
     def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         tensor = bucket.buffer().div_(ranks)
-        plan = reducer.plan(ENGINE_DTYPES[tensor.dtype], Reduction.SUM, tuple(tensor.shape))
-        reducer.all_reduce(tensor, plan, _TIMEOUT_S, _never)
+        plan = reducer.plan(Asked("all_reduce", tensor.dtype, tuple(tensor.shape), "sum"))
+        reducer.run(plan, [], [tensor], _TIMEOUT_S, _never)
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         future.set_result(tensor)
         return future
@@ -109,17 +104,16 @@ def _measure(mebibytes: int, steps: int, repeats: int) -> Row:
     count = mebibytes * (1 << 20) // 4
     given = [torch.randn(count, generator=generator) for _ in range(_BUCKETS)]
     called = {
-        "afflux": _Step("afflux", ours, given, mebibytes),
-        "raw": _Step("raw", gloo, given, mebibytes),
-        "gloo": _Step("gloo", gloo, given, mebibytes),
+        "afflux": _Step(ours, given, mebibytes),
+        "raw": _Step(gloo, given, mebibytes),
+        "gloo": _Step(gloo, given, mebibytes),
     }
     called["raw"].ddp.register_comm_hook(None, _raw_hook(raw))
-    nothing = torch.zeros(1)
-    entries = [Entry(name, step, nothing) for name, step in called.items()]
+    entries = [Entry(name, step.call) for name, step in called.items()]
     for step in called.values():
         # DDP arranges its buckets anew after the first step.
-        step.call(nothing, "sum")
-    timings = alternate(entries, nothing, "sum", Plan(steps, 1, repeats), dist.group.WORLD)
+        step.call()
+    timings = alternate(entries, Plan(steps, 1, repeats), dist.group.WORLD)
     equal = all(
         torch.equal(mine, other)
         for mine, other in zip(called["afflux"].gradients(), called["raw"].gradients(), strict=True)

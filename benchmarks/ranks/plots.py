@@ -5,11 +5,15 @@ from typing import Any
 
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.cases import CASES
+from benchmarks.ranks.collectives import COLLECTIVE_CALLS, NATIVE, SIZE_TITLES
 from benchmarks.report.plots import Draw, main_of
 
 __all__ = ["PLOTS", "main"]
 
 _SHADES = {2: "#9ecae1", 4: "#4292c6", 8: "#08519c"}
+
+_SIZE_SHADES = {2: ("#9ecae1", "#4292c6", "#08519c"), 4: ("#fdae6b", "#f16913", "#a63603")}
+"""By number of ranks: for the smallest size first."""
 
 
 def _speedup(axes: Any, rows: list[Row]) -> None:
@@ -61,9 +65,37 @@ def _times(axes: Any, rows: list[Row]) -> None:
     axes.set(yscale="log", xlabel="ranks", ylabel="ms of a call, 100 MB")
 
 
+def _collectives(axes: Any, rows: list[Row]) -> None:
+    """Draw bars of the ratio to Gloo: of each call, by size and number of ranks."""
+    rows = [row for row in rows if "ratio" in row]
+    calls = [call.name for call in COLLECTIVE_CALLS]
+    series = [(ranks, size) for ranks in _SIZE_SHADES for size in SIZE_TITLES]
+    width = 0.84 / len(series)
+    for number, (ranks, size) in enumerate(series):
+        # A barrier has no size: its bar is among those of the smallest.
+        ratios = {
+            calls.index(row["what"]): row["ratio"]
+            for row in rows
+            if row["ranks"] == ranks and (row["size"] or next(iter(SIZE_TITLES))) == size
+        }
+        axes.bar(
+            [place + (number - (len(series) - 1) / 2) * width for place in ratios],
+            # Up from 1 where Afflux is faster, down where it is slower.
+            [ratio - 1 for ratio in ratios.values()],
+            width,
+            bottom=1,
+            color=_SIZE_SHADES[ranks][list(SIZE_TITLES).index(size)],
+            label=f"{ranks} ranks, {SIZE_TITLES[size]}",
+        )
+    axes.axhline(1, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(calls)), calls, rotation=35, ha="right", fontsize="small")
+    axes.set(yscale="log", ylabel="times as fast as Gloo")
+
+
 PLOTS: dict[str, tuple[str, Draw]] = {
     "host_speedup": ("host", _speedup),
     "host_times": ("host", _times),
+    "host_collectives": (NATIVE.bench, _collectives),
 }
 
 

@@ -8,6 +8,8 @@ import sys
 
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.cases import CASES, DDP_OVERHEAD_WANTED, Case
+from benchmarks.ranks.durations import duration
+from benchmarks.ranks.family_tables import FAMILY_TABLES
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
 
@@ -26,8 +28,9 @@ def text_table(rows: list[Row]) -> str:
     text = aligned(heading, [*_HEADER, "wanted: times", "of the floor"], cells)
     steps = [
         f"DDP step, {row['bucket_bytes'] / 2**20:g}-MiB buckets, {row['ranks']} ranks: "
-        f"{_time(row['afflux_s'])}, the engine alone {_time(row['raw_s'])} "
-        f"({row['overhead']:+.1%}, wanted < {DDP_OVERHEAD_WANTED:.0%}), Gloo {_time(row['gloo_s'])}"
+        f"{duration(row['afflux_s'])}, the engine alone {duration(row['raw_s'])} "
+        f"({row['overhead']:+.1%}, wanted < {DDP_OVERHEAD_WANTED:.0%}), "
+        f"Gloo {duration(row['gloo_s'])}"
         for row in rows
         if row["case"] == "ddp_step"
     ]
@@ -57,13 +60,13 @@ def _speed_line(case: Case, row: Row) -> list[str]:
     return [
         case.title,
         str(row["ranks"]),
-        _time(row["afflux_s"]),
-        _time(row["gloo_s"]),
+        duration(row["afflux_s"]),
+        duration(row["gloo_s"]),
         f"{row['ratio']:.2f}",
-        _time(row[case.floor_key]),
+        duration(row[case.floor_key]),
         f"{_of_floor(case, row):.2f}",
-        _time(row["afflux_cpu_s"]),
-        _time(row["gloo_cpu_s"]),
+        duration(row["afflux_cpu_s"]),
+        duration(row["gloo_cpu_s"]),
         "–" if row["wrong"] is None else str(row["wrong"]),
     ]
 
@@ -86,8 +89,8 @@ def _steps(rows: list[Row]) -> str:
             [
                 str(row["ranks"]),
                 f"{row['bucket_bytes'] / 2**20:g} MiB",
-                _time(row["afflux_s"]),
-                _time(row["gloo_s"]),
+                duration(row["afflux_s"]),
+                duration(row["gloo_s"]),
                 f"{row['ratio']:.2f}",
             ]
             for row in _figures(rows)
@@ -114,18 +117,13 @@ def _codec(rows: list[Row]) -> str:
     )
 
 
-def _time(seconds: float) -> str:
-    if seconds >= 1e-3:
-        return f"{seconds * 1e3:.{1 if seconds >= 1e-2 else 2}f} ms"
-    return f"{seconds * 1e6:.{0 if seconds >= 1e-4 else 1}f} µs"
-
-
 MARK = "host figures"
 
 TABLES: document.Tables = {
     "speed": _speed,
     "ddp_step": _steps,
     "codec": _codec,
+    **FAMILY_TABLES,
 }
 
 

@@ -21,18 +21,18 @@ class BuildError(RuntimeError):
     """A build failed. The message names the log, which is kept."""
 
 
-def default_folder() -> Path:
+def default_folder(kind: str = "verilated") -> Path:
     """Return the folder where results are kept.
 
-    `AFFLUX_CACHE` if it is set; `build/verilated` when this file lies in a source checkout;
-    else `afflux` in the user's cache directory (XDG Base Directory Specification).
+    `AFFLUX_CACHE` if it is set; `build/<kind>` when this file lies in a source checkout; else
+    `afflux` in the user's cache directory (XDG Base Directory Specification).
     """
     chosen = os.environ.get("AFFLUX_CACHE")
     if chosen:
         return Path(chosen).absolute()
     checkout = Path(__file__).resolve().parents[4]
     if (checkout / "pyproject.toml").is_file() and (checkout / "hdl").is_dir():
-        return checkout / "build" / "verilated"
+        return checkout / "build" / kind
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "afflux"
 

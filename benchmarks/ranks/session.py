@@ -1,0 +1,83 @@
+"""What a case has while ranks run: groups of both backends, made when they are first asked for."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["BACKENDS", "Session", "new_group"]
+
+BACKENDS = ("afflux", "gloo")
+
+_TIMEOUT_S = 30.0
+"""Of the groups that are measured: what hangs is named after this time, and the run goes on."""
+
+
+@dataclass
+class Session:
+    """One rank of a family's run.
+
+    Attributes:
+        folder: Of this run; all ranks see the same.
+        quick: Only show that it works.
+        control: A group of all ranks that is not measured.
+        references: What the contenders of a case compare their results with, by contender.
+    """
+
+    folder: Path
+    quick: bool
+    control: Any = field(init=False)
+    rank: int = field(init=False)
+    ranks: int = field(init=False)
+    references: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    _groups: dict[tuple[str, tuple[tuple[int, ...], ...]], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.control = dist.group.WORLD
+        self.rank = dist.get_rank()
+        self.ranks = dist.get_world_size()
+
+    def group(self, backend: str) -> Any:
+        """Return the group of all ranks. Collective the first time."""
+        return self.groups(backend, [range(self.ranks)])
+
+    def groups(self, backend: str, members: Sequence[Sequence[int]]) -> Any:
+        """Return the one of several disjoint groups in which this rank is. Collective, as above."""
+        key = backend, tuple(tuple(each) for each in members)
+        if key not in self._groups:
+            self._groups[key] = None
+            for ranks in members:
+                made = new_group(backend, ranks)
+                if self.rank in ranks:
+                    self._groups[key] = made
+        return self._groups[key]
+
+    def renew(self, backend: str) -> None:
+        """Forget all groups of a backend, as one may have failed. All ranks must do so."""
+        for key in [key for key in self._groups if key[0] == backend]:
+            # It may not end well either.
+            with contextlib.suppress(Exception):
+                dist.destroy_process_group(self._groups.pop(key))
+            self._groups.pop(key, None)
+
+    def agree(self, value: float, op: Any = dist.ReduceOp.MAX) -> float:
+        """Return what all ranks' values are together."""
+        tensor = torch.tensor(value, dtype=torch.float64)
+        dist.all_reduce(tensor, op, group=self.control)
+        return tensor.item()
+
+    def first_reason(self, reason: str) -> str:
+        """Return the first rank's reason that is not empty."""
+        reasons: list[str] = [""] * self.ranks
+        dist.all_gather_object(reasons, reason, group=self.control)
+        return next((each for each in reasons if each), "")
+
+
+def new_group(backend: str, ranks: Sequence[int]) -> Any:
+    """Make a group as users do."""
+    return dist.new_group(list(ranks), backend=backend, timeout=timedelta(seconds=_TIMEOUT_S))
