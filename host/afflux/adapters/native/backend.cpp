@@ -55,6 +55,8 @@ int number_of(const c10d::ReduceOp& reduction) {
     return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(reduction));
 }
 
+constexpr int kAverage = c10d::ReduceOp::AVG;
+
 // Gloo knows neither of these; Python divides what it has summed.
 bool is_average(const c10d::ReduceOp& reduction) {
     return reduction == c10d::ReduceOp::AVG || reduction == c10d::ReduceOp::PREMUL_SUM;
@@ -174,7 +176,10 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
     } leaving{turn_.get()};
     const std::shared_ptr<const Known> held = known(asked);
     const Known& call = *held;
-    if (asked.async && (!call.native || call.bytes > kMostAtOnce)) {
+    const bool queued = asked.async && (!call.native || call.bytes > kMostAtOnce);
+    // Gloo refuses an average, or cannot divide integers; Python divides what Gloo has summed.
+    const bool divided = !call.native && asked.kind.reduction == kAverage;
+    if (queued || divided) {
         turn_->leave();
         leaving.turn = nullptr;
         return ended_with(general(), recording);
