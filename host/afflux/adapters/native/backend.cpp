@@ -6,6 +6,8 @@
 #else
 #include <torch/csrc/distributed/c10d/PyProcessGroup.hpp>
 #endif
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Dtype.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -509,7 +511,9 @@ WorkPointer AffluxBackend::point_to_point(const char* method, Tensors& tensors, 
     if (turn_->closed.load() || getpid() != process_)
         with_python([&] { core_.get().attr("check")(); });
     if (tensors.size() == 1)
-        ++gloo_counts_.slot(std::string(method) + ' ' + at::toString(tensors[0].scalar_type()));
+        // The name that Python has for it: "float32".
+        ++gloo_counts_.slot(std::string(method) + ' ' +
+                            torch::getTHPDtype(tensors[0].scalar_type())->name);
     return told(send());
 }
 
