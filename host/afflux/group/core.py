@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import PrefixStore
 from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
-from afflux.group.failure import GroupClosed
+from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
 from afflux.group.membership import Membership
@@ -175,6 +175,11 @@ class Group(BackendMethods):
     def failure(self) -> Exception | None:
         """The error that ended the group, if one did."""
         return self._progress.failure
+
+    @property
+    def error_kind(self) -> str:
+        """What has ended the group, as a name of torch's `ErrorType`."""
+        return error_kind(self.failure)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Make flat zeros, which every rank reaches if the group shares memory. Collective.

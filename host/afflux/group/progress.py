@@ -333,7 +333,7 @@ class Progress:
                 return
             first = self._notices.failure()
             if first is not None:
-                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"))
+                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}", elsewhere=True))
                 return
             last = self._notices.closing()
             if last is not None and last <= self.turn.sequence and self._rank != 0:
@@ -424,7 +424,7 @@ class Progress:
             if self.interrupted() is None:
                 time.sleep(0.02)
         reason.operation = ""
-        return GroupFailed(self._heard or f"{self._named()}: {reason}")
+        return GroupFailed(self._heard or f"{self._named()}: {reason}", elsewhere=True)
 
     def _closed_by_rank_0(self) -> bool:
         self._notices.look()

@@ -573,6 +573,16 @@ c10::intrusive_ptr<c10d::Backend> AffluxBackend::split(
     });
 }
 
+c10d::ErrorType AffluxBackend::getError() {
+    // Whoever asks asks often: most answers need no Python.
+    if (!turn_->closed.load() || getpid() != process_) return c10d::ErrorType::SUCCESS;
+    const auto kind =
+        with_python([&] { return core_.get().attr("error_kind").cast<std::string>(); });
+    if (kind == "TIMEOUT") return c10d::ErrorType::TIMEOUT;
+    if (kind == "REMOTE_ERROR") return c10d::ErrorType::REMOTE_ERROR;
+    return kind == "SUCCESS" ? c10d::ErrorType::SUCCESS : c10d::ErrorType::COMM_ERROR;
+}
+
 void AffluxBackend::shutdown() {
     with_python([&] { core_.get().attr("shutdown")(); });
 }

@@ -122,7 +122,7 @@ class AffluxBackend : public c10d::Backend {
                                       const c10::intrusive_ptr<Options>& options) override;
     void shutdown() override;
     void abort() override;
-    c10d::ErrorType getError() override { return c10d::ErrorType::SUCCESS; }
+    c10d::ErrorType getError() override;
 #ifdef AFFLUX_TORCH_HAS_COMPLETION_HOOKS
     // Without them an operation that hangs has ended for torch's flight recorder.
     bool supportsCompletionHooks() const override { return true; }
