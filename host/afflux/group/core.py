@@ -289,6 +289,18 @@ class Group(BackendMethods):
         asked = known, arguments, operation, status, text, limit_s
         return self._progress.adopt(known.text, self._finish_adopted, *asked)
 
+    def give_up(self, reason: str, arguments: tuple[Any, ...], work: dist.Work | None) -> None:
+        """End the group with a call that C++ has begun, and which nobody can bring to its end.
+
+        Args:
+            reason: Why not.
+            arguments: Of the method that was called.
+            work: Gloo's work, if it is Gloo's.
+        """
+        if work is not None:
+            self.fallback.keep(work, arguments)
+        self._progress.abandon(reason)
+
     def _finish_adopted(
         self,
         known: KnownCall,

@@ -179,7 +179,8 @@ class Progress:
     def adopt(self, call: str, step: Step, *arguments: Any) -> PendingWork:
         """Bring an operation to its end, in the thread, that the calling one has begun.
 
-        The calling thread has the turn, and has it no more afterwards.
+        The calling thread has the turn, and has it no more afterwards. If this raises an error, it
+        still has the turn.
 
         Args:
             call: What is asked for, for messages.
@@ -213,6 +214,19 @@ class Progress:
             AffluxError: As for `carry_out_now`.
         """
         return self._guard(step, arguments)
+
+    def abandon(self, reason: str) -> None:
+        """End the group with an operation that the calling thread, which has the turn, has begun.
+
+        Args:
+            reason: Why nobody can bring it to its end.
+        """
+        try:
+            if self._failure is None:
+                self._fail(GroupFailed(f"{self._named()}: given up: {reason}"), ask=False)
+        finally:
+            if self._failure is not None:
+                self.turn.end()
 
     def check(self) -> None:
         """Raise what keeps the group from taking operations.

@@ -170,20 +170,23 @@ template <typename Gloo, typename General>
 WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const General& general) {
     const RecordingPointer recording = record(asked.title, asked.read);
     if (!may_go_now(asked) || !turn_->try_enter_open()) return ended_with(general(), recording);
-    struct Leaving {
-        Turn* turn;
-        ~Leaving() {
-            if (turn != nullptr) turn->leave();
+    // Gives the turn back in the end, unless the progress thread has it by then.
+    const struct Holding {
+        Turn& turn;
+        void leave() const {
+            if (!turn.mine()) return;
+            turn.end();
+            turn.leave();
         }
-    } leaving{turn_.get()};
+        ~Holding() { leave(); }
+    } holding{*turn_};
     const std::shared_ptr<const Known> held = known(asked);
     const Known& call = *held;
     const bool queued = asked.async && (!call.native || call.bytes > kMostAtOnce);
     // Gloo refuses an average, or cannot divide integers; Python divides what Gloo has summed.
     const bool divided = !call.native && asked.kind.reduction == kAverage;
     if (queued || divided) {
-        turn_->leave();
-        leaving.turn = nullptr;
+        holding.leave();
         return ended_with(general(), recording);
     }
     afflux_request request = call.request;
@@ -201,11 +204,8 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
         if (asked.timeout.count() > 0)
             slice = std::min<std::int64_t>(slice, asked.timeout.count() * 1'000'000);
         const std::int32_t status = calls_->run(calls_->group, &request, slice, &outcome);
-        if (status != AFFLUX_OVER && asked.async) {
-            // Whatever happens, the progress thread or Python lets go of the turn.
-            leaving.turn = nullptr;
+        if (status != AFFLUX_OVER && asked.async)
             return ended_with(hand_on(call, asked, outcome, status), recording);
-        }
         if (status != AFFLUX_OVER) finish(call, asked, outcome, status, WorkPointer());
     }
     WorkPointer work;
@@ -229,13 +229,48 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
         }
         if (!over) finish(call, asked, outcome, AFFLUX_OVER, work);
     }
-    turn_->end();
     return work;
+}
+
+template <typename Call>
+auto AffluxBackend::taken_over(const Asked& asked, const WorkPointer& passed_on, const Call& call) {
+    try {
+        return with_python(call);
+    } catch (...) {
+        // A signal handler may raise before the first line of Python's, as Ctrl-C does: then Python
+        // has neither ended the operation nor taken the turn, and the other ranks would wait.
+        if (turn_->mine() && turn_->running.load())
+            give_up(std::current_exception(), asked, passed_on);
+        throw;
+    }
+}
+
+void AffluxBackend::give_up(const std::exception_ptr& error, const Asked& asked,
+                            const WorkPointer& passed_on) {
+    std::string reason = "an error in C++";
+    try {
+        std::rethrow_exception(error);
+    } catch (const python_error& raised) {
+        reason = reinterpret_cast<PyTypeObject*>(raised.type)->tp_name;
+    } catch (const std::exception& raised) {
+        reason = raised.what();
+    } catch (...) {
+    }
+    // One more signal may come in the same moment.
+    for (int attempt = 0; attempt < 3 && turn_->running.load(); ++attempt) {
+        try {
+            with_python([&] {
+                const py::object work = passed_on ? py::cast(passed_on) : py::none();
+                core_.get().attr("give_up")(reason, asked.arguments(), work);
+            });
+        } catch (...) {
+        }
+    }
 }
 
 WorkPointer AffluxBackend::hand_on(const Known& call, const Asked& asked,
                                    const afflux_outcome& outcome, std::int32_t status) {
-    return with_python([&] {
+    return taken_over(asked, WorkPointer(), [&] {
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
         const std::string text(status == AFFLUX_NOT_YET ? "" : outcome.text);
         return work_of(core_.get().attr("adopt")(call.python.get(), asked.arguments(), timeout_s,
@@ -257,7 +292,7 @@ void AffluxBackend::refused(const std::exception_ptr& error) {
 
 void AffluxBackend::finish(const Known& call, const Asked& asked, const afflux_outcome& outcome,
                            std::int32_t status, const WorkPointer& passed_on) {
-    with_python([&] {
+    taken_over(asked, passed_on, [&] {
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
         const py::object work = passed_on ? py::cast(passed_on) : py::none();
         const std::string text(status == AFFLUX_OVER || status == AFFLUX_NOT_YET ? ""
