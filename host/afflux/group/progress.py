@@ -331,6 +331,8 @@ class Progress:
                 finally:
                     self.turn.leave()
                 self.turn.add_pending(-1)
+            # Its arguments are tensors, and the next one may be long in coming.
+            task = None
             if self._news:
                 self._hear()
         # An operation in a caller's thread may be in progress.
@@ -383,6 +385,10 @@ class Progress:
         else:
             task.work.fail(error)
         self._running = outer
+        with self._expiring:
+            # It holds tensors; that it is over it tells by itself from now on.
+            if self._ending is task.work:
+                self._ending = None
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """Carry out one operation in the thread whose turn it is. An error fails the group."""
