@@ -3,6 +3,7 @@
 import atexit
 import collections
 import contextlib
+import ctypes
 import logging
 import os
 import threading
@@ -86,6 +87,8 @@ class Group(BackendMethods):
         self._plans: dict[Asked, Any] = {}
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
+        # What must live as long as the group.
+        self.held: list[Any] = []
         try:
             self.settings = settings_for(membership.pg_options)
             trace = self.settings.trace
@@ -569,4 +572,12 @@ def _close_all() -> None:
             group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S, at_exit=True)
 
 
+def _keep_all() -> None:
+    # A forked process has copies of groups, and no threads of Gloo's, for which its destructor
+    # waits: nothing may drop the copies, not even the end of the interpreter.
+    for group in list(_living):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_keep_all)
