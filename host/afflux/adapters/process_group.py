@@ -45,6 +45,7 @@ class AffluxProcessGroup(dist.ProcessGroup):
         # group's own calls in one Gloo group.
         self._direct = make_gloo(PrefixStore("direct", membership.store), membership)
         self._register_backend(_CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct)
+        self.core.held.append(self._direct)
         self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, Store
 
 from afflux.group.core import Group
-from afflux.group.membership import Membership
+from afflux.group.membership import PYTHON_BACKEND, Membership
 from afflux.group.work import FinishedWork
 from afflux_drivers.errors import AffluxError
 
@@ -112,7 +112,10 @@ class PythonBackend(Backend):
         rank, name = ranks.index(self.core.rank), str(options.group_name)
         members = [self.core.global_ranks[each] for each in ranks]
         timeout = options._timeout
-        return self.create(Membership(store, rank, len(ranks), timeout, name, members))
+        membership = Membership(
+            store, rank, len(ranks), timeout, name, members, adapter=PYTHON_BACKEND
+        )
+        return self.create(membership)
 
     def perform_nocolor_split(self, device: torch.device) -> None:
         """Do nothing: a rank outside a new group has no part in making it."""

@@ -3,6 +3,7 @@
 import atexit
 import collections
 import contextlib
+import ctypes
 import logging
 import os
 import threading
@@ -18,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore
 from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
-from afflux.group.failure import GroupClosed
+from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
 from afflux.group.membership import Membership
@@ -86,6 +87,8 @@ class Group(BackendMethods):
         self._plans: dict[Asked, Any] = {}
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
+        # What must live as long as the group.
+        self.held: list[Any] = []
         try:
             self.settings = settings_for(membership.pg_options)
             trace = self.settings.trace
@@ -175,6 +178,11 @@ class Group(BackendMethods):
     def failure(self) -> Exception | None:
         """The error that ended the group, if one did."""
         return self._progress.failure
+
+    @property
+    def error_kind(self) -> str:
+        """What has ended the group, as a name of torch's `ErrorType`."""
+        return error_kind(self.failure)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Make flat zeros, which every rank reaches if the group shares memory. Collective.
@@ -283,6 +291,18 @@ class Group(BackendMethods):
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
         asked = known, arguments, operation, status, text, limit_s
         return self._progress.adopt(known.text, self._finish_adopted, *asked)
+
+    def give_up(self, reason: str, arguments: tuple[Any, ...], work: dist.Work | None) -> None:
+        """End the group with a call that C++ has begun, and which nobody can bring to its end.
+
+        Args:
+            reason: Why not.
+            arguments: Of the method that was called.
+            work: Gloo's work, if it is Gloo's.
+        """
+        if work is not None:
+            self.fallback.keep(work, arguments)
+        self._progress.abandon(reason)
 
     def _finish_adopted(
         self,
@@ -552,4 +572,12 @@ def _close_all() -> None:
             group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S, at_exit=True)
 
 
+def _keep_all() -> None:
+    # A forked process has copies of groups, and no threads of Gloo's, for which its destructor
+    # waits: nothing may drop the copies, not even the end of the interpreter.
+    for group in list(_living):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_keep_all)

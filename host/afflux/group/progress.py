@@ -179,7 +179,8 @@ class Progress:
     def adopt(self, call: str, step: Step, *arguments: Any) -> PendingWork:
         """Bring an operation to its end, in the thread, that the calling one has begun.
 
-        The calling thread has the turn, and has it no more afterwards.
+        The calling thread has the turn, and has it no more afterwards. If this raises an error, it
+        still has the turn.
 
         Args:
             call: What is asked for, for messages.
@@ -213,6 +214,19 @@ class Progress:
             AffluxError: As for `carry_out_now`.
         """
         return self._guard(step, arguments)
+
+    def abandon(self, reason: str) -> None:
+        """End the group with an operation that the calling thread, which has the turn, has begun.
+
+        Args:
+            reason: Why nobody can bring it to its end.
+        """
+        try:
+            if self._failure is None:
+                self._fail(GroupFailed(f"{self._named()}: given up: {reason}"), ask=False)
+        finally:
+            if self._failure is not None:
+                self.turn.end()
 
     def check(self) -> None:
         """Raise what keeps the group from taking operations.
@@ -317,6 +331,8 @@ class Progress:
                 finally:
                     self.turn.leave()
                 self.turn.add_pending(-1)
+            # Its arguments are tensors, and the next one may be long in coming.
+            task = None
             if self._news:
                 self._hear()
         # An operation in a caller's thread may be in progress.
@@ -333,7 +349,7 @@ class Progress:
                 return
             first = self._notices.failure()
             if first is not None:
-                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"))
+                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}", elsewhere=True))
                 return
             last = self._notices.closing()
             if last is not None and last <= self.turn.sequence and self._rank != 0:
@@ -369,6 +385,10 @@ class Progress:
         else:
             task.work.fail(error)
         self._running = outer
+        with self._expiring:
+            # It holds tensors; that it is over it tells by itself from now on.
+            if self._ending is task.work:
+                self._ending = None
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """Carry out one operation in the thread whose turn it is. An error fails the group."""
@@ -424,7 +444,7 @@ class Progress:
             if self.interrupted() is None:
                 time.sleep(0.02)
         reason.operation = ""
-        return GroupFailed(self._heard or f"{self._named()}: {reason}")
+        return GroupFailed(self._heard or f"{self._named()}: {reason}", elsewhere=True)
 
     def _closed_by_rank_0(self) -> bool:
         self._notices.look()

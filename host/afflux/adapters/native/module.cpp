@@ -74,6 +74,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def_property_readonly("core", &AffluxBackend::core)
         .def("gloo_counts", &AffluxBackend::gloo_counts)
         .def("let_go", &AffluxBackend::let_go, no_python)
+        // torch's classes show it to C++ alone.
+        .def("get_error", &AffluxBackend::getError, no_python)
         // torch calls it at ranks that get no part of a group that is split.
         .def("perform_nocolor_split", [](const AffluxBackend&, const py::object&) {})
         .def_property(

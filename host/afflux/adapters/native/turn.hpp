@@ -18,8 +18,11 @@ class Turn {
   public:
     // Takes the turn if nobody has it, nobody waits in the queue and the group takes operations.
     bool try_enter_open() {
-        if (closed.load() || pending.load() != 0) return false;
-        return take_if_free();
+        if (closed.load() || pending.load() != 0 || !take_if_free()) return false;
+        // It may have closed before the turn was taken; once it is, closing waits for it.
+        if (!closed.load()) return true;
+        leave();
+        return false;
     }
     bool try_enter() { return pending.load() == 0 && take_if_free(); }
 
