@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 import afflux  # noqa: F401 - registers the backend
+from afflux.statistics import group_of
 
 # A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of
 # torch._dynamo: a second of each rank's time, unless the process that it is forked from has them.
@@ -135,6 +136,15 @@ def caught(action: Callable[[], object]) -> tuple[str, str, float]:
     except Exception as error:
         return str(error), type(error).__name__, time.monotonic() - started
     return "", "nothing raised", time.monotonic() - started
+
+
+def failure_heard(limit_s: float = 20.0) -> Exception | None:
+    """Wait, idle, until this rank knows that the default group has failed; return the error."""
+    core = group_of(None)
+    deadline = time.monotonic() + limit_s
+    while core.failure is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return core.failure
 
 
 def _meet(store: str | int, size: int) -> Store:
