@@ -73,7 +73,6 @@ def run_ranks(
     with tempfile.TemporaryDirectory(prefix="afflux-test-") as folder:
         server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False) if tcp_store else None
         store = server.port if server is not None else str(Path(folder) / "store")
-        started = time.monotonic()
         processes, pipes = [], {}
         for rank in range(size):
             receiver, sender = _context.Pipe(duplex=False)
@@ -94,6 +93,8 @@ def run_ranks(
             sender.close()
             processes.append(process)
             pipes[receiver] = rank
+        # Only now: the first start waits until the server has imported what is preloaded.
+        started = time.monotonic()
         outcomes = [Outcome(rank, kind="killed", message="at the limit") for rank in range(size)]
         try:
             while pipes:
