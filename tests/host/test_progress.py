@@ -121,3 +121,33 @@ def submit_during_the_end(rank, size, slow):
 def test_what_is_asked_for_during_the_end_comes_to_an_end(slow):
     """The end comes after the first look at whether it has, or after the second."""
     assert values(run_ranks(submit_during_the_end, 1, slow, environment=SHARED)) == [True]
+
+
+def begin_in_cpp(rank, size):
+    """Return how long after the call an operation began that the thread goes on with."""
+    reducer = group_of(None).reducer
+    store, began = dist.distributed_c10d._get_default_store(), []
+    finish = reducer.finish
+
+    def noted(begun, *rest):
+        began.append(begun.began_s)
+        finish(begun, *rest)
+
+    setattr(reducer, "finish", noted)  # noqa: B010 - a method, for mypy
+    dist.barrier()
+    began.clear()
+    if rank == 1:
+        store.wait(["begun"])
+    called = time.monotonic()
+    work = dist.all_reduce(torch.ones(10), async_op=True)
+    store.set("begun", "")
+    work.wait()
+    return [each - called for each in began]
+
+
+def test_an_operation_that_another_thread_goes_on_with_has_its_whole_time():
+    """C++ tries an asynchronous call for a moment: only that is taken off its time."""
+    first, _ = values(run_ranks(begin_in_cpp, 2, environment=SHARED))
+    assert all(after >= 0 for after in first), first
+    # Without the adapter in C++ no operation is begun there.
+    assert len(first) <= 1
