@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
+from afflux.adapters.passing import pass_on
 from afflux.group.core import Group
 from afflux.group.gloo import make_gloo
 from afflux.group.membership import Membership
@@ -116,28 +117,9 @@ def _plain(method: str, argument: Any) -> Any:
     return argument
 
 
-_RENAMED = {
-    "all_gather_single": "_allgather_base",
-    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
-    "reduce_scatter_single": "_reduce_scatter_base",
-    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
-    "all_to_all_single": "alltoall_base",
-}
-"""torch 2.13 calls the old names and, from some places, the new ones."""
-
-_AS_THEY_ARE = (
+pass_on(
+    AffluxProcessGroup,
     "broadcast reduce allgather allgather_coalesced _allgather_base gather scatter reduce_scatter "
     "allgather_into_tensor_coalesced _reduce_scatter_base reduce_scatter_tensor_coalesced alltoall "
-    "alltoall_base send recv recv_anysource"
+    "alltoall_base send recv recv_anysource",
 )
-
-
-def _passing(method: str) -> Any:
-    def passed(self: AffluxProcessGroup, *arguments: Any) -> Any:
-        return self._call(method, arguments)
-
-    return passed
-
-
-for _name, _method in {**{name: name for name in _AS_THEY_ARE.split()}, **_RENAMED}.items():
-    setattr(AffluxProcessGroup, _name, _passing(_method))

@@ -7,6 +7,7 @@ import ctypes
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -30,7 +31,7 @@ from afflux.group.parts import PYTHON_PARTS, Parts
 from afflux.group.progress import Progress
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
-from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.shared_reducer import Begun, SharedMemoryReducer
 from afflux.group.tensors import check_devices, check_writable, dtype_name
 from afflux.group.work import NO_TIMEOUT, ObservedTransfer
 from afflux.observe.observation import Observation
@@ -47,6 +48,9 @@ _PLANS_MAX = 4096
 
 NATIVE_SLICE_S = 0.1
 """How long C++ waits before it leaves the rest to Python."""
+
+NATIVE_ASYNC_SLICE_S = 0.0004
+"""The same for a call that nobody waits for yet."""
 
 _EXIT_DRAIN_S = 1.0
 """When the interpreter ends, nobody waits for results any more."""
@@ -265,7 +269,9 @@ class Group(BackendMethods):
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
         if work is None:
-            self._progress.carry_on(self._finish_shared, known, operation, status, text, limit_s)
+            began_s = time.monotonic() - min(limit_s, NATIVE_SLICE_S)
+            begun = Begun(known.prepared, operation, status, text, began_s)
+            self._progress.carry_on(self._finish_shared, begun, limit_s)
         else:
             self._progress.carry_on(self._finish_gloo, known, arguments, work, limit_s)
 
@@ -289,8 +295,9 @@ class Group(BackendMethods):
             text: Why, if the status says that it failed.
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
-        asked = known, arguments, operation, status, text, limit_s
-        return self._progress.adopt(known.text, self._finish_adopted, *asked)
+        began_s = time.monotonic() - min(limit_s, NATIVE_ASYNC_SLICE_S)
+        begun = Begun(known.prepared, operation, status, text, began_s)
+        return self._progress.adopt(known.text, self._finish_adopted, begun, arguments, limit_s)
 
     def give_up(self, reason: str, arguments: tuple[Any, ...], work: dist.Work | None) -> None:
         """End the group with a call that C++ has begun, and which nobody can bring to its end.
@@ -305,26 +312,16 @@ class Group(BackendMethods):
         self._progress.abandon(reason)
 
     def _finish_adopted(
-        self,
-        known: KnownCall,
-        arguments: tuple[Any, ...],
-        operation: int,
-        status: int,
-        text: str,
-        timeout_s: float,
+        self, begun: Begun, arguments: tuple[Any, ...], timeout_s: float
     ) -> list[torch.Tensor]:
-        self._finish_shared(known, operation, status, text, timeout_s)
+        self._finish_shared(begun, timeout_s)
         self._engine_operations += 1
         return tensors_in(arguments[0])
 
-    def _finish_shared(
-        self, known: KnownCall, operation: int, status: int, text: str, timeout_s: float
-    ) -> list[torch.Tensor]:
+    def _finish_shared(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
         reducer = self.reducer
         assert isinstance(reducer, SharedMemoryReducer)
-        interrupted = self._progress.interrupted
-        waited_s = min(timeout_s, NATIVE_SLICE_S)
-        reducer.finish(known.prepared, operation, status, text, timeout_s, waited_s, interrupted)
+        reducer.finish(begun, timeout_s, self._progress.interrupted)
         return []
 
     def _finish_gloo(
