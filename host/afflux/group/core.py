@@ -112,7 +112,6 @@ class Group(BackendMethods):
             keys.release()
             raise
         self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
-        self._engine_operations = 0
         self._progress = Progress(
             Notices(keys, rank, size),
             keys,
@@ -176,7 +175,7 @@ class Group(BackendMethods):
     @property
     def engine_operations(self) -> int:
         """Operations that the reducer has carried out."""
-        return self._engine_operations + self.turn.engine_operations
+        return self.turn.engine_operations
 
     @property
     def failure(self) -> Exception | None:
@@ -315,7 +314,7 @@ class Group(BackendMethods):
         self, begun: Begun, arguments: tuple[Any, ...], timeout_s: float
     ) -> list[torch.Tensor]:
         self._finish_shared(begun, timeout_s)
-        self._engine_operations += 1
+        self.turn.count_engine_operation()
         return tensors_in(arguments[0])
 
     def _finish_shared(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
@@ -386,7 +385,7 @@ class Group(BackendMethods):
     ) -> list[torch.Tensor]:
         for part, plan in planned:
             self.reducer.run(plan, part.inputs, part.outputs, timeout_s, self._progress.interrupted)
-            self._engine_operations += 1
+            self.turn.count_engine_operation()
         return tensors_in(result)
 
     def _complete(self) -> None:
@@ -434,7 +433,7 @@ class Group(BackendMethods):
 
     def _meet(self, timeout_s: float) -> list[torch.Tensor]:
         self._agree(_BARRIER, timeout_s)
-        self._engine_operations += 1
+        self.turn.count_engine_operation()
         return []
 
     def _limit_s(self, options: Any) -> float:

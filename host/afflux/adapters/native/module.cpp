@@ -26,6 +26,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              })
         .def("end", &Turn::end)
         .def("note", &Turn::note)
+        .def("count_engine_operation", [](Turn& turn) { ++turn.engine_operations; })
         .def_property_readonly("history", [](const Turn& turn) { return turn.history.load(); })
         .def("add_pending", [](Turn& turn, int change) { turn.pending += change; })
         .def_property_readonly("pending", [](const Turn& turn) { return turn.pending.load(); })

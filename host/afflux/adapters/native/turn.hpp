@@ -71,7 +71,7 @@ class Turn {
     std::atomic<bool> running{false};
     std::atomic<std::uint64_t> sequence{0};
     std::atomic<std::uint64_t> history{0};
-    // Operations of the reducer that were carried out without Python.
+    // Operations that the reducer has carried out.
     std::atomic<std::uint64_t> engine_operations{0};
 
   private:
