@@ -64,6 +64,23 @@ def test_a_synchronous_call_is_over_when_it_returns_unless_others_are_before_it(
     assert (second[0], second[2]) == (True, 4.0)
 
 
+def queue_one(rank, _size):
+    def threads():
+        names = [each.name for each in threading.enumerate()]
+        return sum(name.startswith("afflux-") and name.endswith(f"rank{rank}") for name in names)
+
+    dist.all_reduce(torch.ones(10))
+    dist.barrier()
+    before = threads()
+    # Too large to be tried in the calling thread.
+    dist.all_reduce(torch.ones(1 << 20), async_op=True).wait()
+    return before, threads()
+
+
+def test_there_is_no_thread_until_something_is_queued():
+    assert values(run_ranks(queue_one, 2, environment=SHARED)) == [(0, 1), (0, 1)]
+
+
 def expire_at_the_end(rank, size):
     progress = group_of(None)._progress
     begun, go_on = threading.Event(), threading.Event()

@@ -27,7 +27,7 @@ def pass_on(adapter: type, methods: str) -> None:
 
 
 def _passing(method: str) -> Any:
-    def passed(self: Any, *arguments: Any) -> Any:
-        return self._call(method, arguments)
+    def passed(self: Any, *arguments: Any, **named: Any) -> Any:
+        return self._call(method, arguments, **named)
 
     return passed
