@@ -264,6 +264,12 @@ def test_every_collective():
     assert values(run_ranks(run_all, 3)) == [{}, {}, {}]
 
 
+def test_every_collective_without_a_compiler():
+    """By the adapter in Python."""
+    environment = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_ADAPTER": "python"}
+    assert values(run_ranks(run_all, 3, environment=environment)) == [{}, {}, {}]
+
+
 def end_when_a_look_does(rank, _size):
     # Looks so short that an operation often ends between one that is over and what follows it.
     fallback._SLICE = timedelta(milliseconds=1)
