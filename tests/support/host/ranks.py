@@ -4,11 +4,12 @@ The processes are forked from one that has already imported torch: a start takes
 a fresh interpreter takes seconds.
 """
 
+import contextlib
 import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -21,6 +22,7 @@ from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 import afflux  # noqa: F401 - registers the backend
 from afflux.statistics import group_of
+from benchmarks.network.host import Host
 
 # A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of
 # torch._dynamo: a second of each rank's time, unless the process that it is forked from has them.
@@ -54,6 +56,7 @@ def run_ranks(
     timeout_s: float = 20.0,
     limit_s: float = 60.0,
     tcp_store: bool = False,
+    hosts: Sequence[Host] = (),
 ) -> list[Outcome]:
     """Run `body(rank, size, *arguments)` at `size` ranks whose default group is an afflux one.
 
@@ -66,13 +69,15 @@ def run_ranks(
         timeout_s: Timeout of the default group.
         limit_s: A rank that takes longer is killed; its outcome has the kind "killed".
         tcp_store: Whether ranks meet at a TCPStore, as under torchrun, and not at a file.
+        hosts: Hosts of a network that the ranks share evenly, in order; they meet at a TCPStore on
+            the first. None: all ranks are where this process is.
     """
     # The server that ranks are forked from has its environment from an earlier test.
     aggregator = os.environ.get("AFFLUX_AGGREGATOR", "auto")
     environment = {"AFFLUX_AGGREGATOR": aggregator, **(environment or {})}
     with tempfile.TemporaryDirectory(prefix="afflux-test-") as folder:
-        server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False) if tcp_store else None
-        store = server.port if server is not None else str(Path(folder) / "store")
+        server = _store_on(hosts) if tcp_store or hosts else None
+        store = (server.host, server.port) if server is not None else str(Path(folder) / "store")
         processes, pipes = [], {}
         for rank in range(size):
             receiver, sender = _context.Pipe(duplex=False)
@@ -80,6 +85,7 @@ def run_ranks(
                 target=_run,
                 args=(
                     sender,
+                    hosts[rank * len(hosts) // size] if hosts else None,
                     body,
                     rank,
                     size,
@@ -148,22 +154,31 @@ def failure_heard(limit_s: float = 20.0) -> Exception | None:
     return core.failure
 
 
-def _meet(store: str | int, size: int) -> Store:
-    if isinstance(store, int):
-        return TCPStore("127.0.0.1", store, is_master=False)
+def _store_on(hosts: Sequence[Host]) -> TCPStore:
+    with hosts[0].sockets_here() if hosts else contextlib.nullcontext():
+        address = hosts[0].address if hosts else "127.0.0.1"
+        return TCPStore(address, 0, None, True, wait_for_workers=False)
+
+
+def _meet(store: str | tuple[str, int], size: int) -> Store:
+    if isinstance(store, tuple):
+        return TCPStore(*store, is_master=False)
     return FileStore(store, size)
 
 
 def _run(
     sender: Connection,
+    host: Host | None,
     body: Body,
     rank: int,
     size: int,
-    store: str | int,
+    store: str | tuple[str, int],
     timeout_s: float,
     environment: dict[str, str],
     arguments: tuple[Any, ...],
 ) -> None:
+    if host is not None:
+        host.enter()
     os.environ.update(environment)
     if environment.get("BAD_RANK") == str(rank):
         name, _, value = environment["BAD"].partition("=")

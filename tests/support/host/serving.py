@@ -4,6 +4,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from benchmarks.network.host import Host
+
 __all__ = ["finish", "start"]
 
 
@@ -11,10 +13,21 @@ def start(
     *options: str,
     stdin: int = subprocess.DEVNULL,
     program: Sequence[str] = ("-m", "afflux.commands.cli", "serve"),
+    place: Host | None = None,
 ) -> tuple[subprocess.Popen[str], str]:
-    """Start an aggregator with these options; return its process and its first line."""
+    """Start an aggregator with these options; return its process and its first line.
+
+    Args:
+        options: More options of `afflux serve`.
+        stdin: Its standard input.
+        program: What Python runs.
+        place: A host of a network where it runs; it listens at that host's address.
+    """
+    command = [sys.executable, *program, "--engine", "soft", *options]
+    if place is not None:
+        command = place.command(*command, "--host", place.address)
     process = subprocess.Popen(
-        [sys.executable, *program, "--engine", "soft", *options],
+        command,
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

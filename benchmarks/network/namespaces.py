@@ -1,0 +1,297 @@
+"""A network on this machine: hosts in network namespaces, at the ports of one switch.
+
+    with Network(hosts=4, gbit=1.0) as network:
+        network.hosts[2].run("ip", "address")
+
+The namespaces have no names and no processes: descriptors of this process hold them. When it ends,
+in whichever way, and with it what it has started there, the kernel removes them and all that is in
+them. To look into one from outside: `nsenter --net=/proc/PID/fd/NUMBER ip address`.
+
+Each port has a rate and a buffer in both directions: a token bucket (`tbf`) where the host sends,
+and one where the switch sends to it. The rate counts the bytes of frames from the Ethernet header
+on. Packets that the kernel would cut, or has put together, pass as one, as they pass a network card
+that does so: this costs as little CPU as there.
+"""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from benchmarks.network.faults import Fault, bytecode
+from benchmarks.network.host import Host, joined, tool
+
+__all__ = ["Network", "NotPermitted", "missing"]
+
+_BURST = 70_000
+"""Bytes that a port passes at once: a packet of 64 KB that is cut later, with all its headers."""
+
+_HOST_QUEUE = 4 << 20
+"""Bytes that wait at a host's interface. Sockets' send buffers limit them before this does."""
+
+_TIMEOUT_S = 20.0
+
+_MAKE_HOST = """
+set -e
+ip=$1 name=$2 hosts=$3
+if [ -n "$name" ]; then
+    echo "$name" > /proc/sys/kernel/hostname
+    mount -t tmpfs afflux /dev/shm
+    if [ -e /etc/hosts ]; then
+        printf '%s' "$hosts" > /dev/shm/hosts
+        mount --bind /dev/shm/hosts /etc/hosts
+        umount /dev/shm
+        mount -t tmpfs afflux /dev/shm
+    fi
+fi
+"$ip" link set lo up
+echo made
+read -r _ || true
+"""
+"""What makes a host of new namespaces: its name, files of its own, and its loopback interface.
+
+The file below /etc/hosts stays in a file system that nothing else shows."""
+
+
+class NotPermitted(RuntimeError):
+    """Such a network cannot be made here; the message gives the reason."""
+
+
+@dataclass
+class _Namespaces:
+    """Descriptors that hold the namespaces of a host, or of the switch, by kind."""
+
+    descriptors: dict[str, int]
+
+    def paths(self) -> dict[str, str]:
+        return {kind: f"/proc/{os.getpid()}/fd/{fd}" for kind, fd in self.descriptors.items()}
+
+    def run(self, arguments: Sequence[str], lines: str | None = None) -> None:
+        """Run a program in the network namespace, with its standard input.
+
+        Raises:
+            NotPermitted: It failed.
+        """
+        way = f"--net={self.paths()['net']}"
+        done = subprocess.run(
+            [tool("nsenter"), way, "--", tool(arguments[0]), *arguments[1:]],
+            check=False,
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            said = " ".join((done.stderr or done.stdout).split())
+            raise NotPermitted(f"{' '.join(arguments)}: {said}")
+
+
+class Network:
+    """Hosts at the ports of a switch. Use it in a `with` statement, or call `close`.
+
+    Attributes:
+        hosts: The hosts with ranks: h0, h1 and so on.
+        aggregators: Hosts with ports of another rate: a0, a1 and so on.
+    """
+
+    def __init__(
+        self,
+        hosts: int = 4,
+        *,
+        gbit: float | None = 1.0,
+        aggregators: int = 1,
+        aggregator_gbit: float | None = 10.0,
+        mtu: int = 1500,
+        loss: float = 0.0,
+        links: int = 1,
+        buffer_bytes: int = 1 << 20,
+        offloads: bool = True,
+    ) -> None:
+        """Make the network.
+
+        Args:
+            hosts: How many there are.
+            gbit: Rate of each of their ports, both ways, in Gbit/s; None: no limit.
+            aggregators: How many of these there are.
+            aggregator_gbit: Rate of each of their ports.
+            mtu: Most bytes of a frame behind the Ethernet header.
+            loss: Share of IP packets that are lost on the way from the switch to a host. It turns
+                the offloads off, as otherwise many packets would be lost together.
+            links: Interfaces of each host, each at a switch of its own with a subnet of its own.
+            buffer_bytes: What waits at a port of the switch at most; small switches have 0.5 to 2
+                MB.
+            offloads: Whether packets pass the interfaces uncut, as described above; if not, the
+                switch cuts them as they leave it, and hosts receive each by itself.
+
+        Raises:
+            NotPermitted: It cannot be made here.
+            ValueError: A rate is not a positive number.
+        """
+        if any(rate is not None and rate <= 0 for rate in (gbit, aggregator_gbit)):
+            raise ValueError(f"rates are {gbit} and {aggregator_gbit}: they must be positive")
+        self.hosts: list[Host] = []
+        self.aggregators: list[Host] = []
+        self.mtu, self.gbit, self.aggregator_gbit = mtu, gbit, aggregator_gbit
+        self.links, self.buffer_bytes = links, buffer_bytes
+        self.offloads = offloads and not loss
+        self._held = contextlib.ExitStack()
+        self._ports: dict[str, int] = {}
+        names = [f"h{n}" for n in range(hosts)] + [f"a{n}" for n in range(aggregators)]
+        try:
+            self._switch = self._made("", "")
+            self._make_switches()
+            for number, name in enumerate(names, start=1):
+                rate = gbit if number <= hosts else aggregator_gbit
+                host = self._make(name, number, names, rate, loss)
+                (self.hosts if number <= hosts else self.aggregators).append(host)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Network":
+        """Return the network."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove it."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the namespaces: the kernel removes each when no process is in it any more."""
+        self._held.close()
+
+    @property
+    def aggregator(self) -> Host:
+        """The first host with a port of the aggregators' rate."""
+        return self.aggregators[0]
+
+    def impair(self, host: Host, fault: Fault | None, *, incoming: bool = False) -> None:
+        """Let the host's port of the switch drop packets, instead of those that it drops now.
+
+        It sees packets before they are cut: with a share, what is lost may be many in one.
+
+        Args:
+            host: A host of this network.
+            fault: Which packets; None: none.
+            incoming: Those to the host; otherwise those from it.
+        """
+        way = "egress" if incoming else "ingress"
+        lines = []
+        for link in range(self.links):
+            port = self._port(host, link)
+            lines.append(f"filter delete dev {port} {way}")
+            if fault is not None:
+                code = bytecode(fault)
+                lines.append(f"filter add dev {port} {way} bpf da bytecode '{code}'")
+        self._switch.run(["tc", "-batch", "-"], joined(lines))
+
+    def unplug(self, host: Host, *, link: int = 0, plugged: bool = False) -> None:
+        """Pull the host's cable out of the switch, or plug it in again."""
+        state = "up" if plugged else "down"
+        self._switch.run(["ip", "link", "set", "dev", self._port(host, link), state])
+
+    def _port(self, host: Host, link: int) -> str:
+        return f"p{self._ports[host.name]}.{link}"
+
+    def _made(self, name: str, hosts_file: str) -> _Namespaces:
+        kinds = {"net": "--net"} | ({"uts": "--uts", "mnt": "--mount"} if name else {})
+        try:
+            command = [tool("unshare"), *kinds.values(), "--"]
+            command += ["sh", "-c", _MAKE_HOST, "sh", tool("ip"), name, hosts_file]
+        except FileNotFoundError as error:
+            raise NotPermitted(str(error)) from None
+        # Its standard input ends with this process, so that it does not stay if that is killed now.
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as maker:
+            assert maker.stdin is not None and maker.stdout is not None and maker.stderr is not None
+            if maker.stdout.readline() != "made\n":
+                said = " ".join(maker.stderr.read().split())
+                raise NotPermitted(f"no namespaces can be made: {said}")
+            descriptors = {}
+            for kind in kinds:
+                path = f"/proc/{maker.pid}/ns/{kind}"
+                descriptors[kind] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._held.callback(os.close, descriptors[kind])
+            maker.stdin.close()
+            maker.wait(_TIMEOUT_S)
+        return _Namespaces(descriptors)
+
+    def _make_switches(self) -> None:
+        lines = []
+        for link in range(self.links):
+            # Multicast goes to all ports, as nobody here asks who wants it.
+            lines.append(f"link add dev switch{link} mtu {self.mtu} type bridge mcast_snooping 0")
+            lines.append(f"link set dev switch{link} up")
+        self._switch.run(["ip", "-batch", "-"], joined(lines))
+
+    def _make(
+        self, name: str, number: int, names: Sequence[str], rate: float | None, loss: float
+    ) -> Host:
+        known = {each: f"10.77.0.{n}" for n, each in enumerate(names, start=1)}
+        entries = ["127.0.0.1 localhost", "::1 localhost"]
+        entries += [f"{address} {each}" for each, address in known.items()]
+        made = self._made(name, joined(entries))
+        self._ports[name] = number
+        addresses = {f"eth{link}": f"10.77.{link}.{number}" for link in range(self.links)}
+        paths = made.paths()
+        host = Host(name, addresses["eth0"], f"fd77::{number:x}", addresses, paths)
+        inside, outside, queues, ports = [], [], [], []
+        for link, (interface, address) in enumerate(addresses.items()):
+            port = self._port(host, link)
+            cut = "" if self.offloads else " gso_max_segs 1"
+            outside += [
+                f"link add dev {port} mtu {self.mtu} type veth"
+                f" peer name {interface} mtu {self.mtu} netns {paths['net']}",
+                f"link set dev {port} master switch{link}{cut} up",
+            ]
+            six = "fd77::" if link == 0 else f"fd77:{link:x}::"
+            inside += [
+                f"address add {address}/24 dev {interface}",
+                f"address add {six}{number:x}/64 dev {interface} nodad",
+                f"link set dev {interface} up",
+            ]
+            ports.append(f"qdisc add dev {port} clsact")
+            if loss:
+                # Here packets are single; at the port they may still be many in one.
+                queues.append(f"qdisc add dev {interface} clsact")
+                code = bytecode(Fault(loss))
+                queues.append(f"filter add dev {interface} ingress bpf da bytecode '{code}'")
+            if rate is not None:
+                bucket = f"tbf rate {round(rate * 1e9)}bit burst {_BURST}"
+                queues.append(f"qdisc add dev {interface} root {bucket} limit {_HOST_QUEUE}")
+                ports.append(f"qdisc add dev {port} root {bucket} limit {self.buffer_bytes}")
+        self._switch.run(["ip", "-batch", "-"], joined(outside))
+        made.run(["ip", "-batch", "-"], joined(inside))
+        made.run(["tc", "-batch", "-"], joined(queues))
+        self._switch.run(["tc", "-batch", "-"], joined(ports))
+        return host
+
+
+_missing: list[str] = []
+
+
+def missing() -> str:
+    """Return why such networks cannot be made here, with loss and all; empty if they can."""
+    if not _missing:
+        _missing.append(_tried())
+    return _missing[0]
+
+
+def _tried() -> str:
+    try:
+        with Network(hosts=1, aggregators=0, loss=0.5):
+            return ""
+    except (NotPermitted, OSError) as error:
+        return f"no network can be made on this machine: {error}"

@@ -1,0 +1,76 @@
+"""Who sums: the contenders of a network's benchmark, as groups of `torch.distributed`."""
+
+import contextlib
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import afflux
+
+__all__ = ["TOPOLOGIES", "NetworkSession"]
+
+TOPOLOGIES: Mapping[str, str] = {
+    "auto": "auto",
+    "udp": "udp://{aggregator}",
+    "soft": "soft://",
+}
+"""AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that runs."""
+
+_TIMEOUT_S = 60.0
+
+
+class NetworkSession:
+    """A rank's groups: "gloo", one of Afflux for each topology, and one that is not measured.
+
+    Args:
+        aggregator: Address and port of the aggregator that runs.
+    """
+
+    def __init__(self, aggregator: str) -> None:
+        self.control = dist.group.WORLD
+        self.rank = dist.get_rank()
+        self.ranks = dist.get_world_size()
+        self._aggregator = aggregator
+        self._made: dict[str, Any] = {}
+
+    def group(self, backend: str) -> Any:
+        """Return the group of a contender. Collective the first time."""
+        if backend not in self._made:
+            timeout = timedelta(seconds=_TIMEOUT_S)
+            if backend == "gloo":
+                self._made[backend] = dist.new_group(backend="gloo", timeout=timeout)
+            else:
+                url = TOPOLOGIES[backend].format(aggregator=self._aggregator)
+                options = afflux.Options(aggregator=url)
+                self._made[backend] = dist.new_group(
+                    backend="afflux", timeout=timeout, pg_options=options
+                )
+        return self._made[backend]
+
+    def renew(self, backend: str) -> None:
+        """Forget the group of a contender, as it may have failed. All ranks must do so."""
+        with contextlib.suppress(Exception):
+            # It may not end well either.
+            dist.destroy_process_group(self._made.pop(backend))
+        self._made.pop(backend, None)
+
+    def agree(self, value: float, op: Any = dist.ReduceOp.MAX) -> float:
+        """Return what all ranks' values are together."""
+        tensor = torch.tensor(value, dtype=torch.float64)
+        dist.all_reduce(tensor, op, group=self.control)
+        return tensor.item()
+
+    def first_reason(self, reason: str) -> str:
+        """Return the first rank's reason that is not empty."""
+        reasons: list[str] = [""] * self.ranks
+        dist.all_gather_object(reasons, reason, group=self.control)
+        return next((each for each in reasons if each), "")
+
+    def engine(self, backend: str) -> str:
+        """Return what carries out a contender's calls."""
+        if backend == "gloo":
+            return "gloo"
+        return str(afflux.statistics(self.group(backend))["engine"])
