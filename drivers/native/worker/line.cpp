@@ -17,9 +17,9 @@ namespace {
 using datagrams::Datagram;
 using datagrams::UdpSocket;
 
-// Bytes that are sent with one call while more packets are there to be answered: about two messages
-// of 64 KB. The path is busy with them meanwhile.
-constexpr std::size_t kBatchBytes = 120'000;
+// Bytes that are sent with one call while more packets are there to be answered: about three
+// messages of 64 KB. The path is busy with them meanwhile.
+constexpr std::size_t kBatchBytes = 180'000;
 
 constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
 
