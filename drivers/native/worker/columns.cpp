@@ -52,7 +52,7 @@ Columns::Columns(const Tensor& tensor, const Grid& grid)
 // Rows are scanned as columns reach them, so that a block is still in a cache when it is sent.
 std::uint32_t Columns::next_word(std::size_t first_row, std::size_t slot, std::size_t lane) {
     std::size_t& scanned_rows = slots_[slot].scanned_rows;
-    std::size_t block = first_row * grid_.row_blocks() + slot * grid_.lanes + lane;
+    std::size_t block = grid_.block(first_row, slot, lane);
     for (std::size_t row = first_row; row < grid_.rows && block < blocks_.size(); ++row) {
         if (row == scanned_rows) {
             blocks_.scan(block - lane, grid_.lanes);
@@ -73,7 +73,7 @@ std::uint32_t Columns::word_after(std::size_t block, bool counts) {
         const unsigned exponent = blocks_.finite_exponent(block);
         if (exponent != 0) return static_cast<std::uint32_t>(row << 8 | (255U - exponent));
     }
-    const std::size_t column = block % grid_.row_blocks();
+    const std::size_t column = block % grid_.row_blocks() - grid_.first_block();
     return next_word(row + 1, column / grid_.lanes, column % grid_.lanes);
 }
 
@@ -106,7 +106,7 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
                              " of " + std::to_string(grid_.rows) + " rows");
         }
         if (word == wire::kAbsent) continue;
-        const std::size_t block = row * grid_.row_blocks() + slot * grid_.lanes + lane;
+        const std::size_t block = grid_.block(row, slot, lane);
         if (block >= blocks_.size() || (blocks_.floating() && low == 255)) {
             throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
                              ": the agreed word " + hexadecimal(word, 8) + " names no block");
@@ -119,6 +119,9 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         sent |= 1U << lane;
         if (counts) {
             blocks_.count_classes(block, blocks + offset);
+        } else if (const Classes* classes = classes_of(block)) {
+            blocks_.encode_kept(classes->elements, static_cast<std::uint8_t>(255 - low),
+                                blocks + offset);
         } else {
             run.add(block, low, offset, encode);
         }
@@ -143,7 +146,7 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
     const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
                             std::ptrdiff_t at) {
         blocks_.decode(first, size, blocks + at, exponents);
-        if (counts_.empty()) return;
+        if (classes_.empty()) return;
         for (std::size_t block = first; block < first + size; ++block) overlay(block);
     };
     for (std::size_t index = 0; index < columns.agreements; ++index) {
@@ -159,15 +162,22 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
 }
 
 void Columns::take_counts(const Agreed& agreed, const std::int32_t* sums) {
-    ClassCounts& counts = counts_[agreed.block];
-    std::copy_n(sums, counts.size(), counts.begin());
-    // There may be no second visit.
+    Classes& classes = classes_[agreed.block];
+    std::copy_n(sums, classes.counts.size(), classes.counts.begin());
+    classes.elements = blocks_.keep(agreed.block);
+    // There may be no second visit: then the finite elements are all zero.
+    blocks_.clear(agreed.block);
     overlay(agreed.block);
 }
 
+const Columns::Classes* Columns::classes_of(std::size_t block) const {
+    if (classes_.empty()) return nullptr;
+    const auto found = classes_.find(block);
+    return found == classes_.end() ? nullptr : &found->second;
+}
+
 void Columns::overlay(std::size_t block) {
-    const auto found = counts_.find(block);
-    if (found != counts_.end()) blocks_.overlay(block, found->second.data());
+    if (const Classes* classes = classes_of(block)) blocks_.overlay(block, classes->counts.data());
 }
 
 }  // namespace afflux::worker

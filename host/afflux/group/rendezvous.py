@@ -217,7 +217,7 @@ def _join(
     def join() -> None:
         nonlocal worker
         worker = Worker(
-            ticket, rank, loss=_loss(settings, rank), peer_timeout_s=settings.peer_timeout_s
+            [ticket], rank, loss=_loss(settings, rank), peer_timeout_s=settings.peer_timeout_s
         )
         worker.join(settings.connect_timeout_s)
 
