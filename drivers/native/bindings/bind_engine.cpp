@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/parts.hpp"
-#include "engine/engine.hpp"
+#include "engine/soft_engine.hpp"
 
 namespace nb = nanobind;
 
@@ -26,14 +26,14 @@ nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
     if (bytes == nullptr) throw nb::python_error();
     char* at = PyBytes_AS_STRING(bytes);
     at = std::copy(frame.head.begin(), frame.head.end(), at);
-    std::copy_n(queue.body(frame), frame.body.bytes, at);
+    std::copy_n(queue.body(frame), frame.body_bytes, at);
     return nb::steal<nb::bytes>(bytes);
 }
 
 // Works without the interpreter's lock, so it needs one of its own.
 class LockedEngine {
   public:
-    explicit LockedEngine(const Limits& limits) : engine_(limits) {}
+    LockedEngine(const Limits& limits, unsigned shares) : engine_(limits, shares) {}
 
     std::vector<nb::bytes> play(const std::vector<nb::bytes>& frames) {
         std::vector<Octets> octets;
@@ -79,10 +79,13 @@ void bind_engine(nb::module_& module) {
     nb::class_<LockedEngine>(module, "SoftEngine", "The software engine. Thread-safe.")
         .def(
             "__init__",
-            [](LockedEngine* self, unsigned workers, unsigned lanes, unsigned jobs,
-               unsigned slots) { new (self) LockedEngine(Limits{workers, lanes, jobs, slots}); },
+            [](LockedEngine* self, unsigned workers, unsigned lanes, unsigned jobs, unsigned slots,
+               unsigned shares) {
+                new (self) LockedEngine(Limits{workers, lanes, jobs, slots}, shares);
+            },
             nb::arg("workers") = Limits{}.workers, nb::arg("lanes") = Limits{}.lanes,
-            nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots)
+            nb::arg("jobs") = Limits{}.jobs, nb::arg("slots") = Limits{}.slots,
+            nb::arg("shares") = 1)
         .def("play", &LockedEngine::play, nb::arg("frames"),
              "Take frames one after the other; return all frames sent, in order.")
         .def("read", &LockedEngine::read, nb::arg("address"), "Read a register.")
