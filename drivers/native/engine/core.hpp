@@ -61,8 +61,16 @@ class Core {
     void carry_out();
 
     // Jobs, by number. Slots are set by whoever creates a job.
-    void create(const Job& job) { jobs_[job.number] = job; }
-    void destroy(std::size_t number) { jobs_[number].reset(); }
+    void create(const Job& job) {
+        jobs_[job.number] = job;
+        ++jobs_changed_;
+    }
+    void destroy(std::size_t number) {
+        jobs_[number].reset();
+        ++jobs_changed_;
+    }
+    // How often a job has been created or destroyed.
+    std::uint64_t jobs_changed() const { return jobs_changed_; }
     Job* job_at(std::size_t number) {
         return number < jobs_.size() && jobs_[number] ? &*jobs_[number] : nullptr;
     }
@@ -82,8 +90,8 @@ class Core {
         return static_cast<std::uint16_t>(port - local_.port - 1) < jobs_.size();
     }
 
-    // Where packets go from now on; must live as long.
-    void send_to(PacketSink& sink) { sender_.send_to(sink); }
+    // Where packets go from now on; must live as long. Returns where they went before.
+    PacketSink* send_to(PacketSink* sink) { return sender_.send_to(sink); }
 
     Counters& counters() { return counters_; }
 
@@ -98,6 +106,7 @@ class Core {
     std::vector<std::optional<Job>> jobs_;
     Counters counters_;
     bool commanded_ = false;
+    std::uint64_t jobs_changed_ = 0;
     packet::Endpoint local_;
     Sender sender_;
     Rounds rounds_;

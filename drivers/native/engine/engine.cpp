@@ -189,10 +189,8 @@ Job Engine::described(std::uint32_t number) const {
             .key = registers_.pair(Address::JobParentKeyLow, Address::JobParentKeyHigh),
         };
     }
-    // All packets from the parent come to one socket, so one core has all slots.
-    const unsigned all = shares();
-    job.first_share = job.parent ? number % all : 0;
-    job.shares = job.parent ? 1 : all;
+    job.first_share = job.parent ? share_below_parent(number) : 0;
+    job.shares = job.parent ? 1 : shares();
     return job;
 }
 

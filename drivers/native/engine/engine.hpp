@@ -34,6 +34,9 @@ class Engine {
 
     unsigned shares() const { return static_cast<unsigned>(shares_.size()); }
     Share& share(unsigned number) { return *shares_[number]; }
+    // The share that has all slots of a job below a parent: all that the parent sends comes to one
+    // socket.
+    unsigned share_below_parent(unsigned job) const { return job % shares(); }
     const Limits& limits() const { return limits_; }
 
     // The register at a byte address.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <utility>
 
 #include "engine/job.hpp"
 #include "engine/packet_sink.hpp"
@@ -36,8 +37,8 @@ class Sender {
     void answer(const packet::Header& header, const packet::Endpoint& peer, wire::Type type,
                 std::initializer_list<std::uint32_t> words);
 
-    // Where packets go from now on; must live as long.
-    void send_to(PacketSink& sink) { sink_ = &sink; }
+    // Where packets go from now on; must live as long. Returns where they went before.
+    PacketSink* send_to(PacketSink* sink) { return std::exchange(sink_, sink); }
 
   private:
     // The header of a result, without the receiving worker.

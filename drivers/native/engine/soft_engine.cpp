@@ -24,7 +24,7 @@ bool right_udp_checksum(const std::uint8_t* ip, std::size_t udp_bytes) {
 }  // namespace
 
 SoftEngine::SoftEngine(const Limits& limits, unsigned shares) : engine_(limits, shares) {
-    for (unsigned i = 0; i < shares; ++i) engine_.share(i).core.send_to(queue_);
+    for (unsigned i = 0; i < shares; ++i) engine_.share(i).core.send_to(&queue_);
 }
 
 void SoftEngine::receive(packet::Octets frame) {
