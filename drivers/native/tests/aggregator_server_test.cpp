@@ -42,6 +42,20 @@ void test_strays() {
     if (datagrams::UdpSocket().can_segment()) CHECK(served.totals().strays > 0);
 }
 
+// The kernel steers what is not joined; what it does not steer is handed over, so sums alone would
+// not show it.
+void test_steering() {
+    const Shape shape{2, 4, 64};
+    for (const bool joined : {false, true}) {
+        Served served(shape, 4);
+        Workers workers(shape, served.address(), joined, 4);
+        workers.join();
+        workers.run(10, 0xF);
+        CHECK(served.counter(Counter::Rounds) == 640);
+        CHECK(served.totals().strays == 0);
+    }
+}
+
 void test_jobs_change_meanwhile() {
     const Shape shape{2, 4, 8};
     Served served(shape, 2);
@@ -129,6 +143,7 @@ int main() {
         test_sums(shares, false);
     }
     test_strays();
+    test_steering();
     test_jobs_change_meanwhile();
     test_any_octets(1);
     test_any_octets(3);
