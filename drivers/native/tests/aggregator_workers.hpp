@@ -129,7 +129,12 @@ class Workers {
                 CHECK(worker.batches[0].flush());
                 wait(worker);
                 for (const datagrams::Datagram& each : worker.receiver.receive(worker.socket)) {
-                    joined |= packet::load_header(each.data).type() == wire::Type::Joined;
+                    if (packet::load_header(each.data).type() != wire::Type::Joined) continue;
+                    const std::uint8_t* words = each.data + wire::kHeaderBytes;
+                    CHECK(packet::load<std::uint32_t>(words) == shape_.workers);
+                    CHECK(packet::load<std::uint32_t>(words + 4) == shape_.lanes);
+                    CHECK(packet::load<std::uint32_t>(words + 8) == shape_.slots);
+                    joined = true;
                 }
             }
         }
