@@ -12,9 +12,10 @@ namespace {
 
 // The longest datagram of IPv4, and so the longest that the kernel makes by joining some.
 constexpr std::size_t kJoinedBytes = 65535;
-// Half a megabyte with one call; more would not stay in the processor's cache.
-constexpr std::size_t kJoined = 8;
-constexpr std::size_t kSingle = 64;
+// Half a megabyte with one call, in few messages or many; more would not stay in the processor's
+// cache.
+constexpr std::size_t kBytes = 1 << 19;
+constexpr std::size_t kMessages = 64;
 
 // Length of each datagram but the last, if the kernel has joined some; else 0.
 std::size_t segment_of(const msghdr& header) {
@@ -35,7 +36,7 @@ std::size_t segment_of(const msghdr& header) {
 Receiver::Receiver(std::size_t longest, bool coalesced)
     : longest_(longest),
       buffer_bytes_(coalesced ? std::max(kJoinedBytes, longest + 1) : longest + 1),
-      sources_(coalesced ? kJoined : kSingle),
+      sources_(kMessages),
       controls_(sources_.size()),
       vectors_(sources_.size()),
       messages_(sources_.size()) {
@@ -58,8 +59,8 @@ std::span<const Datagram> Receiver::receive(const UdpSocket& socket) {
         message.msg_hdr.msg_controllen = sizeof(Control);
     }
     ++traffic_.calls;
-    const int received = recvmmsg(socket.number(), messages_.data(),
-                                  static_cast<unsigned>(messages_.size()), MSG_DONTWAIT, nullptr);
+    const int received = recvmmsg(socket.number(), messages_.data(), static_cast<unsigned>(asked_),
+                                  MSG_DONTWAIT, nullptr);
     if (received < 0) {
         if (errno == ECONNREFUSED) refused_ = true;
         // A send error takes the place of what has come; the next call gives that.
@@ -67,11 +68,16 @@ std::span<const Datagram> Receiver::receive(const UdpSocket& socket) {
         return {};
     }
     const auto count = static_cast<std::size_t>(received);
-    more_ = count == messages_.size();
+    more_ = count == asked_;
+    const std::uint64_t before = traffic_.bytes;
     for (std::size_t i = 0; i < count; ++i) {
         take_apart(messages_[i], sources_[i], buffers_.get() + i * buffer_bytes_);
     }
     traffic_.messages += count;
+    // As many as make up the bytes if they are like these.
+    const std::size_t mean =
+        static_cast<std::size_t>(traffic_.bytes - before) / std::max(count, std::size_t{1});
+    asked_ = std::clamp(kBytes / std::max(mean, std::size_t{1}), kMessages / 8, kMessages);
     traffic_.datagrams += datagrams_.size();
     return datagrams_;
 }

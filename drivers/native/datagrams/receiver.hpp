@@ -57,6 +57,7 @@ class Receiver {
     std::vector<iovec> vectors_;
     std::vector<mmsghdr> messages_;
     std::vector<Datagram> datagrams_;
+    std::size_t asked_ = 8;  // messages that the next call may bring
     bool more_ = false;
     bool refused_ = false;
     Traffic traffic_;
