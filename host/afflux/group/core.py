@@ -527,8 +527,11 @@ class Group(BackendMethods):
             return
         self.closed = True
         _living.discard(self)
-        if self._progress.stop(drain_s):
-            self._progress.confirm_end(confirm_s if self.reducer.ticket is not None else None)
+        reducer = self.reducer
+        ended = self._progress.stop(drain_s)
+        if ended or (reducer.holds and isinstance(self._progress.failure, GroupClosed)):
+            limit_s = confirm_s if reducer.tickets else None
+            self._progress.confirm_end(limit_s, reducer.holds)
         if self.fallback.close():
             self._free_gloo(at_exit)
         self.observers.close()

@@ -1,6 +1,6 @@
 """What carries out the collectives of a group: the interface, and an aggregator's worker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
+from afflux.group.topology import Topology
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.worker.worker import Worker
@@ -33,12 +34,17 @@ class Reducer(Protocol[_Plan]):
     Attributes:
         url: AFFLUX_AGGREGATOR.
         engine: Kind of engine: "shm", "soft", "rtl", …
-        ticket: The job; None without one. Rank 0 ends it, so it waits for the other ranks first.
+        tickets: The jobs, one for each aggregator that shares the columns; none without one.
+        holds: Whether something ends with this rank's part that the others need, such as their
+            job: it waits for the other ranks first.
+        topology: Which way the sums take, and why.
     """
 
     url: AggregatorUrl
     engine: str
-    ticket: JobTicket | None
+    tickets: tuple[JobTicket, ...]
+    holds: bool
+    topology: Topology
 
     def plan(self, asked: Asked) -> _Plan | None:
         """Prepare what is the same for all calls of a kind; None if it is for Gloo."""
@@ -84,7 +90,7 @@ class Reducer(Protocol[_Plan]):
         """Return what this rank has done, by name."""
 
     def leave(self) -> None:
-        """Give everything back. Rank 0 ends the job: all ranks must be done with it."""
+        """Give everything back. If it `holds`, all ranks must be done with that."""
 
 
 class _JobPlan(NamedTuple):
@@ -95,23 +101,37 @@ class _JobPlan(NamedTuple):
 
 
 class JobReducer:
-    """A `Reducer` over a worker of a job at an aggregator.
+    """A `Reducer` over a worker of jobs at one or more aggregators.
 
     Args:
-        worker: It has joined the job.
-        ticket: The job.
+        worker: It has joined the jobs.
+        tickets: The jobs.
         url: AFFLUX_AGGREGATOR.
         give_back: Called after the worker is closed.
+        topology: Which way the sums take.
+        holds: Whether `give_back` ends what other ranks need.
     """
 
     def __init__(
-        self, worker: Worker, ticket: JobTicket, url: AggregatorUrl, give_back: Callable[[], None]
+        self,
+        worker: Worker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        give_back: Callable[[], None],
+        topology: Topology,
+        holds: bool,
     ) -> None:
         self.url = url
-        self.ticket: JobTicket | None = ticket
-        self.engine = ticket.engine
-        self._workers = ticket.size
-        self._slots = {"lanes": ticket.lanes, "slots": ticket.slots}
+        self.tickets: tuple[JobTicket, ...] = tuple(tickets)
+        self.holds = holds
+        self.topology = topology
+        self.engine = tickets[0].engine
+        self._workers = tickets[0].size
+        self._slots = {
+            "aggregators": len(tickets),
+            "lanes": tickets[0].lanes,
+            "slots": min(ticket.slots for ticket in tickets),
+        }
         self._worker = worker
         self._give_back = give_back
 
@@ -173,6 +193,6 @@ class JobReducer:
         }
 
     def leave(self) -> None:
-        """Close the worker, then give back what rank 0 holds for the group."""
+        """Close the worker, then give back what this rank holds for the group."""
         self._worker.close()
         self._give_back()
