@@ -23,8 +23,10 @@ from afflux_drivers.errors import (
 )
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
+from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.ranks import Ranks, run_ranks
 from tests.support.drivers.served import Served
+from tests.support.drivers.tensors import gaussian
 from tests.support.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
@@ -45,7 +47,7 @@ def test_unreachable_aggregator(listening):
         port = silent.getsockname()[1]
         if not listening:
             silent.close()
-        worker = Worker(replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port), 1)
+        worker = Worker([replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port)], 1)
         start = time.monotonic()
         with pytest.raises(
             AggregatorUnreachable, match=f"join timed out: rank 1 .*127.0.0.1:{port}"
@@ -59,7 +61,7 @@ def test_unreachable_aggregator(listening):
 
 def test_a_name_that_is_none():
     with pytest.raises(AggregatorUnreachable, match=r"no-such-host\.invalid:4700"):
-        Worker(replace(ticket_of(1, 1, 1), host="no-such-host.invalid"), 0)
+        Worker([replace(ticket_of(1, 1, 1), host="no-such-host.invalid")], 0)
 
 
 def test_aggregator_dies_between_and_within_operations():
@@ -206,7 +208,7 @@ def test_refusals_say_why(served):
         (replace(ticket, workers=3), "no such worker"),
         (replace(ticket, slots=5), r"\[2, 4, 4, 4\]; rank 0 expects \[2, 4, 5, 4\]"),
     ):
-        worker = Worker(wrong, 2 if wrong.workers == 3 else 0)
+        worker = Worker([wrong], 2 if wrong.workers == 3 else 0)
         with pytest.raises(AggregatorRefused, match=cause):
             worker.join(5.0)
         worker.close()
@@ -221,7 +223,7 @@ def test_refusals_that_no_aggregator_of_this_version_sends(cause, what):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as aggregator:
         aggregator.bind(("127.0.0.1", 0))
         port = aggregator.getsockname()[1]
-        worker = Worker(replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port), 1)
+        worker = Worker([replace(ticket_of(2, 4, 4), host="127.0.0.1", port=port)], 1)
 
         def refuse() -> None:
             join, address = aggregator.recvfrom(100)
@@ -241,7 +243,7 @@ def test_a_job_that_ended_is_silent_and_refuses(served):
         lease.close()
         with pytest.raises(AggregatorUnreachable, match="timed out: rank 0 has heard nothing"):
             reduce_ones(ranks.workers[0], timeout_s=30)
-    worker = Worker(lease.ticket, 0)
+    worker = Worker([lease.ticket], 0)
     with pytest.raises(AggregatorRefused, match="no such job"):
         worker.join(5.0)
     worker.close()
@@ -257,9 +259,9 @@ def test_wrong_arguments():
         (replace(ticket, slots=0), 0, "0"),
     ):
         with pytest.raises(ValueError, match=what):
-            Worker(replace(wrong, host="127.0.0.1"), rank)
+            Worker([replace(wrong, host="127.0.0.1")], rank)
     with pytest.raises(ValueError, match="-1"):
-        Worker(replace(ticket, host="127.0.0.1"), 0, peer_timeout_s=-1)
+        Worker([replace(ticket, host="127.0.0.1")], 0, peer_timeout_s=-1)
 
 
 @pytest.mark.parametrize(
@@ -285,14 +287,42 @@ def test_wrong_elements(served, elements, dtype, reduction, shape, what):
 
 def test_calls_out_of_turn(served):
     lease = create_job(served.address, 1, 4, 4, 5.0)
-    worker = Worker(lease.ticket, 0)
+    worker = Worker([lease.ticket], 0)
     with pytest.raises(AffluxError, match="has not joined"):
         reduce_ones(worker)
     worker.close()
     worker.close()
-    worker = Worker(lease.ticket, 0)
+    worker = Worker([lease.ticket], 0)
     worker.join(5.0)
     worker.close()
     with pytest.raises(WorkerFailed, match="closed"):
         reduce_ones(worker)
+    lease.close()
+
+
+def test_an_operation_is_completed_in_the_middle_of_its_own_wait(served):
+    """As a signal's handler does, at whatever rounds the slots have come to by then."""
+    lease = create_job(served.address, 2, 1, 2, 5.0)
+    generator = np.random.default_rng(1)
+    tensors = [gaussian(generator, 64 * 100, F32) for _ in range(2)]
+    # So many packets are lost that the operation is far from its end when `interrupted` is called.
+    with Ranks(lease.ticket, loss=0.15) as ranks:
+        first, second = ranks.workers
+        completed = []
+
+        def complete() -> None:
+            if not completed:
+                completed.append(first.statistics.rounds)
+                first.complete(30.0)
+
+        outcomes = run_ranks(
+            [
+                lambda: first.all_reduce(
+                    tensors[0], F32, Reduction.SUM, (len(tensors[0]),), 30.0, complete
+                ),
+                lambda: second.all_reduce(tensors[1], F32, Reduction.SUM, (len(tensors[1]),), 30.0),
+            ]
+        )
+        assert_same_bits(outcomes, expected(tensors, F32, Reduction.SUM))
+        assert 2 < completed[0] < first.statistics.rounds
     lease.close()

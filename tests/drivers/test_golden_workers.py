@@ -9,8 +9,15 @@ from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.control.tickets import JobTicket
 from afflux_hdl.contract import wire
 from afflux_sim.golden.frames import Endpoint
-from afflux_sim.golden.network import join_all, make_workers, run_in_order, run_unkindly
+from afflux_sim.golden.network import (
+    deliver,
+    join_all,
+    make_workers,
+    run_in_order,
+    run_unkindly,
+)
 from afflux_sim.golden.numbers import all_reduce
+from afflux_sim.golden.shared_columns import SharedColumns
 from afflux_sim.golden.worker import GoldenWorker
 from tests.support.drivers.virtual_job import (
     ENGINE_ADDRESS,
@@ -48,6 +55,12 @@ def job_of(workers: int) -> tuple[SoftEngine, list[GoldenWorker]]:
     return engine, members
 
 
+def jobs_of(workers: int, aggregators: int) -> tuple[list[SoftEngine], list[list[GoldenWorker]]]:
+    """Engines of the same address, each in a network of its own, and each worker's parts."""
+    jobs = [job_of(workers) for _ in range(aggregators)]
+    return [engine for engine, _ in jobs], [members for _, members in jobs]
+
+
 def check(results: list, tensors: list, dtype: str, reduction: str) -> None:
     expected = bits_of(all_reduce(tensors, dtype, reduction), dtype)
     for result in results:
@@ -79,3 +92,21 @@ def test_an_unkind_network(seed: int) -> None:
         )
         check(results, tensors, dtype, reduction)
     assert counters_of(engine)["duplicates"] > 0
+
+
+@pytest.mark.parametrize("aggregators", [1, 2, 3])
+def test_aggregators_share_columns(aggregators: int) -> None:
+    rng = np.random.default_rng(aggregators)
+    engines, members = jobs_of(2, aggregators)
+    shared = [SharedColumns(parts) for parts in zip(*members, strict=True)]
+    for dtype, reduction in OPERATIONS:
+        for kind, count in (("dense", 5), ("dense", 700), ("special", 1500), ("special", 6000)):
+            tensors = [draw(rng, kind, dtype, count) for _ in shared]
+            for worker, tensor in zip(shared, tensors, strict=True):
+                worker.start(tensor, dtype, reduction)
+            for engine, own in zip(engines, members, strict=True):
+                while frames := [frame for worker in own for frame in worker.frames_to_send()]:
+                    for frame in frames:
+                        deliver(engine.play([frame]), own)
+            check([worker.result() for worker in shared], tensors, dtype, reduction)
+    assert all(counters_of(engine)["rounds"] for engine in engines)

@@ -14,8 +14,8 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, read_counters
 from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable
 from afflux_drivers.sockets import MulticastGroup, send_to_groups
+from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.session import Session
-from afflux_drivers.worker.udp_loop import UdpLoop
 from afflux_hdl.contract import wire
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.groups import LOOPBACK, free_group, why_no_group
@@ -111,18 +111,19 @@ def test_only_the_aggregator_reaches_a_worker_through_its_group(group):
         # Every rank of a host can join; what goes to one of them alone is not taken by another.
         for _ in range(3):
             session = Session(ticket, 0)
-            loop = UdpLoop(host, port, None, group)
+            line = Line(host, port, session, None, group)
+            loop = UdpLoop([line])
             join = _native.Join(session)
-            loop.open(session, join)
+            line.open(join)
             foreign.sendto(b"abc", (group.address, group.port))
             peer.sendto(b"to nobody", (LOOPBACK, group.port))
-            loop.run(session, join, time.monotonic() + 0.05)
+            loop.run(time.monotonic() + 0.05)
             assert session.statistics.packets_received == 0
             peer.sendto(b"abcd", (group.address, group.port))
-            loop.run(session, join, time.monotonic() + 0.05)
+            loop.run(time.monotonic() + 0.05)
             assert session.statistics.packets_received == 1
             assert session.statistics.bytes_received == 4
-            loop.close()
+            line.close()
 
 
 @pytest.mark.parametrize("told", ["", "239.255.71.4"])
@@ -142,7 +143,7 @@ def test_a_group_that_cannot_be_joined(group):
             AggregatorUnreachable,
             match=rf"cannot join the multicast group {group} .*{LOOPBACK}:9 .*{LOOPBACK}: .*in use",
         ):
-            UdpLoop(LOOPBACK, 9, None, group)
+            Line(LOOPBACK, 9, Session(ticket_of(1, 4, 1), 0), None, group)
 
 
 @pytest.mark.parametrize(

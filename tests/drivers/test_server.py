@@ -99,7 +99,7 @@ def test_datagrams_to_a_worker_from_elsewhere_do_not_reach_it(served):
     lease = create_job(served.address, 1, 4, 1, 5.0)
     with Ranks(lease.ticket) as ranks:
         worker = ranks.workers[0]
-        _, port = worker._loop.own_address
+        _, port = worker._loop.lines[0].own_address
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
             for _ in range(5):
                 foreign.sendto(bytes(86), ("127.0.0.1", port))

@@ -52,7 +52,7 @@ class TreeRanks:
     def __init__(self, lease: JobsLease, loss: float = 0.0) -> None:
         homes = {rank: ticket for ticket in lease.tickets for rank in ticket.members}
         self.workers = [
-            Worker(homes[rank], rank, loss=LossSwitch(loss, 3, rank)) for rank in sorted(homes)
+            Worker([homes[rank]], rank, loss=LossSwitch(loss, 3, rank)) for rank in sorted(homes)
         ]
 
     def __enter__(self) -> "TreeRanks":

@@ -13,10 +13,10 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
 from afflux_drivers.sockets import datagrams_held, enlarge
+from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
-from afflux_drivers.worker.udp_loop import UdpLoop
 from afflux_hdl.contract import wire
 from tests.support.drivers.virtual_job import ticket_of
 
@@ -34,38 +34,40 @@ def ticket_at(peer: socket.socket) -> JobTicket:
     return replace(ticket_of(2, 16, 4), host=host, port=port)
 
 
-def open_join(
-    peer: socket.socket, loss: LossSwitch | None = None
-) -> tuple[Session, UdpLoop, _native.Join]:
+def a_session() -> Session:
+    return Session(ticket_of(2, 16, 4), 0)
+
+
+def open_join(peer: socket.socket, loss: LossSwitch | None = None) -> tuple[Line, _native.Join]:
     ticket = ticket_at(peer)
     session = Session(ticket, 0)
-    return session, UdpLoop(ticket.host, ticket.port, loss), _native.Join(session)
+    return Line(ticket.host, ticket.port, session, loss), _native.Join(session)
 
 
 def test_counts_what_it_sends_and_receives(peer):
-    session, loop, join = open_join(peer)
-    loop.open(session, join)
+    line, join = open_join(peer)
+    line.open(join)
     data, address = peer.recvfrom(100)
     assert len(data) == wire.datagram_bytes(0)
     for size in (3, 10_000):
         peer.sendto(bytes(size), address)
-    loop.run(session, join, time.monotonic() + 0.1)
-    statistics = session.statistics
+    UdpLoop([line]).run(time.monotonic() + 0.1)
+    statistics = line.session.statistics
     assert (statistics.packets_sent, statistics.bytes_sent) == (1, 86)
     # One byte more than the longest packet: too long, and seen to be.
     longest = wire.datagram_bytes(wire.LANES_MAX) + 1
     assert (statistics.packets_received, statistics.bytes_received) == (2, 3 + longest)
     assert statistics.ignored == 2
     assert statistics.frame_bytes_sent == 42 + 86
-    loop.close()
-    loop.close()
+    line.close()
+    line.close()
 
 
 def test_loses_each_way_and_counts_it(peer):
-    session, loop, join = open_join(peer, LossSwitch(0.5, 1, 0))
+    line, join = open_join(peer, LossSwitch(0.5, 1, 0))
     for _ in range(100):
-        loop.open(session, join)
-    statistics = session.statistics
+        line.open(join)
+    statistics = line.session.statistics
     sent = 100 - statistics.dropped_sent
     assert 25 < sent < 75
     address = None
@@ -76,76 +78,77 @@ def test_loses_each_way_and_counts_it(peer):
         peer.recv(100)
     for _ in range(100):
         peer.sendto(b"y", address)
-    loop.run(session, join, time.monotonic() + 0.05)
-    statistics = session.statistics
+    UdpLoop([line]).run(time.monotonic() + 0.05)
+    statistics = line.session.statistics
     assert statistics.packets_received == 100 - statistics.dropped_received
     assert 25 < statistics.packets_received < 75
-    loop.close()
+    line.close()
 
 
 def test_a_join_is_sent_again_until_it_is_answered(peer):
-    session, loop, join = open_join(peer)
-    loop.open(session, join)
+    line, join = open_join(peer)
+    line.open(join)
     first, address = peer.recvfrom(100)
-    loop.run(session, join, time.monotonic() + 0.25)
+    UdpLoop([line]).run(time.monotonic() + 0.25)
     assert join.sends == 2
     assert peer.recv(100) == first
-    ticket = session.ticket
+    ticket = line.session.ticket
     words = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit, *[0] * 12]
     joined = bytes([wire.VERSION << 4 | wire.Type.JOINED]) + first[1:22]
     peer.sendto(joined + np.array(words, "<u4").tobytes(), address)
     start = time.monotonic()
-    loop.run(session, join, start + 5)
+    UdpLoop([line]).run(start + 5)
     assert join.done
     assert time.monotonic() - start < 1
-    assert session.trip.smoothed_s == 0, "which of the two was answered?"
-    loop.close()
+    assert line.session.trip.smoothed_s == 0, "which of the two was answered?"
+    line.close()
 
 
 def test_notices_a_refused_port(peer):
-    session, loop, join = open_join(peer)
+    line, join = open_join(peer)
     peer.close()
-    loop.open(session, join)
-    loop.run(session, join, time.monotonic() + 0.1)
-    assert loop.refused
-    loop.close()
+    line.open(join)
+    UdpLoop([line]).run(time.monotonic() + 0.1)
+    assert line.refused
+    line.close()
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_that_is_none(port):
     with pytest.raises(AggregatorUnreachable, match=rf"cannot reach .*127.0.0.1:{port}.*65535"):
-        UdpLoop("127.0.0.1", port, None)
+        Line("127.0.0.1", port, a_session(), None)
 
 
 def test_no_route_to_the_aggregator():
     # A broadcast address, which the kernel refuses to a socket that has not asked for it.
     with pytest.raises(AggregatorUnreachable, match=r"cannot reach .* 255\.255\.255\.255:4700: "):
-        UdpLoop("255.255.255.255", 4700, None)
+        Line("255.255.255.255", 4700, a_session(), None)
 
 
 def test_a_packet_that_does_not_fit_the_mtu(peer, monkeypatch):
-    monkeypatch.setattr(UdpLoop, "too_long", 4182)
-    monkeypatch.setattr(UdpLoop, "mtu", 1500)
+    monkeypatch.setattr(Line, "too_long", 4182)
+    monkeypatch.setattr(Line, "mtu", 1500)
     ticket = ticket_at(peer)
-    loop = UdpLoop(ticket.host, ticket.port, None)
-    error = loop.packet_too_long()
+    line = Line(ticket.host, ticket.port, a_session(), None)
+    error = line.packet_too_long()
     assert isinstance(error, PacketTooLong)
-    text = f"4182 bytes does not fit the MTU of 1500 bytes on the path to {loop.peer}: at most 5 "
+    text = f"4182 bytes does not fit the MTU of 1500 bytes on the path to {line.peer}: at most 5 "
     assert text in str(error)
-    loop.close()
+    line.close()
 
 
 def test_the_loopback_carries_the_longest_packet(peer):
     ticket = ticket_at(peer)
-    session, loop = Session(ticket, 0), UdpLoop(ticket.host, ticket.port, None)
+    session = Session(ticket, 0)
+    line = Line(ticket.host, ticket.port, session, None)
     count = 64 * (wire.LANES_MAX - 1)
     elements = np.ones(count, np.int32)
     operation = Operation(session, elements, wire.Dtype.INT32, Reduction.SUM, (count,))
-    loop.open(session, operation)
+    line.open(operation)
     assert len(peer.recv(10_000)) == wire.datagram_bytes(wire.LANES_MAX)
-    assert loop.too_long == 0
-    assert loop.mtu >= 4210
-    loop.close()
+    assert line.too_long == 0
+    assert line.mtu >= 4210
+    line.close()
 
 
 def test_buffers_hold_what_credit_promises(peer):

@@ -5,28 +5,22 @@ neither sockets nor clocks, so tests can play any schedule of loss, duplication 
 machine is in C++ (`drivers/native/worker`); names and texts are here.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction, storage_dtype
-from afflux_drivers.errors import AggregatorMisbehaved, Disagreement
+from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreement
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
 __all__ = ["Operation"]
 
-# The numbers that the native code gives them.
-
-T = TypeVar("T")
-
 
 class Operation(_native.Operation):
-    """One all-reduce of one tensor.
+    """One all-reduce of one tensor, or one aggregator's part of it.
 
     Args:
         session: The job run; the operation takes its next number.
@@ -35,6 +29,10 @@ class Operation(_native.Operation):
         dtype: Their type.
         reduction: What is done.
         shape: Shape of the tensor, for the ranks to compare.
+        share: Number of the aggregator, and of how many that share the tensor's columns. All parts
+            of an operation have the same number.
+        slots: The least slot count of their jobs; by default that of the session's.
+        result: Zeros that the parts of one operation share, of the elements' length and dtype.
 
     Attributes:
         description: What was asked for.
@@ -53,11 +51,16 @@ class Operation(_native.Operation):
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
+        share: tuple[int, int] = (0, 1),
+        slots: int | None = None,
+        result: NDArray[Any] | None = None,
     ) -> None:
         _check(elements, dtype, reduction, shape)
         self._session = session
         self.description = Description(session.number, reduction, dtype, shape)
-        self._result: NDArray[Any] = np.zeros(len(elements), storage_dtype(dtype))
+        self._result: NDArray[Any] = (
+            np.zeros(len(elements), storage_dtype(dtype)) if result is None else result
+        )
         super().__init__(
             session,
             elements,
@@ -65,6 +68,8 @@ class Operation(_native.Operation):
             int(dtype),
             reduction.number,
             self.description.fingerprint,
+            share,
+            session.ticket.slots if slots is None else slots,
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:
@@ -81,22 +86,18 @@ class Operation(_native.Operation):
             Disagreement: If the ranks called different operations.
             AggregatorMisbehaved: If the result breaks the protocol.
         """
-        return self.judged(partial(self.receive_bytes, datagram, now))
-
-    def judged(self, call: Callable[[], T]) -> T:
-        """Return what `call` returns; turn errors of the operation into those of this package.
-
-        Raises:
-            Disagreement: If the ranks called different operations.
-            AggregatorMisbehaved: If a result breaks the protocol.
-        """
         try:
-            return call()
-        except _native.Misbehaved as error:
-            raise AggregatorMisbehaved(str(error)) from None
-        except _native.Disagreed as error:
+            return self.receive_bytes(datagram, now)
+        except (_native.Misbehaved, _native.Disagreed) as error:
+            raise self.judged(error) from None
+
+    def judged(self, error: Exception, peer: str = "") -> AffluxError:
+        """Return this package's error for one of the native code's: what ended the operation."""
+        if isinstance(error, _native.Disagreed):
             (found,) = error.args or (None,)
-            raise self._disagreement(None if found is None else tuple(found)) from None
+            return self._disagreement(None if found is None else tuple(found))
+        where = f"aggregator at {peer}, rank {self._session.rank}: " if peer else ""
+        return AggregatorMisbehaved(f"{where}{error}")
 
     def result(self) -> NDArray[Any]:
         """Return the reduced elements, 1-D, in storage dtype, once `done`."""

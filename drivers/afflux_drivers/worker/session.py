@@ -61,4 +61,5 @@ class Session(_native.Session):
         statistics = self._statistics
         for name, count in self.take_counts().items():
             setattr(statistics, name, getattr(statistics, name) + count)
+        statistics.round_trip_s = self.trip.smoothed_s
         return statistics

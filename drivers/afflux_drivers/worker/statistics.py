@@ -1,6 +1,7 @@
 """Counts of what a worker has done so far."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from afflux_hdl.contract import wire
 
@@ -26,7 +27,7 @@ class WorkerStatistics:
         ignored: Packets received that the worker does not accept: late, repeated or foreign.
         dropped_sent: Packets that the test switch lost on their way out; not in `packets_sent`.
         dropped_received: Packets that it lost on their way in; not in `packets_received`.
-        round_trip_s: Smoothed round trip.
+        round_trip_s: Smoothed round trip, the longest if there are several aggregators.
     """
 
     operations: int = 0
@@ -42,6 +43,18 @@ class WorkerStatistics:
     dropped_sent: int = 0
     dropped_received: int = 0
     round_trip_s: float = 0.0
+
+    @classmethod
+    def of(cls, operations: int, lines: "Iterable[WorkerStatistics]") -> "WorkerStatistics":
+        """Return the counts of a worker by those of its lines: sums, and the longest round trip."""
+        total = cls(operations)
+        for line in lines:
+            for field in fields(cls):
+                if field.type is int:
+                    value = getattr(total, field.name) + getattr(line, field.name)
+                    setattr(total, field.name, value)
+            total.round_trip_s = max(total.round_trip_s, line.round_trip_s)
+        return total
 
     @property
     def frame_bytes_sent(self) -> int:

@@ -1,20 +1,17 @@
 """A rank's end of a job: join it, run operations one after the other, report what goes wrong."""
 
-import socket
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.collective import Reduction
+from afflux_drivers.collective import Reduction, storage_dtype
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import (
     AffluxError,
-    AggregatorMisbehaved,
-    AggregatorRefused,
     AggregatorUnreachable,
     DeadlineExceeded,
     Interrupted,
@@ -22,32 +19,21 @@ from afflux_drivers.errors import (
     WorkerFailed,
     timed_out,
 )
+from afflux_drivers.worker.joining import join
+from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session, group_of
 from afflux_drivers.worker.statistics import WorkerStatistics
-from afflux_drivers.worker.udp_loop import UdpLoop
 from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
 _INTERRUPT_EVERY_S = 0.25
 
-_REFUSALS = {
-    wire.Refusal.VERSION: "it does not speak this protocol version",
-    wire.Refusal.JOB: "it has no such job",
-    wire.Refusal.KEY: "the key is not the job's",
-    wire.Refusal.WORKER: "the job has no such worker",
-}
 
-
-def _group_name(address: str, port: int) -> str:
-    return f"the group {address}:{port}" if address else "each worker"
-
-
-def _is_over(operation: Operation) -> bool:
-    """Return `operation.done`, of which a type checker thinks that a call cannot change it."""
-    return operation.done
+def _over(operations: Sequence[Operation]) -> bool:
+    return all(operation.done for operation in operations)
 
 
 def _never() -> str | None:
@@ -61,19 +47,21 @@ class Worker:
     first error.
 
     Args:
-        ticket: The job run.
-        rank: Own rank, one of the ticket's.
+        tickets: The job runs, one for each of the aggregators that share the columns of a tensor.
+            The same at all ranks, in the same order.
+        rank: Own rank, one of the tickets'.
         loss: Loses packets, for tests.
-        peer_timeout_s: How long the aggregator may leave all packets unanswered.
+        peer_timeout_s: How long an aggregator may leave all packets unanswered.
 
     Raises:
-        ValueError: If rank, ticket or the test switch are out of range.
-        AggregatorUnreachable: If the aggregator's address, or its group, cannot be reached.
+        ValueError: If rank, tickets or the test switch are out of range, or the tickets do not fit
+            one another.
+        AggregatorUnreachable: If an aggregator's address, or its group, cannot be reached.
     """
 
     def __init__(
         self,
-        ticket: JobTicket,
+        tickets: Sequence[JobTicket],
         rank: int,
         *,
         loss: LossSwitch | None = None,
@@ -81,39 +69,52 @@ class Worker:
     ) -> None:
         if not peer_timeout_s > 0:
             raise ValueError(f"a timeout must be more than 0 s, not {peer_timeout_s}")
-        self.ticket = ticket
+        if not tickets:
+            raise ValueError("a worker needs at least one job")
+        if len({(ticket.size, ticket.lanes) for ticket in tickets}) > 1:
+            raise ValueError(
+                "aggregators that share columns have jobs of as many ranks and lanes, not "
+                + ", ".join(f"{ticket.size} and {ticket.lanes}" for ticket in tickets)
+            )
+        self.tickets = tuple(tickets)
         self.rank = rank
         self._peer_timeout_s = peer_timeout_s
-        # Several probes must fit the time in which their silence is judged.
-        self._session = Session(ticket, rank, cap_s=min(1.0, peer_timeout_s / 5))
-        self._loop = UdpLoop(
-            ticket.host,
-            ticket.port,
-            loss,
-            group_of(ticket),
-        )
+        self._slots = min(ticket.slots for ticket in tickets)
+        self._operations_over = 0
+        self._loop = UdpLoop([])
+        lines: list[Line] = []
+        try:
+            for ticket in tickets:
+                # Several probes must fit the time in which their silence is judged.
+                session = Session(ticket, rank, cap_s=min(1.0, peer_timeout_s / 5))
+                lines.append(Line(ticket.host, ticket.port, session, loss, group_of(ticket)))
+        except BaseException:
+            for line in lines:
+                line.close()
+            raise
+        self._loop = UdpLoop(lines)
         self._failure: BaseException | None = None
-        self._operation: Operation | None = None
+        self._operations: tuple[Operation, ...] = ()
         self._joined = False
         self._closed = False
 
     @property
     def statistics(self) -> WorkerStatistics:
         """Counts of this worker so far."""
-        self._session.statistics.round_trip_s = self._session.trip.smoothed_s
-        return self._session.statistics
+        each = (line.session.statistics for line in self._loop.lines)
+        return WorkerStatistics.of(self._operations_over, each)
 
     def join(self, timeout_s: float) -> None:
-        """Make this worker's address known to the aggregator.
+        """Make this worker's address known to the aggregators.
 
         Raises:
             AggregatorUnreachable: If no answer comes in time.
-            AggregatorRefused: If the aggregator refuses, or has another job than the ticket's.
+            AggregatorRefused: If an aggregator refuses, or has another job than the ticket's.
             WorkerFailed: If this worker had failed before.
         """
         self._require_usable("join")
         try:
-            self._join(timeout_s)
+            join(self._loop, timeout_s)
         except BaseException as error:
             self._failure = error
             raise
@@ -157,18 +158,18 @@ class Worker:
         try:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
-            operation = Operation(self._session, elements, dtype, reduction, shape)
-            self._operation = operation
+            operations = self._start(elements, dtype, reduction, shape)
             try:
-                self._run(operation, timeout_s, interrupted)
+                self._run(operations, timeout_s, interrupted)
             except AffluxError as error:
-                error.operation = operation.description.text
+                error.operation = operations[0].description.text
                 raise
         except BaseException as error:
             self._failure = error
             raise
-        self._session.statistics.operations += 1
-        return operation.result()
+        self._operations = ()
+        self._operations_over += 1
+        return operations[0].result()
 
     def complete(self, timeout_s: float, interrupted: Callable[[], str | None] = _never) -> None:
         """Bring the operation in progress, if there is one, to its end.
@@ -180,9 +181,9 @@ class Worker:
             AffluxError: As `all_reduce`, which raises an error too. The worker has failed.
         """
         self._require_usable("complete")
-        if self._operation is not None and not self._operation.done:
+        if not _over(self._operations):
             try:
-                self._run(self._operation, timeout_s, interrupted)
+                self._run(self._operations, timeout_s, interrupted)
             except BaseException as error:
                 self._failure = error
                 raise
@@ -190,118 +191,130 @@ class Worker:
     def close(self) -> None:
         """Close the sockets. May be called more than once."""
         self._closed = True
-        self._loop.close()
+        for line in self._loop.lines:
+            line.close()
 
     def _require_usable(self, call: str) -> None:
         if self._failure is not None:
+            jobs = ", ".join(
+                f"{line.session.ticket.job} on {line.peer}" for line in self._loop.lines
+            )
             raise WorkerFailed(
-                f"{call}: rank {self.rank}'s worker of job {self.ticket.job} on "
-                f"{self._loop.peer} failed earlier: {self._failure}"
+                f"{call}: rank {self.rank}'s worker of job {jobs} failed earlier: {self._failure}"
             ) from self._failure
         if self._closed:
             raise WorkerFailed(f"{call}: rank {self.rank}'s worker is closed")
 
-    def _join(self, timeout_s: float) -> None:
-        loop, join = self._loop, _native.Join(self._session)
-        end = time.monotonic() + timeout_s
-        loop.open(self._session, join)
-        try:
-            # In slices, so that signals get their turn.
-            while not join.done and (now := time.monotonic()) < end:
-                loop.run(self._session, join, min(end, now + _INTERRUPT_EVERY_S))
-        except _native.Refused as error:
-            (cause,) = error.args
-            raise AggregatorRefused(
-                f"join: the aggregator at {loop.peer} refused rank {self.rank} of job "
-                f"{self.ticket.job}: {_REFUSALS.get(cause, f'cause {cause}')}"
-            ) from None
-        except _native.DifferentJob as error:
-            (found,) = error.args
-            raise self._different_job(found) from None
-        if not join.done:
-            raise AggregatorUnreachable(
-                f"join timed out: rank {self.rank} got no answer from the aggregator at "
-                f"{loop.peer} in {timeout_s:g} s, {join.sends} packets sent{self._if_refused()}"
-            )
-
-    def _different_job(self, found: Sequence[int]) -> AggregatorRefused:
-        """Return the error for a JOINED that differs from the ticket."""
-        ticket, job, group = self.ticket, list(found[:4]), found[4:]
-        expected = [ticket.workers, ticket.lanes, ticket.slots, ticket.credit]
-        if job != expected:
-            return AggregatorRefused(
-                f"join: job {ticket.job} on the aggregator at {self._loop.peer} has workers, "
-                f"lanes, slots, credit {job}; rank {self.rank} expects {expected}"
-            )
-        address = socket.inet_ntoa(group[0].to_bytes(4, "big")) if group[0] else ""
-        return AggregatorRefused(
-            f"join: the aggregator at {self._loop.peer} sends the results of job {ticket.job} to "
-            f"{_group_name(address, group[1])}; rank {self.rank} expects "
-            f"{_group_name(ticket.group, ticket.group_port)}"
+    def _start(
+        self,
+        elements: NDArray[Any],
+        dtype: wire.Dtype,
+        reduction: Reduction,
+        shape: tuple[int, ...],
+    ) -> tuple[Operation, ...]:
+        """Open an operation's parts, one on each aggregator that has columns of the tensor."""
+        lines = self._loop.lines
+        # The first aggregators are enough for a small tensor; the others miss the operation.
+        number = lines[0].session.number
+        parts = _native.sharing(
+            int(dtype), reduction.number, len(elements), self.tickets[0].lanes, len(lines)
         )
-
-    def _if_refused(self) -> str:
-        return " (its host refuses the port)" if self._loop.refused else ""
+        result = np.zeros(len(elements), storage_dtype(dtype))
+        operations = []
+        for own, line in enumerate(lines[:parts]):
+            line.session.number = number
+            operations.append(
+                Operation(
+                    line.session,
+                    elements,
+                    dtype,
+                    reduction,
+                    shape,
+                    (own, parts),
+                    self._slots,
+                    result,
+                )
+            )
+        self._operations = tuple(operations)
+        for line, operation in zip(lines, operations, strict=False):
+            line.open(operation)
+        return self._operations
 
     def _run(
-        self, operation: Operation, timeout_s: float, interrupted: Callable[[], str | None]
+        self,
+        operations: Sequence[Operation],
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
     ) -> None:
-        session, loop = self._session, self._loop
+        """Wait until operations that have been opened are over."""
         start = now = time.monotonic()
         deadline = start + timeout_s
         next_look = start + _INTERRUPT_EVERY_S
-        loop.open(session, operation)
-        # Another call of this method, in `interrupted`, may have brought it to its end.
-        while not operation.done:
-            silence_ends = max(start, session.heard_at) + self._peer_timeout_s
-            until = min(next_look, deadline, silence_ends)
-            try:
-                operation.judged(partial(loop.run, session, operation, until))
-            except AggregatorMisbehaved as error:
-                raise AggregatorMisbehaved(
-                    f"aggregator at {loop.peer}, rank {self.rank}: {error}"
-                ) from None
-            if _is_over(operation):
+        # Another call of this method, in `interrupted`, may have brought them to their end.
+        while not _over(operations):
+            silent = min(
+                (line for line, each in self._lines_of(operations) if not each.done),
+                key=lambda line: line.session.heard_at,
+            )
+            silence_ends = max(start, silent.session.heard_at) + self._peer_timeout_s
+            self._feed(operations, min(next_look, deadline, silence_ends))
+            if _over(operations):
                 break
-            if loop.too_long:
-                raise loop.packet_too_long()
+            for line, _ in self._lines_of(operations):
+                if line.too_long:
+                    raise line.packet_too_long()
             now = time.monotonic()
             if now >= deadline:
-                raise self._too_late(operation, timeout_s)
-            silent_s = now - max(start, session.heard_at)
+                raise self._too_late(operations, timeout_s)
+            silent_s = now - max(start, silent.session.heard_at)
             if silent_s >= self._peer_timeout_s:
-                raise self._unreachable(silent_s)
+                raise self._unreachable(silent, silent_s)
             if now >= next_look:
                 next_look = now + _INTERRUPT_EVERY_S
                 reason = interrupted()
                 if reason is not None:
                     raise Interrupted(f"rank {self.rank}: {reason}")
 
-    def _too_late(self, operation: Operation, timeout_s: float) -> DeadlineExceeded:
+    def _lines_of(self, operations: Sequence[Operation]) -> Iterator[tuple[Line, Operation]]:
+        return zip(self._loop.lines, operations, strict=False)
+
+    def _feed(self, operations: Sequence[Operation], until: float) -> None:
+        loop = self._loop
+        try:
+            loop.run(until)
+        except (_native.Misbehaved, _native.Disagreed) as error:
+            raise operations[loop.serving].judged(error, loop.served.peer) from None
+
+    def _too_late(self, operations: Sequence[Operation], timeout_s: float) -> DeadlineExceeded:
         too_late = timed_out(timeout_s)
-        ranks = operation.missing_ranks()
-        if ranks:
-            names = ", ".join(str(rank) for rank in ranks)
-            return RanksMissing(
-                f"{too_late}: rank {self.rank} still waits for the contributions of rank(s) "
-                f"{names} (job {self.ticket.job} on the aggregator at {self._loop.peer})",
-                ranks,
-            )
-        if operation.waits_above():
-            elsewhere = sorted(set(range(self.ticket.size)) - set(self.ticket.members))
-            names = f", rank(s) {', '.join(map(str, elsewhere))}" if self.ticket.members else ""
-            return DeadlineExceeded(
-                f"{too_late} at rank {self.rank}: the aggregator at {self._loop.peer} has the "
-                f"contributions of its own ranks, and waits for its parent: for ranks of other "
-                f"aggregators{names}, or for packets lost on the way"
-            )
+        pending = [(line, each) for line, each in self._lines_of(operations) if not each.done]
+        for line, operation in pending:
+            ranks = operation.missing_ranks()
+            if ranks:
+                names = ", ".join(str(rank) for rank in ranks)
+                return RanksMissing(
+                    f"{too_late}: rank {self.rank} still waits for the contributions of rank(s) "
+                    f"{names} (job {line.session.ticket.job} on the aggregator at {line.peer})",
+                    ranks,
+                )
+        for line, operation in pending:
+            if operation.waits_above():
+                ticket = line.session.ticket
+                elsewhere = sorted(set(range(ticket.size)) - set(ticket.members))
+                names = f", rank(s) {', '.join(map(str, elsewhere))}" if ticket.members else ""
+                return DeadlineExceeded(
+                    f"{too_late} at rank {self.rank}: the aggregator at {line.peer} has the "
+                    f"contributions of its own ranks, and waits for its parent: for ranks of other "
+                    f"aggregators{names}, or for packets lost on the way"
+                )
+        peers = ", ".join(line.peer for line, _ in pending)
         return DeadlineExceeded(
-            f"{too_late} at rank {self.rank}: the aggregator at {self._loop.peer} does not report "
+            f"{too_late} at rank {self.rank}: the aggregator at {peers} does not report "
             "that a rank is missing"
         )
 
-    def _unreachable(self, silent_s: float) -> AggregatorUnreachable:
+    def _unreachable(self, line: Line, silent_s: float) -> AggregatorUnreachable:
         return AggregatorUnreachable(
             f"timed out: rank {self.rank} has heard nothing from the aggregator at "
-            f"{self._loop.peer} for {silent_s:.1f} s{self._if_refused()}"
+            f"{line.peer} for {silent_s:.1f} s{line.if_refused}"
         )

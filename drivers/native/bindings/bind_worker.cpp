@@ -53,8 +53,9 @@ class Collected final : public worker::PacketSink {
 class BoundOperation final : public worker::Operation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
-                   std::uint32_t fingerprint)
-        : Operation(session, to_tensor(session, elements, result, dtype, op), fingerprint),
+                   std::uint32_t fingerprint, worker::Share share, std::size_t slots)
+        : Operation(session, to_tensor(session, elements, result, dtype, op), fingerprint, share,
+                    slots),
           elements_(std::move(elements)),
           result_(std::move(result)) {}
 
@@ -85,6 +86,57 @@ class BoundOperation final : public worker::Operation {
     Elements elements_;
     Result result_;
 };
+
+// A line that keeps the dialogue on it.
+class BoundLine final : public worker::Line {
+  public:
+    using Line::Line;
+
+    void open(const nb::object& dialogue) {
+        held_ = dialogue;
+        worker::Dialogue& opened = nb::cast<worker::Dialogue&>(dialogue);
+        const nb::gil_scoped_release release;
+        Line::open(opened);
+    }
+
+    void drop_if_idle() {
+        if (idle()) held_.reset();
+    }
+
+  private:
+    nb::object held_;
+};
+
+// A loop that keeps its lines.
+class BoundLoop final : public worker::UdpLoop {
+  public:
+    explicit BoundLoop(const std::vector<BoundLine*>& lines)
+        : UdpLoop({lines.begin(), lines.end()}), lines_(lines) {}
+
+    void run(double until) {
+        {
+            const nb::gil_scoped_release release;
+            UdpLoop::run(until);
+        }
+        for (BoundLine* line : lines_) line->drop_if_idle();
+    }
+
+  private:
+    std::vector<BoundLine*> lines_;
+};
+
+std::size_t sharing(int dtype, int op, std::size_t count, std::size_t lanes,
+                    std::size_t aggregators) {
+    const worker::Tensor tensor{
+        .dtype = static_cast<codec::Dtype>(dtype),
+        .op = static_cast<codec::Op>(op),
+        .ranks = 1,
+        .count = count,
+        .elements = nullptr,
+        .result = nullptr,
+    };
+    return worker::Operation::sharing(tensor, lanes, aggregators);
+}
 
 nb::dict take_counts(Session& session) {
     const worker::Counts counts = std::exchange(session.counts, {});
@@ -269,9 +321,17 @@ void bind_dialogues(nb::module_& module) {
         .def_prop_ro("sends", &worker::Join::sends, "How often the JOIN was sent.");
 
     nb::class_<BoundOperation, Dialogue>(module, "Operation", "One all-reduce of one tensor.")
-        .def(nb::init<Session&, Elements, Result, int, int, std::uint32_t>(),
-             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
-             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"))
+        .def(
+            "__init__",
+            [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
+               int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
+               std::size_t slots) {
+                new (self) BoundOperation(session, std::move(elements), std::move(result), dtype,
+                                          op, fingerprint, {share.first, share.second}, slots);
+            },
+            nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
+            nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
+            nb::arg("slots"))
         .def_prop_ro("missing_workers", &BoundOperation::missing_workers,
                      "Bitmap of the workers whose contributions are missing.")
         .def("waits_above", &BoundOperation::waits_above,
@@ -279,38 +339,45 @@ void bind_dialogues(nb::module_& module) {
 }
 
 void bind_loop(nb::module_& module) {
-    using worker::UdpLoop;
-    nb::class_<UdpLoop>(module, "UdpLoop", "A worker's sockets, driven until a dialogue is over.")
+    nb::class_<BoundLine>(module, "Line", "A worker's way to one aggregator.")
         .def(
             "__init__",
-            [](UdpLoop* self, std::uint32_t host, std::uint16_t port, LossSwitch* loss) {
-                new (self) UdpLoop({host, port}, loss);
-            },
-            nb::keep_alive<1, 4>(), nb::arg("host"), nb::arg("port"), nb::arg("loss").none())
+            [](BoundLine* self, std::uint32_t host, std::uint16_t port, Session& session,
+               LossSwitch* loss) { new (self) BoundLine({host, port}, session, loss); },
+            nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg("host"), nb::arg("port"),
+            nb::arg("session"), nb::arg("loss").none())
         .def(
             "join_group",
-            [](UdpLoop& loop, std::uint32_t host, std::uint16_t port) {
-                loop.join_group({host, port});
+            [](BoundLine& line, std::uint32_t host, std::uint16_t port) {
+                line.join_group({host, port});
             },
             nb::arg("host"), nb::arg("port"), "Take what the aggregator sends to a group, too.")
-        .def("close", &UdpLoop::close, "Close the sockets. May be called more than once.")
+        .def("close", &BoundLine::close, "Close the sockets. May be called more than once.")
         .def_prop_ro(
             "own_address",
-            [](const UdpLoop& loop) {
-                const worker::Address own = loop.own_address();
+            [](const BoundLine& line) {
+                const worker::Address own = line.own_address();
                 return std::pair(own.host, own.port);
             },
             "Own address, as a number, and port on the way to the aggregator.")
-        .def_prop_ro("refused", &UdpLoop::refused,
+        .def_prop_ro("refused", &BoundLine::refused,
                      "Whether the aggregator's host has reported that nobody listens on the port.")
-        .def_prop_ro("too_long", &UdpLoop::too_long,
+        .def_prop_ro("too_long", &BoundLine::too_long,
                      "Bytes of a packet that was longer than the path's MTU, or 0.")
-        .def_prop_ro("mtu", &UdpLoop::mtu, "Bytes of the longest IPv4 packet on the path.")
-        .def("open", &UdpLoop::open, nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"),
-             nb::arg("dialogue"), "Send a dialogue's first packets.")
-        .def("run", &UdpLoop::run, nb::call_guard<nb::gil_scoped_release>(), nb::arg("session"),
-             nb::arg("dialogue"), nb::arg("until"),
-             "Feed a dialogue until it is over, or the time has come.");
+        .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IPv4 packet on the path.")
+        .def("open", &BoundLine::open, nb::arg("dialogue"),
+             "Begin a dialogue: send its first packets.");
+
+    nb::class_<BoundLoop>(module, "UdpLoop", "One thread that drives a worker's lines.")
+        .def(nb::init<std::vector<BoundLine*>>(), nb::keep_alive<1, 2>(), nb::arg("lines"))
+        .def_prop_ro("serving", &BoundLoop::serving,
+                     "Number of the line that `run` was serving when it raised.")
+        .def("run", &BoundLoop::run, nb::arg("until"),
+             "Feed the lines' dialogues until all are over, or the time has come.");
+
+    module.def("sharing", &sharing, nb::arg("dtype"), nb::arg("op"), nb::arg("count"),
+               nb::arg("lanes"), nb::arg("aggregators"),
+               "Return how many of so many aggregators share a tensor's columns.");
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ Columns::Columns(const Tensor& tensor, const Grid& grid)
 // Rows are scanned as columns reach them, so that a block is still in a cache when it is sent.
 std::uint32_t Columns::next_word(std::size_t first_row, std::size_t slot, std::size_t lane) {
     std::size_t& scanned_rows = slots_[slot].scanned_rows;
-    std::size_t block = first_row * grid_.row_blocks() + slot * grid_.lanes + lane;
+    std::size_t block = grid_.block(first_row, slot, lane);
     for (std::size_t row = first_row; row < grid_.rows && block < blocks_.size(); ++row) {
         if (row == scanned_rows) {
             blocks_.scan(block - lane, grid_.lanes);
@@ -73,7 +73,7 @@ std::uint32_t Columns::word_after(std::size_t block, bool counts) {
         const unsigned exponent = blocks_.finite_exponent(block);
         if (exponent != 0) return static_cast<std::uint32_t>(row << 8 | (255U - exponent));
     }
-    const std::size_t column = block % grid_.row_blocks();
+    const std::size_t column = block % grid_.row_blocks() - grid_.first_block();
     return next_word(row + 1, column / grid_.lanes, column % grid_.lanes);
 }
 
@@ -106,7 +106,7 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
                              " of " + std::to_string(grid_.rows) + " rows");
         }
         if (word == wire::kAbsent) continue;
-        const std::size_t block = row * grid_.row_blocks() + slot * grid_.lanes + lane;
+        const std::size_t block = grid_.block(row, slot, lane);
         if (block >= blocks_.size() || (blocks_.floating() && low == 255)) {
             throw Misbehaved("slot " + std::to_string(slot) + ", lane " + std::to_string(lane) +
                              ": the agreed word " + hexadecimal(word, 8) + " names no block");

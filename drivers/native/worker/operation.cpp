@@ -1,6 +1,7 @@
 #include "worker/operation.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,19 +23,31 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
 
 }  // namespace
 
-Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint)
+std::size_t Operation::sharing(const Tensor& tensor, std::size_t lanes, std::size_t aggregators) {
+    if (is_exact(tensor)) return 1;
+    return worker::sharing(codec::blocks_of(tensor.count), lanes, aggregators);
+}
+
+Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint, Share share,
+                     std::size_t slots)
     : session_(session),
       tensor_(tensor),
       fingerprint_(fingerprint),
       number_(static_cast<wire::Operation>(session.number)) {
+    const std::size_t lanes = session.job.lanes;
+    if (share.of > sharing(tensor, lanes, share.of)) {
+        throw std::invalid_argument(std::to_string(share.of) +
+                                    " aggregators cannot share the columns of " +
+                                    std::to_string(tensor.count) + " elements");
+    }
     if (is_exact(tensor)) exact_.emplace(tensor);
     const Tensor on_wire = exact_ ? exact_->on_wire() : tensor;
-    const std::size_t lanes = session.job.lanes;
     if (is_direct(on_wire, lanes)) {
         direct_.emplace(on_wire);
         return;
     }
-    const Grid grid(codec::blocks_of(on_wire.count), lanes, session.job.slots);
+    const Grid grid(codec::blocks_of(on_wire.count), lanes, std::min(slots, session.job.slots),
+                    share);
     active_ = open_slots_ = grid.slots;
     columns_.emplace(on_wire, grid);
 }

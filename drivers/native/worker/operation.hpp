@@ -16,9 +16,15 @@ namespace afflux::worker {
 
 class Operation : public Dialogue {
   public:
+    // How many of so many aggregators carry out an operation: the first ones (protocol, section 3).
+    static std::size_t sharing(const Tensor& tensor, std::size_t lanes, std::size_t aggregators);
+
     // Takes the session's next number. The session and the tensor's memory must live as long.
+    // With a share it is one aggregator's part of a collective, whose other parts have the same
+    // number, tensor and memory; `slots` is then the least slot count of the aggregators' jobs.
     // Throws std::invalid_argument if the tensor is too large for the job.
-    Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint);
+    Operation(Session& session, const Tensor& tensor, std::uint32_t fingerprint, Share share = {},
+              std::size_t slots = std::numeric_limits<std::size_t>::max());
 
     double next_timer() const override { return next_timer_; }
     bool done() const override { return done_; }

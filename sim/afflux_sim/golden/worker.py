@@ -70,7 +70,10 @@ class SlotProgress:
 
 @dataclass
 class Operation:
-    """One collective of a worker: its arguments, its blocks and the progress of its slots."""
+    """One collective of a worker: its arguments, its blocks and the progress of its slots.
+
+    `share` is (k, K): of the aggregators that share the columns, this worker speaks to number k.
+    """
 
     number: int
     reduction: str
@@ -78,6 +81,7 @@ class Operation:
     shape: tuple[int, ...]
     encoding: Encoding
     slots: list[SlotProgress]
+    share: tuple[int, int] = (0, 1)
 
 
 class GoldenWorker:
@@ -154,20 +158,47 @@ class GoldenWorker:
         Raises:
             ValueError: If the operation before is not over, or has failed.
         """
-        if not self.done or self.error:
-            raise ValueError(f"operation {self._next_number - 1} is not over: {self.error}")
-        encoding = encoding_of(
+        self.start_share(tensor, dtype, reduction, self.encode(tensor, dtype, reduction), (0, 1))
+
+    def encode(self, tensor: Tensor, dtype: str, reduction: str) -> Encoding:
+        """Return a tensor's blocks for an operation."""
+        return encoding_of(
             tensor.reshape(-1),
             dtype=dtype,
             reduction=reduction,
             workers=self.ranks,
             lanes=self.lanes,
         )
-        packets = -(-encoding.block_count // self.lanes)
-        active = max(1, min(len(self.rounds), packets))
+
+    def start_share(
+        self,
+        tensor: Tensor,
+        dtype: str,
+        reduction: str,
+        encoding: Encoding,
+        share: tuple[int, int],
+        slots: int | None = None,
+    ) -> None:
+        """Begin this aggregator's part of an operation on several.
+
+        Args:
+            tensor: This worker's tensor, whole.
+            dtype: Type of its elements.
+            reduction: What is done.
+            encoding: The tensor's blocks, which the parts of an operation share.
+            share: Number of this aggregator, and of how many that share the columns.
+            slots: The least slot count of their jobs. By default that of the own job.
+
+        Raises:
+            ValueError: If the operation before is not over, or has failed.
+        """
+        if not self.done or self.error:
+            raise ValueError(f"operation {self._next_number - 1} is not over: {self.error}")
+        packets = -(-encoding.block_count // (share[1] * self.lanes))
+        active = max(1, min(slots or len(self.rounds), packets))
         self.missing = {}
         self.operation = Operation(
-            self._next_number, reduction, dtype, tensor.shape, encoding, slots=[]
+            self._next_number, reduction, dtype, tensor.shape, encoding, slots=[], share=share
         )
         self._next_number += 1
         for slot in range(active):
@@ -197,6 +228,13 @@ class GoldenWorker:
         if self.operation is None or self.error or not self.done:
             raise ValueError(f"no result: {self.error}")
         return self.operation.encoding.tensor().reshape(self.operation.shape)
+
+    def miss(self) -> None:
+        """Pass over an operation of which this aggregator has no part."""
+        if not self.done or self.error:
+            raise ValueError(f"operation {self._next_number - 1} is not over: {self.error}")
+        self.operation = None
+        self._next_number += 1
 
     def frames_to_send(self) -> list[bytes]:
         """Return the frames that the worker has made since the last call, in order."""
@@ -300,7 +338,8 @@ class GoldenWorker:
         """Return the number of the block at a row, slot and lane."""
         assert self.operation is not None
         active = len(self.operation.slots)
-        return row * active * self.lanes + slot * self.lanes + lane
+        own, sharing = self.operation.share
+        return ((row * sharing + own) * active + slot) * self.lanes + lane
 
     def _column(self, slot: int, lane: int, active: int) -> deque[int]:
         """Return the look-ahead words of the visits to one column, top to bottom."""
@@ -308,7 +347,9 @@ class GoldenWorker:
         encoding = self.operation.encoding
         if encoding.direct:
             return deque()
-        blocks = range(slot * self.lanes + lane, encoding.block_count, active * self.lanes)
+        own, sharing = self.operation.share
+        first = (own * active + slot) * self.lanes + lane
+        blocks = range(first, encoding.block_count, sharing * active * self.lanes)
         return deque(
             look_ahead(row, exponent)
             for row, block in enumerate(blocks)

@@ -35,14 +35,21 @@ def run_ranks(functions: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 class Ranks:
-    """The workers of all ranks of a job; closes them at the end of a `with`."""
+    """The workers of all ranks of a job, or of jobs whose aggregators share columns.
+
+    Closes them at the end of a `with`.
+    """
 
     def __init__(
-        self, ticket: JobTicket, loss: float = 0.0, peer_timeout_s: float = 10.0, seed: int = 1
+        self,
+        *tickets: JobTicket,
+        loss: float = 0.0,
+        peer_timeout_s: float = 10.0,
+        seed: int = 1,
     ) -> None:
         self.workers = [
-            Worker(ticket, rank, loss=LossSwitch(loss, seed, rank), peer_timeout_s=peer_timeout_s)
-            for rank in range(ticket.workers)
+            Worker(tickets, rank, loss=LossSwitch(loss, seed, rank), peer_timeout_s=peer_timeout_s)
+            for rank in range(tickets[0].workers)
         ]
 
     def __enter__(self) -> "Ranks":

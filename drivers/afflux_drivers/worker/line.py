@@ -1,27 +1,31 @@
 """A worker's sockets. The C++ in `drivers/native/worker` drives them; names and texts are here."""
 
 import socket
+from collections.abc import Sequence
 
 from afflux_drivers import _native
 from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
 from afflux_drivers.sockets import MulticastGroup
 from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
-__all__ = ["UdpLoop"]
+__all__ = ["Line", "UdpLoop"]
 
 
-class UdpLoop(_native.UdpLoop):
-    """Datagrams to and from one aggregator; `open` and `run` a dialogue with it.
+class Line(_native.Line):
+    """A worker's way to one aggregator; `open` a dialogue with it.
 
     Args:
         host: Name or IPv4 address of the aggregator.
         port: UDP port.
+        session: The worker's part in a job run there.
         loss: Loses packets for tests, or None.
         group: Where results come, too; None if only to this worker.
 
     Attributes:
         peer: The aggregator's name and port, for messages.
+        session: The same.
         refused: Whether its host has reported that nobody listens on the port.
         too_long: Bytes of a packet that did not fit the path's MTU, or 0.
 
@@ -31,14 +35,20 @@ class UdpLoop(_native.UdpLoop):
     """
 
     def __init__(
-        self, host: str, port: int, loss: LossSwitch | None, group: MulticastGroup | None = None
+        self,
+        host: str,
+        port: int,
+        session: Session,
+        loss: LossSwitch | None,
+        group: MulticastGroup | None = None,
     ) -> None:
         self.peer = f"{host}:{port}"
+        self.session = session
         try:
             if not 0 < port < 1 << 16:
                 raise OSError(f"a UDP port must be 1 to 65535, not {port}")
             address = int.from_bytes(socket.inet_aton(socket.gethostbyname(host)), "big")
-            super().__init__(address, port, loss)
+            super().__init__(address, port, session, loss)
         except OSError as error:
             raise AggregatorUnreachable(
                 f"cannot reach the aggregator at {self.peer}: {error}"
@@ -54,6 +64,11 @@ class UdpLoop(_native.UdpLoop):
                 f"interface of {own}: {error}"
             ) from error
 
+    @property
+    def if_refused(self) -> str:
+        """What to add to a message if the aggregator's host has refused the port."""
+        return " (its host refuses the port)" if self.refused else ""
+
     def packet_too_long(self) -> PacketTooLong:
         """Return the error that a packet of `too_long` bytes does not fit the path's MTU."""
         mtu = self.mtu
@@ -65,3 +80,23 @@ class UdpLoop(_native.UdpLoop):
             f"a packet of {self.too_long} bytes does not fit the MTU of {mtu} bytes on the path to "
             f"{self.peer}: {remedy}"
         )
+
+
+class UdpLoop(_native.UdpLoop):
+    """One thread that drives a worker's lines until their dialogues are over.
+
+    Args:
+        lines: To each aggregator.
+
+    Attributes:
+        lines: The same.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = tuple(lines)
+        super().__init__(self.lines)
+
+    @property
+    def served(self) -> Line:
+        """The line that `run` was serving when it raised."""
+        return self.lines[self.serving]

@@ -1,0 +1,86 @@
+#include "datagrams/udp_socket.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace afflux::datagrams {
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+    throw std::system_error(errno, std::generic_category(), what);
+}
+
+void enlarge_one(int socket, int force, int plain, int bytes) {
+    if (setsockopt(socket, SOL_SOCKET, force, &bytes, sizeof bytes) == 0) return;
+    setsockopt(socket, SOL_SOCKET, plain, &bytes, sizeof bytes);
+}
+
+std::size_t option_of(int socket, int level, int option) {
+    int value = 0;
+    socklen_t length = sizeof value;
+    if (getsockopt(socket, level, option, &value, &length) < 0) return 0;
+    return static_cast<std::size_t>(value);
+}
+
+}  // namespace
+
+UdpSocket::UdpSocket() : number_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    if (number_ < 0) fail("no socket");
+}
+
+UdpSocket::UdpSocket(int number) : number_(number) {
+    if (fcntl(number, F_SETFL, fcntl(number, F_GETFL) | O_NONBLOCK) < 0) fail("not a socket");
+}
+
+void UdpSocket::close() {
+    const int number = std::exchange(number_, -1);
+    if (number >= 0) ::close(number);
+}
+
+void UdpSocket::bind(const Address& own) {
+    if (::bind(number_, own.get(), own.bytes()) < 0) fail("bind");
+}
+
+void UdpSocket::connect(const Address& peer) {
+    if (::connect(number_, peer.get(), peer.bytes()) < 0) fail("connect");
+}
+
+Address UdpSocket::own_address() const {
+    Address own;
+    socklen_t length = Address::kCapacity;
+    if (getsockname(number_, own.put(), &length) < 0) fail("own address");
+    return own;
+}
+
+void UdpSocket::set(int level, int option, const char* what, int value) {
+    if (setsockopt(number_, level, option, &value, sizeof value) < 0) fail(what);
+}
+
+std::size_t UdpSocket::enlarge(std::size_t bytes) {
+    enlarge_one(number_, SO_RCVBUFFORCE, SO_RCVBUF, static_cast<int>(bytes));
+    enlarge_one(number_, SO_SNDBUFFORCE, SO_SNDBUF, static_cast<int>(bytes));
+    return option_of(number_, SOL_SOCKET, SO_RCVBUF);
+}
+
+std::size_t UdpSocket::mtu() const {
+    return option_of(number_, IPPROTO_IP, IP_MTU);
+}
+
+bool UdpSocket::coalesce() {
+    const int on = 1;
+    return setsockopt(number_, IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
+}
+
+bool UdpSocket::can_segment() const {
+    // Off, as each call says how long its datagrams are; a kernel that cannot does not know it.
+    const int off = 0;
+    return setsockopt(number_, IPPROTO_UDP, UDP_SEGMENT, &off, sizeof off) == 0;
+}
+
+}  // namespace afflux::datagrams

@@ -1,0 +1,195 @@
+// Datagrams joined and not, over loopback: all arrive as they were, with few calls, and what cannot
+// be sent is noticed.
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "datagrams/receiver.hpp"
+#include "datagrams/send_batch.hpp"
+#include "tests/check.hpp"
+
+using namespace afflux::datagrams;
+
+namespace {
+
+using Octets = std::vector<std::uint8_t>;
+
+constexpr std::uint32_t kLoopback = 0x7F000001;
+constexpr std::size_t kLongest = 4182;
+
+UdpSocket bound(bool coalesce) {
+    UdpSocket made;
+    made.enlarge(4 << 20);
+    made.bind({kLoopback, 0});
+    if (coalesce) coalesce = made.coalesce();
+    return made;
+}
+
+Octets octets(std::size_t bytes, unsigned seed) {
+    Octets made(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) made[i] = static_cast<std::uint8_t>(seed * 31 + i * 7);
+    return made;
+}
+
+// Loopback delivers within the sending call, so nothing has to be waited for.
+std::vector<Octets> take_all(const UdpSocket& socket, Receiver& receiver) {
+    std::vector<Octets> taken;
+    do {
+        for (const Datagram& each : receiver.receive(socket)) {
+            taken.emplace_back(each.data, each.data + each.bytes);
+        }
+    } while (receiver.more());
+    return taken;
+}
+
+void test_many_of_one_length(bool segment, bool coalesce) {
+    const UdpSocket here = bound(coalesce), there = bound(false);
+    SendBatch batch(there, segment);
+    std::vector<Octets> sent;
+    for (unsigned i = 0; i < 100; ++i) sent.push_back(octets(kLongest, i));
+    for (const Octets& each : sent) {
+        // In three parts, the second of which is empty.
+        const Part all(each);
+        batch.add(here.own_address(), {all.first(22), Part(), all.subspan(22)});
+    }
+    CHECK(batch.flush() && batch.empty());
+    Receiver receiver(kLongest, coalesce);
+    CHECK(take_all(here, receiver) == sent);
+    CHECK(batch.traffic().datagrams == 100 && batch.traffic().bytes == 100 * kLongest);
+    CHECK(receiver.traffic().datagrams == 100 && receiver.traffic().bytes == 100 * kLongest);
+    CHECK(batch.traffic().messages == (batch.segments() ? 7 : 100));
+    CHECK(batch.traffic().calls <= 2);
+    // The sender's buffers pass loopback whole.
+    if (batch.segments() && coalesce) CHECK(receiver.traffic().messages == 7);
+}
+
+void test_several_destinations_and_lengths() {
+    const UdpSocket there = bound(false);
+    SendBatch batch(there);
+    std::vector<UdpSocket> here;
+    for (int i = 0; i < 3; ++i) here.push_back(bound(true));
+    std::vector<Octets> sent;
+    for (unsigned i = 0; i < 60; ++i) sent.push_back(octets(86 + 256 * (i % 4), i));
+    for (const Octets& each : sent) {
+        for (const UdpSocket& one : here) batch.add(one.own_address(), {Part(each)});
+    }
+    CHECK(batch.flush());
+    if (batch.segments()) CHECK(batch.traffic().messages == 12 && batch.traffic().calls == 1);
+    for (const UdpSocket& one : here) {
+        Receiver receiver(kLongest, true);
+        const std::vector<Octets> taken = take_all(one, receiver);
+        CHECK(std::multiset<Octets>(taken.begin(), taken.end()) ==
+              std::multiset<Octets>(sent.begin(), sent.end()));
+    }
+}
+
+void test_odd_lengths(bool coalesce) {
+    const UdpSocket here = bound(coalesce), there = bound(false);
+    SendBatch batch(there);
+    const Octets none, one = octets(1, 1), long_one = octets(kLongest + 1000, 2);
+    for (const Octets& each : {none, one, long_one, none}) {
+        batch.add(here.own_address(), {Part(each)});
+        CHECK(batch.flush());
+    }
+    Receiver receiver(kLongest, coalesce);
+    const std::vector<Octets> taken = take_all(here, receiver);
+    CHECK(taken.size() == 4);
+    CHECK(taken[0].empty() && taken[1] == one && taken[3].empty());
+    // One byte more than the longest shows that it is too long.
+    CHECK(taken[2] == Octets(long_one.begin(), long_one.begin() + kLongest + 1));
+}
+
+void test_source() {
+    const UdpSocket here = bound(true), there = bound(false);
+    SendBatch batch(there);
+    const Octets one = octets(86, 1);
+    batch.add(here.own_address(), {Part(one)});
+    CHECK(batch.flush());
+    Receiver receiver(kLongest, true);
+    const auto taken = receiver.receive(here);
+    CHECK(taken.size() == 1 && *taken[0].source == there.own_address());
+    CHECK(taken[0].source->host() == kLoopback);
+}
+
+void test_too_long_and_refused() {
+    UdpSocket there;
+    there.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
+    Address nobody;
+    {
+        const UdpSocket gone = bound(false);
+        nobody = gone.own_address();
+    }
+    there.connect(nobody);
+    CHECK(there.mtu() > 0);
+    SendBatch batch(there);
+    const Octets huge = octets(65535, 1), small = octets(86, 2);
+    batch.add({}, {Part(huge)});
+    CHECK(batch.flush());
+    CHECK(batch.too_long() == huge.size() && batch.traffic().datagrams == 0);
+    // The first is refused, which the kernel reports in place of taking the second.
+    for (int i = 0; i < 2; ++i) {
+        batch.add({}, {Part(small)});
+        CHECK(batch.flush());
+    }
+    Receiver receiver(kLongest, false);
+    CHECK(receiver.receive(there).empty());
+    CHECK(batch.refused() && receiver.refused());
+}
+
+// A socket that cannot cut datagrams apart, and whose buffer is full soon.
+void test_a_full_buffer() {
+    std::array<int, 2> ends;
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends.data()) == 0);
+    const UdpSocket from(ends[0]), to(ends[1]);
+    SendBatch batch(from);
+    CHECK(!batch.segments());
+    std::vector<Octets> sent, taken;
+    for (unsigned i = 0; i < 1000; ++i) sent.push_back(octets(kLongest, i));
+    for (const Octets& each : sent) batch.add({}, {Part(each)});
+    unsigned pauses = 0;
+    Octets buffer(kLongest);
+    while (!batch.flush()) {
+        ++pauses;
+        CHECK(!batch.empty());
+        while (recv(to.number(), buffer.data(), buffer.size(), 0) > 0) taken.push_back(buffer);
+    }
+    while (recv(to.number(), buffer.data(), buffer.size(), 0) > 0) taken.push_back(buffer);
+    CHECK(pauses > 0);
+    CHECK(taken == sent);
+}
+
+// IPv4 without UDP checksums cannot be cut apart by the kernel: EIO or EINVAL.
+void test_refused_segmentation() {
+    const UdpSocket here = bound(false);
+    UdpSocket there = bound(false);
+    there.set(SOL_SOCKET, SO_NO_CHECK, "no checksum", 1);
+    SendBatch batch(there);
+    if (!batch.segments()) return;
+    std::vector<Octets> sent;
+    for (unsigned i = 0; i < 20; ++i) sent.push_back(octets(342, i));
+    for (const Octets& each : sent)
+        batch.add(here.own_address(), {Part(each).first(22), Part(each).subspan(22)});
+    CHECK(batch.flush());
+    CHECK(!batch.segments());
+    Receiver receiver(kLongest, false);
+    CHECK(take_all(here, receiver) == sent);
+}
+
+}  // namespace
+
+int main() {
+    for (const bool segment : {false, true}) {
+        for (const bool coalesce : {false, true}) test_many_of_one_length(segment, coalesce);
+    }
+    test_several_destinations_and_lengths();
+    test_odd_lengths(false);
+    test_odd_lengths(true);
+    test_source();
+    test_too_long_and_refused();
+    test_a_full_buffer();
+    test_refused_segmentation();
+}
