@@ -58,6 +58,21 @@ class GroupLease:
             self._lease = create_jobs(addresses, self._size, *wish, timeout_s)
         return json.dumps([ticket.to_json() for ticket in self._lease.tickets])
 
+    @property
+    def holds(self) -> bool:
+        """Whether this is rank 0, with which the jobs end."""
+        return self._lease is not None
+
+    def named(self, text: str) -> str:
+        """Return the same: these aggregators have no names but their addresses."""
+        return text
+
+    def trouble(self) -> str | None:
+        """Return that the engine has ended, if this process has started it."""
+        if self._started is None or launched_aggregator.runs(*self._started):
+            return None
+        return f"the engine of {self._started[0]} has ended"
+
     def give_back(self) -> None:
         """End the jobs, and the engine if no other group uses it."""
         lease, self._lease = self._lease, None

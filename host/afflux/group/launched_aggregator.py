@@ -19,7 +19,7 @@ from typing import IO
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["AggregatorNotStarted", "acquire", "release"]
+__all__ = ["AggregatorNotStarted", "acquire", "release", "runs"]
 
 _SCRIPT = Path(__file__).parents[1] / "commands" / "serve.py"
 _READY = re.compile(r"^afflux: \S+ engine on udp://(?P<host>[^:]+):(?P<port>\d+)$")
@@ -68,6 +68,13 @@ def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> 
             _launched[key] = running
         running.users += 1
         return running.address
+
+
+def runs(url: AggregatorUrl, host: str, role: str = "") -> bool:
+    """Return whether the aggregator that `acquire` has returned still runs."""
+    # Without the lock: an operation asks, while another thread may start one.
+    running = _launched.get((url, host, role))
+    return running is not None and running.process.poll() is None
 
 
 def release(url: AggregatorUrl, host: str, role: str = "") -> None:

@@ -1,6 +1,7 @@
 """What carries out the collectives of a group: the interface, and an aggregator's worker."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.topology import Topology
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.errors import AffluxError
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
@@ -26,6 +28,23 @@ Interruption = Callable[[], str | None]
 _Plan = TypeVar("_Plan")
 
 
+class Holding(Protocol):
+    """What a rank holds of the jobs of its group."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether something ends with this that the other ranks need."""
+
+    def named(self, text: str) -> str:
+        """Return a message with the names of the aggregators whose addresses it has."""
+
+    def trouble(self) -> str | None:
+        """Return why the group cannot go on: what this rank has launched has ended."""
+
+    def give_back(self) -> None:
+        """End all of it. May be called more than once."""
+
+
 class Reducer(Protocol[_Plan]):
     """What a group needs of an aggregator, or of memory that its ranks share.
 
@@ -35,16 +54,17 @@ class Reducer(Protocol[_Plan]):
         url: AFFLUX_AGGREGATOR.
         engine: Kind of engine: "shm", "soft", "rtl", …
         tickets: The jobs, one for each aggregator that shares the columns; none without one.
-        holds: Whether something ends with this rank's part that the others need, such as their
-            job: it waits for the other ranks first.
         topology: Which way the sums take, and why.
     """
 
     url: AggregatorUrl
     engine: str
     tickets: tuple[JobTicket, ...]
-    holds: bool
     topology: Topology
+
+    @property
+    def holds(self) -> bool:
+        """Whether what the others need, such as their job, ends with this rank: it waits for them."""
 
     def plan(self, asked: Asked) -> _Plan | None:
         """Prepare what is the same for all calls of a kind; None if it is for Gloo."""
@@ -107,9 +127,8 @@ class JobReducer:
         worker: It has joined the jobs.
         tickets: The jobs.
         url: AFFLUX_AGGREGATOR.
-        give_back: Called after the worker is closed.
+        holding: What this rank holds of the jobs; given back after the worker is closed.
         topology: Which way the sums take.
-        holds: Whether `give_back` ends what other ranks need.
     """
 
     def __init__(
@@ -117,13 +136,11 @@ class JobReducer:
         worker: Worker,
         tickets: Sequence[JobTicket],
         url: AggregatorUrl,
-        give_back: Callable[[], None],
+        holding: Holding,
         topology: Topology,
-        holds: bool,
     ) -> None:
         self.url = url
         self.tickets: tuple[JobTicket, ...] = tuple(tickets)
-        self.holds = holds
         self.topology = topology
         self.engine = tickets[0].engine
         self._workers = tickets[0].size
@@ -133,7 +150,12 @@ class JobReducer:
             "slots": min(ticket.slots for ticket in tickets),
         }
         self._worker = worker
-        self._give_back = give_back
+        self._holding = holding
+
+    @property
+    def holds(self) -> bool:
+        """Whether the jobs, or aggregators of theirs, end with this rank."""
+        return self._holding.holds
 
     def plan(self, asked: Asked) -> _JobPlan | None:
         """Return the arguments that the worker takes."""
@@ -155,9 +177,12 @@ class JobReducer:
     ) -> None:
         """Reduce a tensor through the worker's packets."""
         (tensor,) = outputs
-        result = self._worker.all_reduce(
-            elements_of(tensor), plan.dtype, plan.reduction, plan.shape, timeout_s, interrupted
-        )
+        elements = elements_of(tensor)
+        with self._naming():
+            result = self._worker.all_reduce(
+                elements, plan.dtype, plan.reduction, plan.shape, timeout_s,
+                self._watching(interrupted),
+            )  # fmt: skip
         if plan.divided:
             # Towards zero, as NCCL divides.
             quotient = torch.from_numpy(result).div_(self._workers, rounding_mode="trunc")
@@ -167,13 +192,29 @@ class JobReducer:
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """All-reduce an empty tensor whose shape contains the number."""
         nothing = np.empty(0, np.int32)
-        self._worker.all_reduce(
-            nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s, interrupted
-        )
+        with self._naming():
+            self._worker.all_reduce(
+                nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s,
+                self._watching(interrupted),
+            )  # fmt: skip
 
     def complete(self, timeout_s: float, interrupted: Interruption) -> None:
         """Drive the worker's operation."""
-        self._worker.complete(timeout_s, interrupted)
+        with self._naming():
+            self._worker.complete(timeout_s, self._watching(interrupted))
+
+    def _watching(self, interrupted: Interruption) -> Interruption:
+        """Return what also looks after the aggregators that this rank has launched."""
+        return lambda: interrupted() or self._holding.trouble()
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Let errors name the aggregators of which they state addresses."""
+        try:
+            yield
+        except AffluxError as error:
+            error.args = (self._holding.named(str(error.args[0])), *error.args[1:])
+            raise
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory: results come in packets."""
@@ -195,4 +236,4 @@ class JobReducer:
     def leave(self) -> None:
         """Close the worker, then give back what this rank holds for the group."""
         self._worker.close()
-        self._give_back()
+        self._holding.give_back()

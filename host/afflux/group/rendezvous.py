@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to
@@ -27,7 +26,7 @@ from afflux.group.gloo_reducer import GlooReducer
 from afflux.group.job_lease import GroupLease
 from afflux.group.meeting import Meeting
 from afflux.group.membership import Membership
-from afflux.group.reducer import JobReducer, Reducer
+from afflux.group.reducer import Holding, JobReducer, Reducer
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards, ShardsPlan
 from afflux.group.shared_memory import claim_memory, offer_memory
@@ -206,7 +205,7 @@ def _reducer(
                 topology = Topology("gloo", str(error))
         elif "job" in ticket:
             tickets = _own(ticket["job"], rank)
-            return _join(exchange, rank, settings, tickets, lease.give_back, topology, rank == 0)
+            return _join(exchange, rank, settings, tickets, lease, topology)
         if rank == 0:
             _warn_of_gloo(topology.reason)
         return GlooReducer(settings.aggregator, topology)
@@ -235,7 +234,7 @@ def _join_shards(
 ) -> JobReducer:
     try:
         tickets = shards.set_up()
-        return _join(exchange, rank, settings, tickets, shards.give_back, topology, shards.leads)
+        return _join(exchange, rank, settings, tickets, shards, topology)
     except BaseException:
         shards.give_back()
         raise
@@ -246,9 +245,8 @@ def _join(
     rank: int,
     settings: Settings,
     tickets: list[JobTicket],
-    give_back: Callable[[], None],
+    holding: Holding,
     topology: Topology,
-    holds: bool,
 ) -> JobReducer:
     worker: Worker | None = None
 
@@ -260,7 +258,11 @@ def _join(
             loss=_loss(settings, rank),
             peer_timeout_s=settings.peer_timeout_s,
         )
-        worker.join(settings.connect_timeout_s)
+        try:
+            worker.join(settings.connect_timeout_s)
+        except AffluxError as error:
+            error.args = (holding.named(str(error)),)
+            raise
 
     try:
         exchange.join(join)
@@ -275,7 +277,7 @@ def _join(
         "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
         tickets[0].slots, where,
     )  # fmt: skip
-    return JobReducer(worker, tickets, settings.aggregator, give_back, topology, holds)
+    return JobReducer(worker, tickets, settings.aggregator, holding, topology)
 
 
 def _own(text: str, rank: int) -> list[JobTicket]:

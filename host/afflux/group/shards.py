@@ -94,11 +94,26 @@ class Shards:
         self._hosts: list[_Host] = []
         self._leases: list[JobLease] = []
         self._launched: list[str] = []
+        self._names: dict[str, str] = {}
 
     @property
-    def leads(self) -> bool:
+    def holds(self) -> bool:
         """Whether this rank is its host's leader, upon whose process the others depend."""
         return self._rank in self._leaders
+
+    def named(self, text: str) -> str:
+        """Return a message in which a shard's or leaf's address is followed by whose it is."""
+        for peer, name in self._names.items():
+            text = text.replace(peer, f"{peer} ({name})", 1)
+        return text
+
+    def trouble(self) -> str | None:
+        """Return that the shard or the leaf of this host has ended, at its leader."""
+        for role in self._launched:
+            host = self._hosts[self._own].address
+            if not launched_aggregator.runs(_SOFT, host, role):
+                return f"the {role} of rank {self._name(self._rank)} has ended"
+        return None
 
     def set_up(self) -> list[JobTicket]:
         """Return the jobs that this rank is to join, one for each shard. Collective.
@@ -142,7 +157,7 @@ class Shards:
         exchange, leaders = self._exchange, self._leaders
         probe: PathProbe | None = None
         try:
-            if self.leads:
+            if self.holds:
 
                 def bind() -> dict[str, Any]:
                     nonlocal probe
@@ -235,6 +250,12 @@ class Shards:
         host = self._hosts[self._leaders.index(rank)]
         return f"{rank} on {host.name} ({host.address})"
 
+    def _note(self, role: str, tickets: Sequence[JobTicket]) -> None:
+        """Remember which host's is at these addresses."""
+        for leader, host, ticket in zip(self._leaders, self._hosts, tickets, strict=True):
+            peer = f"{ticket.host}:{ticket.port}"
+            self._names[peer] = f"the {role} of rank {leader} on {host.name}"
+
     def _create(
         self, attempt: int, wish: tuple[int, int]
     ) -> tuple[list[JobTicket], tuple[int, int]]:
@@ -255,10 +276,12 @@ class Shards:
         share = self._exchange.share
         texts = share(f"shard{attempt}", self._leaders, start_shard, patience_s, self._name)
         shards = [JobTicket.from_json(text) for text in texts]
+        self._note("shard", shards)
         if not plan.tree:
             return shards, _least(shards)
         lists = share(f"leaf{attempt}", self._leaders, start_leaf, patience_s, self._name)
         leaves = [[JobTicket.from_json(text) for text in each] for each in lists]
+        self._note("leaf", [each[0] for each in leaves])
         return leaves[self._own], _least([*shards, *(ticket for each in leaves for ticket in each)])
 
     def _create_leaf(
