@@ -72,6 +72,13 @@ class AggregatorUrl:
         return ((self.host, self.port), *self.others) if self.scheme == "udp" else ()
 
     @property
+    def each(self) -> list[str]:
+        """The URLs of all aggregators that are named, one by one."""
+        if not self.others:
+            return [] if self.embedded else [str(self)]
+        return [f"udp://{_authority(*each)}" for each in self.addresses]
+
+    @property
     def embedded(self) -> bool:
         """Whether the ranks themselves provide what sums."""
         return self.scheme != "udp"

@@ -64,7 +64,7 @@ class Reducer(Protocol[_Plan]):
 
     @property
     def holds(self) -> bool:
-        """Whether what the others need, such as their job, ends with this rank: it waits for them."""
+        """Whether what the others need, such as their job, ends with this rank: it waits then."""
 
     def plan(self, asked: Asked) -> _Plan | None:
         """Prepare what is the same for all calls of a kind; None if it is for Gloo."""
