@@ -357,7 +357,7 @@ void bind_loop(nb::module_& module) {
             "own_address",
             [](const BoundLine& line) {
                 const worker::Address own = line.own_address();
-                return std::pair(own.host, own.port);
+                return std::pair(own.host(), own.port());
             },
             "Own address, as a number, and port on the way to the aggregator.")
         .def_prop_ro("refused", &BoundLine::refused,

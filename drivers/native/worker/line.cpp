@@ -3,12 +3,60 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <system_error>
 
 namespace afflux::worker {
+namespace {
+
+using datagrams::Datagram;
+using datagrams::UdpSocket;
+
+// A whole flight of every slot must fit, while the process waits for a processor.
+constexpr std::size_t kBufferBytes = 8 << 20;
+
+// Bytes that are sent with one call while more packets are there to be answered: about two messages
+// of 64 KB. The path is busy with them meanwhile.
+constexpr std::size_t kBatchBytes = 120'000;
+
+constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
+
+// Takes datagrams of `peer` only, and sends to it.
+UdpSocket connected(const Address& peer) {
+    UdpSocket made;
+    made.enlarge(kBufferBytes);
+    // The aggregator refuses fragments, so better an error here than silence there.
+    made.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
+    made.connect(peer);
+    made.coalesce();
+    return made;
+}
+
+// Takes what anyone sends to the multicast group, on the interface with this address, as others of
+// this host may, too.
+UdpSocket of_group(const Address& group, const Address& interface) {
+    UdpSocket made;
+    made.enlarge(kBufferBytes);
+    // Each rank of the host has such a socket, and each gets every datagram.
+    made.set(SOL_SOCKET, SO_REUSEADDR, "address reuse", 1);
+    // Bound to the group's address: unicast datagrams to the port are not for the group.
+    made.bind(group);
+    ip_mreq membership{};
+    membership.imr_multiaddr.s_addr = htonl(group.host());
+    membership.imr_interface.s_addr = htonl(interface.host());
+    if (setsockopt(made.number(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) <
+        0) {
+        throw std::system_error(errno, std::generic_category(), "join");
+    }
+    made.coalesce();
+    return made;
+}
+
+}  // namespace
 
 double monotonic_now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -17,12 +65,14 @@ double monotonic_now() {
 
 Line::Line(const Address& aggregator, Session& session, LossSwitch* loss)
     : aggregator_(aggregator),
-      socket_(UdpSocket::connected(aggregator)),
+      socket_(connected(aggregator)),
       session_(session),
-      loss_(loss) {}
+      loss_(loss),
+      receiver_(kLongest, true),
+      batch_(socket_) {}
 
 void Line::join_group(const Address& group) {
-    group_.emplace(UdpSocket::of_group(group, own_address().host));
+    group_.emplace(of_group(group, own_address()));
 }
 
 void Line::close() {
@@ -30,12 +80,9 @@ void Line::close() {
     group_.reset();
 }
 
-// The kernel checks who sends to a connected socket; to a group anyone may send.
-bool Line::is_foreign(std::uint32_t host, std::uint16_t port) const {
-    return host != aggregator_.host || port != aggregator_.port;
-}
-
 void Line::open(Dialogue& dialogue) {
+    // What an earlier dialogue has left has no answer to wait for.
+    batch_.clear();
     dialogue_ = &dialogue;
     dialogue.open(monotonic_now(), *this);
     flush();
@@ -59,70 +106,39 @@ void Line::send(Octets datagram) {
         ++session_.counts.dropped_sent;
         return;
     }
-    if (size_ == kBatch) flush();
-    // Only read, although the interface takes a pointer to non-const.
-    vectors_[size_++] = {const_cast<std::uint8_t*>(datagram.data), datagram.bytes};
+    batch_.add({}, {{datagram.data, datagram.bytes}});
+    waiting_ += datagram.bytes;
+    if (waiting_ >= kBatchBytes) flush();
 }
 
 void Line::flush() {
-    std::array<mmsghdr, kBatch> messages;
-    for (std::size_t i = 0; i < size_; ++i) {
-        std::memset(&messages[i], 0, sizeof messages[i]);
-        messages[i].msg_hdr.msg_iov = &vectors_[i];
-        messages[i].msg_hdr.msg_iovlen = 1;
-    }
-    std::size_t at = 0;
-    while (at < size_) {
-        const int sent = sendmmsg(socket_.number(), &messages[at],
-                                  static_cast<unsigned>(size_ - at), MSG_DONTWAIT);
-        if (sent > 0) {
-            for (int i = 0; i < sent; ++i, ++at) {
-                ++session_.counts.packets_sent;
-                session_.counts.bytes_sent += vectors_[at].iov_len;
-            }
-            continue;
-        }
-        // About an earlier datagram; this one has not been sent.
-        if (errno == ECONNREFUSED) refused_ = true;
-        if (errno == EMSGSIZE) too_long_ = vectors_[at].iov_len;
-        // Nor otherwise: no buffers, or no route for now. The timers see to it.
-        ++at;
-    }
-    size_ = 0;
+    waiting_ = 0;
+    const datagrams::Traffic before = batch_.traffic();
+    batch_.flush();
+    session_.counts.packets_sent += batch_.traffic().datagrams - before.datagrams;
+    session_.counts.bytes_sent += batch_.traffic().bytes - before.bytes;
 }
 
-bool Line::receive(ReceiveBuffers& buffers) {
-    bool more = receive_from(socket_, buffers);
-    if (group_ && !idle()) more |= receive_from(*group_, buffers);
+bool Line::receive() {
+    bool more = receive_from(socket_);
+    if (group_ && !idle()) more |= receive_from(*group_);
     flush();
-    if (idle()) dialogue_ = nullptr;
+    if (idle()) {
+        dialogue_ = nullptr;
+        batch_.clear();
+    }
     return more;
 }
 
-bool Line::receive_from(const UdpSocket& socket, ReceiveBuffers& buffers) {
-    std::array<mmsghdr, kBatch> messages;
-    std::array<iovec, kBatch> vectors;
-    std::array<sockaddr_in, kBatch> sources;
-    for (std::size_t i = 0; i < kBatch; ++i) {
-        vectors[i] = {buffers[i].datagram(), buffers[i].bytes()};
-        std::memset(&messages[i], 0, sizeof messages[i]);
-        messages[i].msg_hdr.msg_iov = &vectors[i];
-        messages[i].msg_hdr.msg_iovlen = 1;
-        messages[i].msg_hdr.msg_name = &sources[i];
-        messages[i].msg_hdr.msg_namelen = sizeof sources[i];
-    }
-    const int received = recvmmsg(socket.number(), messages.data(), kBatch, MSG_DONTWAIT, nullptr);
-    if (received < 0) {
-        // The kernel reports send errors once, on receive; they are not fatal.
-        if (errno == ECONNREFUSED) refused_ = true;
-        return errno == ECONNREFUSED || errno == EINTR;
-    }
-    const double time = monotonic_now();
+bool Line::receive_from(const UdpSocket& socket) {
+    const auto arrived = receiver_.receive(socket);
+    const double time = arrived.empty() ? 0 : monotonic_now();
     Counts& counts = session_.counts;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(received) && !idle(); ++i) {
-        std::size_t length = messages[i].msg_len;
-        if (&socket != &socket_ &&
-            is_foreign(ntohl(sources[i].sin_addr.s_addr), ntohs(sources[i].sin_port))) {
+    for (const Datagram& datagram : arrived) {
+        if (idle()) break;
+        std::size_t length = std::min(datagram.bytes, packet_.bytes());
+        // The kernel checks who sends to a connected socket; to a group anyone may send.
+        if (&socket != &socket_ && is_foreign(*datagram.source)) {
             length = 0;
         } else if (loss_ != nullptr && loss_->loses_inward()) {
             ++counts.dropped_received;
@@ -131,9 +147,10 @@ bool Line::receive_from(const UdpSocket& socket, ReceiveBuffers& buffers) {
             ++counts.packets_received;
             counts.bytes_received += length;
         }
-        dialogue_->receive(buffers[i], length, time, *this);
+        std::memcpy(packet_.datagram(), datagram.data, length);
+        dialogue_->receive(packet_, length, time, *this);
     }
-    return static_cast<std::size_t>(received) == kBatch;
+    return receiver_.more();
 }
 
 }  // namespace afflux::worker

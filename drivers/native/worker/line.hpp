@@ -1,32 +1,32 @@
 // A worker's way to one aggregator: its sockets, and what is being said on them.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
+#include <span>
 
+#include "datagrams/receiver.hpp"
+#include "datagrams/send_batch.hpp"
+#include "datagrams/udp_socket.hpp"
 #include "worker/dialogue.hpp"
 #include "worker/loss_switch.hpp"
 #include "worker/session.hpp"
-#include "worker/udp_socket.hpp"
 
 namespace afflux::worker {
 
-// How many datagrams a system call takes at most.
-inline constexpr std::size_t kBatch = 64;
-
-// Where datagrams that have come are put, one after the other by every line of a thread.
-using ReceiveBuffers = std::vector<packet::PacketBuffer>;
+using datagrams::Address;
 
 class Line : private PacketSink {
   public:
     // The session must live as long; so must `loss`, which may be null. Throws std::system_error if
     // the aggregator cannot be reached.
     Line(const Address& aggregator, Session& session, LossSwitch* loss);
+
+    // Its batch refers to its socket.
+    Line(const Line&) = delete;
+    Line& operator=(const Line&) = delete;
 
     // Takes what the aggregator sends to a multicast group, too. Throws std::system_error if the
     // interface that leads to the aggregator cannot join it.
@@ -39,10 +39,10 @@ class Line : private PacketSink {
     Address own_address() const { return socket_.own_address(); }
 
     // Whether the aggregator's host has reported that nobody listens on the port.
-    bool refused() const { return refused_; }
+    bool refused() const { return receiver_.refused() || batch_.refused(); }
 
     // Bytes of a packet that was longer than the path's MTU; 0 if there was none.
-    std::size_t too_long() const { return too_long_; }
+    std::size_t too_long() const { return batch_.too_long(); }
 
     // Bytes of the longest IPv4 packet on the path, as far as is known.
     std::size_t mtu() const { return socket_.mtu(); }
@@ -54,36 +54,43 @@ class Line : private PacketSink {
     // Whether nothing is awaited.
     bool idle() const { return dialogue_ == nullptr || dialogue_->done(); }
 
+    // Whether packets wait until the socket can be written to.
+    bool blocked() const { return !batch_.empty(); }
+
     // When the dialogue's timer runs out, in seconds of the monotonic clock; infinite if idle.
     double next_timer() const;
 
     // Feeds the dialogue what has come, up to a batch of each socket; returns whether there may be
     // more. Throws what the dialogue does.
-    bool receive(ReceiveBuffers& buffers);
+    bool receive();
 
     // Sends what is due by now.
     void expire(double now);
 
-    // The file numbers of the sockets; -1 for one that is not there.
+    // Goes on with packets that the socket did not take.
+    void flush();
+
+    // The file numbers of the sockets, the one that sends first; -1 for one that is not there.
     std::array<int, 2> numbers() const;
+
+    // System calls on the sockets so far.
+    std::uint64_t calls() const { return receiver_.traffic().calls + batch_.traffic().calls; }
 
   private:
     void send(Octets datagram) override;
-    void flush();
-    bool receive_from(const UdpSocket& socket, ReceiveBuffers& buffers);
-    bool is_foreign(std::uint32_t host, std::uint16_t port) const;
+    bool receive_from(const datagrams::UdpSocket& socket);
+    bool is_foreign(const Address& source) const { return !(source == aggregator_); }
 
     Address aggregator_;
-    UdpSocket socket_;
-    std::optional<UdpSocket> group_;
+    datagrams::UdpSocket socket_;
+    std::optional<datagrams::UdpSocket> group_;
     Session& session_;
     LossSwitch* loss_;
     Dialogue* dialogue_ = nullptr;
-    bool refused_ = false;
-    std::size_t too_long_ = 0;
-    // Datagrams that wait to be sent with one call.
-    std::array<iovec, kBatch> vectors_;
-    std::size_t size_ = 0;
+    datagrams::Receiver receiver_;
+    datagrams::SendBatch batch_;
+    std::size_t waiting_ = 0;  // bytes in the batch since it was last given to the kernel
+    packet::PacketBuffer packet_;
 };
 
 // Seconds of the monotonic clock.

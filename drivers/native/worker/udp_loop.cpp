@@ -7,7 +7,7 @@
 
 namespace afflux::worker {
 
-UdpLoop::UdpLoop(std::vector<Line*> lines) : lines_(std::move(lines)), buffers_(kBatch) {}
+UdpLoop::UdpLoop(std::vector<Line*> lines) : lines_(std::move(lines)) {}
 
 double UdpLoop::next_timer() const {
     double next = std::numeric_limits<double>::infinity();
@@ -22,7 +22,7 @@ void UdpLoop::run(double until) {
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
             Line& line = *lines_[serving_];
             if (!readable_[serving_] || line.idle()) continue;
-            readable_[serving_] = line.receive(buffers_);
+            readable_[serving_] = line.receive();
             more |= readable_[serving_];
         }
         double time = monotonic_now();
@@ -41,11 +41,14 @@ void UdpLoop::run(double until) {
 }
 
 void UdpLoop::wait(double seconds) {
+    ++waits_;
     sockets_.clear();
     for (const Line* line : lines_) {
+        short events = line->blocked() ? POLLIN | POLLOUT : POLLIN;
         for (const int number : line->numbers()) {
             // poll ignores a negative file number.
-            sockets_.push_back({line->idle() ? -1 : number, POLLIN, 0});
+            sockets_.push_back({line->idle() ? -1 : number, events, 0});
+            events = POLLIN;
         }
     }
     seconds = std::max(seconds, 0.0);
@@ -56,6 +59,7 @@ void UdpLoop::wait(double seconds) {
     if (ppoll(sockets_.data(), sockets_.size(), &time, nullptr) <= 0) return;
     const std::size_t of_line = sockets_.size() / lines_.size();
     for (std::size_t i = 0; i < sockets_.size(); ++i) {
+        // A line that can be written to is flushed when it has been read.
         if (sockets_[i].revents != 0) readable_[i / of_line] = true;
     }
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "worker/line.hpp"
@@ -22,16 +23,19 @@ class UdpLoop {
     // Number of the line that `run` was serving when it threw.
     std::size_t serving() const { return serving_; }
 
+    // How often it has waited, each time with one system call.
+    std::uint64_t waits() const { return waits_; }
+
   private:
-    // Waits until a line can be read, and notes which.
+    // Waits until a line can be read, or written to if it has something left; notes which.
     void wait(double seconds);
     double next_timer() const;
 
     std::vector<Line*> lines_;
     std::vector<bool> readable_;  // by line: whether there may be something to read
     std::vector<pollfd> sockets_;
-    ReceiveBuffers buffers_;
     std::size_t serving_ = 0;
+    std::uint64_t waits_ = 0;
 };
 
 }  // namespace afflux::worker
