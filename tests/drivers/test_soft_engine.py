@@ -42,6 +42,14 @@ def test_equals_golden_on_random_frames(name, seed):
     compare_engines(SoftEngine(slots=64), tickets, seed, 1500, parents)
 
 
+@pytest.mark.parametrize("shares", [2, 3])
+@pytest.mark.parametrize("name", _JOBS)
+def test_equals_golden_when_several_cores_share_the_slots(name, shares):
+    tickets = tickets_of(_JOBS[name], _GROUPS.get(name, ()))
+    parents = parents_of(tickets, _PARENTS.get(name, ()))
+    compare_engines(SoftEngine(slots=64, shares=shares), tickets, 5, 1500, parents)
+
+
 def test_random_frames_reach_every_counter():
     engine = SoftEngine(slots=64)
     tickets = tickets_of(_JOBS["three jobs"], _GROUPS["three jobs"])

@@ -154,7 +154,7 @@ BUGS_SEEN_BY_COMPARISON = {
         ".round = first_round - 1, .waiting = states_[slot].waiting,",
     ),
     **{
-        f"does not look at its parent's {what}": Bug("engine/admission.cpp", condition, "false")
+        f"does not look at its parent's {what}": Bug("engine/core.cpp", condition, "false")
         for what, condition in (
             ("key", "header.key != parent->key"),
             ("worker number", "header.worker != parent->worker"),

@@ -48,6 +48,8 @@ class SoftEngine(_native.SoftEngine):
         lanes: Maximum of lanes per slot, 1 to 16.
         jobs: Maximum of jobs at the same time, 1 to 256.
         slots: Slots of the pool, 1 to 65536.
+        shares: Cores that have an equal part of each job's slots, 1 to 64: one for each thread that
+            serves the engine on sockets.
 
     Raises:
         ValueError: If a number is out of range; from `write`, if it is the command to create a job

@@ -5,8 +5,9 @@ import socket
 import time
 from dataclasses import dataclass
 
+from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Engine
-from afflux_drivers.aggregator.parent_ports import ParentPorts, lanes_towards
+from afflux_drivers.aggregator.parent_ports import lanes_towards
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
@@ -78,7 +79,7 @@ class JobTable:
         capacity: Full packets that the way to the engine holds, for all jobs together.
         group: Where the results of all jobs go, once for all their workers; None sends them to
             each worker.
-        parent_ports: Opened for jobs that have a parent; None if there can be none.
+        parent_ports: Opens ports for jobs that have a parent; None if there can be none.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class JobTable:
         engine: Engine,
         capacity: int,
         group: MulticastGroup | None = None,
-        parent_ports: ParentPorts | None = None,
+        parent_ports: DataPath | None = None,
     ) -> None:
         self._parent_ports = parent_ports
         self._group = group

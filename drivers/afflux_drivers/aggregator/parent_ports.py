@@ -8,7 +8,7 @@ from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
-__all__ = ["ParentPorts", "lanes_towards"]
+__all__ = ["ParentPorts", "bound_parent_port", "lanes_towards"]
 
 # Linux's number; the socket module has no name for it before Python 3.14.
 _IP_MTU = 14
@@ -28,6 +28,29 @@ def lanes_towards(address: str, port: int) -> int:
         # Sends nothing: the kernel only chooses the route.
         probe.connect((address, port))
         return wire.lanes_for_mtu(probe.getsockopt(socket.IPPROTO_IP, _IP_MTU))
+
+
+def bound_parent_port(address: tuple[str, int], job: int) -> socket.socket:
+    """Return a socket, non-blocking, on the port on which the parent of a job answers.
+
+    Args:
+        address: IPv4 address and UDP port of the aggregator.
+        job: Number of the job.
+
+    Raises:
+        OSError: If the port is not free; names the port.
+    """
+    host, own = address
+    port = (own + 1 + job) & 0xFFFF
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        enlarge(udp, _BUFFER_BYTES)
+        udp.setblocking(False)
+        udp.bind((host, port))
+    except OSError as error:
+        udp.close()
+        raise OSError(f"port {port}, on which the parent is to answer: {error.strerror}") from None
+    return udp
 
 
 class ParentPorts:
@@ -52,20 +75,11 @@ class ParentPorts:
         Raises:
             OSError: If the port is not free; names the port.
         """
-        port = (self._port + 1 + job) & 0xFFFF
-        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            enlarge(udp, _BUFFER_BYTES)
-            udp.setblocking(False)
-            udp.bind((self._address, port))
-            with self._lock:
-                self._watch.register(udp, select.EPOLLIN)
-                self._sockets[port] = udp, FrameMaker(self._number, port)
-        except OSError as error:
-            udp.close()
-            raise OSError(
-                f"port {port}, on which the parent is to answer: {error.strerror}"
-            ) from None
+        udp = bound_parent_port((self._address, self._port), job)
+        port = udp.getsockname()[1]
+        with self._lock:
+            self._watch.register(udp, select.EPOLLIN)
+            self._sockets[port] = udp, FrameMaker(self._number, port)
 
     def close(self, job: int) -> None:
         """Close the parent port of a job, if it is open."""

@@ -13,5 +13,6 @@ NB_MODULE(_native, module) {
     bind_columns(module);
     bind_shared(module);
     bind_engine(module);
+    bind_aggregator(module);
     bind_worker(module);
 }

@@ -5,6 +5,7 @@
 
 namespace afflux::bindings {
 
+void bind_aggregator(nanobind::module_& module);
 void bind_codec(nanobind::module_& module);
 void bind_columns(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);

@@ -16,6 +16,10 @@ class Counters {
     std::uint64_t& operator[](Counter counter) {
         return values_[static_cast<std::size_t>(counter)];
     }
+    Counters& operator+=(const Counters& other) {
+        for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += other.values_[i];
+        return *this;
+    }
     std::uint64_t at(std::size_t number) const { return values_[number]; }
 
   private:

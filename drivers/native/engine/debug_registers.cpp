@@ -24,14 +24,11 @@ std::uint32_t number_of(const std::uint8_t* first, const std::uint8_t* last) {
 
 }  // namespace
 
-std::uint32_t SoftEngine::look(Address address) const {
+std::uint32_t Engine::look(Address address) const {
     switch (address) {
         case Address::JobEnabled:
-        case Address::JobParentJoined: {
-            const std::uint32_t number = registers_[Address::JobIndex];
-            if (number >= jobs_.size() || !jobs_[number]) return 0;
-            return address == Address::JobEnabled || jobs_[number]->parent_joined ? 1 : 0;
-        }
+        case Address::JobParentJoined:
+            return look_at_job(address);
         case Address::DebugPeerMacLow:
         case Address::DebugPeerMacHigh:
         case Address::DebugPeerAddress:
@@ -42,7 +39,16 @@ std::uint32_t SoftEngine::look(Address address) const {
     }
 }
 
-std::uint32_t SoftEngine::look_at_slot(Address address) const {
+std::uint32_t Engine::look_at_job(Address address) const {
+    const std::uint32_t number = registers_[Address::JobIndex];
+    const Job* job = shares_[0]->core.job_at(number);
+    if (job == nullptr) return 0;
+    // The parent answers the core that has the job's slots.
+    const Job* owned = shares_[job->owner(0)]->core.job_at(number);
+    return address == Address::JobEnabled || owned->parent_joined ? 1 : 0;
+}
+
+std::uint32_t Engine::look_at_slot(Address address) const {
     const std::uint32_t number = registers_[Address::DebugSlot];
     if (number >= slots_.size()) return 0;
     const SlotState& slot = slots_[number];
@@ -64,12 +70,13 @@ std::uint32_t SoftEngine::look_at_slot(Address address) const {
     }
 }
 
-std::uint32_t SoftEngine::look_at_peer(Address address) const {
+std::uint32_t Engine::look_at_peer(Address address) const {
     const std::uint32_t chosen = registers_[Address::DebugWorker];
     const std::uint32_t number = chosen / 256;
     const std::uint32_t worker = chosen % 256;
-    if (number >= jobs_.size() || !jobs_[number] || worker >= jobs_[number]->workers) return 0;
-    const std::optional<packet::Endpoint>& peer = jobs_[number]->peers[worker];
+    const Job* job = shares_[0]->core.job_at(number);
+    if (job == nullptr || worker >= job->workers) return 0;
+    const std::optional<packet::Endpoint>& peer = job->peers[worker];
     if (!peer) return 0;
     const std::uint8_t* mac = peer->mac.data();
     switch (address) {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace afflux::engine {
 namespace {
@@ -35,12 +36,24 @@ std::array<std::uint8_t, 6> group_mac(std::uint32_t address) {
 
 }  // namespace
 
-SoftEngine::SoftEngine(const Limits& limits)
-    : limits_(checked(limits)),
-      slots_(limits.slots, limits.lanes),
-      jobs_(limits.jobs),
-      sender_(slots_),
-      rounds_(slots_, sender_, counters_) {
+// All cores, while their state is looked at or changed.
+class Engine::AllLocked {
+  public:
+    explicit AllLocked(const std::vector<std::unique_ptr<Share>>& shares) {
+        for (const auto& share : shares) locks_.emplace_back(share->mutex);
+    }
+
+  private:
+    std::vector<std::unique_lock<std::mutex>> locks_;
+};
+
+Engine::Engine(const Limits& limits, unsigned shares)
+    : limits_(checked(limits)), slots_(limits.slots, limits.lanes) {
+    require("shares", shares, kSharesMax);
+    const auto told = [this](const Job& job, wire::Worker worker) { joined(job, worker); };
+    for (unsigned i = 0; i < shares; ++i) {
+        shares_.push_back(std::make_unique<Share>(limits, slots_, told));
+    }
     registers_.set(Address::Identity, registers::kIdentity);
     registers_.set(Address::Protocol, wire::kVersion);
     registers_.set(Address::BuildWorkers, limits.workers);
@@ -50,28 +63,14 @@ SoftEngine::SoftEngine(const Limits& limits)
     registers_.set(Address::BuildVersion, registers::kRelease);
 }
 
-void SoftEngine::receive(packet::Octets frame) {
-    ++counters_[Counter::FramesIn];
-    counters_[Counter::BytesIn] += frame.bytes;
-    const std::optional<Arrival> arrival = parse(frame);
-    if (!arrival) return;
-    if (arrival->port == local_.port) {
-        from_worker(*arrival);
-    } else {
-        from_parent(*arrival);
+std::uint32_t Engine::read(std::uint32_t address) {
+    const std::lock_guard alone(mutex_);
+    const AllLocked still(shares_);
+    if (RegisterFile::is_counter(address)) {
+        Counters sum;
+        for (const auto& share : shares_) sum += share->core.counters();
+        return registers_.read_counter(address, sum);
     }
-}
-
-SendQueue& SoftEngine::send() {
-    SendQueue& queue = sender_.queue();
-    counters_[Counter::FramesOut] += queue.frames().size();
-    for (const SendQueue::Frame& frame : queue.frames())
-        counters_[Counter::BytesOut] += frame.bytes();
-    return queue;
-}
-
-std::uint32_t SoftEngine::read(std::uint32_t address) {
-    if (RegisterFile::is_counter(address)) return registers_.read_counter(address, counters_);
     const registers::Register* known = RegisterFile::find(address);
     if (known == nullptr) return 0;
     // The file holds 0 for registers that show state, as nothing writes them.
@@ -79,45 +78,75 @@ std::uint32_t SoftEngine::read(std::uint32_t address) {
                            : registers_[known->address] | look(known->address);
 }
 
-void SoftEngine::write(std::uint32_t address, std::uint32_t value) {
+void Engine::write(std::uint32_t address, std::uint32_t value) {
     const registers::Register* known = RegisterFile::find(address);
     if (known == nullptr || !known->writable) return;
     if (known->width < 32) value &= (std::uint32_t{1} << known->width) - 1;
-    if (known->address == Address::JobCommand) {
-        command(value);
-        return;
+    std::function<void()> changed;
+    {
+        const std::lock_guard alone(mutex_);
+        const AllLocked still(shares_);
+        if (known->address != Address::JobCommand) {
+            store(*known, value);
+        } else if (command(value)) {
+            changed = changed_;
+        }
     }
-    registers_.set(known->address, value);
-    local_ = {
+    if (changed) changed();
+}
+
+void Engine::watch_jobs(std::function<void()> changed) {
+    const std::lock_guard alone(mutex_);
+    changed_ = std::move(changed);
+}
+
+void Engine::store(const registers::Register& known, std::uint32_t value) {
+    registers_.set(known.address, value);
+    const packet::Endpoint local{
         .mac = mac_of(registers_.pair(Address::LocalMacLow, Address::LocalMacHigh)),
         .address = registers_[Address::LocalAddress],
         .port = static_cast<std::uint16_t>(registers_[Address::LocalPort]),
     };
-    sender_.move_to(local_);
+    for (const auto& share : shares_) share->core.move_to(local);
 }
 
-Job* SoftEngine::job_at(std::size_t number) {
-    return number < jobs_.size() && jobs_[number] ? &*jobs_[number] : nullptr;
-}
-
-void SoftEngine::command(std::uint32_t command) {
+bool Engine::command(std::uint32_t command) {
     const std::uint32_t number = registers_[Address::JobIndex];
     if (command == static_cast<std::uint32_t>(registers::Command::JoinParent)) {
-        const Job* job = job_at(number);
-        if (job != nullptr && job->parent) sender_.join_parent(*job);
-        return;
+        const Job* job = shares_[0]->core.job_at(number);
+        if (job != nullptr && job->parent) shares_[job->owner(0)]->core.ask_parent(number);
+        return false;
     }
     const bool creates = command == static_cast<std::uint32_t>(registers::Command::Create);
-    if (!creates && command != static_cast<std::uint32_t>(registers::Command::Destroy)) return;
-    if (number >= jobs_.size()) {
-        throw std::invalid_argument("the engine has jobs 0 to " + std::to_string(jobs_.size() - 1) +
+    if (!creates && command != static_cast<std::uint32_t>(registers::Command::Destroy)) {
+        return false;
+    }
+    if (number >= limits_.jobs) {
+        throw std::invalid_argument("the engine has jobs 0 to " + std::to_string(limits_.jobs - 1) +
                                     ", not " + std::to_string(number));
     }
-    jobs_[number].reset();
-    if (creates) create(number);
+    for (const auto& share : shares_) share->core.destroy(number);
+    if (creates) create(described(number));
+    return true;
 }
 
-void SoftEngine::create(std::uint32_t number) {
+void Engine::create(const Job& job) {
+    for (std::size_t slot = 0; slot < job.slots; ++slot) {
+        slots_.reset(job.slot_base + slot, registers_[Address::JobRound], job.everyone());
+    }
+    for (const auto& share : shares_) share->core.create(job);
+}
+
+// The core that has heard of it is locked by the caller, and is the first.
+void Engine::joined(const Job& job, wire::Worker worker) {
+    for (const auto& share : shares_) {
+        if (share == shares_.front()) continue;
+        const std::lock_guard alone(share->mutex);
+        if (Job* same = share->core.job_at(job.number)) same->peers[worker] = job.peers[worker];
+    }
+}
+
+Job Engine::described(std::uint32_t number) const {
     const auto checked = [&](const char* name, Address address, std::int64_t most) {
         const std::uint32_t value = registers_[address];
         if (1 <= value && value <= most) return value;
@@ -160,10 +189,9 @@ void SoftEngine::create(std::uint32_t number) {
             .key = registers_.pair(Address::JobParentKeyLow, Address::JobParentKeyHigh),
         };
     }
-    for (std::size_t slot = 0; slot < job.slots; ++slot) {
-        slots_.reset(base + slot, registers_[Address::JobRound], job.everyone());
-    }
-    jobs_[number] = job;
+    job.first_share = job.parent ? share_below_parent(number) : 0;
+    job.shares = job.parent ? 1 : shares();
+    return job;
 }
 
 }  // namespace afflux::engine

@@ -1,47 +1,43 @@
-// The software engine, which is the aggregator of the protocol's section 5 on the CPU.
-//
-// It is the embedded aggregator of a run without hardware, and the hardware's twin: for the same
-// input it sends the same frames in the same order, and it has the same counters behind the same
-// registers. It sends at once, so nothing queues and no replay is ever dropped. Not thread-safe.
+// An engine in software: registers and commands over the cores that share its slots.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <vector>
 
-#include "engine/counters.hpp"
-#include "engine/job.hpp"
+#include "engine/core.hpp"
 #include "engine/register_file.hpp"
-#include "engine/rounds.hpp"
-#include "engine/send_queue.hpp"
-#include "engine/sender.hpp"
 #include "engine/slots.hpp"
-#include "packet/frame.hpp"
 
 namespace afflux::engine {
 
-// What an engine is built for.
-struct Limits {
-    unsigned workers = wire::kWorkersMax;  // of a job
-    unsigned lanes = wire::kLanesMax;      // of a slot
-    unsigned jobs = 8;                     // at once, as many as wire::Job can number
-    unsigned slots = 512;                  // of the pool, as many as wire::Slot can number
-};
-
-class SoftEngine {
+// Registers may be used by any thread at any time: a command is carried out between the packets of
+// all cores.
+class Engine {
   public:
-    // Throws std::invalid_argument if a limit is out of range.
-    explicit SoftEngine(const Limits& limits);
+    // A core and the lock that whoever uses it must hold. Locks are taken in the order of the
+    // shares.
+    struct Share {
+        Share(const Limits& limits, SlotPool& slots, const Core::Joined& joined)
+            : core(limits, slots, joined) {}
 
-    SoftEngine(const SoftEngine&) = delete;
-    SoftEngine& operator=(const SoftEngine&) = delete;
+        std::mutex mutex;
+        Core core;
+    };
 
-    // Takes one frame, and appends the frames that it causes to the queue.
-    void receive(packet::Octets frame);
+    // Throws std::invalid_argument if a limit or the number of shares is out of range.
+    Engine(const Limits& limits, unsigned shares);
 
-    // Counts the frames in the queue as sent. The caller sends them and clears the queue.
-    SendQueue& send();
+    unsigned shares() const { return static_cast<unsigned>(shares_.size()); }
+    Share& share(unsigned number) { return *shares_[number]; }
+    // The share that has all slots of a job below a parent: all that the parent sends comes to one
+    // socket.
+    unsigned share_below_parent(unsigned job) const { return job % shares(); }
+    const Limits& limits() const { return limits_; }
 
     // The register at a byte address.
     std::uint32_t read(std::uint32_t address);
@@ -49,39 +45,34 @@ class SoftEngine {
     // Throws std::invalid_argument for a command to create a job that the engine is not built for.
     void write(std::uint32_t address, std::uint32_t value);
 
+    // Has this called after each change of the jobs, by the thread that has made it; null: nothing.
+    void watch_jobs(std::function<void()> changed);
+
+    static constexpr unsigned kSharesMax = 64;
+
   private:
-    // Commands, in engine.cpp.
-    void command(std::uint32_t command);
-    void create(std::uint32_t number);
-    Job* job_at(std::size_t number);
+    class AllLocked;
 
-    // The content of a well-formed frame that came to one of the engine's ports.
-    struct Arrival {
-        Packet packet;
-        packet::Endpoint peer;
-        std::uint16_t port;  // of the engine
-    };
-
-    // The checks of section 5.2, in admission.cpp. A frame is counted for the first that fails.
-    std::optional<Arrival> parse(packet::Octets frame);
-    void from_worker(const Arrival& arrival);
-    void from_parent(const Arrival& arrival);
-    void join(Job& job, const Arrival& arrival);
-    void refuse(const Arrival& arrival, Counter counter, wire::Refusal cause);
+    void store(const registers::Register& known, std::uint32_t value);
+    // Returns whether jobs have changed.
+    bool command(std::uint32_t command);
+    Job described(std::uint32_t number) const;
+    void create(const Job& job);
+    void joined(const Job& job, wire::Worker worker);
 
     // Registers that show the engine's state, in debug_registers.cpp.
     std::uint32_t look(Address address) const;
+    std::uint32_t look_at_job(Address address) const;
     std::uint32_t look_at_slot(Address address) const;
     std::uint32_t look_at_peer(Address address) const;
 
     Limits limits_;
     SlotPool slots_;
-    std::vector<std::optional<Job>> jobs_;
-    Counters counters_;
+    std::vector<std::unique_ptr<Share>> shares_;
+    // Guards what follows; taken before the shares' locks.
+    std::mutex mutex_;
     RegisterFile registers_;
-    packet::Endpoint local_;
-    Sender sender_;
-    Rounds rounds_;
+    std::function<void()> changed_;
 };
 
 }  // namespace afflux::engine

@@ -31,6 +31,15 @@ struct Job {
     std::optional<packet::Endpoint> group;
     std::optional<Parent> parent;
     bool parent_joined = false;
+    bool asks_parent = false;  // a JOIN is to be sent to the parent
+    // Cores, from first_share on, that have an equal part of the slots each.
+    unsigned first_share = 0;
+    unsigned shares = 1;
+
+    // The core that has a slot.
+    unsigned owner(wire::Slot slot) const {
+        return first_share + static_cast<unsigned>(slot * shares / slots);
+    }
 
     std::uint64_t everyone() const {
         return workers == wire::kWorkersMax ? ~std::uint64_t{0} : (std::uint64_t{1} << workers) - 1;

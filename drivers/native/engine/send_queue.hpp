@@ -1,42 +1,41 @@
-// Frames that wait to be sent. Those of one round share their words and blocks.
+// Frames that wait to be sent. Those of one round share a copy of their words and blocks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "engine/packet_sink.hpp"
 #include "packet/frame.hpp"
 
 namespace afflux::engine {
 
-class SendQueue {
+class SendQueue final : public PacketSink {
   public:
-    // Where the words and blocks of some frames begin, and how many octets they are.
-    struct Body {
-        std::size_t at;
-        std::size_t bytes;
-    };
-
     struct Frame {
         packet::Head head;
-        Body body;
+        std::size_t body_at;
+        std::size_t body_bytes;
 
-        std::size_t bytes() const { return head.size() + body.bytes; }
+        std::size_t bytes() const { return head.size() + body_bytes; }
     };
 
-    // A body consists of all that was appended since open().
-    void open() { opened_ = bodies_.size(); }
-    void append(const void* data, std::size_t bytes) {
-        const auto* octets = static_cast<const std::uint8_t*>(data);
-        bodies_.insert(bodies_.end(), octets, octets + bytes);
+    void open(const Body& body, bool /*passing*/) override {
+        opened_ = bodies_.size();
+        for (std::size_t i = 0; i < body.count; ++i) {
+            const packet::Octets& part = body.parts[i];
+            bodies_.insert(bodies_.end(), part.data, part.data + part.bytes);
+        }
     }
-    Body close() const { return {opened_, bodies_.size() - opened_}; }
 
-    void push(const packet::Head& head, Body body) { frames_.push_back({head, body}); }
+    void send(const packet::Endpoint& from, const packet::Endpoint& to,
+              const packet::Header& header) override {
+        frames_.push_back({packet::make_head(from, to, header), opened_, bodies_.size() - opened_});
+    }
 
     const std::vector<Frame>& frames() const { return frames_; }
-    // Valid until the next append.
-    const std::uint8_t* body(const Frame& frame) const { return bodies_.data() + frame.body.at; }
+    // Valid until the next frame.
+    const std::uint8_t* body(const Frame& frame) const { return bodies_.data() + frame.body_at; }
 
     void clear() {
         frames_.clear();

@@ -34,23 +34,23 @@ const packet::Endpoint& joined(const Job& job, wire::Worker worker) {
 
 void Sender::completed(const Job& job, wire::Slot slot, wire::Round round) {
     packet::Header header = result_header(job, slot, round);
-    const SendQueue::Body body = slots_.result(job.slot_base + slot, round & 1, queue_);
+    sink_->open(slots_.body_of(job.slot_base + slot, round & 1), false);
     if (job.group) {
         header.worker = wire::kEveryone;
-        queue_.push(packet::make_head(local_, *job.group, header), body);
+        sink_->send(local_, *job.group, header);
         return;
     }
     for (unsigned worker = 0; worker < job.workers; ++worker) {
         header.worker = static_cast<wire::Worker>(worker);
-        queue_.push(packet::make_head(local_, joined(job, header.worker), header), body);
+        sink_->send(local_, joined(job, header.worker), header);
     }
 }
 
 void Sender::replay(const Job& job, wire::Slot slot, wire::Round round, wire::Worker worker) {
     packet::Header header = result_header(job, slot, round);
     header.worker = worker;
-    const SendQueue::Body body = slots_.result(job.slot_base + slot, round & 1, queue_);
-    queue_.push(packet::make_head(local_, joined(job, worker), header), body);
+    sink_->open(slots_.body_of(job.slot_base + slot, round & 1), false);
+    sink_->send(local_, joined(job, worker), header);
 }
 
 packet::Header Sender::result_header(const Job& job, wire::Slot slot, wire::Round round) const {
@@ -69,17 +69,16 @@ void Sender::partial_sum(const Job& job, wire::Slot slot, wire::Round round) {
     header.job = parent.job;
     header.key = parent.key;
     header.worker = parent.worker;
-    const SendQueue::Body body = slots_.result(in_pool, v, queue_);
-    queue_.push(packet::make_head(parent_side(job), parent.endpoint, header), body);
+    sink_->open(slots_.body_of(in_pool, v), false);
+    sink_->send(parent_side(job), parent.endpoint, header);
 }
 
 void Sender::join_parent(const Job& job) {
     const Parent& parent = job.parent.value();
     const packet::Header header = packet::join_header(parent.job, parent.worker, parent.key);
-    const std::array<std::uint8_t, wire::kLookaheadBytes> words{};
-    queue_.open();
-    queue_.append(words.data(), words.size());
-    queue_.push(packet::make_head(parent_side(job), parent.endpoint, header), queue_.close());
+    const std::array<std::uint32_t, wire::kLanesMax> words{};
+    open_words(words);
+    sink_->send(parent_side(job), parent.endpoint, header);
 }
 
 void Sender::answer(const packet::Header& header, const packet::Endpoint& peer, wire::Type type,
@@ -89,9 +88,14 @@ void Sender::answer(const packet::Header& header, const packet::Endpoint& peer, 
     answer.present = 0;
     std::array<std::uint32_t, wire::kLanesMax> all{};
     std::copy(words.begin(), words.end(), all.begin());
-    queue_.open();
-    queue_.append(all.data(), wire::kLookaheadBytes);
-    queue_.push(packet::make_head(local_, peer, answer), queue_.close());
+    open_words(all);
+    sink_->send(local_, peer, answer);
+}
+
+void Sender::open_words(const std::array<std::uint32_t, wire::kLanesMax>& words) {
+    Body body;
+    body.append(words.data(), wire::kLookaheadBytes);
+    sink_->open(body, true);
 }
 
 packet::Endpoint Sender::parent_side(const Job& job) const {

@@ -1,12 +1,14 @@
-// Composes the frames that an aggregator sends (protocol, sections 5.4 to 5.6).
+// Composes the packets that an aggregator sends (protocol, sections 5.4 to 5.6).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <utility>
 
 #include "engine/job.hpp"
-#include "engine/send_queue.hpp"
+#include "engine/packet_sink.hpp"
 #include "engine/slots.hpp"
 #include "packet/frame.hpp"
 
@@ -35,18 +37,21 @@ class Sender {
     void answer(const packet::Header& header, const packet::Endpoint& peer, wire::Type type,
                 std::initializer_list<std::uint32_t> words);
 
-    SendQueue& queue() { return queue_; }
+    // Where packets go from now on; must live as long. Returns where they went before.
+    PacketSink* send_to(PacketSink* sink) { return std::exchange(sink_, sink); }
 
   private:
     // The header of a result, without the receiving worker.
     packet::Header result_header(const Job& job, wire::Slot slot, wire::Round round) const;
+
+    void open_words(const std::array<std::uint32_t, wire::kLanesMax>& words);
 
     // The endpoint from which a job sends to its parent.
     packet::Endpoint parent_side(const Job& job) const;
 
     const SlotPool& slots_;
     packet::Endpoint local_;
-    SendQueue queue_;
+    PacketSink* sink_ = nullptr;
 };
 
 }  // namespace afflux::engine

@@ -1,5 +1,6 @@
 #include "engine/slots.hpp"
 
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -7,6 +8,9 @@
 
 namespace afflux::engine {
 namespace {
+
+// A block is four cache lines, and should not touch five.
+constexpr std::size_t kLine = 64;
 
 std::int32_t* block(std::int32_t* body, int lane) {
     return body + wire::kLanesMax + static_cast<std::size_t>(lane) * wire::kBlockElements;
@@ -25,9 +29,12 @@ void each_block(wire::Present present, const std::uint8_t* blocks, Visit visit) 
 SlotPool::SlotPool(std::size_t slots, std::size_t lanes)
     : states_(slots), body_words_(wire::kLanesMax + lanes * wire::kBlockElements) {
     // The kernel provides zeros page by page; most slots of a large pool are never used.
-    bodies_.reset(
-        static_cast<std::int32_t*>(std::calloc(2 * slots * body_words_, sizeof(std::int32_t))));
-    if (!bodies_) throw std::bad_alloc();
+    const std::size_t bytes = 2 * slots * body_words_ * sizeof(std::int32_t);
+    memory_.reset(std::calloc(bytes + kLine, 1));
+    if (!memory_) throw std::bad_alloc();
+    void* start = memory_.get();
+    std::size_t room = bytes + kLine;
+    bodies_ = static_cast<std::int32_t*>(std::align(kLine, bytes, start, room));
 }
 
 void SlotPool::reset(std::size_t slot, wire::Round first_round, std::uint64_t everyone) {
@@ -83,21 +90,21 @@ void SlotPool::take(std::size_t slot, const Packet& packet) {
     states_[slot].waiting = false;
 }
 
-SendQueue::Body SlotPool::result(std::size_t slot, std::size_t version, SendQueue& out) const {
+Body SlotPool::body_of(std::size_t slot, std::size_t version) const {
     std::int32_t* own = body(slot, version);
-    const unsigned present = states_[slot].versions[version].present;
-    out.open();
-    if ((present & (present + 1)) == 0) {
-        // The usual case: lanes 0 to k-1, whose blocks are contiguous.
-        const auto blocks = static_cast<std::size_t>(std::popcount(present));
-        out.append(own, wire::kLookaheadBytes + blocks * wire::kBlockBytes);
-        return out.close();
+    Body found;
+    // Lanes 0 to k - 1, the usual case, are one piece with the words; others are runs of lanes.
+    unsigned left = states_[slot].versions[version].present;
+    const int first = std::countr_one(left);
+    found.append(own, wire::kLookaheadBytes + static_cast<std::size_t>(first) * wire::kBlockBytes);
+    left = left >> first << first;
+    while (left != 0) {
+        const int lane = std::countr_zero(left);
+        const int run = std::countr_one(left >> lane);
+        found.append(block(own, lane), static_cast<std::size_t>(run) * wire::kBlockBytes);
+        left = left >> (lane + run) << (lane + run);
     }
-    out.append(own, wire::kLookaheadBytes);
-    for (unsigned left = present; left != 0; left &= left - 1) {
-        out.append(block(own, std::countr_zero(left)), wire::kBlockBytes);
-    }
-    return out.close();
+    return found;
 }
 
 }  // namespace afflux::engine

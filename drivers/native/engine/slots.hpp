@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/send_queue.hpp"
+#include "engine/packet_sink.hpp"
 #include "packet/frame.hpp"
 
 namespace afflux::engine {
@@ -22,7 +22,8 @@ struct Version {
     wire::OpcodeDtype opcode_dtype = 0;
 };
 
-struct SlotState {
+// In a cache line of its own, as neighbours may belong to different threads.
+struct alignas(64) SlotState {
     wire::Round round = 0;       // R
     bool waiting = false;        // for the parent's result
     std::uint64_t seen = 0;      // bitmap of the workers whose contribution to R has come
@@ -41,6 +42,7 @@ struct Packet {
     const std::uint8_t* blocks() const { return words + wire::kLookaheadBytes; }
 };
 
+// Threads may use different slots at the same time.
 class SlotPool {
   public:
     SlotPool(std::size_t slots, std::size_t lanes);
@@ -65,12 +67,12 @@ class SlotPool {
     // Replaces R's partial sum by the parent's result, for which the slot no longer waits.
     void take(std::size_t slot, const Packet& packet);
 
-    // Appends words and present blocks of a version, as in a packet.
-    SendQueue::Body result(std::size_t slot, std::size_t version, SendQueue& out) const;
+    // Where words and present blocks of a version are, as in a packet.
+    Body body_of(std::size_t slot, std::size_t version) const;
 
   private:
     std::int32_t* body(std::size_t slot, std::size_t version) const {
-        return bodies_.get() + (2 * slot + version) * body_words_;
+        return bodies_ + (2 * slot + version) * body_words_;
     }
 
     struct Free {
@@ -80,7 +82,8 @@ class SlotPool {
     std::vector<SlotState> states_;
     std::size_t body_words_;
     // For each slot and version 16 words, then the blocks of all lanes: in a packet's order.
-    std::unique_ptr<std::int32_t[], Free> bodies_;
+    std::int32_t* bodies_ = nullptr;
+    std::unique_ptr<void, Free> memory_;
 };
 
 }  // namespace afflux::engine

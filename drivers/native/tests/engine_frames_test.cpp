@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/engine.hpp"
+#include "engine/soft_engine.hpp"
 #include "packet/octets.hpp"
 #include "tests/check.hpp"
 
@@ -85,7 +85,7 @@ std::vector<Frame> play(SoftEngine& engine, const Frame& frame) {
     for (const SendQueue::Frame& out : queue.frames()) {
         sent.emplace_back(out.head.begin(), out.head.end());
         const std::uint8_t* body = queue.body(out);
-        sent.back().insert(sent.back().end(), body, body + out.body.bytes);
+        sent.back().insert(sent.back().end(), body, body + out.body_bytes);
     }
     queue.clear();
     return sent;

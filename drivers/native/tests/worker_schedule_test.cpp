@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/engine.hpp"
+#include "engine/soft_engine.hpp"
 #include "tests/check.hpp"
 #include "worker/join.hpp"
 #include "worker/operation.hpp"
@@ -135,7 +135,7 @@ class Network {
         for (const SendQueue::Frame& out : queue.frames()) {
             Datagram answer(out.head.begin() + wire::kAffluxOffset, out.head.end());
             const std::uint8_t* body = queue.body(out);
-            answer.insert(answer.end(), body, body + out.body.bytes);
+            answer.insert(answer.end(), body, body + out.body_bytes);
             const unsigned to = packet::load_header(answer.data()).worker;
             for (unsigned copies = fate(); copies > 0; --copies) inboxes_[to].push_back(answer);
         }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.hpp"
+#include "engine/soft_engine.hpp"
 
 using afflux::engine::SoftEngine;
 using afflux::engine::Limits;
@@ -78,7 +78,7 @@ std::size_t engine_send(Handle* handle, const std::uint8_t** frames) {
         std::uint8_t* to = handle->sent.data() + at;
         std::memcpy(to, &bytes, sizeof bytes);
         std::memcpy(to + sizeof bytes, frame.head.data(), frame.head.size());
-        std::memcpy(to + sizeof bytes + frame.head.size(), queue.body(frame), frame.body.bytes);
+        std::memcpy(to + sizeof bytes + frame.head.size(), queue.body(frame), frame.body_bytes);
     }
     queue.clear();
     *frames = handle->sent.data();

@@ -1,76 +1,74 @@
-// The checks of the protocol's sections 5.2 and 5.6, in their order. A frame is counted for the
-// first that it fails, and changes no state before all have passed.
-#include <algorithm>
+// The checks of the protocol's sections 5.2 and 5.6, in their order.
+#include "engine/core.hpp"
 
-#include "engine/engine.hpp"
-#include "packet/octets.hpp"
+#include <utility>
 
 namespace afflux::engine {
 namespace {
-
-constexpr std::uint8_t kUdp = 17;
-// The only flag that may be set is "don't fragment".
-constexpr std::uint16_t kFragmented = 0xBFFF;
 
 bool known_opcode(const packet::Header& header) {
     return header.opcode() <= static_cast<std::uint8_t>(wire::Opcode::Umin);
 }
 
-bool right_udp_checksum(const std::uint8_t* ip, std::size_t udp_bytes) {
-    const std::uint8_t* udp = ip + wire::kIpv4Bytes;
-    if (packet::load_big_16(udp + 6) == 0) return true;
-    // Pseudo-header: both addresses, protocol, length.
-    const std::uint64_t pseudo = packet::add_words(kUdp + udp_bytes, ip + 12, 8);
-    return packet::fold(packet::add_words(pseudo, udp, udp_bytes)) == 0xFFFF;
-}
-
 }  // namespace
 
-std::optional<SoftEngine::Arrival> SoftEngine::parse(packet::Octets frame) {
-    const auto drop = [this](Counter counter) -> std::optional<Arrival> {
-        ++counters_[counter];
-        return std::nullopt;
-    };
-    if (frame.bytes < wire::kLookaheadOffset) return drop(Counter::NotOurs);
-    const std::uint8_t* ip = frame.data + wire::kEthernetBytes;
-    const std::uint8_t* udp = ip + wire::kIpv4Bytes;
-    if (!std::equal(local_.mac.begin(), local_.mac.end(), frame.data) ||
-        packet::load_big_16(frame.data + 12) != 0x0800 || ip[0] >> 4 != 4 || ip[9] != kUdp ||
-        packet::load_big_32(ip + 16) != local_.address) {
-        return drop(Counter::NotOurs);
-    }
-    if (ip[0] != 0x45 || (packet::load_big_16(ip + 6) & kFragmented) != 0 ||
-        packet::fold(packet::add_words(0, ip, wire::kIpv4Bytes)) != 0xFFFF) {
-        return drop(Counter::BadIp);
-    }
-    Arrival arrival{
-        .packet = {packet::load_header(frame.data + wire::kAffluxOffset),
-                   frame.data + wire::kLookaheadOffset},
-        .peer = {.address = packet::load_big_32(ip + 12), .port = packet::load_big_16(udp)},
-        .port = packet::load_big_16(udp + 2),
-    };
-    std::copy_n(frame.data + 6, arrival.peer.mac.size(), arrival.peer.mac.begin());
-    if (arrival.port != local_.port &&
-        static_cast<std::uint16_t>(arrival.port - local_.port - 1) >= jobs_.size()) {
-        return drop(Counter::NotOurs);
-    }
-    const packet::Header& header = arrival.packet.header;
-    if (header.version() != wire::kVersion) {
-        refuse(arrival, Counter::BadVersion, wire::Refusal::Version);
-        return std::nullopt;
-    }
-    const std::size_t total = packet::load_big_16(ip + 2);
-    const std::size_t udp_bytes = packet::load_big_16(udp + 4);
-    if (frame.bytes != wire::kEthernetBytes + total || total != wire::kIpv4Bytes + udp_bytes ||
-        udp_bytes != wire::kUdpBytes + wire::kUdpPayloadMin + header.blocks() * wire::kBlockBytes ||
-        header.blocks() > limits_.lanes) {
-        return drop(Counter::BadLength);
-    }
-    if (!right_udp_checksum(ip, udp_bytes)) return drop(Counter::BadChecksum);
-    return arrival;
+Core::Core(const Limits& limits, SlotPool& slots, Joined joined)
+    : limits_(limits),
+      joined_(std::move(joined)),
+      jobs_(limits.jobs),
+      sender_(slots),
+      rounds_(slots, sender_, counters_) {}
+
+bool Core::passes_version(const Arrival& arrival) {
+    if (arrival.packet.header.version() == wire::kVersion) return true;
+    refuse(arrival, Counter::BadVersion, wire::Refusal::Version);
+    return false;
 }
 
-void SoftEngine::from_worker(const Arrival& arrival) {
+bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
+    if (payload_bytes == wire::kUdpPayloadMin + header.blocks() * wire::kBlockBytes &&
+        header.blocks() <= limits_.lanes) {
+        return true;
+    }
+    ++counters_[Counter::BadLength];
+    return false;
+}
+
+void Core::admit(const Arrival& arrival) {
+    if (arrival.port == local_.port) {
+        from_worker(arrival);
+    } else {
+        from_parent(arrival);
+    }
+}
+
+unsigned Core::owner(const packet::Header& header, std::uint16_t port, unsigned otherwise) const {
+    if (port != local_.port) {
+        const Job* below = job_at(static_cast<std::uint16_t>(port - local_.port - 1));
+        return below != nullptr ? below->owner(0) : otherwise;
+    }
+    // Where a worker is, all cores must know: one of them hears of it first.
+    if (header.type() == wire::Type::Join) return 0;
+    const Job* job = job_at(header.job);
+    return job != nullptr && header.slot < job->slots ? job->owner(header.slot) : otherwise;
+}
+
+void Core::ask_parent(std::size_t number) {
+    jobs_[number]->asks_parent = true;
+    commanded_ = true;
+}
+
+void Core::carry_out() {
+    if (!commanded_) return;
+    commanded_ = false;
+    for (std::optional<Job>& job : jobs_) {
+        if (!job || !job->asks_parent) continue;
+        job->asks_parent = false;
+        sender_.join_parent(*job);
+    }
+}
+
+void Core::from_worker(const Arrival& arrival) {
     const packet::Header& header = arrival.packet.header;
     const wire::Type type = header.type();
     const bool joins = type == wire::Type::Join;
@@ -101,7 +99,7 @@ void SoftEngine::from_worker(const Arrival& arrival) {
     }
 }
 
-void SoftEngine::from_parent(const Arrival& arrival) {
+void Core::from_parent(const Arrival& arrival) {
     const packet::Header& header = arrival.packet.header;
     const wire::Type type = header.type();
     const bool joined = type == wire::Type::Joined;
@@ -133,7 +131,7 @@ void SoftEngine::from_parent(const Arrival& arrival) {
     }
 }
 
-void SoftEngine::join(Job& job, const Arrival& arrival) {
+void Core::join(Job& job, const Arrival& arrival) {
     const packet::Header& header = arrival.packet.header;
     if (header.present != 0) {
         ++counters_[Counter::BadPresent];
@@ -141,13 +139,14 @@ void SoftEngine::join(Job& job, const Arrival& arrival) {
     }
     ++counters_[Counter::Joins];
     job.peers[header.worker] = arrival.peer;
+    joined_(job, header.worker);
     const packet::Endpoint group = job.group.value_or(packet::Endpoint{});
     sender_.answer(header, arrival.peer, wire::Type::Joined,
                    {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit,
                     group.address, group.port});
 }
 
-void SoftEngine::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {
+void Core::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {
     ++counters_[counter];
     const packet::Header& header = arrival.packet.header;
     if (header.type() != wire::Type::Join) return;

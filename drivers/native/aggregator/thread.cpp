@@ -1,0 +1,230 @@
+#include "aggregator/thread.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "packet/packet_buffer.hpp"
+
+namespace afflux::aggregator {
+namespace {
+
+using engine::Counter;
+
+constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
+
+int checked(int number, const char* what) {
+    if (number < 0) throw std::system_error(errno, std::generic_category(), what);
+    return number;
+}
+
+int copy_of(int file) {
+    return checked(fcntl(file, F_DUPFD_CLOEXEC, 0), "no copy of the socket");
+}
+
+// The MAC address that stands for an IPv4 address, as in frames between hosts' sockets.
+packet::Endpoint endpoint_of(const datagrams::Address& source) {
+    const std::uint32_t host = source.host();
+    const auto octet = [host](int shift) { return static_cast<std::uint8_t>(host >> shift); };
+    return {{2, 0, octet(24), octet(16), octet(8), octet(0)}, host, source.port()};
+}
+
+}  // namespace
+
+Server::Thread::Thread(Server& server, unsigned number, int socket)
+    : server_(server),
+      number_(number),
+      share_(server.engine_.share(number)),
+      socket_(copy_of(socket)),
+      receiver_(kLongest, socket_.coalesce()),
+      parent_receiver_(kLongest, true),
+      outbox_(socket_, ports_, share_.core),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "no epoll")),
+      wakes_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "no eventfd")) {
+    watch(socket_.number());
+    watch(wakes_);
+    const std::lock_guard alone(share_.mutex);
+    former_sink_ = share_.core.send_to(&outbox_);
+}
+
+Server::Thread::~Thread() {
+    close();
+    ::close(epoll_);
+    ::close(wakes_);
+}
+
+void Server::Thread::close() {
+    const std::lock_guard alone(share_.mutex);
+    if (former_sink_ != nullptr) share_.core.send_to(std::exchange(former_sink_, nullptr));
+    ports_.clear();
+    socket_.close();
+}
+
+void Server::Thread::serve() {
+    while (!server_.stopping_.load(std::memory_order_relaxed)) {
+        if (!outbox_.flush()) {
+            // Nothing is taken meanwhile, which could change what waits to be sent. What comes
+            // stays in the socket's buffer, whose size bounds the credit.
+            wait_until_writable();
+            drop_if_jobs_have_changed();
+            continue;
+        }
+        const std::span<const datagrams::Datagram> arrived = receiver_.receive(socket_);
+        bool more = receiver_.more();
+        {
+            const std::lock_guard alone(share_.mutex);
+            share_.core.carry_out();
+            take_all(arrived, share_.core.local().port);
+            take_strays();
+            more |= take_from_parents();
+            outbox_.flush_to_parents();
+            jobs_changed_ = share_.core.jobs_changed();
+            note_traffic();
+        }
+        if (!more && outbox_.flush()) wait();
+    }
+}
+
+void Server::Thread::take_all(std::span<const datagrams::Datagram> all, std::uint16_t port) {
+    for (const datagrams::Datagram& each : all) {
+        take(endpoint_of(*each.source), port, {each.data, each.bytes});
+    }
+}
+
+void Server::Thread::take(const packet::Endpoint& peer, std::uint16_t port,
+                          packet::Octets payload) {
+    engine::Core& core = share_.core;
+    engine::Counters& counters = core.counters();
+    const bool whole = payload.bytes >= wire::kHeaderBytes;
+    engine::Arrival arrival{.packet = {}, .peer = peer, .port = port};
+    if (whole) {
+        arrival.packet = {packet::load_header(payload.data), payload.data + wire::kHeaderBytes};
+        const unsigned owner = core.owner(arrival.packet.header, port, number_);
+        if (owner != number_) return hand_over(owner, peer, port, payload);
+    }
+    ++counters[Counter::FramesIn];
+    counters[Counter::BytesIn] += wire::kAffluxOffset + payload.bytes;
+    if (!whole) {
+        ++counters[Counter::NotOurs];
+    } else if (core.passes_version(arrival) &&
+               core.passes_length(arrival.packet.header, payload.bytes)) {
+        core.admit(arrival);
+    }
+}
+
+void Server::Thread::hand_over(unsigned to, const packet::Endpoint& peer, std::uint16_t port,
+                               packet::Octets payload) {
+    Thread& owner = *server_.threads_[to];
+    ++totals_.strays;
+    switch (owner.strays_.put(peer, port, payload)) {
+        case Strays::Put::First:
+            owner.wake();
+            break;
+        case Strays::Put::More:
+            break;
+        case Strays::Put::Full:
+            ++share_.core.counters()[Counter::FramesIn];
+            ++share_.core.counters()[Counter::ReceiveOverflow];
+            share_.core.counters()[Counter::BytesIn] += wire::kAffluxOffset + payload.bytes;
+    }
+}
+
+void Server::Thread::take_strays() {
+    for (const Stray& stray : strays_.take()) {
+        take(stray.peer, stray.port, {stray.payload.data(), stray.payload.size()});
+    }
+}
+
+bool Server::Thread::take_from_parents() {
+    bool more = false;
+    for (const auto& port : ports_) {
+        take_all(parent_receiver_.receive(port->socket), port->port);
+        more |= parent_receiver_.more();
+    }
+    return more;
+}
+
+void Server::Thread::drop_if_jobs_have_changed() {
+    const std::lock_guard alone(share_.mutex);
+    if (share_.core.jobs_changed() != jobs_changed_) outbox_.drop();
+}
+
+std::uint16_t Server::Thread::parent_port(unsigned job) const {
+    return static_cast<std::uint16_t>(share_.core.local().port + 1 + job);
+}
+
+void Server::Thread::open_parent_port(unsigned job, int socket) {
+    datagrams::UdpSocket own(copy_of(socket));
+    own.coalesce();
+    const std::lock_guard alone(share_.mutex);
+    watch(own.number());
+    ports_.push_back(std::make_unique<ParentPort>(parent_port(job), std::move(own)));
+}
+
+void Server::Thread::close_parent_port(unsigned job) {
+    const std::lock_guard alone(share_.mutex);
+    // A socket leaves the set when its last copy is closed.
+    std::erase_if(ports_,
+                  [port = parent_port(job)](const auto& open) { return open->port == port; });
+}
+
+void Server::Thread::wake() {
+    const std::uint64_t one = 1;
+    // It fails only when it is too full to need more.
+    [[maybe_unused]] const auto written = write(wakes_, &one, sizeof one);
+}
+
+void Server::Thread::watch(int file) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = file;
+    checked(epoll_ctl(epoll_, EPOLL_CTL_ADD, file, &event), "not watched");
+}
+
+void Server::Thread::wait() {
+    std::array<epoll_event, 8> events;
+    const int ready = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), -1);
+    for (int i = 0; i < ready; ++i) {
+        if (events[static_cast<std::size_t>(i)].data.fd == wakes_) clear_wakes();
+    }
+}
+
+void Server::Thread::wait_until_writable() {
+    std::array<pollfd, 2> files{{{socket_.number(), POLLOUT, 0}, {wakes_, POLLIN, 0}}};
+    poll(files.data(), files.size(), -1);
+    // All that a wake may be for is looked at before the next wait for packets.
+    if (files[1].revents != 0) clear_wakes();
+}
+
+void Server::Thread::clear_wakes() {
+    std::uint64_t times = 0;
+    [[maybe_unused]] const auto got = ::read(wakes_, &times, sizeof times);
+}
+
+void Server::Thread::note_traffic() {
+    totals_.received = receiver_.traffic();
+    totals_.sent = outbox_.traffic();
+}
+
+void Server::Thread::add_to(Totals& totals) const {
+    const auto add = [](datagrams::Traffic& sum, const datagrams::Traffic& part) {
+        sum.calls += part.calls;
+        sum.messages += part.messages;
+        sum.datagrams += part.datagrams;
+        sum.bytes += part.bytes;
+    };
+    const std::lock_guard alone(share_.mutex);
+    add(totals.received, totals_.received);
+    add(totals.sent, totals_.sent);
+    totals.strays += totals_.strays;
+}
+
+}  // namespace afflux::aggregator

@@ -1,0 +1,70 @@
+// What one thread of the server owns, and its loop.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "aggregator/outbox.hpp"
+#include "aggregator/server.hpp"
+#include "aggregator/strays.hpp"
+#include "datagrams/receiver.hpp"
+
+namespace afflux::aggregator {
+
+class Server::Thread {
+  public:
+    Thread(Server& server, unsigned number, int socket);
+    ~Thread();
+
+    void serve();
+    // May be called more than once.
+    void close();
+    void wake();
+    void open_parent_port(unsigned job, int socket);
+    void close_parent_port(unsigned job);
+    void add_to(Totals& totals) const;
+
+    const datagrams::UdpSocket& socket() const { return socket_; }
+
+  private:
+    // Take what has come on a port of the engine; the core is locked.
+    void take_all(std::span<const datagrams::Datagram> all, std::uint16_t port);
+    void take(const packet::Endpoint& peer, std::uint16_t port, packet::Octets payload);
+    void hand_over(unsigned to, const packet::Endpoint& peer, std::uint16_t port,
+                   packet::Octets payload);
+    void take_strays();
+    // Returns whether there may be more.
+    bool take_from_parents();
+
+    // Forgets what waits to be sent if jobs have changed since, whose slots others may have now.
+    void drop_if_jobs_have_changed();
+    std::uint16_t parent_port(unsigned job) const;
+    void watch(int file);
+    void wait();
+    void wait_until_writable();
+    void clear_wakes();
+    void note_traffic();
+
+    Server& server_;
+    unsigned number_;
+    engine::Engine::Share& share_;
+    datagrams::UdpSocket socket_;
+    datagrams::Receiver receiver_;
+    datagrams::Receiver parent_receiver_;
+    // Guarded by the core's lock, with their batches.
+    std::vector<std::unique_ptr<ParentPort>> ports_;
+    Outbox outbox_;
+    std::uint64_t jobs_changed_ = 0;  // Core::jobs_changed() when the outbox was filled
+    engine::PacketSink* former_sink_;
+    Strays strays_;
+    int epoll_;
+    int wakes_;
+    // For totals(): written by this thread only, guarded by the core's lock.
+    Totals totals_;
+};
+
+}  // namespace afflux::aggregator
