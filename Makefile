@@ -45,7 +45,7 @@ help: ## show this list
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
-	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench, bench-engine and bench-host'
+	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and the other bench-*'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
 
@@ -112,6 +112,11 @@ bench-host: $(ADAPTER) ## speed between ranks of this host, beside Gloo, into bu
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.ranks.codec
 	$(PY) -m benchmarks.ranks $(BENCH_ARGS)
+
+.PHONY: bench-network
+bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build/bench/network.json
+	@mkdir -p build/bench
+	$(PY) -m benchmarks.network $(BENCH_ARGS)
 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["CpuTimer"]
+__all__ = ["CpuTimer", "process_seconds"]
 
 _TASKS = Path("/proc/self/task")
 
@@ -36,7 +36,7 @@ class CpuTimer:
 
 
 def _children_seconds() -> float:
-    return sum(_of_process(child) for child in _children())
+    return sum(process_seconds(child) for child in _children())
 
 
 def _children() -> list[str]:
@@ -50,7 +50,8 @@ def _children() -> list[str]:
     return found
 
 
-def _of_process(pid: str) -> float:
+def process_seconds(pid: str) -> float:
+    """Return the processor time of a process' threads so far; 0 if it cannot be read."""
     total_ns = 0
     try:
         for task in os.listdir(f"/proc/{pid}/task"):

@@ -46,6 +46,7 @@ class Inputs:
         ranks: How many contribute.
         density: Share of the blocks of 64 that are not zero, drawn for each rank separately.
         seed: Another seed gives other values.
+        full_overlap: The blocks that are not zero are the same at all ranks.
     """
 
     count: int
@@ -53,6 +54,7 @@ class Inputs:
     ranks: int
     density: float = 1.0
     seed: int = 0
+    full_overlap: bool = False
 
     def pieces(self) -> Iterator[slice]:
         """Yield the slice of each piece; all but the last have PIECE elements."""
@@ -74,9 +76,14 @@ class Inputs:
             values *= np.float32(2.0 ** (exponent - 31))
         if self.density < 1:
             blocks = -(-length // BLOCK)
-            present = np.repeat(random.random(blocks) < self.density, BLOCK)[:length]
+            chooser = self._common(where) if self.full_overlap else random
+            present = np.repeat(chooser.random(blocks) < self.density, BLOCK)[:length]
             values *= present
         return torch.from_numpy(values).to(self.dtype)
+
+    def _common(self, where: slice) -> np.random.Generator:
+        """Return a generator of what all ranks have in common in a slice."""
+        return np.random.Generator(np.random.SFC64([self.seed, self.ranks, where.start]))
 
     def fill(self, rank: int, tensor: torch.Tensor) -> None:
         """Write all that `rank` contributes."""

@@ -1,0 +1,261 @@
+"""`python -m benchmarks.network`: Afflux between hosts beside Gloo, into build/bench/network.json.
+
+The hosts are namespaces of this machine, at the ports of a switch of given rates. Runs of Afflux,
+by each way of summing, and of Gloo alternate. What is wanted is shown beside what was reached;
+missing it is not an error, but wrong elements are, and so is a call that works with Gloo and fails
+with Afflux.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from afflux.commands.bench.interruption import terminated_as_interrupted
+from afflux.commands.bench.registry import Row
+from afflux.commands.bench.sizes import parse_size
+from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
+from benchmarks.network.launch import RanksEnded, aggregator, mpi_missing, run_ranks
+from benchmarks.network.limits import gloo_limit_s, limit_s
+from benchmarks.network.namespaces import Network, NotPermitted, missing
+from benchmarks.network.rank import CASE_LIMIT_S, ROW_MARK
+from benchmarks.network.tables import text_table
+from benchmarks.network.topologies import TOPOLOGIES
+from benchmarks.report.figures import merge_rows, read_rows
+
+__all__ = ["NAME", "failed", "main"]
+
+NAME = "network"
+"""Value of its rows' "bench"."""
+
+_QUICK_BYTES = 64 << 10
+_QUICK_HOSTS = 2
+_MARGIN_S = 60.0
+"""Beyond the limit of a case, in which the ranks end themselves: for starts."""
+
+
+def run_plan(plan: Plan, quick: bool) -> list[Row]:
+    """Measure the cases of a network, those behind one that ends the ranks in new ranks."""
+    setup, left, rows = plan.setup, list(plan.cases), []
+    if setup.with_mpi and (reason := mpi_missing()):
+        return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
+    contenders = ["gloo", *setup.topologies, *(["mpi"] if setup.with_mpi else [])]
+    while left:
+        known: list[Row] = []
+
+        def on_line(line: str, known: list[Row] = known) -> bool:
+            if not line.startswith(ROW_MARK):
+                return False
+            case, (_, found) = left.pop(0), json.loads(line.removeprefix(ROW_MARK))
+            known += _rows(setup, case, quick, found)
+            print(f"  {case.title}: {_brief(known)}", flush=True)
+            return True
+
+        reason = ""
+        try:
+            _run(setup, left, contenders, quick, on_line)
+        except RanksEnded as error:
+            reason = str(error)
+        rows += known
+        if reason and left:
+            case = left.pop(0)
+            print(f"  {case.title}: {reason}", flush=True)
+            rows += [
+                _about(setup, case, quick) | {"topology": name, "failed": reason}
+                for name in setup.topologies
+            ]
+    return rows
+
+
+def _run(
+    setup: Setup, cases: Sequence[Case], contenders: Sequence[str], quick: bool, on_line: Any
+) -> None:
+    arguments = ["--cases", json.dumps([dataclasses.asdict(case) for case in cases])]
+    arguments += ["--contenders", *contenders]
+    arguments += ["--quick"] if quick else []
+    arguments += ["--default-buffers"] if setup.default_buffers else []
+    with ExitStack() as held:
+        network = held.enter_context(
+            Network(
+                setup.hosts,
+                gbit=setup.gbit,
+                aggregator_gbit=setup.aggregator_gbit,
+                mtu=setup.mtu,
+                loss=setup.loss,
+                offloads=setup.offloads,
+            )
+        )
+        if "udp" in contenders:
+            address, process = held.enter_context(
+                aggregator(network.aggregator, default_buffers=setup.default_buffers)
+            )
+            arguments += ["--aggregator", address, "--watched", process]
+        run_ranks(
+            network,
+            setup.ranks_per_host,
+            arguments,
+            on_line,
+            limit_s=CASE_LIMIT_S + _MARGIN_S,
+            with_mpi=setup.with_mpi,
+        )
+
+
+def _about(setup: Setup, case: Case, quick: bool) -> Row:
+    return {
+        "bench": NAME,
+        "setup": setup.name,
+        "case": case.name,
+        "quick": quick,
+        "hosts": setup.hosts,
+        "ranks": setup.ranks,
+        "ranks_per_host": setup.ranks_per_host,
+        "rate_gbit": setup.gbit,
+        "aggregator_rate_gbit": setup.aggregator_gbit,
+        "mtu": setup.mtu,
+        "loss": setup.loss,
+        "offloads": setup.offloads,
+        "default_buffers": setup.default_buffers,
+        "kind": case.kind,
+        "bytes": case.bytes,
+        "density": case.density,
+        "overlap": case.overlap,
+    }
+
+
+def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[Row]:
+    """Return a row for each topology: Afflux's figures there, and those of the others beside."""
+    rows = []
+    gloo = found["gloo"]
+    others: Row = {"gloo_limit_s": gloo_limit_s(setup, case)}
+    for name in ("gloo", "mpi"):
+        if name in found:
+            others |= _figures(name, found[name])
+    for topology in setup.topologies:
+        ours = found[topology]
+        row = _about(setup, case, quick) | {"topology": topology, "failed": ours.get("failed", "")}
+        row |= _figures("afflux", ours) | others
+        row["wrong"] = row.pop("afflux_wrong", None)
+        row["limit_s"] = limit_s(setup, case, topology)
+        if "seconds" in ours:
+            row["engine"] = ours.get("engine", "")
+            if topology == "udp":
+                row["aggregator_cpu_s"] = ours.get("watched_cpu_s", 0.0)
+            for name, key in (("gloo", "ratio"), ("mpi", "mpi_ratio")):
+                if "seconds" in found.get(name, {}):
+                    pairs = zip(found[name]["runs_s"], ours["runs_s"], strict=True)
+                    row[key] = statistics.median(other / own for other, own in pairs)
+        elif "seconds" not in gloo:
+            row["failed"] += f"; gloo: {gloo.get('failed', '')}"
+        rows.append(row)
+    return rows
+
+
+def _figures(name: str, values: dict[str, Any]) -> Row:
+    if "seconds" not in values:
+        return {}
+    return {
+        f"{name}_s": values["seconds"],
+        f"{name}_runs_s": values["runs_s"],
+        f"{name}_cpu_s": values.get("cpu_s", 0.0),
+        f"{name}_wrong": values["wrong"],
+        f"{name}_calls": values["calls"],
+    }
+
+
+def _brief(rows: list[Row]) -> str:
+    last = [row for row in rows if row["case"] == rows[-1]["case"]]
+    return ", ".join(
+        f"{row['topology']} {row['ratio']:.2f}" if "ratio" in row else f"{row['topology']} –"
+        for row in last
+    )
+
+
+def failed(row: Row) -> bool:
+    """Return whether a row shows what must not be: wrong elements, or Afflux failing alone."""
+    if row.get("not_measured"):
+        return False
+    return bool(row.get("wrong")) or "afflux_s" not in row
+
+
+def _shortened(plan: Plan, most: int | None, quick: bool) -> Plan:
+    """Return a plan with smaller tensors; a quick one has few hosts too."""
+    limit = _QUICK_BYTES if quick else most
+    if limit is None:
+        return plan
+    cases = [
+        case
+        if case.bytes <= limit
+        else dataclasses.replace(case, bytes=limit, title=f"{case.name}, {limit} bytes")
+        for case in plan.cases
+    ]
+    setup = plan.setup
+    if quick:
+        setup = dataclasses.replace(setup, hosts=min(setup.hosts, _QUICK_HOSTS))
+    return Plan(setup, tuple(cases))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/bench/network.json"), help="file (%(default)s)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="SETUP[:CASE]",
+        help=f"what to measure, of {', '.join(plan.setup.name for plan in PLANS)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--topologies", nargs="+", choices=list(TOPOLOGIES), help="who sums (auto udp)"
+    )
+    parser.add_argument(
+        "--most", type=parse_size, metavar="SIZE", help="no larger tensors, such as 10M"
+    )
+    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    arguments = parser.parse_args(argv)
+    try:
+        plans = plans_for(tuple(arguments.only))
+    except ValueError as error:
+        parser.error(str(error))
+    if reason := missing():
+        print(f"python -m benchmarks.network: {reason}", file=sys.stderr)
+        return 1
+    rows: list[Row] = []
+    try:
+        with terminated_as_interrupted():
+            for plan in plans:
+                shortened = _shortened(plan, arguments.most, arguments.quick)
+                if arguments.topologies:
+                    topologies = tuple(arguments.topologies)
+                    setup = dataclasses.replace(shortened.setup, topologies=topologies)
+                    shortened = Plan(setup, shortened.cases)
+                print(f"{plan.setup.title}, times as fast as Gloo:", flush=True)
+                rows += run_plan(shortened, arguments.quick)
+                # Kept even if what follows fails.
+                merge_rows(arguments.output, [NAME], _kept(arguments.output, rows))
+    except NotPermitted as error:
+        print(f"python -m benchmarks.network: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(f"\n{text_table(rows)}\n\nwritten to {arguments.output}")
+    return 1 if any(map(failed, rows)) else 0
+
+
+def _kept(path: Path, rows: list[Row]) -> list[Row]:
+    """Return the rows of the file that are not measured again, and the new ones."""
+    new = {_what(row) for row in rows}
+    old = [row for row in read_rows(path) if row["bench"] == NAME]
+    return [row for row in old if _what(row) not in new] + rows
+
+
+def _what(row: Row) -> tuple[str, str, str]:
+    return row["setup"], row["case"], row.get("topology", "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

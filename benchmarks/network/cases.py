@@ -1,0 +1,168 @@
+"""What `make bench-network` measures: networks, cases in each, and what is wanted of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["PLANS", "Case", "Plan", "Setup", "plans_for"]
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A network, and the ranks on it.
+
+    Attributes:
+        name: Value of "setup" in rows.
+        title: Its name in tables.
+        hosts, ranks_per_host: How many there are.
+        gbit: Rate of each host's port; None: no limit.
+        aggregator_gbit: Rate of the aggregator's port.
+        mtu: Most bytes of an IP packet.
+        loss: Share of packets that are lost.
+        offloads: Whether packets pass interfaces uncut.
+        default_buffers: Whether receive buffers stay as Linux makes them.
+        topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
+        with_mpi: Whether an MPI launcher starts the ranks, and MPI takes part.
+    """
+
+    name: str
+    title: str
+    hosts: int = 4
+    ranks_per_host: int = 1
+    gbit: float | None = 1.0
+    aggregator_gbit: float | None = 10.0
+    mtu: int = 1500
+    loss: float = 0.0
+    offloads: bool = True
+    default_buffers: bool = False
+    topologies: tuple[str, ...] = ("auto", "udp")
+    with_mpi: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """All ranks."""
+        return self.hosts * self.ranks_per_host
+
+
+@dataclass(frozen=True)
+class Case:
+    """What all ranks do.
+
+    Attributes:
+        name: Value of "case" in rows.
+        title: Its name in tables.
+        bytes: Size of each rank's float32 tensor, or of the step's embedding.
+        density: Share of its blocks that are not zero.
+        overlap: "random" or "full": whether these are the same blocks at all ranks.
+        kind: "all_reduce" or "step", a step of training.
+        wanted: Times as fast as Gloo, by topology.
+    """
+
+    name: str
+    title: str
+    bytes: int
+    density: float = 1.0
+    overlap: str = "random"
+    kind: str = "all_reduce"
+    wanted: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A setup with its cases."""
+
+    setup: Setup
+    cases: tuple[Case, ...]
+
+
+def _large(dense: Mapping[str, float]) -> tuple[Case, ...]:
+    """Return the cases of 100 MiB; what is wanted of the dense one differs by MTU."""
+    tenth, random, full = {"auto": 3.0, "udp": 3.5}, {"auto": 12.0, "udp": 15.0}, {"udp": 30.0}
+    size = 100 * MIB
+    return (
+        Case("dense", "100 MiB dense", size, wanted=dense),
+        Case("10%", "100 MiB, 10 % of blocks", size, 0.1, wanted=tenth),
+        Case("1%", "100 MiB, 1 % of blocks", size, 0.01, wanted=random),
+        Case("1%_full", "100 MiB, 1 % of blocks, the same", size, 0.01, "full", wanted=full),
+    )
+
+
+def _small() -> tuple[Case, ...]:
+    wanted = {"udp": 4.0}
+    return (
+        Case("4", "4 bytes", 4, wanted=wanted),
+        Case("256", "256 bytes", 256, wanted=wanted),
+        Case("4K", "4 KB", 4 << 10, wanted=wanted),
+        Case("64K", "64 KB", 64 << 10),
+        Case("1M", "1 MB", MIB),
+    )
+
+
+_DENSE = Case("dense", "16 MiB dense", 16 * MIB)
+_ONE_PERCENT = Case("1%", "16 MiB, 1 % of blocks", 16 * MIB, 0.01)
+
+PLANS = (
+    Plan(
+        Setup("gigabit", "1 Gbit/s, MTU 1,500"),
+        (
+            *_large({"auto": 0.92, "udp": 1.35}),
+            *_small(),
+            Case("embedding", "DDP step, 48-MiB embedding", 48 * MIB, kind="step",
+                 wanted={"auto": 3.0, "udp": 3.0}),
+        ),
+    ),
+    Plan(
+        Setup("jumbo", "1 Gbit/s, MTU 9,000", mtu=9000),
+        _large({"auto": 0.94, "udp": 1.4}),
+    ),
+    Plan(
+        Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
+        (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),
+    ),
+    # What loss costs shows against the same network without: packets are cut there too.
+    Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
+    Plan(Setup("loss_0.1%", "1 Gbit/s, 0.1 % loss", loss=0.001), (_DENSE,)),
+    Plan(Setup("loss_1%", "1 Gbit/s, 1 % loss", loss=0.01), (_DENSE,)),
+    Plan(
+        Setup("eight", "8 hosts, 0.2 Gbit/s", hosts=8, gbit=0.2, aggregator_gbit=2.0),
+        (_DENSE, _ONE_PERCENT),
+    ),
+    Plan(
+        Setup("buffers", "1 Gbit/s, Linux's receive buffers", default_buffers=True),
+        (_DENSE, _ONE_PERCENT),
+    ),
+    Plan(
+        Setup("unlimited", "no limit of rates", hosts=2, gbit=None, aggregator_gbit=None),
+        (_DENSE, _ONE_PERCENT),
+    ),
+    Plan(
+        Setup("mpi", "1 Gbit/s, beside MPI", with_mpi=True),
+        (Case("4K", "4 KB", 4 << 10), Case("1M", "1 MB", MIB), _DENSE),
+    ),
+)  # fmt: skip
+
+
+def plans_for(wanted: tuple[str, ...]) -> list[Plan]:
+    """Return what is asked for: "SETUP" or "SETUP:CASE"; all if nothing is.
+
+    Raises:
+        ValueError: There is no such setup, or no such case in it.
+    """
+    if not wanted:
+        return list(PLANS)
+    by_name = {plan.setup.name: plan for plan in PLANS}
+    asked: dict[str, list[str]] = {}
+    for each in wanted:
+        setup, _, case = each.partition(":")
+        if setup not in by_name:
+            raise ValueError(f"{each!r}: the setups are {', '.join(by_name)}")
+        known = [one.name for one in by_name[setup].cases]
+        if case and case not in known:
+            raise ValueError(f"{each!r}: the cases of {setup} are {', '.join(known)}")
+        asked.setdefault(setup, []).extend([case] if case else known)
+    return [
+        Plan(plan.setup, tuple(case for case in plan.cases if case.name in asked[name]))
+        for name, plan in by_name.items()
+        if name in asked
+    ]

@@ -1,0 +1,227 @@
+"""Starts an aggregator and ranks on the hosts of a network, follows and ends them, each by its id.
+
+Ranks meet at a store that rank 0 has on the first host, as torchrun would make them. Everything
+that is started here dies with the thread that starts it.
+"""
+
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from afflux_hdl.contract import wire
+from benchmarks.network.host import Host
+from benchmarks.network.namespaces import Network
+
+__all__ = ["RanksEnded", "aggregator", "mpi_missing", "run_ranks"]
+
+_STORE_PORT = 29500
+_START_S = 120.0
+_LAST_LINES = 40
+
+_PROGRAM = ["-m", "benchmarks.network.rank"]
+"""What Python runs as each rank."""
+
+
+class RanksEnded(RuntimeError):
+    """The ranks did not end well; the message gives the reason."""
+
+
+@contextmanager
+def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[str, str]]:
+    """Run `afflux serve` on a host; yield its address and port, and its process.
+
+    Raises:
+        RanksEnded: It did not start.
+    """
+    before = [sys.executable, "-m", "benchmarks.network.default_buffers"]
+    command = [*(before if default_buffers else []), sys.executable, "-m"]
+    command += ["afflux.commands.cli", "serve", "--engine", "soft", "--host", host.address]
+    server = host.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        assert server.stdout is not None
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=_read, args=(server.stdout, lines.put), daemon=True).start()
+        try:
+            line = lines.get(timeout=_START_S)
+        except queue.Empty:
+            line = "nothing was said"
+        if not line.startswith("afflux: ") or "udp://" not in line:
+            raise RanksEnded(f"no aggregator: {line.strip()}")
+        yield f"{host.address}:{wire.PORT}", str(server.pid)
+    finally:
+        _end([server])
+
+
+def run_ranks(
+    network: Network,
+    ranks_per_host: int,
+    arguments: Sequence[str],
+    on_line: Callable[[str], bool],
+    *,
+    limit_s: float,
+    with_mpi: bool = False,
+) -> None:
+    """Run ranks on all hosts to their end.
+
+    Args:
+        network: Where.
+        ranks_per_host: On each host; those of a host follow each other.
+        arguments: Of each.
+        on_line: Called with each line that any prints; returns True if it has dealt with it, which
+            is a sign of life.
+        limit_s: Seconds without such a sign, after which all ranks are killed.
+        with_mpi: Intel MPI's launcher starts them.
+
+    Raises:
+        RanksEnded: They did not end well, or took too long.
+    """
+    places = [host for host in network.hosts for _ in range(ranks_per_host)]
+    program = [sys.executable, *_PROGRAM, *arguments]
+    commands = [
+        place.command("env", *_variables(network, rank, len(places), ranks_per_host), *program)
+        for rank, place in enumerate(places)
+    ]
+    environment = dict(os.environ)
+    for name in list(environment):
+        # AFFLUX_AGGREGATOR belongs to the topologies; others are the user's wish.
+        if name in ("AFFLUX_AGGREGATOR", "RANK", "WORLD_SIZE"):
+            del environment[name]
+    if with_mpi:
+        commands = [_mpi_command(commands)]
+        environment |= _MPI_VARIABLES
+        folder = str(Path(commands[0][0]).parent)
+        environment["PATH"] = os.pathsep.join([folder, environment.get("PATH", "")])
+    lines: queue.Queue[tuple[int, str]] = queue.Queue()
+    processes = []
+    try:
+        for number, command in enumerate(commands):
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            processes.append(process)
+            assert process.stdout is not None
+
+            def put(line: str, number: int = number) -> None:
+                lines.put((number, line))
+
+            threading.Thread(target=_read, args=(process.stdout, put), daemon=True).start()
+        _follow(processes, lines, on_line, limit_s)
+    finally:
+        _end(processes)
+
+
+def _variables(network: Network, rank: int, ranks: int, ranks_per_host: int) -> list[str]:
+    first = network.hosts[0]
+    values: Mapping[str, object] = {
+        "MASTER_ADDR": first.address,
+        "MASTER_PORT": _STORE_PORT,
+        "RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_RANK": rank % ranks_per_host,
+        "GLOO_SOCKET_IFNAME": first.interface,
+        "OMP_NUM_THREADS": 1,
+        "PYTHONUNBUFFERED": 1,
+    }
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def _read(stream: Iterator[str], put: Callable[[str], None]) -> None:
+    for line in stream:
+        put(line)
+    put("")
+
+
+def _follow(
+    processes: "Sequence[subprocess.Popen[str]]",
+    lines: "queue.Queue[tuple[int, str]]",
+    on_line: Callable[[str], bool],
+    limit_s: float,
+) -> None:
+    """Pass lines on until all processes have ended."""
+    last: dict[int, list[str]] = {number: [] for number in range(len(processes))}
+    running = set(last)
+    deadline = time.monotonic() + limit_s
+    while running:
+        try:
+            number, line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise RanksEnded(f"the ranks said nothing for {limit_s:g} s and were killed") from None
+        if not line:
+            running.discard(number)
+            status = processes[number].wait(30)
+            if status != 0:
+                raise RanksEnded(_told(number, status, last[number]))
+        elif on_line(line):
+            deadline = time.monotonic() + limit_s
+        else:
+            last[number] = [*last[number], line][-_LAST_LINES:]
+
+
+def _told(number: int, status: int, lines: list[str]) -> str:
+    """Return the line that says most about how a rank ended."""
+    said = [line.strip() for line in lines if line.strip()]
+    marks = ("Fatal Python error", "Timeout (", "Error: ", "error: ")
+    found = [line for mark in marks for line in said if mark in line] or said[-1:]
+    return f"rank {number} ended with {status}: {found[0][:240] if found else 'nothing was said'}"
+
+
+def _end(processes: "Sequence[subprocess.Popen[str]]") -> None:
+    """Kill what still runs, and wait for all."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+_MPI_VARIABLES = {
+    # Not through shared memory, as all seem to be on one host, but over TCP through the interface
+    # of the host.
+    "I_MPI_FABRICS": "ofi",
+    "I_MPI_OFI_PROVIDER": "tcp",
+    "FI_PROVIDER": "tcp",
+    "FI_TCP_IFACE": "eth0",
+    # The other contenders are where the scheduler puts them, too.
+    "I_MPI_PIN": "0",
+}
+
+
+def _mpi_command(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Return what starts each rank of its own command, in the namespaces that it enters."""
+    found = [_mpirun()]
+    for command in commands:
+        found += [":"] if len(found) > 1 else []
+        found += ["-n", "1", *command]
+    return found
+
+
+def _mpirun() -> str:
+    beside = Path(sys.executable).with_name("mpirun")
+    return str(beside) if beside.exists() else shutil.which("mpirun") or ""
+
+
+def mpi_missing() -> str:
+    """Return why MPI cannot take part; empty if it can."""
+    if find_spec("mpi4py") is None:
+        return "the package mpi4py is not installed"
+    return "" if _mpirun() else "there is no mpirun (package impi-rt)"

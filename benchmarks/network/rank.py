@@ -1,0 +1,142 @@
+"""One rank of a network's benchmark: measures case by case; rank 0 prints each as it is known."""
+
+import argparse
+import faulthandler
+import json
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from afflux.commands.bench import contenders
+from afflux.commands.bench.collectives import COLLECTIVES, prepare
+from afflux.commands.bench.expected import wrong_elements
+from afflux.commands.bench.inputs import Inputs
+from afflux.commands.bench.mpi_launch import launched_by_mpi
+from afflux.torchrun import end_with_parent
+from benchmarks.network.cases import Case
+from benchmarks.network.default_buffers import keep
+from benchmarks.network.embedding import step_side
+from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
+from benchmarks.network.turns import Measured, Pace, all_same, take_turns
+from benchmarks.ranks.comparison import Side
+
+__all__ = ["CASE_LIMIT_S", "ROW_MARK", "main"]
+
+ROW_MARK = "row: "
+"""Begins the line of what a case took: what is known outlives a rank that dies later."""
+
+CASE_LIMIT_S = 240.0
+"""A rank that is in a case for longer ends itself."""
+
+_QUICK = Pace(run_s=0.0, budget_s=0.0, repeats=2, calls=1)
+
+
+@dataclass(frozen=True)
+class _Share(Inputs):
+    """The same tensors, of which one rank checks every so many pieces.
+
+    Attributes:
+        first, step: Numbers of the pieces that are its own.
+    """
+
+    first: int = 0
+    step: int = 1
+
+    def pieces(self) -> Iterator[slice]:
+        """Yield the slices of these pieces."""
+        for number, where in enumerate(super().pieces()):
+            if number % self.step == self.first:
+                yield where
+
+
+def _side(session: NetworkSession, case: Case, name: str) -> Side:
+    if case.kind == "step":
+        return step_side(session.group(name), case.bytes, session.rank, session.ranks)
+    contender: contenders.Contender
+    if name == "mpi":
+        contender = contenders.Mpi(session.ranks, torch.float32)
+    elif name == "gloo":
+        contender = contenders.Gloo(session.group(name))
+    else:
+        contender = contenders.Afflux(session.group(name), reachable=False)
+    full = case.overlap == "full"
+    count = max(1, case.bytes // 4)
+    numbers = (count, torch.float32, session.ranks, case.density, 0, full)
+    trial = prepare(
+        COLLECTIVES["all_reduce"], contender, Inputs(*numbers), "sum", session.rank, in_place=True
+    )
+    # Each rank checks a share of the elements; all have the same bits.
+    share = _Share(*numbers, first=session.rank, step=session.ranks)
+    if count <= 1 << 20:
+        share = _Share(*numbers)
+    # What AFFLUX_AGGREGATOR=auto does may be Gloo's sum.
+    of_engine = contender.of_engine and session.engine(name) != "gloo"
+
+    def wrong() -> int:
+        trial.restore()
+        trial.call()
+        found = wrong_elements(trial.result, share, "sum", of_engine)
+        mark = zlib.crc32(trial.result.view(torch.uint8).numpy().data)
+        return found if all_same(session, mark) else max(found, 1)
+
+    return Side(trial.call, wrong, trial.restore, trial.batch)
+
+
+def _as_json(session: NetworkSession, found: dict[str, Measured]) -> dict[str, object]:
+    result: dict[str, object] = {}
+    for name, measured in found.items():
+        values = {key: value for key, value in vars(measured).items() if value or key == "wrong"}
+        if measured.runs_s:
+            values["seconds"] = measured.seconds
+        if name in TOPOLOGIES and not measured.failed:
+            values["engine"] = session.engine(name)
+        result[name] = values
+    return result
+
+
+def main() -> int:
+    """Run one rank."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=json.loads, required=True, help="cases, as JSON")
+    parser.add_argument("--contenders", nargs="+", required=True, help="in this order")
+    parser.add_argument("--aggregator", default="", help="address and port of the one that runs")
+    parser.add_argument("--watched", default="", help="its process")
+    parser.add_argument("--default-buffers", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    end_with_parent()
+    if given.default_buffers:
+        keep()
+    if launched_by_mpi():
+        # It is loaded first, as it looks at the process as the launcher made it.
+        from mpi4py import MPI  # noqa: F401
+    # Some of what users call has a newer name in a newer torch.
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    faulthandler.enable()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=2 * CASE_LIMIT_S))
+    session = NetworkSession(given.quick, given.aggregator)
+    pace = _QUICK if given.quick else Pace()
+    for values in given.cases:
+        case = Case(**values)
+        # What hangs, and no timeout ends, ends here, and is named as failed.
+        faulthandler.dump_traceback_later(CASE_LIMIT_S, exit=True)
+        makes = {name: partial(_side, session, case, name) for name in given.contenders}
+        found = take_turns(session, makes, pace, given.watched)
+        faulthandler.cancel_dump_traceback_later()
+        if session.rank == 0:
+            print(ROW_MARK + json.dumps([case.name, _as_json(session, found)]), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Tables of the network's figures, for the terminal and for the documents.
+
+`python -m benchmarks.network.tables build/bench/network.json docs/benchmarks.md` renews the text
+between `<!-- network figures: NAME -->` and `<!-- end figures -->` there.
+"""
+
+import sys
+from collections.abc import Callable
+
+from afflux.commands.bench.registry import Row
+from benchmarks.network.cases import PLANS, Case, Plan
+from benchmarks.ranks.durations import duration
+from benchmarks.report import document
+from benchmarks.report.columns import aligned
+
+__all__ = ["TABLES", "render", "text_table"]
+
+_NAMES = {"auto": "no address given", "udp": "aggregator", "soft": "beside rank 0"}
+"""Of topologies, in tables."""
+
+_HEADER = ["what", "who sums", "Afflux", "Gloo", "times as fast", "Gbit/s", "wire's limit"]
+_HEADER += ["of the limit", "CPU", "CPU of Gloo", "CPU of the aggregator", "wrong"]
+
+
+def text_table(rows: list[Row]) -> str:
+    """Show what was reached beside what was wanted, for the terminal."""
+    heading = "Medians; times of a call, CPU of a rank for a call"
+    if any(row.get("quick") for row in rows):
+        heading = "A quick run, with small tensors and few calls: these are not figures"
+    cells = []
+    for plan, case, row in _in_order(rows):
+        cells.append([f"{plan.setup.name}: {case.name}", *_line(case, row)[1:], _wanted(case, row)])
+    text = aligned(heading, [*_HEADER, "wanted"], cells)
+    said = {
+        f"{row['setup']}: {row['case']}, {row.get('topology', '')}: {reason}"
+        for row in rows
+        if (reason := row.get("failed") or row.get("not_measured"))
+    }
+    return "\n".join([text, *([""] if said else []), *sorted(said)])
+
+
+def _in_order(rows: list[Row]) -> list[tuple[Plan, Case, Row]]:
+    """Return the rows in the order of the plans, each with its own."""
+    return [
+        (plan, case, row)
+        for plan in PLANS
+        for case in plan.cases
+        for row in rows
+        if (row["setup"], row["case"]) == (plan.setup.name, case.name)
+    ]
+
+
+def _wanted(case: Case, row: Row) -> str:
+    times = case.wanted.get(row.get("topology", ""))
+    if times is None or "ratio" not in row:
+        return "–"
+    return f"{times:g} {'✓' if row['ratio'] >= times else '✗'}"
+
+
+def _line(case: Case, row: Row) -> list[str]:
+    ours, limit = row.get("afflux_s"), row.get("limit_s")
+    rate = "–"
+    if ours and case.kind == "all_reduce" and row["bytes"] >= 1 << 20:
+        rate = f"{row['bytes'] * 8 / ours / 1e9:.2f}"
+    return [
+        case.title,
+        _NAMES.get(row.get("topology", ""), "–"),
+        _time(ours),
+        _time(row.get("gloo_s")),
+        f"{row['ratio']:.2f}" if "ratio" in row else "–",
+        rate,
+        _time(limit),
+        f"{limit / ours:.2f}" if limit and ours else "–",
+        _time(row.get("afflux_cpu_s")),
+        _time(row.get("gloo_cpu_s")),
+        _time(row.get("aggregator_cpu_s")),
+        "–" if row.get("wrong") is None else str(row["wrong"]),
+    ]
+
+
+def _time(seconds: float | None) -> str:
+    return duration(seconds) if seconds else "–"
+
+
+def _with_reason(title: str, row: Row) -> str:
+    if row.get("failed"):
+        return f"{title} ({row['failed']})"
+    return f"{title} (not measured: {row['not_measured']})" if row.get("not_measured") else title
+
+
+def _figures(rows: list[Row]) -> list[Row]:
+    """Return those that are not of a quick run."""
+    return [row for row in rows if row["bench"] == "network" and not row.get("quick")]
+
+
+def _of_setups(*names: str) -> Callable[[list[Row]], str]:
+    def table(rows: list[Row]) -> str:
+        lines = []
+        for plan, case, row in _in_order(_figures(rows)):
+            if plan.setup.name in names:
+                first, *others = _line(case, row)
+                title = first if len(names) == 1 else f"{plan.setup.title}: {first}"
+                lines.append([_with_reason(title, row), *others])
+        return document.markdown(_HEADER, lines)
+
+    return table
+
+
+def _beside_mpi(rows: list[Row]) -> str:
+    header = ["what", "who sums", "Afflux", "MPI", "times as fast", "Gloo", "CPU", "CPU of MPI"]
+    return document.markdown(
+        header,
+        [
+            [
+                _with_reason(case.title, row),
+                _NAMES.get(row.get("topology", ""), "–"),
+                _time(row.get("afflux_s")),
+                _time(row.get("mpi_s")),
+                f"{row['mpi_ratio']:.2f}" if "mpi_ratio" in row else "–",
+                _time(row.get("gloo_s")),
+                _time(row.get("afflux_cpu_s")),
+                _time(row.get("mpi_cpu_s")),
+            ]
+            for plan, case, row in _in_order(_figures(rows))
+            if plan.setup.with_mpi
+        ],
+    )
+
+
+MARK = "network figures"
+
+TABLES: document.Tables = {
+    "gigabit": _of_setups("gigabit"),
+    "jumbo": _of_setups("jumbo"),
+    "loss": _of_setups("loss_0", "loss_0.1%", "loss_1%"),
+    "others": _of_setups("pairs", "eight", "buffers", "unlimited"),
+    "mpi": _beside_mpi,
+}
+
+
+def render(text: str, rows: list[Row]) -> str:
+    """Renew the tables of figures in `text`. Raises `KeyError` for an unknown name."""
+    return document.render(text, MARK, TABLES, rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renew the tables of the document that the second argument names."""
+    return document.renew(MARK, TABLES, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Who sums: the contenders of a network's benchmark, as groups of `torch.distributed`."""
+
+import contextlib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+import afflux
+from benchmarks.ranks.session import Session
+
+__all__ = ["TOPOLOGIES", "NetworkSession"]
+
+TOPOLOGIES: Mapping[str, str] = {
+    "auto": "auto",
+    "udp": "udp://{aggregator}",
+    "soft": "soft://",
+}
+"""AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that runs."""
+
+_TIMEOUT_S = 60.0
+
+
+class NetworkSession(Session):
+    """The groups of a rank: "gloo", and one of Afflux for each topology.
+
+    Args:
+        quick: Only show that it works.
+        aggregator: Address and port of the aggregator that runs.
+    """
+
+    def __init__(self, quick: bool, aggregator: str) -> None:
+        super().__init__(Path(), quick)
+        self._aggregator = aggregator
+        self._made: dict[str, Any] = {}
+
+    def group(self, backend: str) -> Any:
+        """Return the group of a contender. Collective the first time."""
+        if backend not in self._made:
+            timeout = timedelta(seconds=_TIMEOUT_S)
+            if backend == "gloo":
+                self._made[backend] = dist.new_group(backend="gloo", timeout=timeout)
+            else:
+                url = TOPOLOGIES[backend].format(aggregator=self._aggregator)
+                options = afflux.Options(aggregator=url)
+                self._made[backend] = dist.new_group(
+                    backend="afflux", timeout=timeout, pg_options=options
+                )
+        return self._made[backend]
+
+    def renew(self, backend: str) -> None:
+        """Forget the group of a contender, as it may have failed. All ranks must do so."""
+        with contextlib.suppress(Exception):
+            # It may not end well either.
+            dist.destroy_process_group(self._made.pop(backend))
+        self._made.pop(backend, None)
+
+    def engine(self, backend: str) -> str:
+        """Return what carries out a contender's calls."""
+        if backend == "gloo":
+            return "gloo"
+        return str(afflux.statistics(self.group(backend))["engine"])
