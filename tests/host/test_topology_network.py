@@ -70,7 +70,8 @@ def test_ranks_of_a_host_send_one_stream():
 
 
 def test_a_switch_that_carries_less_than_its_hosts_send():
-    with network(hosts=3, aggregators=0, gbit=None, mtu=9000) as made:
+    # Cut before the switch, which takes what passes uncut for one long packet.
+    with network(hosts=3, aggregators=0, gbit=None, mtu=9000, offloads=False) as made:
         made.impair(made.hosts[1], Fault(longer_than=2000))
         for right, found, _, _ in values(run_ranks(automatic, 3, hosts=made.hosts)):
             assert right
@@ -84,11 +85,15 @@ def test_a_network_that_loses_is_used():
             assert (found["topology"], found["lanes"]) == ("shards", 5)
 
 
-PAIR = r"no UDP packet of data size from rank 1 on h1 \(10\.77\.0\.2\) reaches rank 2 on h2 \(10"
+PAIR = (
+    r"no UDP packet of data size from "
+    r"rank (1 on h1 \(10\.77\.0\.2\) reaches rank 2 on h2"
+    r"|2 on h2 \(10\.77\.0\.3\) reaches rank 1 on h1)"
+)
 
 
 def cut(made):
-    """Let no UDP packet from host 1 reach host 2. TCP does."""
+    """Let no UDP packet from host 1 reach host 2, nor perhaps back. TCP passes."""
     rule = "rule add to 10.77.0.3 ipproto udp blackhole"
     done = made.hosts[1].run("/sbin/ip", *rule.split())
     if done.returncode != 0:
