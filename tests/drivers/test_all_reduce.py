@@ -1,13 +1,20 @@
 """All-reduces without sockets: every dtype and reduction has the golden bits at every rank."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
-from tests.support.drivers.golden_check import check_counters, check_operation
+from tests.support.drivers.golden_check import (
+    assert_same_bits,
+    check_counters,
+    check_operation,
+    expected,
+)
 from tests.support.drivers.tensors import FLOATS, OPERATIONS, as_dtype, awkward, gaussian
-from tests.support.drivers.virtual_job import VirtualJob, counters_of
+from tests.support.drivers.virtual_job import Fate, VirtualJob, counters_of
 
 LANES, SLOTS = 3, 2
 
@@ -128,3 +135,34 @@ def test_the_tensor_is_left_as_it_was():
         for tensor, copy, result in zip(tensors, copies, results, strict=True):
             assert tensor.tobytes() == copy.tobytes()
             assert not np.shares_memory(tensor, result)
+
+
+class Watched(VirtualJob):
+    """Keeps what is sent."""
+
+    def __init__(self, workers: int, lanes: int, slots: int) -> None:
+        self.sent: list[bytes] = []
+        super().__init__(workers, lanes, slots)
+
+    def _launch(self, target: int | str, packet: bytes, fates: Iterator[Fate]) -> None:
+        self.sent.append(packet)
+        super()._launch(target, packet, fates)
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
+def test_results_in_place_come_of_the_same_packets(dtype, reduction):
+    """Also where a block is visited twice, after its elements have been overwritten once."""
+    generator = np.random.default_rng(6)
+    apart, in_place = Watched(3, LANES, SLOTS), Watched(3, LANES, SLOTS)
+    for count in (0, 7, 60, 64 * LANES, 3000):
+        tensors = [awkward(generator, count, dtype, True) for _ in range(3)]
+        for tensor in tensors:
+            # Blocks of zeros of both signs, which no rank sends.
+            tensor[count // 2 : count // 2 + 200] = as_dtype(np.array([-0.0]), dtype)
+        want = expected(tensors, dtype, reduction)
+        assert_same_bits(apart.all_reduce(tensors, dtype, reduction), want)
+        results = in_place.all_reduce(tensors, dtype, reduction, in_place=True)
+        assert_same_bits(results, want)
+        if count:
+            assert all(map(np.shares_memory, results, tensors))
+    assert in_place.sent == apart.sent

@@ -24,15 +24,16 @@ class Operation(_native.Operation):
 
     Args:
         session: The job run; the operation takes its next number.
-        elements: 1-D, contiguous, in the storage dtype of `dtype`. They must not change before the
-            operation is over.
+        elements: 1-D, contiguous, in the storage dtype of `dtype`. Nobody else may change them
+            before the operation is over.
         dtype: Their type.
         reduction: What is done.
         shape: Shape of the tensor, for the ranks to compare.
         share: Number of the aggregator, and of how many that share the tensor's columns. All parts
             of an operation have the same number.
         slots: The least slot count of their jobs; by default that of the session's.
-        result: Zeros that the parts of one operation share, of the elements' length and dtype.
+        result: Where the result goes, that of all parts of an operation: zeros of the elements'
+            length and dtype, or the elements themselves. New zeros if None.
 
     Attributes:
         description: What was asked for.

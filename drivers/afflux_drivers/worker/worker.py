@@ -128,21 +128,25 @@ class Worker:
         shape: tuple[int, ...],
         timeout_s: float,
         interrupted: Callable[[], str | None] = _never,
+        *,
+        in_place: bool = False,
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the job.
 
         Args:
             elements: 1-D contiguous; float32, float16 and int32 as such, bfloat16 as uint16 bits.
-                They must not change before the call returns.
+                Nobody else may change them before the call returns.
             dtype: Type of the elements.
             reduction: What to do with them.
             shape: Shape of the tensor, the same at all ranks.
             timeout_s: How long the operation may take, other ranks' delays included.
             interrupted: Called while waiting, twice a second or more often; if it returns a text,
                 the operation ends with that text as error.
+            in_place: Put the result where the elements are. What is there after an error is
+                undefined: some blocks may be sums.
 
         Returns:
-            A new 1-D array of the same length and storage dtype.
+            The elements, if in place; else a new 1-D array of the same length and storage dtype.
 
         Raises:
             ValueError: If the arguments do not fit one another.
@@ -158,7 +162,7 @@ class Worker:
         try:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
-            operations = self._start(elements, dtype, reduction, shape)
+            operations = self._start(elements, dtype, reduction, shape, in_place)
             try:
                 self._run(operations, timeout_s, interrupted)
             except AffluxError as error:
@@ -211,6 +215,7 @@ class Worker:
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
+        in_place: bool,
     ) -> tuple[Operation, ...]:
         """Open an operation's parts, one on each aggregator that has columns of the tensor."""
         lines = self._loop.lines
@@ -219,7 +224,7 @@ class Worker:
         parts = _native.sharing(
             int(dtype), reduction.number, len(elements), self.tickets[0].lanes, len(lines)
         )
-        result = np.zeros(len(elements), storage_dtype(dtype))
+        result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
         operations = []
         for own, line in enumerate(lines[:parts]):
             line.session.number = number

@@ -24,21 +24,42 @@ wire::OpcodeDtype Tensor::opcode_dtype() const {
 
 Blocks::Blocks(const Tensor& tensor)
     : tensor_(tensor),
+      in_place_(tensor.elements == tensor.result),
       numbers_(tensor.ranks, tensor.dtype, tensor.op),
       size_(codec::blocks_of(tensor.count)),
       floating_(tensor.has_exponents()),
       // Zero is not the identity of Max and Min.
       all_present_(tensor.every_block || !codec::is_sum(tensor.op)) {
     if (!all_present_) exponents_.resize(size_);
-    if (const std::size_t rest = tensor.count % kBlock; rest != 0) {
-        std::memcpy(padded_.data(), source(size_ - 1), rest * codec::size_of(tensor.dtype));
-    }
+    if (tensor.count % kBlock != 0) padded_ = keep(size_ - 1);
+}
+
+BlockElements Blocks::keep(std::size_t block) const {
+    BlockElements kept{};
+    std::memcpy(kept.data(), source(block), length(block) * codec::size_of(tensor_.dtype));
+    return kept;
 }
 
 void Blocks::scan(std::size_t first, std::size_t blocks) {
     if (all_present_ || first >= size_) return;
     const std::size_t left = tensor_.count - first * kBlock;
     codec::scan(tensor_.dtype, source(first), std::min(blocks * kBlock, left), &exponents_[first]);
+    if (!in_place_ || !floating_) return;
+    const std::size_t end = std::min(first + blocks, size_);
+    for (std::size_t block = first; block < end; ++block) {
+        if (exponents_[block] == 0) clear_signs(block);
+    }
+}
+
+// Of a block of zeros. It is in a cache, and seldom has signs: then it is not written to.
+void Blocks::clear_signs(std::size_t block) {
+    static constexpr BlockElements kZeros{};
+    const std::size_t bytes = length(block) * codec::size_of(tensor_.dtype);
+    if (std::memcmp(source(block), kZeros.data(), bytes) != 0) clear(block);
+}
+
+void Blocks::clear(std::size_t block) {
+    std::memset(target(block), 0, length(block) * codec::size_of(tensor_.dtype));
 }
 
 std::size_t Blocks::length(std::size_t block) const {
@@ -79,6 +100,11 @@ void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::u
     }
 }
 
+void Blocks::encode_kept(const BlockElements& elements, std::uint8_t exponent,
+                         std::int32_t* out) const {
+    encode_whole(elements.data(), 1, &exponent, out);
+}
+
 void Blocks::count_classes(std::size_t block, std::int32_t* out) const {
     std::fill_n(out, kBlock, 0);
     codec::class_counts(tensor_.dtype, source(block), length(block), out);
@@ -91,7 +117,7 @@ void Blocks::decode(std::size_t first, std::size_t blocks, const std::int32_t* s
     const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
     decode_whole(whole, sums, exponents, target(first));
     if (short_end) {
-        std::array<std::uint8_t, wire::kBlockBytes> values;
+        BlockElements values;
         decode_whole(1, sums + whole * kBlock, exponents + whole, values.data());
         std::memcpy(target(first + whole), values.data(), left * codec::size_of(tensor_.dtype));
     }

@@ -18,8 +18,9 @@ struct Tensor {
     codec::Op op;
     int ranks;
     std::size_t count;
-    const void* elements;  // must not change meanwhile
-    void* result;          // as many; zeros at first
+    const void* elements;  // nobody else may change them meanwhile
+    // As many: zeros at first, or the elements themselves, which the result then replaces.
+    void* result;
     // Whether blocks of zeros are sent, too. Those of Max and Min always are.
     bool every_block = false;
 
@@ -29,6 +30,9 @@ struct Tensor {
     wire::Opcode opcode() const;
     wire::OpcodeDtype opcode_dtype() const;
 };
+
+// The elements of a block, the last of a tensor padded with zeros.
+using BlockElements = std::array<std::uint8_t, wire::kBlockBytes>;
 
 class Blocks {
   public:
@@ -40,7 +44,8 @@ class Blocks {
     bool floating() const { return floating_; }
 
     // Finds out which of so many adjacent blocks are present, and their exponents. What lies beyond
-    // the tensor is left out.
+    // the tensor is left out. In place, those that are not present become the zeros that they are
+    // in the result unless another rank has some there.
     void scan(std::size_t first, std::size_t blocks);
 
     // Whether the block, which has been scanned, has to be sent.
@@ -55,6 +60,15 @@ class Blocks {
     // The integers of adjacent blocks, with an agreed exponent for each.
     void encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
                 std::int32_t* out);
+
+    // The same of one block whose elements have been kept.
+    void encode_kept(const BlockElements& elements, std::uint8_t exponent, std::int32_t* out) const;
+
+    // The elements of a block as they are now.
+    BlockElements keep(std::size_t block) const;
+
+    // Makes a block of the result zeros.
+    void clear(std::size_t block);
 
     // What this rank adds to the class counts of a block.
     void count_classes(std::size_t block, std::int32_t* out) const;
@@ -75,14 +89,17 @@ class Blocks {
     void decode_whole(std::size_t blocks, const std::int32_t* sums, const std::uint8_t* exponents,
                       void* out) const;
 
+    void clear_signs(std::size_t block);
+
     Tensor tensor_;
+    bool in_place_;
     codec::Numbers numbers_;
     std::size_t size_;
     bool floating_;
     bool all_present_;
     std::vector<std::uint8_t> exponents_;
     // The last block, if the tensor ends within it, padded with zeros.
-    std::array<std::uint8_t, wire::kBlockBytes> padded_{};
+    BlockElements padded_{};
 };
 
 }  // namespace afflux::worker

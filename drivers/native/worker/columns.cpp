@@ -119,6 +119,9 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         sent |= 1U << lane;
         if (counts) {
             blocks_.count_classes(block, blocks + offset);
+        } else if (const Classes* classes = classes_of(block)) {
+            blocks_.encode_kept(classes->elements, static_cast<std::uint8_t>(255 - low),
+                                blocks + offset);
         } else {
             run.add(block, low, offset, encode);
         }
@@ -143,7 +146,7 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
     const auto decode = [&](std::size_t first, std::size_t size, const std::uint8_t* exponents,
                             std::ptrdiff_t at) {
         blocks_.decode(first, size, blocks + at, exponents);
-        if (counts_.empty()) return;
+        if (classes_.empty()) return;
         for (std::size_t block = first; block < first + size; ++block) overlay(block);
     };
     for (std::size_t index = 0; index < columns.agreements; ++index) {
@@ -159,15 +162,22 @@ void Columns::take(std::size_t slot, wire::Present present, const std::int32_t* 
 }
 
 void Columns::take_counts(const Agreed& agreed, const std::int32_t* sums) {
-    ClassCounts& counts = counts_[agreed.block];
-    std::copy_n(sums, counts.size(), counts.begin());
-    // There may be no second visit.
+    Classes& classes = classes_[agreed.block];
+    std::copy_n(sums, classes.counts.size(), classes.counts.begin());
+    classes.elements = blocks_.keep(agreed.block);
+    // There may be no second visit: then the finite elements are all zero.
+    blocks_.clear(agreed.block);
     overlay(agreed.block);
 }
 
+const Columns::Classes* Columns::classes_of(std::size_t block) const {
+    if (classes_.empty()) return nullptr;
+    const auto found = classes_.find(block);
+    return found == classes_.end() ? nullptr : &found->second;
+}
+
 void Columns::overlay(std::size_t block) {
-    const auto found = counts_.find(block);
-    if (found != counts_.end()) blocks_.overlay(block, found->second.data());
+    if (const Classes* classes = classes_of(block)) blocks_.overlay(block, classes->counts.data());
 }
 
 }  // namespace afflux::worker

@@ -49,7 +49,12 @@ class Columns {
         wire::Present present = 0;
     };
 
-    using ClassCounts = std::array<std::int32_t, wire::kBlockElements>;
+    // Of a block that has been summed as class counts, for the second visit: what goes over its
+    // finite sums, and the elements, which in place are overwritten by then.
+    struct Classes {
+        std::array<std::int32_t, wire::kBlockElements> counts;
+        BlockElements elements;
+    };
 
     // Adjacent blocks go through the codec together.
     class Run;
@@ -58,12 +63,13 @@ class Columns {
     std::uint32_t word_after(std::size_t block, bool counts);
     void take_counts(const Agreed& agreed, const std::int32_t* sums);
     void overlay(std::size_t block);
+    const Classes* classes_of(std::size_t block) const;
 
     Blocks blocks_;
     Grid grid_;
     std::vector<SlotColumns> slots_;
-    // Sums of class counts by block: the finite sums come after them.
-    std::unordered_map<std::size_t, ClassCounts> counts_;
+    // By block.
+    std::unordered_map<std::size_t, Classes> classes_;
 };
 
 }  // namespace afflux::worker

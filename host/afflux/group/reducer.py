@@ -175,19 +175,23 @@ class JobReducer:
         timeout_s: float,
         interrupted: Interruption,
     ) -> None:
-        """Reduce a tensor through the worker's packets."""
+        """Reduce a tensor through the worker's packets, where it lies if it lies in one piece."""
         (tensor,) = outputs
         elements = elements_of(tensor)
         with self._naming():
-            result = self._worker.all_reduce(
-                elements, plan.dtype, plan.reduction, plan.shape, timeout_s,
+            self._worker.all_reduce(
+                elements,
+                plan.dtype,
+                plan.reduction,
+                plan.shape,
+                timeout_s,
                 self._watching(interrupted),
-            )  # fmt: skip
+                in_place=True,
+            )
         if plan.divided:
             # Towards zero, as NCCL divides.
-            quotient = torch.from_numpy(result).div_(self._workers, rounding_mode="trunc")
-            result = quotient.numpy()
-        write_back(tensor, result)
+            torch.from_numpy(elements).div_(self._workers, rounding_mode="trunc")
+        write_back(tensor, elements)
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """All-reduce an empty tensor whose shape contains the number."""

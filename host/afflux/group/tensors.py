@@ -88,13 +88,13 @@ def elements_of(tensor: torch.Tensor) -> np.ndarray:
 
 
 def write_back(tensor: torch.Tensor, elements: np.ndarray) -> None:
-    """Overwrite `tensor`, whatever its strides, with `elements` as `elements_of` gives them."""
+    """Give `tensor` the `elements` that `elements_of` gave of it, which have changed since."""
     data = tensor.data
     if _in_place(data):
-        _as_array(data.reshape(-1))[...] = elements
         return
-    flat = torch.empty(data.numel(), dtype=data.dtype)
-    _as_array(flat)[...] = elements
+    # numpy has no bfloat16; its bits are those of an integer.
+    flat = torch.from_numpy(elements.view(np.int16) if elements.dtype == np.uint16 else elements)
+    flat = flat.view(data.dtype)
     # A tensor that was made in inference mode may be written only there.
     with torch.inference_mode(data.is_inference()):
         data.copy_(flat.reshape(data.shape))

@@ -237,10 +237,12 @@ class VirtualNetwork:
         patience_s: float = 600.0,
         receive: Callable[[Operation, bytes, float], bytes | None] = Operation.receive,
         late_s: Mapping[int, float] | None = None,
+        in_place: bool = False,
     ) -> list[np.ndarray]:
         """One operation at all ranks. What `fates` does not reach is delivered at once.
 
-        A rank in `late_s` calls the operation so many virtual seconds after the others.
+        A rank in `late_s` calls the operation so many virtual seconds after the others. In place,
+        the results are where the tensors were.
 
         Raises:
             Stuck: If it is not over after `patience_s` virtual seconds.
@@ -248,7 +250,14 @@ class VirtualNetwork:
         """
         fate = iter(fates)
         operations = [
-            Operation(session, tensor.reshape(-1), dtype, reduction, tensor.shape)
+            Operation(
+                session,
+                tensor.reshape(-1),
+                dtype,
+                reduction,
+                tensor.shape,
+                result=tensor.reshape(-1) if in_place else None,
+            )
             for session, tensor in zip(self.sessions, tensors, strict=True)
         ]
         give_up = self.now + patience_s
