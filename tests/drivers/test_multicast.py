@@ -17,6 +17,7 @@ from afflux_drivers.sockets import MulticastGroup, send_to_groups
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
+from tests.support.drivers.frames_only import FramesOnly
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.groups import LOOPBACK, free_group, why_no_group
 from tests.support.drivers.ranks import Ranks
@@ -34,9 +35,14 @@ def group() -> MulticastGroup:
     return group
 
 
-@pytest.fixture
-def served_group(no_threads_left: None, group: MulticastGroup) -> Iterator[Served]:
-    running = Served(SoftEngine(), group)
+@pytest.fixture(params=["one thread", "two threads", "frames"])
+def served_group(
+    no_threads_left: None, group: MulticastGroup, request: pytest.FixtureRequest
+) -> Iterator[Served]:
+    if request.param == "frames":
+        running = Served(FramesOnly(), group)
+    else:
+        running = Served(SoftEngine(shares=2 if request.param == "two threads" else 1), group)
     try:
         yield running
     finally:

@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -18,10 +19,23 @@ from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import registers, wire
 from tests.scenarios.ticket_frames import TicketFrames
+from tests.support.drivers.frames_only import FramesOnly
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.served import Served
 from tests.support.drivers.tensors import gaussian
+
+
+@pytest.fixture(params=["one thread", "three threads", "frames"])
+def served(no_threads_left: None, request: pytest.FixtureRequest) -> Iterator[Served]:
+    if request.param == "frames":
+        running = Served(FramesOnly())
+    else:
+        running = Served(SoftEngine(shares=3 if request.param == "three threads" else 1))
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 def ask(served: Served, line: bytes) -> bytes:
@@ -121,6 +135,7 @@ def test_answers_nothing_to_garbage(served, payload):
         foreign.send(payload)
         with pytest.raises(TimeoutError):
             foreign.recv(1)
+    await_counters(served, "frames_in", 1)
     assert read_counters(served.address, 5.0)["frames_in"] == 1
 
 
@@ -135,6 +150,7 @@ def test_answers_nothing_to_data_of_a_stranger(served):
         foreign.send(data)
         with pytest.raises(TimeoutError):
             foreign.recv(1)
+    await_counters(served, "bad_address", 1)
     assert read_counters(served.address, 5.0)["bad_address"] == 1
     lease.close()
 
@@ -221,6 +237,26 @@ def test_describe(served):
 def test_a_taken_port_is_an_error(served):
     with pytest.raises(OSError, match="in use"):
         AggregatorServer(SoftEngine(), "127.0.0.1", served.address[1])
+
+
+def test_a_thread_takes_no_processor_while_nothing_comes():
+    """One that polled without waiting would take all of the time."""
+    running = Served(SoftEngine(shares=2))
+    try:
+        lease = create_job(running.address, 1, 1, 1, 5.0)
+        with Ranks(lease.ticket):
+            before, began = time.process_time(), time.monotonic()
+            time.sleep(1.0)
+            used, elapsed = time.process_time() - before, time.monotonic() - began
+        lease.close()
+    finally:
+        running.stop()
+    assert used < elapsed / 4
+
+
+def test_shares_must_be_1_to_64():
+    with pytest.raises(ValueError, match="1 to 64 shares, not 65"):
+        SoftEngine(shares=65)
 
 
 def test_stop_without_serving_frees_the_port():

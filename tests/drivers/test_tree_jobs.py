@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, read_counters
 from afflux_drivers.control.several import JobsLease
@@ -18,6 +18,7 @@ from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable, Dead
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
+from tests.support.drivers.frames_only import FramesOnly
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.groups import free_group, why_no_group
 from tests.support.drivers.ranks import run_ranks
@@ -28,7 +29,7 @@ F32 = wire.Dtype.FLOAT32
 
 
 @contextlib.contextmanager
-def serving(*engines: SoftEngine, group: bool = False) -> Iterator[list[Served]]:
+def serving(*engines: Engine, group: bool = False) -> Iterator[list[Served]]:
     running: list[Served] = []
     try:
         for engine in engines:
@@ -39,10 +40,16 @@ def serving(*engines: SoftEngine, group: bool = False) -> Iterator[list[Served]]
             each.stop()
 
 
-@pytest.fixture
-def three(no_threads_left: None) -> Iterator[list[Served]]:
+def mixed() -> list[Engine]:
+    """Return a parent that takes frames, a leaf with three threads, one with one."""
+    return [FramesOnly(), SoftEngine(shares=3), SoftEngine()]
+
+
+@pytest.fixture(params=["sockets", "mixed"])
+def three(no_threads_left: None, request: pytest.FixtureRequest) -> Iterator[list[Served]]:
     """Serve a parent and two leaves."""
-    with serving(SoftEngine(), SoftEngine(), SoftEngine()) as running:
+    engines = mixed() if request.param == "mixed" else [SoftEngine(), SoftEngine(), SoftEngine()]
+    with serving(*engines) as running:
         yield running
 
 
@@ -178,14 +185,16 @@ def test_ranks_elsewhere_are_named_when_they_are_missing(three):
     lease.close()
 
 
-def test_a_parent_that_does_not_answer(three, monkeypatch):
+def test_a_parent_that_does_not_answer(no_threads_left, monkeypatch):
     """The control channel is there, but no packet comes through."""
-    parent, leaf, _ = (each.address for each in three)
-    monkeypatch.setattr(three[0].server._engine, "feed", lambda _: [])
-    with pytest.raises(AggregatorUnreachable, match=r"has not joined its parent in 0\.3 s"):
-        create_tree(parent, [leaf], 4, 2, 0.3)
-    monkeypatch.undo()
-    create_tree(parent, [leaf], 4, 2, 5.0).close()
+    engine = FramesOnly()
+    with serving(engine, SoftEngine()) as running:
+        parent, leaf = (each.address for each in running)
+        monkeypatch.setattr(engine, "feed", lambda _: [])
+        with pytest.raises(AggregatorUnreachable, match=r"has not joined its parent in 0\.3 s"):
+            create_tree(parent, [leaf], 4, 2, 0.3)
+        monkeypatch.undo()
+        create_tree(parent, [leaf], 4, 2, 5.0).close()
 
 
 def test_a_parent_port_that_is_taken(three):

@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, rtl 8)")
     parser.add_argument("--slots", type=int, help="slots, shared by all jobs (soft 2048, rtl 512)")
     parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="threads that share the slots, for soft only (%(default)s)",
+    )
+    parser.add_argument(
         "--bus-bits",
         type=int,
         choices=[32, 512],
@@ -103,7 +109,7 @@ def make_engine(arguments: argparse.Namespace) -> Engine:
     if arguments.engine == "soft":
         from afflux_drivers.aggregator.engine import SoftEngine
 
-        return SoftEngine(**size)
+        return SoftEngine(**size, shares=arguments.threads)
     try:
         from afflux_sim.rtl.verilated import VerilatedEngine
     except ImportError as error:

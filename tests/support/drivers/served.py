@@ -2,7 +2,7 @@
 
 import threading
 
-from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.sockets import MulticastGroup
 
@@ -12,7 +12,7 @@ __all__ = ["Served"]
 class Served:
     """A server that runs in a thread of the test's process."""
 
-    def __init__(self, engine: SoftEngine, group: MulticastGroup | None = None) -> None:
+    def __init__(self, engine: Engine, group: MulticastGroup | None = None) -> None:
         self.server = AggregatorServer(engine, group=group)
         self.address = self.server.address
         self._thread = threading.Thread(target=self.server.serve_forever)

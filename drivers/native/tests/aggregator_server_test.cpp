@@ -1,0 +1,136 @@
+// The server on loopback: sums with one thread and several, packets that come to the wrong thread,
+// jobs that change while packets come, and datagrams of which every octet may be wrong. Under
+// sanitizers nothing of that may touch what is not the server's, nor may threads.
+#include <random>
+
+#include "tests/aggregator_workers.hpp"
+
+using namespace afflux;
+using namespace afflux::tests;
+using registers::Counter;
+
+namespace {
+
+void test_sums(unsigned shares, bool offloads) {
+    for (const Shape shape : {Shape{3, 5, 8}, Shape{1, 1, 1}, Shape{2, 16, 7}}) {
+        Served served(shape, shares);
+        Workers workers(shape, served.address(), offloads);
+        workers.join();
+        const auto all = static_cast<wire::Present>((1U << shape.lanes) - 1);
+        // All lanes, every other lane, none.
+        for (const unsigned present : {0xFFFFU, 0x5555U, 0U}) {
+            workers.run(20, static_cast<wire::Present>(present & all));
+        }
+        const std::uint64_t rounds = 60U * shape.slots;
+        CHECK(served.counter(Counter::Rounds) == rounds);
+        CHECK(served.counter(Counter::Accepted) == rounds * shape.workers);
+        CHECK(served.counter(Counter::FramesIn) ==
+              served.counter(Counter::Accepted) + served.counter(Counter::Joins) +
+                  served.counter(Counter::Duplicates) + served.counter(Counter::Stale));
+        CHECK(served.counter(Counter::FramesOut) >= rounds * shape.workers);
+    }
+}
+
+// A worker whose packets for all threads come joined into one message.
+void test_strays() {
+    const Shape shape{2, 4, 64};
+    Served served(shape, 4);
+    Workers workers(shape, served.address());
+    workers.join();
+    workers.run(10, 0xF);
+    CHECK(served.counter(Counter::Rounds) == 640);
+    if (datagrams::UdpSocket().can_segment()) CHECK(served.totals().strays > 0);
+}
+
+void test_jobs_change_meanwhile() {
+    const Shape shape{2, 4, 8};
+    Served served(shape, 2);
+    std::atomic<bool> done = false;
+    std::thread operators([&] {
+        using registers::Address;
+        while (!done) {
+            // Another job comes and goes, in other slots.
+            served.set(Address::JobIndex, 2);
+            served.set(Address::JobSlotBase, 500);
+            served.set(Address::JobSlotCount, 100);
+            served.set(Address::JobCommand, static_cast<std::uint32_t>(registers::Command::Create));
+            served.counter(Counter::FramesIn);
+            served.set(Address::JobCommand,
+                       static_cast<std::uint32_t>(registers::Command::Destroy));
+        }
+    });
+    {
+        Workers workers(shape, served.address());
+        workers.join();
+        workers.run(200, 0xF);
+    }
+    done = true;
+    operators.join();
+    CHECK(served.counter(Counter::Rounds) == 1600);
+}
+
+void test_any_octets(unsigned shares) {
+    const Shape shape{2, 5, 8};
+    Served served(shape, shares);
+    Workers workers(shape, served.address());
+    workers.join();
+    std::mt19937 draw(7);
+    datagrams::UdpSocket foreign;
+    foreign.connect(served.address());
+    datagrams::SendBatch batch(foreign);
+    datagrams::Receiver answers(5000, true);
+    std::uint64_t sent = 0;
+    for (int round = 0; round < 40; ++round) {
+        std::vector<std::vector<std::uint8_t>> packets;
+        for (int i = 0; i < 100; ++i) {
+            const auto present = static_cast<wire::Present>(draw() % 64);
+            const std::size_t blocks = static_cast<std::size_t>(std::popcount(present));
+            packets.emplace_back(packet::datagram_bytes(blocks));
+            packet::store_header(packets.back().data(),
+                                 {
+                                     .version_type = static_cast<std::uint8_t>(0x10 | draw() % 14),
+                                     .opcode_dtype = static_cast<std::uint8_t>(draw()),
+                                     .job = static_cast<wire::Job>(draw() % 3),
+                                     .worker = static_cast<wire::Worker>(draw() % 3),
+                                     .slot = static_cast<wire::Slot>(draw() % 10),
+                                     .present = present,
+                                     .round = kFirst + static_cast<wire::Round>(round),
+                                     .key = draw() % 4 ? kKey : draw(),
+                                     .operation = 0,
+                                 });
+            // A JOIN with everything right would move a worker.
+            if ((packets.back()[0] & 15) == 2) packets.back()[12] ^= 1;
+            if (draw() % 4 == 0) packets.back().resize(draw() % 5000);
+            batch.add({}, {datagrams::Part(packets.back())});
+            ++sent;
+        }
+        while (!batch.flush()) {
+        }
+        answers.receive(foreign);
+        workers.run(2, 0x1F);
+    }
+    CHECK(served.counter(Counter::Rounds) == 80 * 8);
+    served.stop();
+    CHECK(served.counter(Counter::FramesIn) >= sent);
+    CHECK(served.counter(Counter::BadAddress) > 0);
+}
+
+void test_numbers_differ() {
+    engine::Engine engine({}, 2);
+    CHECK_THROWS(std::invalid_argument, aggregator::Server(engine, {0}));
+    CHECK_THROWS(std::invalid_argument, engine::Engine({}, 65));
+}
+
+}  // namespace
+
+int main() {
+    for (const unsigned shares : {1U, 2U, 3U}) {
+        test_sums(shares, true);
+        test_sums(shares, false);
+    }
+    test_strays();
+    test_jobs_change_meanwhile();
+    test_any_octets(1);
+    test_any_octets(3);
+    test_numbers_differ();
+}
