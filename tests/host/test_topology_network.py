@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import launched_aggregator, rendezvous, topology
+from afflux.group import contest, launched_aggregator, rendezvous, topology
 from benchmarks.network.faults import Fault
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values
@@ -38,14 +38,15 @@ def total(size, group=None):
     return tensor[7].item() == size
 
 
-def automatic(rank, size, require=False):
-    """Make a group as if shards were the faster ones, with no address given."""
+def automatic(rank, size, worth=0.0):
+    """Make a group with no address given; shards win the contest, unless `worth` is large."""
     topology.AUTO_TAKES_SHARDS = True
+    contest._WORTH_IT = worth
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
     logging.getLogger("afflux").addHandler(recording)
     started = time.monotonic()
-    group = dist.new_group(backend="afflux", pg_options=afflux.Options(require=require))
+    group = dist.new_group(backend="afflux")
     seconds = time.monotonic() - started
     found = afflux.statistics(group)
     return total(size, group), found, recording.messages, seconds
@@ -58,8 +59,35 @@ def test_nothing_is_given_and_nothing_need_be_started(mtu, lanes):
             assert right
             assert (found["topology"], found["aggregators"]) == ("shards", 3)
             assert found["lanes"] == lanes
-            assert "another host" in found["topology_reason"]
+            assert re.match(r"shards take [0-9.]+ ms for [18] MiB", found["topology_reason"])
             assert warnings == []
+
+
+def contested(rank, size):
+    first = automatic(rank, size, worth=1000.0)
+    # The same hosts do not compete again.
+    contest._SIZES = (0, 0)
+    group = dist.new_group(backend="afflux")
+    again = afflux.statistics(group)
+    pair = dist.new_group([0, 1], backend="afflux")
+    reason = afflux.statistics(pair)["topology_reason"] if rank < 2 else ""
+    return *first, again, reason, total(size, group), len(launched_aggregator._launched)
+
+
+def test_gloo_wins_where_it_is_faster():
+    with network(hosts=2, aggregators=0, gbit=None) as made:
+        outcomes = values(run_ranks(contested, 3, hosts=made.hosts))
+    for right, found, warnings, _, again, of_pair, right_again, launched in outcomes:
+        assert right and right_again
+        assert (found["topology"], found["engine"]) == ("gloo", "gloo")
+        assert re.match(r"shards take [0-9.]+ ms for [18] MiB, dense, and Gloo [0-9.]+ ms",
+                        found["topology_reason"])  # fmt: skip
+        assert again["topology_reason"] == found["topology_reason"]
+        # The ranks of the pair share memory.
+        assert of_pair in ("", "all ranks share it")
+        # Nobody has asked for Gloo to be avoided, and nothing runs on.
+        assert warnings == []
+        assert launched == 0
 
 
 def test_ranks_of_a_host_send_one_stream():
@@ -69,11 +97,16 @@ def test_ranks_of_a_host_send_one_stream():
             assert (found["topology"], found["aggregators"]) == ("sharded tree", 2)
 
 
+def asked_for(rank, size):
+    group = dist.new_group(backend="afflux", pg_options=FAST)
+    return total(size, group), afflux.statistics(group)
+
+
 def test_a_switch_that_carries_less_than_its_hosts_send():
     # Cut before the switch, which takes what passes uncut for one long packet.
     with network(hosts=3, aggregators=0, gbit=None, mtu=9000, offloads=False) as made:
         made.impair(made.hosts[1], Fault(longer_than=2000))
-        for right, found, _, _ in values(run_ranks(automatic, 3, hosts=made.hosts)):
+        for right, found in values(run_ranks(asked_for, 3, hosts=made.hosts)):
             assert right
             assert (found["topology"], found["lanes"]) == ("shards", 5)
 

@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import PrefixStore
 from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
+from afflux.group.contest import settle
 from afflux.group.failure import GroupClosed
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
@@ -96,14 +97,15 @@ class Group(BackendMethods):
             raise kind(f"rank {rank}: {error}") from None
         self.reducer, keys = meet(membership, self.settings)
         self._keys = keys
-        self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
+            self.reducer = settle(self.reducer, self.gloo, rank)
         except BaseException:
             self.reducer.leave()
             keys.release()
             raise
+        self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
         self._engine_operations = 0
         self._progress = Progress(

@@ -129,6 +129,9 @@ class JobReducer:
         url: AFFLUX_AGGREGATOR.
         holding: What this rank holds of the jobs; given back after the worker is closed.
         topology: Which way the sums take.
+
+    Attributes:
+        contest: Key of the contest with Gloo that is to settle it (`contest`); empty if none is.
     """
 
     def __init__(
@@ -142,6 +145,7 @@ class JobReducer:
         self.url = url
         self.tickets: tuple[JobTicket, ...] = tuple(tickets)
         self.topology = topology
+        self.contest = ""
         self.engine = tickets[0].engine
         self._workers = tickets[0].size
         self._slots = {

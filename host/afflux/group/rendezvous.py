@@ -14,6 +14,7 @@ import secrets
 from typing import Any, NamedTuple
 
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to
+from afflux.group.contest import contest_of, known
 from afflux.group.exchange import (
     Exchange,
     Introduction,
@@ -171,7 +172,13 @@ def _reducer(
             raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {reason}")
         hosts = hosts_of(everyone)
         topology = choose(url, hosts, reason)
-        ticket: dict[str, Any] = {"topology": topology, "require": settings.require}
+        ticket: dict[str, Any] = {"topology": topology, "require": settings.require, "contest": ""}
+        if topology.sharded and url.scheme == "auto" and not settings.require:
+            ticket["contest"] = contest_of(everyone)
+            if (earlier := known(ticket["contest"])) is not None:
+                ticket |= {"contest": "", "topology": earlier}
+                if earlier.name == "gloo":
+                    return json.dumps({**ticket, "gloo": ""})
         if topology.name == "gloo":
             if settings.require:
                 raise RendezvousError(_only_gloo(topology.reason))
@@ -195,7 +202,9 @@ def _reducer(
             plan = ShardsPlan(**ticket["shards"])
             shards = Shards(exchange, rank, plan, settings, master)
             try:
-                return _join_shards(exchange, rank, settings, shards, topology)
+                reducer = _join_shards(exchange, rank, settings, shards, topology)
+                reducer.contest = ticket["contest"]
+                return reducer
             except StepFailed as error:
                 # Every rank has this error, and goes the same way.
                 if settings.aggregator.scheme != "auto":
@@ -206,7 +215,7 @@ def _reducer(
         elif "job" in ticket:
             tickets = _own(ticket["job"], rank)
             return _join(exchange, rank, settings, tickets, lease, topology)
-        if rank == 0:
+        if rank == 0 and ticket.get("gloo") != "":
             _warn_of_gloo(topology.reason)
         return GlooReducer(settings.aggregator, topology)
     except BaseException:
