@@ -185,13 +185,18 @@ def engine_of(group):
 
 @pytest.mark.parametrize("elsewhere", [0, 2])
 def test_several_hosts_go_through_gloo(elsewhere):
-    environment = {"AFFLUX_AGGREGATOR": "auto", "MASTER_ADDR": "no-such-host.invalid"}
+    environment = {
+        "AFFLUX_AGGREGATOR": "auto",
+        "AFFLUX_INTERFACE": "nonesuch0",
+        "MASTER_ADDR": "no-such-host.invalid",
+    }
     got = values(run_ranks(on_another_host, 3, elsewhere, environment=environment))
     assert [each[:3] for each in got] == [("gloo", 3, True)] * 3
     (warning,) = got[0][3]
     assert "another host or in another network namespace" in warning
     assert f"rank {elsewhere or 1} is on another" in warning
     assert "AFFLUX_AGGREGATOR=udp://" in warning
+    assert f"rank {elsewhere or 1}: AFFLUX_INTERFACE=nonesuch0" in warning
     assert [each[3] for each in got[1:]] == [[], []]
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import host_address, rendezvous, topology
+from afflux.group import host_address, rendezvous
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.shards import Shards
 from afflux.group.topology import choose, hosts_of
@@ -40,11 +40,9 @@ def test_what_is_asked_for_is_chosen(url, hosts, name):
     assert chosen.reason in (f"AFFLUX_AGGREGATOR={url}", "no reason") or "4700" in chosen.reason
 
 
-@pytest.mark.parametrize("shards", [False, True])
-def test_without_an_address_it_depends_on_what_is_faster(shards, monkeypatch):
-    monkeypatch.setattr(topology, "AUTO_TAKES_SHARDS", shards)
+def test_without_an_address_hosts_have_shards():
     chosen = choose(AggregatorUrl("auto"), EACH_ALONE, "")
-    assert chosen.name == ("shards" if shards else "gloo")
+    assert chosen.name == "shards"
     assert chosen.reason.startswith("rank 1 is on another host")
 
 
@@ -182,11 +180,12 @@ def test_a_leader_that_ends_is_missed_at_every_rank():
 
 
 def test_auto_goes_to_gloo_where_only_that_is_left():
-    environment = {"AFFLUX_REQUIRE": "1"}
-    for message, _, _ in values(run_ranks(required, 2, environment=environment)):
+    for message, _, _ in values(run_ranks(required, 2, environment={"AFFLUX_REQUIRE": "1"})):
         assert "AFFLUX_REQUIRE=1, but only Gloo is left: rank 1 is on another host" in message
+        assert "rank 1: AFFLUX_INTERFACE=nonesuch0: " in message
 
 
 def required(rank, size):
     place(rank, size, 1)
-    return caught(lambda: dist.new_group(backend="afflux"))
+    options = afflux.Options(interface="nonesuch0")
+    return caught(lambda: dist.new_group(backend="afflux", pg_options=options))

@@ -13,11 +13,12 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import contest, launched_aggregator, rendezvous, topology
+from afflux.group import contest, launched_aggregator, rendezvous
 from benchmarks.network.faults import Fault
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values
 
+SHARDS = {"AFFLUX_AGGREGATOR": "shards://"}
 FAST = afflux.Options(aggregator="shards://", peer_timeout_s=1.0)
 
 
@@ -40,8 +41,9 @@ def total(size, group=None):
 
 def automatic(rank, size, worth=0.0):
     """Make a group with no address given; shards win the contest, unless `worth` is large."""
-    topology.AUTO_TAKES_SHARDS = True
     contest._WORTH_IT = worth
+    # The default group has had its own.
+    contest._outcomes.clear()
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
     logging.getLogger("afflux").addHandler(recording)
@@ -98,15 +100,14 @@ def test_ranks_of_a_host_send_one_stream():
 
 
 def asked_for(rank, size):
-    group = dist.new_group(backend="afflux", pg_options=FAST)
-    return total(size, group), afflux.statistics(group)
+    return total(size), afflux.statistics()
 
 
 def test_a_switch_that_carries_less_than_its_hosts_send():
     # Cut before the switch, which takes what passes uncut for one long packet.
     with network(hosts=3, aggregators=0, gbit=None, mtu=9000, offloads=False) as made:
         made.impair(made.hosts[1], Fault(longer_than=2000))
-        for right, found in values(run_ranks(asked_for, 3, hosts=made.hosts)):
+        for right, found in values(run_ranks(asked_for, 3, hosts=made.hosts, environment=SHARDS)):
             assert right
             assert (found["topology"], found["lanes"]) == ("shards", 5)
 
@@ -148,7 +149,6 @@ def test_one_path_that_carries_nothing_leaves_gloo():
 
 
 def required(rank, size, options):
-    topology.AUTO_TAKES_SHARDS = True
     return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
 
 

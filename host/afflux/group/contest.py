@@ -136,7 +136,7 @@ def _timed(gloo: Any, call: Callable[[], None], rank: int) -> float:
 def _slowest(gloo: Any, own_s: float) -> float:
     found = torch.tensor([own_s], dtype=torch.float64)
     options = dist.AllreduceOptions()
-    options.reduceOp = dist.ReduceOp.MAX
+    options.reduceOp = dist.ReduceOp(dist.ReduceOp.MAX)
     gloo.allreduce([found], options).wait()
     return float(found.item())
 

@@ -209,9 +209,10 @@ def _reducer(
                 # Every rank has this error, and goes the same way.
                 if settings.aggregator.scheme != "auto":
                     raise
+                reason = f"{topology.reason}; and there are no shards: {error}"
                 if ticket["require"]:
-                    raise RendezvousError(_only_gloo(str(error))) from error
-                topology = Topology("gloo", str(error))
+                    raise RendezvousError(_only_gloo(reason)) from error
+                topology = Topology("gloo", reason)
         elif "job" in ticket:
             tickets = _own(ticket["job"], rank)
             return _join(exchange, rank, settings, tickets, lease, topology)
@@ -232,8 +233,7 @@ def _warn_of_gloo(reason: str) -> None:
     """Warn that the user gets no more than Gloo; once, not for each group."""
     _log.warning(
         "the ranks of a group cannot share memory, so its collectives go through Gloo: %s. For "
-        "ranks of several hosts, start `afflux serve` on one and set AFFLUX_AGGREGATOR=udp://host, "
-        "or set AFFLUX_AGGREGATOR=shards://",
+        "ranks of several hosts, start `afflux serve` on one and set AFFLUX_AGGREGATOR=udp://host",
         reason,
     )
 

@@ -17,13 +17,7 @@ from typing import NamedTuple
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Introduction
 
-__all__ = ["AUTO_TAKES_SHARDS", "Topology", "choose", "hosts_of", "names_of_hosts"]
-
-AUTO_TAKES_SHARDS = False
-"""Whether shards carry ranks of several hosts faster than Gloo does, with no aggregator named.
-
-The measured figure that decides: 100 MiB, dense, four hosts at 1 Gbit/s (`make bench-network`).
-"""
+__all__ = ["Topology", "choose", "hosts_of", "names_of_hosts"]
 
 
 class Topology(NamedTuple):
@@ -81,9 +75,8 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
     if len(hosts) == 1:
         return Topology("gloo", unshared or "the ranks of one host cannot share memory")
     apart = f"rank {hosts[1][0]} is on another host or in another network namespace than rank 0"
-    if AUTO_TAKES_SHARDS:
-        return Topology(_sharded(hosts), apart)
-    return Topology("gloo", apart)
+    # If paths and leaders allow it, and if a contest with Gloo does not tell otherwise.
+    return Topology(_sharded(hosts), apart)
 
 
 def _sharded(hosts: Sequence[Sequence[int]]) -> str:
