@@ -10,16 +10,12 @@ import struct
 
 from afflux.group.aggregator_url import local_address_towards
 
-__all__ = ["NoAddress", "address_of_interface", "own_address"]
+__all__ = ["address_of_interface", "own_address"]
 
 _SIOCGIFADDR = 0x8915
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 _ELSEWHERE = "203.0.113.1"
 """In nobody's network (RFC 5737): the route to it is the default one. Nothing is sent there."""
-
-
-class NoAddress(OSError):
-    """No address by which others reach this host; the message says what was looked for."""
 
 
 def own_address(interface: str | None, towards: str | None) -> str:
@@ -30,13 +26,13 @@ def own_address(interface: str | None, towards: str | None) -> str:
         towards: Name or address of another host, if one is known.
 
     Raises:
-        NoAddress: There is no such interface.
+        OSError: There is no such interface.
     """
     if interface is not None:
         return address_of_interface(interface)
     # A list, of which Gloo takes one after the other for its devices.
     for name in filter(None, os.environ.get(_GLOO_INTERFACE, "").split(",")):
-        with contextlib.suppress(NoAddress):
+        with contextlib.suppress(OSError):
             return address_of_interface(name)
     found = local_address_towards(towards) if towards else ""
     if not found or ipaddress.ip_address(found).is_loopback:
@@ -52,7 +48,7 @@ def address_of_interface(interface: str) -> str:
         interface: Its name, its address, or the network that its address is in, as 10.0.0.0/24.
 
     Raises:
-        NoAddress: There is none, or it has no IPv4 address; names those that there are.
+        OSError: There is none, or it has no IPv4 address; names those that there are.
     """
     found = _addresses()
     if interface in found:
@@ -66,7 +62,7 @@ def address_of_interface(interface: str) -> str:
         if network.num_addresses == 1 and _is_own(str(network.network_address)):
             return str(network.network_address)
     there = ", ".join(f"{name} {address}" for name, address in found.items()) or "none at all"
-    raise NoAddress(
+    raise OSError(
         f"AFFLUX_INTERFACE={interface}: {socket.gethostname()} has no such interface with an IPv4 "
         f"address, only {there}"
     )

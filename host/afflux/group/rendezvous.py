@@ -1,7 +1,7 @@
 """How a new group gets its reducers: over memory that its ranks share, or over aggregators.
 
 AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
-auto                shared memory                 what `topology` chooses; Gloo if that fails
+auto                shared memory                 shards, if they win the `contest`; else Gloo
 shm://              shared memory                 an error
 all others          aggregators                   aggregators
 """

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from afflux.group import launched_aggregator
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Exchange, RendezvousError, StepFailed
-from afflux.group.host_address import NoAddress, own_address
+from afflux.group.host_address import own_address
 from afflux.group.path_probe import PathProbe, Paths
 from afflux.group.settings import Settings
 from afflux_drivers.control.client import JobLease, create_job
@@ -195,7 +195,7 @@ class Shards:
                     found = own_address(None, each["address"])
                     if not _is_loopback(found):
                         return found
-        raise NoAddress(
+        raise OSError(
             f"{socket.gethostname()} has no address that leads to other hosts, only {found}; "
             "AFFLUX_INTERFACE names one"
         )
