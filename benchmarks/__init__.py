@@ -1,4 +1,4 @@
-"""Benchmarks with figures in docs/benchmarks.md: `make bench`, `bench-engine`, `bench-host`.
+"""Benchmarks with figures in docs/benchmarks.md: `make bench` and the other targets that begin so.
 
 They are not in the wheel; `afflux bench` is what users run.
 """

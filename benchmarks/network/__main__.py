@@ -9,6 +9,7 @@ with Afflux.
 import argparse
 import dataclasses
 import json
+import re
 import statistics
 import sys
 from collections.abc import Sequence
@@ -19,11 +20,12 @@ from typing import Any
 from afflux.commands.bench.interruption import terminated_as_interrupted
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.sizes import parse_size
+from benchmarks.network import mpi
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
-from benchmarks.network.launch import RanksEnded, aggregator, mpi_missing, run_ranks
+from benchmarks.network.launch import RanksEnded, aggregator, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import Network, NotPermitted, missing
-from benchmarks.network.rank import CASE_LIMIT_S, ROW_MARK
+from benchmarks.network.rank import BUDGET_S, CASE_LIMIT_S, ROW_MARK
 from benchmarks.network.tables import text_table
 from benchmarks.network.topologies import TOPOLOGIES
 from benchmarks.report.figures import merge_rows, read_rows
@@ -39,10 +41,16 @@ _MARGIN_S = 60.0
 """Beyond the limit of a case, in which the ranks end themselves: for starts."""
 
 
-def run_plan(plan: Plan, quick: bool) -> list[Row]:
-    """Measure the cases of a network, those behind one that ends the ranks in new ranks."""
+def run_plan(plan: Plan, quick: bool, budget_s: float = BUDGET_S) -> list[Row]:
+    """Measure the cases of a network, those behind one that ends the ranks in new ranks.
+
+    Args:
+        plan: The network and its cases.
+        quick: Only show that it works.
+        budget_s: For all runs of a case.
+    """
     setup, left, rows = plan.setup, list(plan.cases), []
-    if setup.with_mpi and (reason := mpi_missing()):
+    if setup.with_mpi and (reason := mpi.missing()):
         return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
     contenders = ["gloo", *setup.topologies, *(["mpi"] if setup.with_mpi else [])]
     while left:
@@ -58,7 +66,7 @@ def run_plan(plan: Plan, quick: bool) -> list[Row]:
 
         reason = ""
         try:
-            _run(setup, left, contenders, quick, on_line)
+            _run(setup, left, contenders, quick, budget_s, on_line)
         except RanksEnded as error:
             reason = str(error)
         rows += known
@@ -73,11 +81,16 @@ def run_plan(plan: Plan, quick: bool) -> list[Row]:
 
 
 def _run(
-    setup: Setup, cases: Sequence[Case], contenders: Sequence[str], quick: bool, on_line: Any
+    setup: Setup,
+    cases: Sequence[Case],
+    contenders: Sequence[str],
+    quick: bool,
+    budget_s: float,
+    on_line: Any,
 ) -> None:
     arguments = ["--cases", json.dumps([dataclasses.asdict(case) for case in cases])]
     arguments += ["--contenders", *contenders]
-    arguments += ["--quick"] if quick else []
+    arguments += ["--quick"] if quick else ["--budget", str(budget_s)]
     arguments += ["--default-buffers"] if setup.default_buffers else []
     with ExitStack() as held:
         network = held.enter_context(
@@ -110,6 +123,7 @@ def _about(setup: Setup, case: Case, quick: bool) -> Row:
         "bench": NAME,
         "setup": setup.name,
         "case": case.name,
+        "title": case.title,
         "quick": quick,
         "hosts": setup.hosts,
         "ranks": setup.ranks,
@@ -190,13 +204,19 @@ def _shortened(plan: Plan, most: int | None, quick: bool) -> Plan:
     cases = [
         case
         if case.bytes <= limit
-        else dataclasses.replace(case, bytes=limit, title=f"{case.name}, {limit} bytes")
+        else dataclasses.replace(case, bytes=limit, title=_title(case, limit))
         for case in plan.cases
     ]
     setup = plan.setup
     if quick:
         setup = dataclasses.replace(setup, hosts=min(setup.hosts, _QUICK_HOSTS))
     return Plan(setup, tuple(cases))
+
+
+def _title(case: Case, size: int) -> str:
+    """Return the title of a case of another size."""
+    amount = f"{size / 2**20:g} MiB" if size >= 1 << 20 else f"{size} bytes"
+    return re.sub(r"[\d.]+[- ]MiB|1 MB", amount, case.title)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -215,6 +235,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--most", type=parse_size, metavar="SIZE", help="no larger tensors, such as 10M"
     )
+    parser.add_argument(
+        "--budget", type=float, default=BUDGET_S, metavar="SECONDS",
+        help="for all runs of a case; each contender has one at least (%(default)g)",
+    )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     arguments = parser.parse_args(argv)
     try:
@@ -234,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     setup = dataclasses.replace(shortened.setup, topologies=topologies)
                     shortened = Plan(setup, shortened.cases)
                 print(f"{plan.setup.title}, times as fast as Gloo:", flush=True)
-                rows += run_plan(shortened, arguments.quick)
+                rows += run_plan(shortened, arguments.quick, arguments.budget)
                 # Kept even if what follows fails.
                 merge_rows(arguments.output, [NAME], _kept(arguments.output, rows))
     except NotPermitted as error:

@@ -24,6 +24,8 @@ class Setup:
         default_buffers: Whether receive buffers stay as Linux makes them.
         topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
         with_mpi: Whether an MPI launcher starts the ranks, and MPI takes part.
+        reference: Name of the setup whose speed, in the same case, counts as 1; "" if none does.
+        reference_wanted: What is wanted of that speed.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Setup:
     default_buffers: bool = False
     topologies: tuple[str, ...] = ("auto", "udp")
     with_mpi: bool = False
+    reference: str = ""
+    reference_wanted: float = 0.0
 
     @property
     def ranks(self) -> int:
@@ -102,6 +106,11 @@ def _small() -> tuple[Case, ...]:
 _DENSE = Case("dense", "16 MiB dense", 16 * MIB)
 _ONE_PERCENT = Case("1%", "16 MiB, 1 % of blocks", 16 * MIB, 0.01)
 
+
+def _lossy(name: str, title: str, loss: float, wanted: float) -> Setup:
+    return Setup(name, title, loss=loss, reference="loss_0", reference_wanted=wanted)
+
+
 PLANS = (
     Plan(
         Setup("gigabit", "1 Gbit/s, MTU 1,500"),
@@ -122,15 +131,18 @@ PLANS = (
     ),
     # What loss costs shows against the same network without: packets are cut there too.
     Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
-    Plan(Setup("loss_0.1%", "1 Gbit/s, 0.1 % loss", loss=0.001), (_DENSE,)),
-    Plan(Setup("loss_1%", "1 Gbit/s, 1 % loss", loss=0.01), (_DENSE,)),
+    Plan(_lossy("loss_0.1%", "1 Gbit/s, 0.1 % loss", 0.001, 0.8), (_DENSE,)),
+    Plan(_lossy("loss_1%", "1 Gbit/s, 1 % loss", 0.01, 0.5), (_DENSE,)),
     Plan(
         Setup("eight", "8 hosts, 0.2 Gbit/s", hosts=8, gbit=0.2, aggregator_gbit=2.0),
         (_DENSE, _ONE_PERCENT),
     ),
     Plan(
-        Setup("buffers", "1 Gbit/s, Linux's receive buffers", default_buffers=True),
-        (_DENSE, _ONE_PERCENT),
+        Setup(
+            "buffers", "1 Gbit/s, Linux's receive buffers", default_buffers=True,
+            reference="gigabit", reference_wanted=0.7,
+        ),
+        _large({})[::2],
     ),
     Plan(
         Setup("unlimited", "no limit of rates", hosts=2, gbit=None, aggregator_gbit=None),

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.ranks.comparison import Side
+from benchmarks.report.sides import Side
 
 __all__ = ["step_side"]
 

@@ -6,21 +6,19 @@ that is started here dies with the thread that starts it.
 
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from afflux_hdl.contract import wire
+from benchmarks.network import mpi
 from benchmarks.network.host import Host
 from benchmarks.network.namespaces import Network
 
-__all__ = ["RanksEnded", "aggregator", "mpi_missing", "run_ranks"]
+__all__ = ["RanksEnded", "aggregator", "run_ranks"]
 
 _STORE_PORT = 29500
 _START_S = 120.0
@@ -83,25 +81,22 @@ def run_ranks(
     Raises:
         RanksEnded: They did not end well, or took too long.
     """
-    places = [host for host in network.hosts for _ in range(ranks_per_host)]
     program = [sys.executable, *_PROGRAM, *arguments]
-    commands = [
-        place.command("env", *_variables(network, rank, len(places), ranks_per_host), *program)
-        for rank, place in enumerate(places)
-    ]
-    environment = dict(os.environ)
-    for name in list(environment):
-        # AFFLUX_AGGREGATOR belongs to the topologies; others are the user's wish.
-        if name in ("AFFLUX_AGGREGATOR", "RANK", "WORLD_SIZE"):
-            del environment[name]
-    if with_mpi:
-        commands = [_mpi_command(commands)]
-        environment |= _MPI_VARIABLES
-        folder = str(Path(commands[0][0]).parent)
-        environment["PATH"] = os.pathsep.join([folder, environment.get("PATH", "")])
+    environment = _environment(network)
     lines: queue.Queue[tuple[int, str]] = queue.Queue()
-    processes = []
-    try:
+    processes: list[subprocess.Popen[str]] = []
+    with ExitStack() as held:
+        held.callback(_end, processes)
+        if with_mpi:
+            commands = [[*mpi.launcher(network.hosts, ranks_per_host), *program]]
+            environment |= mpi.variables(network.hosts[0])
+        else:
+            commands = [
+                place.command("env", *_place_of_rank(number, network, ranks_per_host), *program)
+                for number, place in enumerate(
+                    host for host in network.hosts for _ in range(ranks_per_host)
+                )
+            ]
         for number, command in enumerate(commands):
             process = subprocess.Popen(
                 command,
@@ -120,23 +115,25 @@ def run_ranks(
 
             threading.Thread(target=_read, args=(process.stdout, put), daemon=True).start()
         _follow(processes, lines, on_line, limit_s)
-    finally:
-        _end(processes)
 
 
-def _variables(network: Network, rank: int, ranks: int, ranks_per_host: int) -> list[str]:
+def _environment(network: Network) -> dict[str, str]:
+    """Return what all ranks see. AFFLUX_ variables are the user's, but for the aggregator's."""
+    inherited = {key: value for key, value in os.environ.items() if key != "AFFLUX_AGGREGATOR"}
     first = network.hosts[0]
-    values: Mapping[str, object] = {
+    return inherited | {
         "MASTER_ADDR": first.address,
-        "MASTER_PORT": _STORE_PORT,
-        "RANK": rank,
-        "WORLD_SIZE": ranks,
-        "LOCAL_RANK": rank % ranks_per_host,
+        "MASTER_PORT": str(_STORE_PORT),
         "GLOO_SOCKET_IFNAME": first.interface,
-        "OMP_NUM_THREADS": 1,
-        "PYTHONUNBUFFERED": 1,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
     }
-    return [f"{name}={value}" for name, value in values.items()]
+
+
+def _place_of_rank(rank: int, network: Network, ranks_per_host: int) -> list[str]:
+    """Return what torchrun would set for a rank. An MPI launcher has its own variables."""
+    ranks = len(network.hosts) * ranks_per_host
+    return [f"RANK={rank}", f"WORLD_SIZE={ranks}", f"LOCAL_RANK={rank % ranks_per_host}"]
 
 
 def _read(stream: Iterator[str], put: Callable[[str], None]) -> None:
@@ -192,36 +189,3 @@ def _end(processes: "Sequence[subprocess.Popen[str]]") -> None:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
-
-
-_MPI_VARIABLES = {
-    # Not through shared memory, as all seem to be on one host, but over TCP through the interface
-    # of the host.
-    "I_MPI_FABRICS": "ofi",
-    "I_MPI_OFI_PROVIDER": "tcp",
-    "FI_PROVIDER": "tcp",
-    "FI_TCP_IFACE": "eth0",
-    # The other contenders are where the scheduler puts them, too.
-    "I_MPI_PIN": "0",
-}
-
-
-def _mpi_command(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Return what starts each rank of its own command, in the namespaces that it enters."""
-    found = [_mpirun()]
-    for command in commands:
-        found += [":"] if len(found) > 1 else []
-        found += ["-n", "1", *command]
-    return found
-
-
-def _mpirun() -> str:
-    beside = Path(sys.executable).with_name("mpirun")
-    return str(beside) if beside.exists() else shutil.which("mpirun") or ""
-
-
-def mpi_missing() -> str:
-    """Return why MPI cannot take part; empty if it can."""
-    if find_spec("mpi4py") is None:
-        return "the package mpi4py is not installed"
-    return "" if _mpirun() else "there is no mpirun (package impi-rt)"

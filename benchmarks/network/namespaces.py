@@ -117,13 +117,13 @@ class Network:
             aggregators: How many of these there are.
             aggregator_gbit: Rate of each of their ports.
             mtu: Most bytes of a frame behind the Ethernet header.
-            loss: Share of IP packets that the switch drops as they enter it. It turns the offloads
-                off, as otherwise many packets would be lost together.
+            loss: Share of IP packets that are lost on the way from the switch to a host. It turns
+                the offloads off, as otherwise many packets would be lost together.
             links: Interfaces of each host, each at a switch of its own with a subnet of its own.
             buffer_bytes: What waits at a port of the switch at most; small switches have 0.5 to 2
                 MB.
             offloads: Whether packets pass the interfaces uncut, as described above; if not, the
-                kernel cuts them as they leave the host's queue.
+                switch cuts them as they leave it, and hosts receive each by itself.
 
         Raises:
             NotPermitted: It cannot be made here.
@@ -144,10 +144,8 @@ class Network:
             self._make_switches()
             for number, name in enumerate(names, start=1):
                 rate = gbit if number <= hosts else aggregator_gbit
-                host = self._make(name, number, names, rate)
+                host = self._make(name, number, names, rate, loss)
                 (self.hosts if number <= hosts else self.aggregators).append(host)
-                if loss:
-                    self.impair(host, Fault(loss))
         except BaseException:
             self.close()
             raise
@@ -176,6 +174,8 @@ class Network:
 
     def impair(self, host: Host, fault: Fault | None, *, incoming: bool = False) -> None:
         """Let the host's port of the switch drop packets, instead of those that it drops now.
+
+        It sees packets before they are cut: with a share, what is lost may be many in one.
 
         Args:
             host: A host of this network.
@@ -236,7 +236,9 @@ class Network:
             lines.append(f"link set dev switch{link} up")
         self._switch.run(["ip", "-batch", "-"], joined(lines))
 
-    def _make(self, name: str, number: int, names: Sequence[str], rate: float | None) -> Host:
+    def _make(
+        self, name: str, number: int, names: Sequence[str], rate: float | None, loss: float
+    ) -> Host:
         known = {each: f"10.77.0.{n}" for n, each in enumerate(names, start=1)}
         entries = ["127.0.0.1 localhost", "::1 localhost"]
         entries += [f"{address} {each}" for each, address in known.items()]
@@ -248,19 +250,24 @@ class Network:
         inside, outside, queues, ports = [], [], [], []
         for link, (interface, address) in enumerate(addresses.items()):
             port = self._port(host, link)
+            cut = "" if self.offloads else " gso_max_segs 1"
             outside += [
                 f"link add dev {port} mtu {self.mtu} type veth"
                 f" peer name {interface} mtu {self.mtu} netns {paths['net']}",
-                f"link set dev {port} master switch{link} up",
+                f"link set dev {port} master switch{link}{cut} up",
             ]
-            cut = "" if self.offloads else " gso_max_segs 1"
             six = "fd77::" if link == 0 else f"fd77:{link:x}::"
             inside += [
                 f"address add {address}/24 dev {interface}",
                 f"address add {six}{number:x}/64 dev {interface} nodad",
-                f"link set dev {interface}{cut} up",
+                f"link set dev {interface} up",
             ]
             ports.append(f"qdisc add dev {port} clsact")
+            if loss:
+                # Here packets are single; at the port they may still be many in one.
+                queues.append(f"qdisc add dev {interface} clsact")
+                code = bytecode(Fault(loss))
+                queues.append(f"filter add dev {interface} ingress bpf da bytecode '{code}'")
             if rate is not None:
                 bucket = f"tbf rate {round(rate * 1e9)}bit burst {_BURST}"
                 queues.append(f"qdisc add dev {interface} root {bucket} limit {_HOST_QUEUE}")

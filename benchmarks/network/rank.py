@@ -23,17 +23,21 @@ from afflux.torchrun import end_with_parent
 from benchmarks.network.cases import Case
 from benchmarks.network.default_buffers import keep
 from benchmarks.network.embedding import step_side
+from benchmarks.network.mpi import place_from_mpi
 from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
 from benchmarks.network.turns import Measured, Pace, all_same, take_turns
-from benchmarks.ranks.comparison import Side
+from benchmarks.report.sides import Side
 
-__all__ = ["CASE_LIMIT_S", "ROW_MARK", "main"]
+__all__ = ["BUDGET_S", "CASE_LIMIT_S", "ROW_MARK", "main"]
 
 ROW_MARK = "row: "
 """Begins the line of what a case took: what is known outlives a rank that dies later."""
 
 CASE_LIMIT_S = 240.0
 """A rank that is in a case for longer ends itself."""
+
+BUDGET_S = 40.0
+"""For all runs of a case, unless another is asked for."""
 
 _QUICK = Pace(run_s=0.0, budget_s=0.0, repeats=2, calls=1)
 
@@ -109,21 +113,21 @@ def main() -> int:
     parser.add_argument("--aggregator", default="", help="address and port of the one that runs")
     parser.add_argument("--watched", default="", help="its process")
     parser.add_argument("--default-buffers", action="store_true")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds for runs of a case")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     end_with_parent()
     if given.default_buffers:
         keep()
     if launched_by_mpi():
-        # It is loaded first, as it looks at the process as the launcher made it.
-        from mpi4py import MPI  # noqa: F401
+        place_from_mpi()
     # Some of what users call has a newer name in a newer torch.
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     faulthandler.enable()
     dist.init_process_group("gloo", timeout=timedelta(seconds=2 * CASE_LIMIT_S))
-    session = NetworkSession(given.quick, given.aggregator)
-    pace = _QUICK if given.quick else Pace()
+    session = NetworkSession(given.aggregator)
+    pace = _QUICK if given.quick else Pace(budget_s=given.budget)
     for values in given.cases:
         case = Case(**values)
         # What hangs, and no timeout ends, ends here, and is named as failed.

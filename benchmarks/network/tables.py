@@ -9,17 +9,20 @@ from collections.abc import Callable
 
 from afflux.commands.bench.registry import Row
 from benchmarks.network.cases import PLANS, Case, Plan
-from benchmarks.ranks.durations import duration
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.durations import duration
 
-__all__ = ["TABLES", "render", "text_table"]
+__all__ = ["NAMES", "TABLES", "render", "text_table"]
 
-_NAMES = {"auto": "no address given", "udp": "aggregator", "soft": "beside rank 0"}
+NAMES = {"auto": "no address given", "udp": "aggregator", "soft": "beside rank 0"}
 """Of topologies, in tables."""
 
 _HEADER = ["what", "who sums", "Afflux", "Gloo", "times as fast", "Gbit/s", "wire's limit"]
 _HEADER += ["of the limit", "CPU", "CPU of Gloo", "CPU of the aggregator", "wrong"]
+
+_REFERENCES = {"loss_0": "without loss", "gigabit": "with 4 MiB"}
+"""What the setups are, whose speed counts as 1."""
 
 
 def text_table(rows: list[Row]) -> str:
@@ -29,7 +32,8 @@ def text_table(rows: list[Row]) -> str:
         heading = "A quick run, with small tensors and few calls: these are not figures"
     cells = []
     for plan, case, row in _in_order(rows):
-        cells.append([f"{plan.setup.name}: {case.name}", *_line(case, row)[1:], _wanted(case, row)])
+        line = [f"{plan.setup.name}: {case.name}", *_line(case, row)[1:]]
+        cells.append([*line, _wanted(plan, case, row, rows)])
     text = aligned(heading, [*_HEADER, "wanted"], cells)
     said = {
         f"{row['setup']}: {row['case']}, {row.get('topology', '')}: {reason}"
@@ -50,11 +54,27 @@ def _in_order(rows: list[Row]) -> list[tuple[Plan, Case, Row]]:
     ]
 
 
-def _wanted(case: Case, row: Row) -> str:
-    times = case.wanted.get(row.get("topology", ""))
-    if times is None or "ratio" not in row:
+def _wanted(plan: Plan, case: Case, row: Row, rows: list[Row]) -> str:
+    """Return what is wanted, and whether it was reached: of Gloo, or of another setup's speed."""
+    times, found = case.wanted.get(row.get("topology", "")), row.get("ratio")
+    what = ""
+    if plan.setup.reference:
+        times, found = plan.setup.reference_wanted, _of_reference(plan, row, rows)
+        what = f" of the speed {_REFERENCES[plan.setup.reference]}: {found or 0:.2f}"
+    if times is None or found is None:
         return "–"
-    return f"{times:g} {'✓' if row['ratio'] >= times else '✗'}"
+    return f"{times:g}{what} {'✓' if found >= times else '✗'}"
+
+
+def _of_reference(plan: Plan, row: Row, rows: list[Row]) -> float | None:
+    """Return Afflux's speed by that in the setup's reference; None if that is not known."""
+    wanted = (plan.setup.reference, row["case"], row.get("topology"), row["bytes"])
+    for other in rows:
+        here = (other["setup"], other["case"], other.get("topology"), other["bytes"])
+        if here == wanted and "afflux_s" in other and "afflux_s" in row:
+            share: float = other["afflux_s"] / row["afflux_s"]
+            return share
+    return None
 
 
 def _line(case: Case, row: Row) -> list[str]:
@@ -63,8 +83,8 @@ def _line(case: Case, row: Row) -> list[str]:
     if ours and case.kind == "all_reduce" and row["bytes"] >= 1 << 20:
         rate = f"{row['bytes'] * 8 / ours / 1e9:.2f}"
     return [
-        case.title,
-        _NAMES.get(row.get("topology", ""), "–"),
+        row.get("title", case.title),
+        NAMES.get(row.get("topology", ""), "–"),
         _time(ours),
         _time(row.get("gloo_s")),
         f"{row['ratio']:.2f}" if "ratio" in row else "–",
@@ -106,14 +126,29 @@ def _of_setups(*names: str) -> Callable[[list[Row]], str]:
     return table
 
 
+def _beside_itself(rows: list[Row]) -> str:
+    """Return the table of the setups that have a reference."""
+    header = ["what", "who sums", "Afflux", "of its speed otherwise", "Gloo", "times as fast"]
+    figures = _figures(rows)
+    lines = []
+    for plan, case, row in _in_order(figures):
+        if plan.setup.reference:
+            share = _of_reference(plan, row, figures)
+            what, who, ours, gloo, times, *_ = _line(case, row)
+            told = f"{share:.2f} ({_REFERENCES[plan.setup.reference]})" if share else "–"
+            title = _with_reason(f"{plan.setup.title}: {what}", row)
+            lines.append([title, who, ours, told, gloo, times])
+    return document.markdown(header, lines)
+
+
 def _beside_mpi(rows: list[Row]) -> str:
     header = ["what", "who sums", "Afflux", "MPI", "times as fast", "Gloo", "CPU", "CPU of MPI"]
     return document.markdown(
         header,
         [
             [
-                _with_reason(case.title, row),
-                _NAMES.get(row.get("topology", ""), "–"),
+                _with_reason(row.get("title", case.title), row),
+                NAMES.get(row.get("topology", ""), "–"),
                 _time(row.get("afflux_s")),
                 _time(row.get("mpi_s")),
                 f"{row['mpi_ratio']:.2f}" if "mpi_ratio" in row else "–",
@@ -132,8 +167,8 @@ MARK = "network figures"
 TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
-    "loss": _of_setups("loss_0", "loss_0.1%", "loss_1%"),
-    "others": _of_setups("pairs", "eight", "buffers", "unlimited"),
+    "hosts": _of_setups("pairs", "eight", "unlimited"),
+    "losses": _beside_itself,
     "mpi": _beside_mpi,
 }
 

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from afflux.commands.bench.cpu_time import CpuTimer, process_seconds
-from benchmarks.ranks.comparison import Side, reason_of
-from benchmarks.ranks.session import Session
+from benchmarks.network.topologies import NetworkSession
+from benchmarks.report.sides import Side, reason_of
 
 __all__ = ["Measured", "Pace", "take_turns"]
 
@@ -69,7 +69,7 @@ class _Entry:
 
 
 def take_turns(
-    session: Session, makes: Mapping[str, Callable[[], Side]], pace: Pace, watched: str
+    session: NetworkSession, makes: Mapping[str, Callable[[], Side]], pace: Pace, watched: str
 ) -> dict[str, Measured]:
     """Measure all contenders. Collective.
 
@@ -116,7 +116,7 @@ def take_turns(
 
 
 def _begin(
-    session: Session, make: Callable[[], Side], measured: Measured, pace: Pace
+    session: NetworkSession, make: Callable[[], Side], measured: Measured, pace: Pace
 ) -> _Entry | None:
     """Make a side, check it, and find out how many calls make a run; None if it fails."""
     side, wrong, reason, took_s = None, 0, "", 0.0
@@ -144,7 +144,9 @@ def _begin(
     return _Entry(side, measured, 1 if side.batch == 1 and took_s > pace.run_s / 4 else calls)
 
 
-def _run(session: Session, side: Side, calls: int, watched: str) -> tuple[float, float, float]:
+def _run(
+    session: NetworkSession, side: Side, calls: int, watched: str
+) -> tuple[float, float, float]:
     """Return seconds, processor seconds, and those of the watched process, of a call."""
     wall_s = cpu_s = watched_s = 0.0
     processor = CpuTimer()
@@ -167,7 +169,7 @@ def _run(session: Session, side: Side, calls: int, watched: str) -> tuple[float,
     return wall_s / calls, cpu_s / calls, watched_s / calls
 
 
-def all_same(session: Session, mark: int) -> bool:
+def all_same(session: NetworkSession, mark: int) -> bool:
     """Return whether all ranks have the same mark. Collective."""
     marks: list[Any] = [torch.empty(1, dtype=torch.int64) for _ in range(session.ranks)]
     dist.all_gather(marks, torch.tensor([mark]), group=session.control)

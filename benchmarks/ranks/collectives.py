@@ -13,9 +13,10 @@ from afflux.commands.bench import contenders
 from afflux.commands.bench.collectives import COLLECTIVES, Trial, prepare
 from afflux.commands.bench.inputs import Inputs
 from afflux.commands.bench.registry import Row
-from benchmarks.ranks.comparison import Side, compare
+from benchmarks.ranks.comparison import compare
 from benchmarks.ranks.family import Family, FamilyCase
 from benchmarks.ranks.session import BACKENDS, Session
+from benchmarks.report.sides import Side
 
 __all__ = [
     "BESIDE_MPI",

@@ -3,44 +3,20 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch.distributed as dist
 
 from afflux.commands.bench.alternate import Entry, Plan, Timing, alternate
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.session import BACKENDS, Session
+from benchmarks.report.sides import Side, reason_of
 
-__all__ = ["Side", "compare", "reason_of"]
+__all__ = ["compare"]
 
 _RUN_S = 0.04
 _REPEATS = 7
 _MOST_CALLS = 4000
 _MOST_BATCHES = 8
-_REASON_CHARACTERS = 240
-
-
-def _nothing() -> None:
-    return None
-
-
-@dataclass
-class Side:
-    """What one contender does in a case.
-
-    Attributes:
-        call: What is timed.
-        wrong: Makes a call with fresh data, and returns how many elements are wrong at this rank.
-        restore: Makes the data what they were; not timed.
-        batch: Most calls between restorations; 0: any number.
-        close: Gives back what it holds.
-    """
-
-    call: Callable[[], object]
-    wrong: Callable[[], int]
-    restore: Callable[[], object] = _nothing
-    batch: int = 0
-    close: Callable[[], object] = _nothing
 
 
 def compare(
@@ -102,12 +78,6 @@ def compare(
             if name in timings:
                 row[key] = _paired(timings[name], timings["afflux"])
     return row
-
-
-def reason_of(error: BaseException) -> str:
-    """Return an error in one line."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= _REASON_CHARACTERS else text[: _REASON_CHARACTERS - 1] + "…"
 
 
 def _try(session: Session, make: Callable[[], Side]) -> tuple[Side | None, int, str]:

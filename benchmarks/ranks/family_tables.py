@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from afflux.commands.bench.registry import Row
-from benchmarks.ranks.durations import duration
 from benchmarks.ranks.families import FAMILIES
 from benchmarks.ranks.family import Family, FamilyCase
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.durations import duration
 
 __all__ = ["FAMILY_TABLES", "family_table"]
 

@@ -9,9 +9,10 @@ import torch
 import torch.distributed as dist
 
 from afflux.commands.bench.registry import Row
-from benchmarks.ranks.comparison import Side, compare
+from benchmarks.ranks.comparison import compare
 from benchmarks.ranks.family import Family, FamilyCase
 from benchmarks.ranks.session import BACKENDS, Session
+from benchmarks.report.sides import Side
 
 __all__ = ["PASSED_ON"]
 

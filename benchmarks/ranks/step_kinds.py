@@ -27,8 +27,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from benchmarks.ranks.comparison import Side
 from benchmarks.ranks.session import Session
+from benchmarks.report.sides import Side
 
 __all__ = ["KINDS", "Training", "blocks", "width_of"]
 

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 
 from afflux.commands.bench.registry import Row
-from benchmarks.ranks.comparison import reason_of
 from benchmarks.ranks.family import Family, FamilyCase
 from benchmarks.ranks.session import BACKENDS, Session, new_group
+from benchmarks.report.sides import reason_of
 
 __all__ = ["SUBGROUPS"]
 

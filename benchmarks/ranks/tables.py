@@ -8,10 +8,10 @@ import sys
 
 from afflux.commands.bench.registry import Row
 from benchmarks.ranks.cases import CASES, DDP_OVERHEAD_WANTED, Case
-from benchmarks.ranks.durations import duration
 from benchmarks.ranks.family_tables import FAMILY_TABLES
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.report.durations import duration
 
 __all__ = ["TABLES", "render", "text_table"]
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from afflux.group.monitored_barrier import monitored_barrier as _monitored_barrier
 from afflux.observe.dump_file import write_dump
 from afflux.observe.flight_recorder import process_recorder
 from afflux.observe.hooks import AbortHook, CallHook, HookHandle
@@ -92,7 +91,4 @@ def monitored_barrier(
         TypeError: The group is another backend's.
         ValueError: The group has been destroyed.
     """
-    core = group_of(group)
-    core.check()
-    limit = timedelta(seconds=core.timeout_s) if timeout is None else timeout
-    _monitored_barrier(core.gloo, core.global_ranks, limit, wait_all_ranks)
+    group_of(group).monitored_barrier(timeout, wait_all_ranks)

@@ -119,7 +119,8 @@ def test_little_memory(processes: Processes) -> None:
     for mappings in processes.call_all(2, "mappings"):
         assert "afflux-test" not in mappings
     assert processes.call_all(2, "descriptors") == descriptors
-    assert len(os.listdir("/proc/self/fd")) == before
+    # What earlier tests have left may be closed meanwhile.
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_reachable_memory_is_given_back(processes: Processes) -> None:

@@ -24,6 +24,7 @@ import json, sys, types
 from pathlib import Path
 import torch, torch.distributed as dist
 from benchmarks.ranks import comparison, session
+from benchmarks.report import sides
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 here = session.Session(Path("."), True)
 
@@ -31,7 +32,7 @@ def broken():
     raise ValueError("it is\\nbroken")
 
 def side(wrong):
-    return lambda: comparison.Side(lambda: None, lambda: wrong)
+    return lambda: sides.Side(lambda: None, lambda: wrong)
 
 makes = [
     {"afflux": broken, "gloo": side(0)},

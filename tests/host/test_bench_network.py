@@ -5,6 +5,7 @@ Nothing here looks at how fast anything is.
 
 import dataclasses
 import json
+import re
 import socket
 
 import pytest
@@ -18,11 +19,12 @@ from benchmarks.network.launch import RanksEnded, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import missing
 from benchmarks.report.figures import merge_rows
+from tests.support.checkout import ROOT
 from tests.support.host.network import network
 from tests.support.host.scripts import alive
 
 GIGABIT = next(plan.setup for plan in PLANS if plan.setup.name == "gigabit")
-DENSE = Case("dense", "", 100 << 20)
+DENSE = Case("dense", "100 MiB dense", 100 << 20)
 
 
 @pytest.fixture
@@ -138,7 +140,7 @@ def test_without_a_network_it_says_why(monkeypatch, capsys, tmp_path):
 
 
 def test_without_mpi_its_rows_say_why(monkeypatch):
-    monkeypatch.setattr(command, "mpi_missing", lambda: "the package mpi4py is not installed")
+    monkeypatch.setattr(command.mpi, "missing", lambda: "the package mpi4py is not installed")
     setup = Setup("mpi", "", with_mpi=True)
     (row,) = command.run_plan(Plan(setup, (Case("4K", "", 4096),)), quick=False)
     assert not command.failed(row)
@@ -148,13 +150,13 @@ def test_without_mpi_its_rows_say_why(monkeypatch):
 def test_tables_show_what_failed_and_what_was_wanted():
     def row_of(case, topology, **more):
         about = command._about(GIGABIT, case, False)
-        return {**about, "topology": topology, "failed": "", **more}
+        return about | {"topology": topology, "failed": ""} | more
 
     times = {"afflux_s": 1.0, "gloo_s": 1.4, "afflux_cpu_s": 0.1, "gloo_cpu_s": 0.2, "wrong": 0}
     rows = [
         row_of(DENSE, "udp", **times, ratio=1.4, limit_s=0.9, aggregator_cpu_s=0.3),
         row_of(DENSE, "auto", **times, ratio=0.5, limit_s=0.9),
-        row_of(Case("4", "", 4), "udp", gloo_s=1e-4, failed="ValueError: no"),
+        row_of(Case("4", "4 bytes", 4), "udp", gloo_s=1e-4, failed="ValueError: no"),
     ]
     text = tables.text_table(rows)
     assert "1.35 ✓" in text
@@ -165,7 +167,20 @@ def test_tables_show_what_failed_and_what_was_wanted():
         "| 100 MiB dense | aggregator | 1000.0 ms | 1400.0 ms | 1.40 | 0.84 | 900.0 ms |" in table
     )
     assert "| 4 bytes (ValueError: no) | aggregator | – | 100 µs | – |" in table
+    without, lossy = (
+        row_of(DENSE, "udp", **{**times, "afflux_s": seconds}, ratio=1.0, setup=setup)
+        for seconds, setup in ((0.9, "loss_0"), (1.0, "loss_0.1%"))
+    )
+    assert "0.8 of the speed without loss: 0.90 ✓" in tables.text_table([lossy, without])
+    table = tables.TABLES["losses"]([without, lossy])
+    assert "| 1 Gbit/s, 0.1 % loss: 100 MiB dense | aggregator | 1000.0 ms | 0.90 (" in table
     assert len(tables.TABLES["gigabit"]([{**row, "quick": True} for row in rows]).splitlines()) == 2
+
+
+def test_the_document_has_places_for_all_tables():
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    names = re.findall(r"<!-- network figures: (\w+) -->", text)
+    assert sorted(names) == sorted(tables.TABLES)
 
 
 DEFAULT_BUFFERS = """

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
+from afflux.adapters.process_group import AffluxProcessGroup
 from afflux.adapters.python_backend import PythonBackend
 from afflux.group import fallback
 from tests.support.host.ranks import caught, run_ranks, values
@@ -204,6 +205,26 @@ def overloads(rank, size):
     out = torch.empty(3 * size)
     group._allgather_base(out, tensor).wait()
     assert (out == 9).all()
+    # As callers of C++ and of other frameworks have them: without options, or with their fields.
+    one, own = torch.ones(1), torch.full((1,), float(rank))
+    group.broadcast(own, 1).wait()
+    assert own.tolist() == [1]
+    group.reduce(one, 0, dist.ReduceOp.SUM).wait()
+    outputs = [torch.empty(1) for _ in range(size)]
+    group.allgather(outputs, torch.full((1,), float(rank))).wait()
+    assert [each.item() for each in outputs] == list(range(size))
+    group.allgather([outputs], [own]).wait()
+    assert [each.item() for each in outputs] == [1] * size
+    group.gather(outputs if rank == 0 else [], own, 0).wait()
+    group.scatter(own, outputs if rank == 0 else [], 0).wait()
+    assert own.tolist() == [1]
+    group.reduce_scatter(own, outputs, dist.ReduceOp.SUM).wait()
+    assert own.tolist() == [size]
+    spread = torch.empty(size)
+    group.alltoall_base(spread, torch.full((size,), float(rank)), [], []).wait()
+    assert spread.tolist() == list(range(size))
+    group._reduce_scatter_base(own, spread).wait()  # type: ignore[call-arg]
+    assert own.tolist() == [rank * size]
 
 
 def names(rank, size):
@@ -211,7 +232,11 @@ def names(rank, size):
     assert dist.get_rank() == rank
     assert dist.get_world_size() == size
     group = dist.distributed_c10d._get_default_group()
-    assert group._get_backend(torch.device("cpu")).name() == "afflux"
+    # A process group in Python has no backend of its own for torch's C++, only Gloo's.
+    whole = isinstance(group, AffluxProcessGroup)
+    backend = group._get_backend(torch.device("cpu"))
+    assert (group if whole else backend).name() == "afflux"
+    assert backend.name() == ("gloo" if whole else "afflux")
     assert group.group_name
 
 
@@ -237,6 +262,12 @@ def run_all(rank, size):
 @pytest.mark.usefixtures("engine")
 def test_every_collective():
     assert values(run_ranks(run_all, 3)) == [{}, {}, {}]
+
+
+def test_every_collective_without_a_compiler():
+    """By the adapter in Python."""
+    environment = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_ADAPTER": "python"}
+    assert values(run_ranks(run_all, 3, environment=environment)) == [{}, {}, {}]
 
 
 def end_when_a_look_does(rank, _size):

@@ -207,6 +207,18 @@ def test_packets_are_cut_where_they_may_be_lost():
             assert found == sizes
 
 
+def test_each_packet_is_lost_by_itself():
+    with network(hosts=2, aggregators=0, gbit=None, loss=0.25) as made:
+        sender, receiver = sockets(*made.hosts)
+        sol_udp, segment = 17, 103
+        sender.setsockopt(sol_udp, segment, 100)
+        for _ in range(10):
+            sender.send(bytes(4000))
+        # Whole ones would arrive 40 at a time. Beyond eight standard deviations, as above.
+        count = received(receiver)
+        assert 30 <= 400 - count <= 170
+
+
 def test_jumbo_frames_pass_where_the_mtu_says_so():
     dont_fragment, mtu_discover = 2, 10
     for mtu, passes in ((9000, True), (1500, False)):

@@ -99,8 +99,10 @@ def check_counts(rank, found):
 def late(rank, size):
     """Rank 2 does not come to the barrier."""
     limit = timedelta(seconds=1)
-    afflux.monitored_barrier(timeout=limit)
-    refused = caught(lambda: dist.monitored_barrier(timeout=limit))
+    # Where all come, one of them may come later on a busy machine.
+    patient = timedelta(seconds=15)
+    afflux.monitored_barrier(timeout=patient)
+    refused = caught(lambda: dist.monitored_barrier(timeout=patient))
     found = None
     if rank != 2:
         found = caught(lambda: afflux.monitored_barrier(timeout=limit, wait_all_ranks=True))

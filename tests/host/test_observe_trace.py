@@ -42,6 +42,13 @@ def call(observers, sequence, name, text, inputs, outputs, error=None, **transfe
     observers.end(observation, error)
 
 
+def test_a_trace_is_its_users_alone(tmp_path):
+    """It may name a model's parameters, in the texts of hooks' and calls' errors."""
+    path = tmp_path / "trace.jsonl"
+    Observers("tp", "", 1, 4, (4, 5, 6, 7), "shm", str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_line_says_all_of_its_call(tmp_path):
     path = tmp_path / "trace.jsonl"
     observers = Observers("tp", "", 1, 4, (4, 5, 6, 7), "shm", str(path))

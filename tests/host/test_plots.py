@@ -9,13 +9,20 @@ import pytest
 
 from afflux.commands.bench import size_plot
 from benchmarks.gateware import plots as gateware_plots
+from benchmarks.network import plots as network_plots
+from benchmarks.network.cases import PLANS
 from benchmarks.ranks import plots as ranks_plots
 from benchmarks.ranks.cases import CASES
 from benchmarks.report.plots import draw_plots
 from benchmarks.training import plots as training_plots
 from tests.support.checkout import ROOT
 
-SUITES = {"ranks": ranks_plots, "gateware": gateware_plots, "training": training_plots}
+SUITES = {
+    "ranks": ranks_plots,
+    "network": network_plots,
+    "gateware": gateware_plots,
+    "training": training_plots,
+}
 DRAWN = sorted(name for suite in SUITES.values() for name in suite.PLOTS)
 TIMES = {"afflux_s": 0.02, "gloo_s": 0.08, "floor_s": 0.01, "read_floor_s": 0.005, "ratio": 4.0}
 
@@ -31,6 +38,19 @@ def rows_of_ranks() -> list[dict]:
     about = {"bench": "host_collectives", "what": "broadcast"}
     calls = [{**about, "ranks": ranks, "size": "1K", "ratio": 4.0} for ranks in (2, 4)]
     return [*speed, *calls, {**about, "ranks": 2, "size": "16M", "failed": "afflux: it broke"}]
+
+
+def rows_of_network() -> list[dict]:
+    return [
+        {
+            **{"bench": "network", "setup": plan.setup.name, "case": case.name, "quick": False},
+            **{"title": case.title, "mtu": plan.setup.mtu, "topology": topology, "ratio": 4.0},
+            **({"limit_s": 0.1, "gloo_limit_s": 0.5} if case.bytes > 1 << 20 else {}),
+        }
+        for plan in PLANS
+        for case in plan.cases
+        for topology in ("auto", "udp")
+    ]
 
 
 def rows_of_gateware() -> list[dict]:
@@ -63,7 +83,12 @@ def rows_of_training() -> list[dict]:
     ]
 
 
-ROWS = {"ranks": rows_of_ranks, "gateware": rows_of_gateware, "training": rows_of_training}
+ROWS = {
+    "ranks": rows_of_ranks,
+    "network": rows_of_network,
+    "gateware": rows_of_gateware,
+    "training": rows_of_training,
+}
 
 
 def box_of(group: ElementTree.Element) -> Box:

@@ -16,9 +16,8 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group import shared_memory
-from afflux.statistics import group_of
 from afflux_drivers.shared.segment import SegmentClaim, SegmentOffer, ShareRefused
-from tests.support.host.ranks import caught, run_ranks, values
+from tests.support.host.ranks import caught, failure_heard, run_ranks, values
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 
@@ -26,11 +25,11 @@ SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 # How the memory is handed over.
 
 
-def handed(ranks, ask):
+def handed(ranks, ask, timeout_s=1.0):
     """Ranks that did not map a segment while `ask(offer)` runs; others learn that it ends well."""
     offer = SegmentOffer(ranks)
     try:
-        thread = threading.Thread(target=offer.serve, args=(1.0,))
+        thread = threading.Thread(target=offer.serve, args=(timeout_s,))
         thread.start()
         ask(offer)
         thread.join()
@@ -93,8 +92,8 @@ def test_one_that_cannot_map_it_ends_the_waiting():
         claims[-1].answer("no memory")
 
     started = time.monotonic()
-    assert 1 in handed(4, ask)
-    assert time.monotonic() - started < 0.9
+    assert 1 in handed(4, ask, timeout_s=20.0)
+    assert time.monotonic() - started < 10
     assert [claim.agreed(1.0) for claim in claims] == [False, False]
 
 
@@ -118,8 +117,8 @@ def test_someone_who_says_nothing_holds_nobody_up():
 def test_a_name_that_nobody_listens_at():
     started = time.monotonic()
     with pytest.raises(ShareRefused, match="cannot reach rank 0's memory"):
-        SegmentClaim("afflux-nobody", "x" * 32, 1, 1.0)
-    assert time.monotonic() - started < 1
+        SegmentClaim("afflux-nobody", "x" * 32, 1, 20.0)
+    assert time.monotonic() - started < 10
 
 
 def test_another_user_gets_nothing(monkeypatch):
@@ -172,15 +171,15 @@ def warnings_of(make):
 
 
 def engine_of(group):
-    """Return the group's engine, a sum that it has made, and whether its barrier is one."""
+    """Return the group's engine, a sum that it has made, and when it came to and left a barrier."""
     tensor = torch.ones(10)
     dist.all_reduce(tensor, group=group)
     if dist.get_rank() == 1:
         time.sleep(0.5)
-    started = time.monotonic()
+    # The processes of a host have one monotonic clock.
+    came = time.monotonic()
     dist.barrier(group=group)
-    waited = time.monotonic() - started > 0.3 or dist.get_rank() == 1
-    return afflux.statistics(group)["engine"], tensor[0].item(), waited
+    return afflux.statistics(group)["engine"], tensor[0].item(), came, time.monotonic()
 
 
 @pytest.mark.parametrize("elsewhere", [0, 2])
@@ -191,13 +190,14 @@ def test_several_hosts_go_through_gloo(elsewhere):
         "MASTER_ADDR": "no-such-host.invalid",
     }
     got = values(run_ranks(on_another_host, 3, elsewhere, environment=environment))
-    assert [each[:3] for each in got] == [("gloo", 3, True)] * 3
-    (warning,) = got[0][3]
+    assert [each[:2] for each in got] == [("gloo", 3)] * 3
+    assert max(came for _, _, came, _, _ in got) <= min(left for _, _, _, left, _ in got)
+    (warning,) = got[0][4]
     assert "another host or in another network namespace" in warning
     assert f"rank {elsewhere or 1} is on another" in warning
     assert "AFFLUX_AGGREGATOR=udp://" in warning
     assert f"rank {elsewhere or 1}: AFFLUX_INTERFACE=nonesuch0" in warning
-    assert [each[3] for each in got[1:]] == [[], []]
+    assert [each[4] for each in got[1:]] == [[], []]
 
 
 def memory_out_of_reach(rank, size):
@@ -355,13 +355,17 @@ def gloo_looks():
 def sleep_for_a_while(_rank, _size):
     for _ in range(3):
         dist.all_reduce(torch.ones(1000))
+    # Too much for the caller's thread, so the progress thread starts.
+    dist.all_reduce(torch.ones(1 << 20), async_op=True).wait()
     # What a group's start leaves to its threads, at any rank, is over by then.
     dist.barrier()
     time.sleep(1.5)
     before, used, looks = times_woken(), time_used(), gloo_looks()
+    started = time.monotonic()
     time.sleep(3)
     (first,), (last,) = looks, gloo_looks()
-    measured = before, times_woken(), time_used() - used, last - first
+    looks_per_s = (last - first) / (time.monotonic() - started)
+    measured = before, times_woken(), time_used() - used, looks_per_s
     # A rank that is ahead must not end its group, of which the others hear, before they are here.
     dist.barrier()
     return measured
@@ -371,12 +375,12 @@ def sleep_for_a_while(_rank, _size):
 def test_an_idle_rank_uses_no_processor(url):
     environment = {"AFFLUX_AGGREGATOR": url}
     outcomes = run_ranks(sleep_for_a_while, 2, environment=environment, tcp_store=True)
-    for before, after, used, looks in values(outcomes):
-        assert len(before) >= 2
+    for rank, (before, after, used, looks_per_s) in enumerate(values(outcomes)):
+        assert {"afflux-watch", f"afflux-0-rank{rank}"} <= before.keys()
         assert after == before
         # Of Gloo's there is one, which looks up a hundred times a second; what a look costs is the
         # machine's.
-        assert looks <= 330
+        assert looks_per_s <= 110
         del used["gloo_tcp_loop"]
         assert used.total() < 10_000_000, used
 
@@ -385,12 +389,7 @@ def hear_of_a_failure(rank, _size):
     dist.all_reduce(torch.ones(3))
     if rank == 0:
         return caught(lambda: dist.all_reduce(torch.ones(3)))[0]
-    group = dist.distributed_c10d._get_default_group()
-    deadline = time.monotonic() + 10
-    core = group_of(group)
-    while core.failure is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return str(core.failure)
+    return str(failure_heard())
 
 
 @pytest.mark.usefixtures("engine")
@@ -495,7 +494,7 @@ def be_interrupted(rank, _size):
         except KeyboardInterrupt:
             return "interrupted"
         return "not interrupted"
-    time.sleep(2.5)
+    failure_heard()
     return caught(lambda: dist.all_reduce(torch.ones(3)))[0]
 
 

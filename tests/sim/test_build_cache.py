@@ -4,7 +4,10 @@ import multiprocessing
 import os
 import shutil
 import subprocess
+import time
 import uuid
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,56 @@ def test_a_build_that_fails_is_kept_apart_and_tried_again(folder):
         log = Path(str(caught.value).removeprefix("see "))
         assert log.read_text() == "the cause"
     assert (cached(folder, "thing", build_slowly) / "second").exists()
+
+
+def build_until_killed(work: Path) -> None:
+    (work / "half").write_text("1")
+    (work.parent / "begun").touch()
+    multiprocessing.Event().wait(60)
+
+
+def build_until_told(work: Path) -> None:
+    (work / "half").write_text("1")
+    (work.parent / "begun").touch()
+    while not (work.parent / "go on").exists():
+        time.sleep(0.01)
+
+
+def begun(folder: Path, name: str, build: Callable[[Path], None]) -> BaseProcess:
+    """Return a process that builds, when it has begun."""
+    process = multiprocessing.get_context("fork").Process(target=cached, args=(folder, name, build))
+    process.start()
+    deadline = time.monotonic() + 20
+    while not (folder / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (folder / "begun").unlink()
+    return process
+
+
+def test_what_a_killed_build_leaves_is_removed_and_no_other(folder):
+    killed = begun(folder, digest("never asked for again"), build_until_killed)
+    killed.kill()
+    killed.join()
+    other = folder / f"{digest('never asked for again')}.mine"
+    other.mkdir()
+    building = begun(folder, digest("slow"), build_until_told)
+    again = begun(folder, digest("also"), build_until_killed)
+    again.kill()
+    again.join()
+
+    def halves() -> list[str]:
+        return sorted(path.parent.name.partition(".")[0] for path in folder.glob("*/half"))
+
+    # The first was removed when the next build began.
+    assert halves() == sorted([digest("slow"), digest("also")])
+    cached(folder, digest("also"), build_slowly)
+    assert halves() == [digest("slow")]
+    (folder / "go on").touch()
+    building.join()
+    assert building.exitcode == 0
+    assert (folder / digest("slow") / "half").exists()
+    assert other.is_dir()
 
 
 def use_loopback(folder: Path) -> None:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -38,24 +39,20 @@ struct Multiply {
     }
 };
 
-// If `a` is a NaN the comparisons are false, and it stays.
-struct Greater {
+// `b` if `a` is behind it, or if it is a NaN; else `a`, which stays if it is one, as comparisons
+// with a NaN are false.
+template <typename IsBehind>
+struct Foremost {
     template <typename T>
     T operator()(T a, T b) const {
         if constexpr (std::is_floating_point_v<T>)
             if (std::isnan(b)) return b;
-        return a < b ? b : a;
+        return IsBehind()(a, b) ? b : a;
     }
 };
 
-struct Less {
-    template <typename T>
-    T operator()(T a, T b) const {
-        if constexpr (std::is_floating_point_v<T>)
-            if (std::isnan(b)) return b;
-        return b < a ? b : a;
-    }
-};
+using Greater = Foremost<std::less<>>;
+using Less = Foremost<std::greater<>>;
 
 struct Same {
     template <typename T>

@@ -5,10 +5,7 @@
 // One line a case: milliseconds a call (median over ranks' means of the runs), of ordinary and of
 // reachable tensors, of all ranks adding one in place, and of all reading, at the same time; and
 // processor milliseconds of all ranks for one call.
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,11 +15,10 @@
 #include <cstring>
 #include <functional>
 #include <random>
-#include <sstream>
-#include <string>
 #include <vector>
 
 #include "shared/group.hpp"
+#include "tests/shared_timing.hpp"
 
 namespace {
 
@@ -70,9 +66,9 @@ void all_reduce(shared::Group& group, float* data, std::size_t count) {
     while (!group.advance(60s)) std::abort();
 }
 
-void run_rank(int fd, int rank, int ranks, std::size_t bytes, double density, Results& results) {
-    shared::Group group(
-        std::make_shared<shared::Segment>(fd, ranks, shared::Segment::Liveness::RecordLocks), rank);
+void run_rank(std::shared_ptr<shared::Segment> segment, int rank, int ranks, std::size_t bytes,
+              double density, Results& results) {
+    shared::Group group(std::move(segment), rank);
     const std::size_t count = bytes / sizeof(float);
     const std::size_t room = (bytes + 4095) / 4096 * 4096;
     auto* const ordinary = static_cast<float*>(std::aligned_alloc(4096, room));
@@ -112,12 +108,7 @@ void run_rank(int fd, int rank, int ranks, std::size_t bytes, double density, Re
         }
     }
     if (sink == 1) std::puts("");
-    if (rank == 0 && std::getenv("SHARED_BENCH_STATISTICS")) {
-        const auto s = group.statistics();
-        std::printf("# waits %lu sleeps %lu wakes %lu of %lu operations\n", s.waits, s.sleeps,
-                    s.wakes, s.operations);
-        std::fflush(stdout);
-    }
+    if (rank == 0) timing::print_statistics(group);
     std::free(ordinary);
 }
 
@@ -127,25 +118,10 @@ double median(std::vector<double> values) {
 }
 
 void run_case(int ranks, std::size_t bytes, double density, std::size_t batch_bytes) {
-    auto* const results = static_cast<Results*>(
-        mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    const int fd = memfd_create("bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    shared::Segment::initialise(fd, ranks, {0, batch_bytes});
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < ranks; ++rank) {
-        const pid_t pid = fork();
-        if (pid == 0) {
-            run_rank(fd, rank, ranks, bytes, density, *results);
-            _exit(0);
-        }
-        children.push_back(pid);
-    }
-    close(fd);
-    for (const pid_t pid : children) {
-        int status;
-        waitpid(pid, &status, 0);
-        if (status != 0) std::exit(1);
-    }
+    const timing::Common<Results> results;
+    timing::run_ranks(ranks, {0, batch_bytes}, [&](auto segment, int rank) {
+        run_rank(std::move(segment), rank, ranks, bytes, density, *results);
+    });
     std::printf("%5d %11zu %7.3f %6zu", ranks, bytes, density, batch_bytes >> 10);
     for (int kind = 0; kind < Kinds; ++kind) {
         std::vector<double> seconds, processor;
@@ -162,21 +138,13 @@ void run_case(int ranks, std::size_t bytes, double density, std::size_t batch_by
     }
     std::printf("\n");
     std::fflush(stdout);
-    munmap(results, sizeof(Results));
-}
-
-std::vector<double> numbers(const char* text) {
-    std::vector<double> all;
-    std::stringstream stream(text);
-    for (std::string part; std::getline(stream, part, ',');) all.push_back(std::stod(part));
-    return all;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     const auto argument = [&](int i, const char* otherwise) {
-        return numbers(argc > i ? argv[i] : otherwise);
+        return timing::numbers(argc > i ? argv[i] : otherwise);
     };
     std::printf("%5s %11s %7s %6s  %9s %8s  %9s %8s  %9s %8s  %9s %8s\n", "ranks", "bytes",
                 "density", "batch", "ordinary", "cpu", "reachable", "cpu", "add one", "cpu", "read",

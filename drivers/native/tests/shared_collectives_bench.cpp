@@ -6,19 +6,14 @@
 // those of every rank copying as many bytes from one place to another at the same time. Bytes are
 // of the larger side: the gathered tensor, the one that is scattered. Collectives by number; the
 // elements are float32, 10 is an all-reduce of int64, and 13 a reduce-scatter of it.
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
-#include <string>
 #include <vector>
 
 #include "shared/c_calls.hpp"
+#include "tests/shared_timing.hpp"
 
 namespace {
 
@@ -37,10 +32,9 @@ void call(const afflux_shared_calls& calls, const afflux_request& request) {
     if (calls.run(calls.group, &request, kMinute, &outcome) != AFFLUX_OVER) std::abort();
 }
 
-void run_rank(int fd, int rank, int ranks, std::size_t bytes, int collective, Results& results) {
-    afflux_group group(std::make_shared<shared::Group>(
-        std::make_shared<shared::Segment>(fd, ranks, shared::Segment::Liveness::RecordLocks),
-        rank));
+void run_rank(std::shared_ptr<shared::Segment> segment, int rank, int ranks, std::size_t bytes,
+              int collective, Results& results) {
+    afflux_group group(std::make_shared<shared::Group>(std::move(segment), rank));
     const bool integers = collective >= 10;
     const std::size_t size = integers ? 8 : 4;
     const bool parts =
@@ -81,34 +75,14 @@ void run_rank(int fd, int rank, int ranks, std::size_t bytes, int collective, Re
             if (run >= 0) results.seconds[kind][run][rank] = seconds / calls;
         }
     }
-    if (rank == 0 && std::getenv("SHARED_BENCH_STATISTICS")) {
-        const auto s = group.open()->statistics();
-        std::printf("# waits %lu sleeps %lu wakes %lu of %lu operations\n", s.waits, s.sleeps,
-                    s.wakes, s.operations);
-        std::fflush(stdout);
-    }
+    if (rank == 0) timing::print_statistics(*group.open());
 }
 
 void run_case(int ranks, std::size_t bytes, int collective) {
-    auto* const results = static_cast<Results*>(
-        mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    const int fd = memfd_create("bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    shared::Segment::initialise(fd, ranks);
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < ranks; ++rank) {
-        const pid_t pid = fork();
-        if (pid == 0) {
-            run_rank(fd, rank, ranks, bytes, collective, *results);
-            _exit(0);
-        }
-        children.push_back(pid);
-    }
-    close(fd);
-    for (const pid_t pid : children) {
-        int status;
-        waitpid(pid, &status, 0);
-        if (status != 0) std::exit(1);
-    }
+    const timing::Common<Results> results;
+    timing::run_ranks(ranks, {}, [&](auto segment, int rank) {
+        run_rank(std::move(segment), rank, ranks, bytes, collective, *results);
+    });
     std::printf("%5d %10zu %10d", ranks, bytes, collective);
     for (const int kind : {0, 1}) {
         std::vector<double> seconds;
@@ -120,21 +94,13 @@ void run_case(int ranks, std::size_t bytes, int collective) {
     }
     std::printf("\n");
     std::fflush(stdout);
-    munmap(results, sizeof(Results));
-}
-
-std::vector<double> numbers(const char* text) {
-    std::vector<double> all;
-    std::stringstream stream(text);
-    for (std::string part; std::getline(stream, part, ',');) all.push_back(std::stod(part));
-    return all;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     const auto argument = [&](int i, const char* otherwise) {
-        return numbers(argc > i ? argv[i] : otherwise);
+        return timing::numbers(argc > i ? argv[i] : otherwise);
     };
     std::printf("%5s %10s %10s %10s %10s %10s %10s\n", "ranks", "bytes", "collective", "us", "best",
                 "copy us", "best");

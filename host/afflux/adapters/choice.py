@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from torch.torch_version import __version__ as torch_version
@@ -10,7 +11,12 @@ from torch.torch_version import __version__ as torch_version
 from afflux.adapters import native
 from afflux.adapters.process_group import AffluxProcessGroup
 from afflux.adapters.python_backend import PythonBackend
-from afflux.group.membership import Membership
+from afflux.group.membership import (
+    NATIVE,
+    PYTHON_BACKEND,
+    PYTHON_PROCESS_GROUP,
+    Membership,
+)
 
 __all__ = ["create_backend"]
 
@@ -27,6 +33,7 @@ def create_backend(options: Any, backend_options: Any = None) -> Any:
         options: torch's `_DistributedBackendOptions`.
         backend_options: `pg_options` of the caller.
     """
+    adapter = _adapter()
     membership = Membership(
         options.store,
         options.group_rank,
@@ -35,12 +42,22 @@ def create_backend(options: Any, backend_options: Any = None) -> Any:
         str(options.group_id),
         list(options.global_ranks_in_group),
         backend_options,
+        adapter,
     )
+    return _MAKERS[adapter](membership)
+
+
+_MAKERS: dict[str, Callable[[Membership], Any]] = {
+    NATIVE: native.create,
+    PYTHON_BACKEND: PythonBackend.create,
+    PYTHON_PROCESS_GROUP: AffluxProcessGroup,
+}
+
+
+def _adapter() -> str:
     if _has_native():
-        return native.create(membership)
-    if torch_version >= _PYTHON_BACKENDS:
-        return PythonBackend.create(membership)
-    return AffluxProcessGroup(membership)
+        return NATIVE
+    return PYTHON_BACKEND if torch_version >= _PYTHON_BACKENDS else PYTHON_PROCESS_GROUP
 
 
 @functools.cache

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
+from afflux.adapters.overloads import backend_arguments
+from afflux.adapters.passing import pass_on
 from afflux.group.core import Group
 from afflux.group.gloo import make_gloo
 from afflux.group.membership import Membership
@@ -45,32 +47,8 @@ class AffluxProcessGroup(dist.ProcessGroup):
         # group's own calls in one Gloo group.
         self._direct = make_gloo(PrefixStore("direct", membership.store), membership)
         self._register_backend(_CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct)
+        self.core.held.append(self._direct)
         self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
-
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
-        """Call `Group.allreduce`, with any of the arguments that torch's class takes."""
-        listed = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-        if not hasattr(opts, "reduceOp"):
-            options = dist.AllreduceOptions()
-            if opts is not None:
-                options.reduceOp = opts
-            if timeout is not None:
-                options.timeout = timeout
-            opts = options
-        return self._call("allreduce", (listed, opts))
-
-    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:  # type: ignore[override]
-        """Call `Group.barrier`, with any of the arguments that torch's class takes."""
-        if not isinstance(opts, dist.BarrierOptions):
-            opts = dist.BarrierOptions()
-            if timeout is not None:
-                opts.timeout = timeout
-        return self._call("barrier", (opts,))
-
-    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        """Call `Group.allreduce_coalesced`."""
-        options = dist.AllreduceCoalescedOptions() if opts is None else opts
-        return self._call("allreduce_coalesced", (tensors, options))
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
@@ -97,8 +75,9 @@ class AffluxProcessGroup(dist.ProcessGroup):
     def _get_sequence_number_for_group(self) -> int:
         return self.core.sequence
 
-    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        return getattr(self.core, method)(*(_plain(method, each) for each in arguments))
+    def _call(self, method: str, arguments: tuple[Any, ...], **named: Any) -> Any:
+        plain = tuple(_plain(method, each) for each in arguments)
+        return getattr(self.core, method)(*backend_arguments(method, plain, named))
 
 
 def _plain(method: str, argument: Any) -> Any:
@@ -115,28 +94,9 @@ def _plain(method: str, argument: Any) -> Any:
     return argument
 
 
-_RENAMED = {
-    "all_gather_single": "_allgather_base",
-    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
-    "reduce_scatter_single": "_reduce_scatter_base",
-    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
-    "all_to_all_single": "alltoall_base",
-}
-"""torch 2.13 calls the old names and, from some places, the new ones."""
-
-_AS_THEY_ARE = (
-    "broadcast reduce allgather allgather_coalesced _allgather_base gather scatter reduce_scatter "
-    "allgather_into_tensor_coalesced _reduce_scatter_base reduce_scatter_tensor_coalesced alltoall "
-    "alltoall_base send recv recv_anysource"
+pass_on(
+    AffluxProcessGroup,
+    "allreduce allreduce_coalesced broadcast reduce allgather allgather_coalesced _allgather_base "
+    "gather scatter reduce_scatter allgather_into_tensor_coalesced _reduce_scatter_base "
+    "reduce_scatter_tensor_coalesced alltoall alltoall_base send recv recv_anysource barrier",
 )
-
-
-def _passing(method: str) -> Any:
-    def passed(self: AffluxProcessGroup, *arguments: Any) -> Any:
-        return self._call(method, arguments)
-
-    return passed
-
-
-for _name, _method in {**{name: name for name in _AS_THEY_ARE.split()}, **_RENAMED}.items():
-    setattr(AffluxProcessGroup, _name, _passing(_method))

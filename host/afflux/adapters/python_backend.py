@@ -16,8 +16,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, Store
 
+from afflux.adapters.passing import pass_on
 from afflux.group.core import Group
-from afflux.group.membership import Membership
+from afflux.group.membership import PYTHON_BACKEND, Membership
 from afflux.group.work import FinishedWork
 from afflux_drivers.errors import AffluxError
 
@@ -112,7 +113,10 @@ class PythonBackend(Backend):
         rank, name = ranks.index(self.core.rank), str(options.group_name)
         members = [self.core.global_ranks[each] for each in ranks]
         timeout = options._timeout
-        return self.create(Membership(store, rank, len(ranks), timeout, name, members))
+        membership = Membership(
+            store, rank, len(ranks), timeout, name, members, adapter=PYTHON_BACKEND
+        )
+        return self.create(membership)
 
     def perform_nocolor_split(self, device: torch.device) -> None:
         """Do nothing: a rank outside a new group has no part in making it."""
@@ -126,6 +130,9 @@ class PythonBackend(Backend):
         """End the group without waiting for operations in flight or for other ranks."""
         _in_use.discard(self)
         self.core.abort()
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(self.core, method)(*arguments)
 
 
 class _TypedWork(dist.Work):
@@ -155,21 +162,6 @@ class _TypedWork(dist.Work):
         return future
 
 
-_RENAMED = {
-    "all_gather_single": "_allgather_base",
-    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
-    "reduce_scatter_single": "_reduce_scatter_base",
-    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
-    "all_to_all_single": "alltoall_base",
-}
-"""torch's names, from 2.14 on, and a group's."""
-
-_AS_THEY_ARE = (
-    "allreduce_sparse allreduce_coalesced broadcast reduce allgather allgather_coalesced gather "
-    "scatter reduce_scatter alltoall send recv barrier"
-)
-
-
 # If a backend in Python does not say, torch asks the backend through itself, without an end.
 _UNSUPPORTED = (
     "supports_coalescing supports_shrinking supports_reconfigure supports_window "
@@ -177,15 +169,11 @@ _UNSUPPORTED = (
 )
 
 
-def _passing(method: str) -> Any:
-    def passed(self: PythonBackend, *arguments: Any) -> Any:
-        return getattr(self.core, method)(*arguments)
-
-    return passed
-
-
-for _name, _method in {**{name: name for name in _AS_THEY_ARE.split()}, **_RENAMED}.items():
-    setattr(PythonBackend, _name, _passing(_method))
+pass_on(
+    PythonBackend,
+    "allreduce_sparse allreduce_coalesced broadcast reduce allgather allgather_coalesced gather "
+    "scatter reduce_scatter alltoall send recv barrier",
+)
 
 for _name in _UNSUPPORTED.split():
     setattr(PythonBackend, _name, property(lambda _backend: False))

@@ -3,9 +3,11 @@
 import atexit
 import collections
 import contextlib
+import ctypes
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -19,7 +21,7 @@ from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
 from afflux.group.contest import settle
-from afflux.group.failure import GroupClosed
+from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
 from afflux.group.membership import Membership
@@ -30,7 +32,7 @@ from afflux.group.parts import PYTHON_PARTS, Parts
 from afflux.group.progress import Progress
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
-from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.shared_reducer import Begun, SharedMemoryReducer
 from afflux.group.tensors import check_devices, check_writable, dtype_name
 from afflux.group.work import NO_TIMEOUT, ObservedTransfer
 from afflux.observe.observation import Observation
@@ -47,6 +49,9 @@ _PLANS_MAX = 4096
 
 NATIVE_SLICE_S = 0.1
 """How long C++ waits before it leaves the rest to Python."""
+
+NATIVE_ASYNC_SLICE_S = 0.0004
+"""The same for a call that nobody waits for yet."""
 
 _EXIT_DRAIN_S = 1.0
 """When the interpreter ends, nobody waits for results any more."""
@@ -87,6 +92,8 @@ class Group(BackendMethods):
         self._plans: dict[Asked, Any] = {}
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
+        # What must live as long as the group.
+        self.held: list[Any] = []
         try:
             self.settings = settings_for(membership.pg_options)
             trace = self.settings.trace
@@ -107,7 +114,6 @@ class Group(BackendMethods):
             raise
         self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
-        self._engine_operations = 0
         self._progress = Progress(
             Notices(keys, rank, size),
             keys,
@@ -171,12 +177,17 @@ class Group(BackendMethods):
     @property
     def engine_operations(self) -> int:
         """Operations that the reducer has carried out."""
-        return self._engine_operations + self.turn.engine_operations
+        return self.turn.engine_operations
 
     @property
     def failure(self) -> Exception | None:
         """The error that ended the group, if one did."""
         return self._progress.failure
+
+    @property
+    def error_kind(self) -> str:
+        """What has ended the group, as a name of torch's `ErrorType`."""
+        return error_kind(self.failure)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Make flat zeros, which every rank reaches if the group shares memory. Collective.
@@ -259,7 +270,9 @@ class Group(BackendMethods):
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
         if work is None:
-            self._progress.carry_on(self._finish_shared, known, operation, status, text, limit_s)
+            began_s = time.monotonic() - min(limit_s, NATIVE_SLICE_S)
+            begun = Begun(known.prepared, operation, status, text, began_s)
+            self._progress.carry_on(self._finish_shared, begun, limit_s)
         else:
             self._progress.carry_on(self._finish_gloo, known, arguments, work, limit_s)
 
@@ -283,30 +296,33 @@ class Group(BackendMethods):
             text: Why, if the status says that it failed.
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
-        asked = known, arguments, operation, status, text, limit_s
-        return self._progress.adopt(known.text, self._finish_adopted, *asked)
+        began_s = time.monotonic() - min(limit_s, NATIVE_ASYNC_SLICE_S)
+        begun = Begun(known.prepared, operation, status, text, began_s)
+        return self._progress.adopt(known.text, self._finish_adopted, begun, arguments, limit_s)
+
+    def give_up(self, reason: str, arguments: tuple[Any, ...], work: dist.Work | None) -> None:
+        """End the group with a call that C++ has begun, and which nobody can bring to its end.
+
+        Args:
+            reason: Why not.
+            arguments: Of the method that was called.
+            work: Gloo's work, if it is Gloo's.
+        """
+        if work is not None:
+            self.fallback.keep(work, arguments)
+        self._progress.abandon(reason)
 
     def _finish_adopted(
-        self,
-        known: KnownCall,
-        arguments: tuple[Any, ...],
-        operation: int,
-        status: int,
-        text: str,
-        timeout_s: float,
+        self, begun: Begun, arguments: tuple[Any, ...], timeout_s: float
     ) -> list[torch.Tensor]:
-        self._finish_shared(known, operation, status, text, timeout_s)
-        self._engine_operations += 1
+        self._finish_shared(begun, timeout_s)
+        self.turn.count_engine_operation()
         return tensors_in(arguments[0])
 
-    def _finish_shared(
-        self, known: KnownCall, operation: int, status: int, text: str, timeout_s: float
-    ) -> list[torch.Tensor]:
+    def _finish_shared(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
         reducer = self.reducer
         assert isinstance(reducer, SharedMemoryReducer)
-        interrupted = self._progress.interrupted
-        waited_s = min(timeout_s, NATIVE_SLICE_S)
-        reducer.finish(known.prepared, operation, status, text, timeout_s, waited_s, interrupted)
+        reducer.finish(begun, timeout_s, self._progress.interrupted)
         return []
 
     def _finish_gloo(
@@ -371,7 +387,7 @@ class Group(BackendMethods):
     ) -> list[torch.Tensor]:
         for part, plan in planned:
             self.reducer.run(plan, part.inputs, part.outputs, timeout_s, self._progress.interrupted)
-            self._engine_operations += 1
+            self.turn.count_engine_operation()
         return tensors_in(result)
 
     def _complete(self) -> None:
@@ -419,7 +435,7 @@ class Group(BackendMethods):
 
     def _meet(self, timeout_s: float) -> list[torch.Tensor]:
         self._agree(_BARRIER, timeout_s)
-        self._engine_operations += 1
+        self.turn.count_engine_operation()
         return []
 
     def _limit_s(self, options: Any) -> float:
@@ -557,4 +573,12 @@ def _close_all() -> None:
             group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S, at_exit=True)
 
 
+def _keep_all() -> None:
+    # A forked process has copies of groups, and no threads of Gloo's, for which its destructor
+    # waits: nothing may drop the copies, not even the end of the interpreter.
+    for group in list(_living):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_keep_all)

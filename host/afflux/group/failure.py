@@ -4,8 +4,9 @@ import torch.distributed as dist
 
 from afflux.group.notices import CallRecord, numbered
 from afflux_drivers.errors import AffluxError, DeadlineExceeded
+from afflux_drivers.shared.worker import RanksEnded
 
-__all__ = ["CallRefused", "GroupClosed", "GroupFailed", "OperationTimeout", "explain"]
+__all__ = ["CallRefused", "GroupClosed", "GroupFailed", "OperationTimeout", "error_kind", "explain"]
 
 
 class CallRefused(AffluxError):
@@ -16,7 +17,16 @@ class CallRefused(AffluxError):
 
 
 class GroupFailed(AffluxError, dist.DistBackendError):
-    """An earlier operation of the group, or another rank, failed; the message gives the reason."""
+    """An earlier operation of the group, or another rank, failed; the message gives the reason.
+
+    Args:
+        text: The message.
+        elsewhere: Whether another rank's failure is what ended the group here.
+    """
+
+    def __init__(self, text: str, elsewhere: bool = False) -> None:
+        super().__init__(text)
+        self.elsewhere = elsewhere
 
 
 class GroupClosed(AffluxError, dist.DistBackendError):
@@ -25,6 +35,15 @@ class GroupClosed(AffluxError, dist.DistBackendError):
 
 class OperationTimeout(DeadlineExceeded, dist.DistBackendError):
     """`Work.wait(timeout)` timed out."""
+
+
+def error_kind(failure: Exception | None) -> str:
+    """Return the name of torch's `ErrorType` for what ended a group; "SUCCESS" if none did."""
+    if failure is None or isinstance(failure, GroupClosed):
+        return "SUCCESS"
+    if isinstance(failure, RanksEnded) or getattr(failure, "elsewhere", False):
+        return "REMOTE_ERROR"
+    return "TIMEOUT" if isinstance(failure, DeadlineExceeded) else "COMM_ERROR"
 
 
 def explain(

@@ -128,8 +128,12 @@ class GlooFallback:
         interrupted: Callable[[], str | None],
     ) -> None:
         """Wait for a call that C++ has passed on; for arguments and errors see `run`."""
-        self._in_flight.append((work, arguments))
+        self.keep(work, arguments)
         self._finish(work, call, timeout_s, interrupted)
+
+    def keep(self, work: dist.Work, arguments: tuple[Any, ...]) -> None:
+        """Keep a call's tensors, as Gloo cannot be stopped and still writes to them."""
+        self._in_flight.append((work, arguments))
 
     def _finish(
         self,

@@ -7,7 +7,12 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-__all__ = ["Membership"]
+__all__ = ["NATIVE", "PYTHON_BACKEND", "PYTHON_PROCESS_GROUP", "Membership"]
+
+NATIVE = "native"
+PYTHON_BACKEND = "python backend"
+PYTHON_PROCESS_GROUP = "python process group"
+"""It makes a Gloo group of its own, in which it would wait for ranks with other adapters."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Membership:
         name: Names the group in messages and threads.
         global_ranks: The members' ranks in the world, by rank; empty for the world itself.
         pg_options: What the caller gave as `pg_options`.
+        adapter: What stands between torch and the group, in words.
     """
 
     store: Store
@@ -31,3 +37,4 @@ class Membership:
     name: str
     global_ranks: Sequence[int] = ()
     pg_options: Any = None
+    adapter: str = NATIVE

@@ -1,10 +1,11 @@
 """Carries out the collectives of a group one at a time, in the order they were asked for.
 
-Most run in the group's own thread. One whose caller waits for it anyway runs in the caller's, if
-none is before it: handing it over and back costs more than a small one takes. Two threads never use
-the group's worker or its Gloo fallback at once: two threads that share a Gloo group can mix up its
-messages, and ranks that order operations differently wait for one another for ever. The thread owns
-the deadlines: every Work ends, with a result or an error, whether or not anyone waits.
+Most run in the group's own thread, which is started for the first of them. One whose caller waits
+for it anyway runs in the caller's, if none is before it: handing it over and back costs more than a
+small one takes. Two threads never use the group's worker or its Gloo fallback at once: two threads
+that share a Gloo group can mix up its messages, and ranks that order operations differently wait
+for one another for ever. The thread owns the deadlines: every Work ends, with a result or an error,
+whether or not anyone waits.
 """
 
 import contextlib
@@ -113,9 +114,11 @@ class Progress:
         # Whether a step is in progress, in the thread that has the turn.
         self._stepping = False
         self._running: PendingWork | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-        self._watcher = Watcher(keys, lambda: self._tasks.put(_News()))
+        # There is none until it has something to do: to start one may take a millisecond.
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._only_one = threading.Lock()
+        self._watcher = Watcher(keys, self._tell)
 
     @property
     def failure(self) -> AffluxError | None:
@@ -148,7 +151,7 @@ class Progress:
             with self._counting:
                 self.check()
                 self.turn.add_pending(1)
-                self._tasks.put(task)
+                self._queue(task)
         return work
 
     def carry_out_now(self, call: str, step: Step, *arguments: Any) -> list[torch.Tensor] | None:
@@ -179,7 +182,8 @@ class Progress:
     def adopt(self, call: str, step: Step, *arguments: Any) -> PendingWork:
         """Bring an operation to its end, in the thread, that the calling one has begun.
 
-        The calling thread has the turn, and has it no more afterwards.
+        The calling thread has the turn, and has it no more afterwards. If this raises an error, it
+        still has the turn.
 
         Args:
             call: What is asked for, for messages.
@@ -193,7 +197,7 @@ class Progress:
             if queued:
                 self.turn.add_pending(1)
                 self.turn.hand_over()
-                self._tasks.put(task)
+                self._queue(task)
         if not queued:
             # Behind the mark of the end it would be lost.
             try:
@@ -213,6 +217,19 @@ class Progress:
             AffluxError: As for `carry_out_now`.
         """
         return self._guard(step, arguments)
+
+    def abandon(self, reason: str) -> None:
+        """End the group with an operation that the calling thread, which has the turn, has begun.
+
+        Args:
+            reason: Why nobody can bring it to its end.
+        """
+        try:
+            if self._failure is None:
+                self._fail(GroupFailed(f"{self._named()}: given up: {reason}"), ask=False)
+        finally:
+            if self._failure is not None:
+                self.turn.end()
 
     def check(self) -> None:
         """Raise what keeps the group from taking operations.
@@ -265,7 +282,12 @@ class Progress:
             return False
         with self._counting:
             self._stopping = self.turn.closed = True
-            self._tasks.put(None)
+            if self._thread is None and self.turn.try_enter():
+                # Nothing is queued or in progress, and nothing will be.
+                self.turn.leave()
+                self._drained.set()
+            else:
+                self._queue(None)
         self._watcher.stop()
         if threading.current_thread() is self._thread:
             # Called in a future's callback: the loop ends when that returns.
@@ -276,7 +298,8 @@ class Progress:
                 "the group was destroyed with operations still in flight"
             )
         # Waiting loops check every 0.25 s, then ask the other ranks what they were doing.
-        self._thread.join(10.0)
+        if self._thread is not None:
+            self._thread.join(10.0)
         return in_time and self._failure is None
 
     def confirm_end(self, timeout_s: float | None, holds: bool) -> None:
@@ -286,7 +309,7 @@ class Progress:
             timeout_s: How long to wait; None if there is no job.
             holds: Whether what the others need ends with this rank's part.
         """
-        if self._thread.is_alive() or os.getpid() != self._pid:
+        if os.getpid() != self._pid or (self._thread is not None and self._thread.is_alive()):
             return
         if self._rank == 0 or holds:
             self._notices.begin_close(self.turn.sequence)
@@ -300,10 +323,26 @@ class Progress:
         elif timeout_s is not None:
             self._notices.confirm_close()
 
+    def _queue(self, task: _Task | _News | None) -> None:
+        """Let the thread do it, which is started if there is none."""
+        self._tasks.put(task)
+        if self._thread is None:
+            # A signal handler may come here in the midst of the start, and wait for its operation:
+            # it starts one, too, and the second ends at once.
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _tell(self) -> None:
+        with self._counting:
+            if not self._stopping:
+                self._queue(_News())
+
     def _may_block(self) -> bool:
         return threading.current_thread() is not self._thread
 
     def _run(self) -> None:
+        if not self._only_one.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
         while True:
             task = self._tasks.get()
             if task is None:
@@ -320,6 +359,8 @@ class Progress:
                 finally:
                     self.turn.leave()
                 self.turn.add_pending(-1)
+            # Its arguments are tensors, and the next one may be long in coming.
+            task = None
             if self._news:
                 self._hear()
         # An operation in a caller's thread may be in progress.
@@ -336,7 +377,7 @@ class Progress:
                 return
             first = self._notices.failure()
             if first is not None:
-                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}"))
+                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}", elsewhere=True))
                 return
             last = self._notices.closing()
             if last is None or last > self.turn.sequence:
@@ -375,6 +416,10 @@ class Progress:
         else:
             task.work.fail(error)
         self._running = outer
+        with self._expiring:
+            # It holds tensors; that it is over it tells by itself from now on.
+            if self._ending is task.work:
+                self._ending = None
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """Carry out one operation in the thread whose turn it is. An error fails the group."""
@@ -430,7 +475,7 @@ class Progress:
             if self.interrupted() is None:
                 time.sleep(0.02)
         reason.operation = ""
-        return GroupFailed(self._heard or f"{self._named()}: {reason}")
+        return GroupFailed(self._heard or f"{self._named()}: {reason}", elsewhere=True)
 
     def _closed_by_rank_0(self) -> bool:
         self._notices.look()

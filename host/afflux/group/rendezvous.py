@@ -76,7 +76,7 @@ def meet(membership: Membership, settings: Settings) -> Met:
         AffluxError: At every rank, for the same reason.
     """
     try:
-        introduction = _introduction(settings)
+        introduction = _introduction(settings, membership.adapter)
     except (OSError, ValueError) as error:
         reason = f"AFFLUX_AGGREGATOR={settings.aggregator}: {error}"
         decline(membership, reason)
@@ -95,7 +95,9 @@ def decline(membership: Membership, reason: str) -> None:
     """Make the group fail at the other ranks because this one cannot take part. Collective."""
     meeting = _meeting(membership)
     meeting.hurry(_DECLINE_S)
-    introduction = Introduction(AggregatorUrl("auto"), host_identity(), wire.LANES_MAX, reason)
+    introduction = Introduction(
+        AggregatorUrl("auto"), host_identity(), wire.LANES_MAX, reason, membership.adapter
+    )
     meeting.introduce(introduction)
     try:
         _follow(meeting, introduction, membership, Settings()).keys.release()
@@ -304,14 +306,14 @@ def _loss(settings: Settings, rank: int) -> LossSwitch | None:
     return LossSwitch(settings.test_loss, settings.test_seed, rank)
 
 
-def _introduction(settings: Settings) -> Introduction:
+def _introduction(settings: Settings, adapter: str) -> Introduction:
     """Introduce this rank.
 
     Raises:
         OSError: The aggregator's name does not resolve, or there is no route to it.
         ValueError: Not even a packet of one block fits the route's MTU.
     """
-    return Introduction(settings.aggregator, host_identity(), _lanes(settings))
+    return Introduction(settings.aggregator, host_identity(), _lanes(settings), adapter=adapter)
 
 
 def _lanes(settings: Settings) -> int:

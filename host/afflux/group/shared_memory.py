@@ -93,6 +93,8 @@ def _why_apart(ticket: dict[str, Any], own: Introduction) -> str:
     theirs = Introduction.from_fields(ticket)
     if own.error:
         return own.error
+    if not own.goes_with(theirs):
+        return f"its adapter, {own.adapter}, does not go with rank 0's, {theirs.adapter}"
     if str(own.url) != str(theirs.url):
         return f"AFFLUX_AGGREGATOR={own.url} is not rank 0's"
     if own.host != theirs.host:

@@ -1,8 +1,9 @@
 """Collectives of the ranks of one host, through memory that they share."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,11 +19,29 @@ from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, Collective, S
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
 
-__all__ = ["SharedMemoryReducer"]
+__all__ = ["Begun", "SharedMemoryReducer"]
 
 _COLLECTIVES = {each.name.lower(): each for each in Collective}
 
 _NO_PRODUCT = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class Begun(NamedTuple):
+    """An operation that C++ has begun and has not brought to a good end.
+
+    Attributes:
+        call: What was called.
+        operation: Its number.
+        status: What the C++ call returned.
+        text: Why, if the status says that it failed.
+        began_s: When it began, as `time.monotonic` has it.
+    """
+
+    call: SharedCall
+    operation: int
+    status: int
+    text: str
+    began_s: float
 
 
 class SharedMemoryReducer:
@@ -105,35 +124,24 @@ class SharedMemoryReducer:
         """Return the capsule through which C++ calls."""
         return self._worker.calls()
 
-    def finish(
-        self,
-        call: SharedCall,
-        operation: int,
-        status: int,
-        text: str,
-        timeout_s: float,
-        waited_s: float,
-        interrupted: Interruption,
-    ) -> None:
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
         """Bring an operation that C++ has begun to its end.
 
         Args:
-            call: What was called.
-            operation: Its number.
-            status: What the C++ call returned.
-            text: Why, if the status says that it failed.
-            timeout_s: How long the operation may take, from its beginning.
-            waited_s: How long it has taken.
+            begun: The operation.
+            timeout_s: How long it may take, from its beginning.
             interrupted: As for `run`.
 
         Raises:
             CallRefused: As for `run`.
             AffluxError: As for `run`.
         """
+        call = begun.call
         with _refused(call.name):
-            if status != Status.NOT_YET:
-                raise self._worker.failure_of(status, call, text)
-            self._worker.finish(call, operation, timeout_s, interrupted, waited_s)
+            if begun.status != Status.NOT_YET:
+                raise self._worker.failure_of(begun.status, call, begun.text)
+            waited_s = time.monotonic() - begun.began_s
+            self._worker.finish(call, begun.operation, timeout_s, interrupted, waited_s)
 
     def complete(self, timeout_s: float, interrupted: Interruption) -> None:
         """Pass the operation's remaining phases."""

@@ -22,12 +22,11 @@ class Turn:
         latest: That operation in words.
         running: Whether it is in progress.
         history: 64 bits that stand for all calls to Gloo so far, and their order.
-        engine_operations: Operations of the reducer that only the turn knows of.
+        engine_operations: Operations that the reducer has carried out.
     """
 
-    engine_operations = 0
-
     def __init__(self) -> None:
+        self.engine_operations = 0
         self.pending = 0
         self.closed = False
         self.sequence = 0
@@ -77,6 +76,10 @@ class Turn:
     def end(self) -> None:
         """Note that the latest operation is over."""
         self.running = False
+
+    def count_engine_operation(self) -> None:
+        """Count an operation of the reducer, in the thread that has the turn."""
+        self.engine_operations += 1
 
     def note(self, number: int) -> None:
         """Mix a call to Gloo into the history, in the thread that has the turn."""

@@ -63,7 +63,8 @@ class TraceFile:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o644)
+        # Errors in it may quote what only its user should know.
+        self._descriptor = os.open(path, flags, 0o600)
 
     def write(self, observation: Observation, global_rank: int, ranks: int) -> None:
         """Write the line of a call that is over.

@@ -40,7 +40,8 @@ def under_torchrun(
         return "\n".join(each.read_text(encoding="utf-8") for each in notes)
 
 
-@launched(slow=True, limit_s=120)
+# With Gloo the new incarnation may meet the keys of the old one, and wait for ever.
+@launched(slow=True, limit_s=120, beyond_gloo=True)
 def restarted_by_torchrun(backend: str, ranks: int) -> Any:
     """Die in mid-training once, and go on in the second incarnation by --max-restarts=1."""
     text = """

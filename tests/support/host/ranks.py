@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, Store, TCPStore
 
 import afflux  # noqa: F401 - registers the backend
+from afflux.statistics import group_of
 from benchmarks.network.host import Host
 
 # A rank imports the module of its body, hence pytest, and DistributedDataParallel imports all of
@@ -77,7 +78,6 @@ def run_ranks(
     with tempfile.TemporaryDirectory(prefix="afflux-test-") as folder:
         server = _store_on(hosts) if tcp_store or hosts else None
         store = (server.host, server.port) if server is not None else str(Path(folder) / "store")
-        started = time.monotonic()
         processes, pipes = [], {}
         for rank in range(size):
             receiver, sender = _context.Pipe(duplex=False)
@@ -99,6 +99,8 @@ def run_ranks(
             sender.close()
             processes.append(process)
             pipes[receiver] = rank
+        # Only now: the first start waits until the server has imported what is preloaded.
+        started = time.monotonic()
         outcomes = [Outcome(rank, kind="killed", message="at the limit") for rank in range(size)]
         try:
             while pipes:
@@ -141,6 +143,15 @@ def caught(action: Callable[[], object]) -> tuple[str, str, float]:
     except Exception as error:
         return str(error), type(error).__name__, time.monotonic() - started
     return "", "nothing raised", time.monotonic() - started
+
+
+def failure_heard(limit_s: float = 20.0) -> Exception | None:
+    """Wait, idle, until this rank knows that the default group has failed; return the error."""
+    core = group_of(None)
+    deadline = time.monotonic() + limit_s
+    while core.failure is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return core.failure
 
 
 def _store_on(hosts: Sequence[Host]) -> TCPStore:

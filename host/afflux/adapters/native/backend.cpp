@@ -6,6 +6,8 @@
 #else
 #include <torch/csrc/distributed/c10d/PyProcessGroup.hpp>
 #endif
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +57,8 @@ int number_of(const c10d::ReduceOp& reduction) {
     return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(reduction));
 }
 
+constexpr int kAverage = c10d::ReduceOp::AVG;
+
 // Gloo knows neither of these; Python divides what it has summed.
 bool is_average(const c10d::ReduceOp& reduction) {
     return reduction == c10d::ReduceOp::AVG || reduction == c10d::ReduceOp::PREMUL_SUM;
@@ -96,7 +100,7 @@ struct AffluxBackend::Asked {
     Tensors result{};
     // Whether tensors are where and what they should be; if not, Python decides.
     bool simple = true;
-    // For the profiler: a name, and the tensors whose shapes it shows.
+    // For the profiler: the name that observers have for it, and the tensors whose shapes it shows.
     const char* title = "afflux:collective";
     at::TensorList read{};
     std::function<py::tuple()> arguments{};
@@ -166,17 +170,23 @@ template <typename Gloo, typename General>
 WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const General& general) {
     const RecordingPointer recording = record(asked.title, asked.read);
     if (!may_go_now(asked) || !turn_->try_enter_open()) return ended_with(general(), recording);
-    struct Leaving {
-        Turn* turn;
-        ~Leaving() {
-            if (turn != nullptr) turn->leave();
+    // Gives the turn back in the end, unless the progress thread has it by then.
+    const struct Holding {
+        Turn& turn;
+        void leave() const {
+            if (!turn.mine()) return;
+            turn.end();
+            turn.leave();
         }
-    } leaving{turn_.get()};
+        ~Holding() { leave(); }
+    } holding{*turn_};
     const std::shared_ptr<const Known> held = known(asked);
     const Known& call = *held;
-    if (asked.async && (!call.native || call.bytes > kMostAtOnce)) {
-        turn_->leave();
-        leaving.turn = nullptr;
+    const bool queued = asked.async && (!call.native || call.bytes > kMostAtOnce);
+    // Gloo refuses an average, or cannot divide integers; Python divides what Gloo has summed.
+    const bool divided = !call.native && asked.kind.reduction == kAverage;
+    if (queued || divided) {
+        holding.leave();
         return ended_with(general(), recording);
     }
     afflux_request request = call.request;
@@ -194,11 +204,8 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
         if (asked.timeout.count() > 0)
             slice = std::min<std::int64_t>(slice, asked.timeout.count() * 1'000'000);
         const std::int32_t status = calls_->run(calls_->group, &request, slice, &outcome);
-        if (status != AFFLUX_OVER && asked.async) {
-            // Whatever happens, the progress thread or Python lets go of the turn.
-            leaving.turn = nullptr;
+        if (status != AFFLUX_OVER && asked.async)
             return ended_with(hand_on(call, asked, outcome, status), recording);
-        }
         if (status != AFFLUX_OVER) finish(call, asked, outcome, status, WorkPointer());
     }
     WorkPointer work;
@@ -222,13 +229,48 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
         }
         if (!over) finish(call, asked, outcome, AFFLUX_OVER, work);
     }
-    turn_->end();
     return work;
+}
+
+template <typename Call>
+auto AffluxBackend::taken_over(const Asked& asked, const WorkPointer& passed_on, const Call& call) {
+    try {
+        return with_python(call);
+    } catch (...) {
+        // A signal handler may raise before the first line of Python's, as Ctrl-C does: then Python
+        // has neither ended the operation nor taken the turn, and the other ranks would wait.
+        if (turn_->mine() && turn_->running.load())
+            give_up(std::current_exception(), asked, passed_on);
+        throw;
+    }
+}
+
+void AffluxBackend::give_up(const std::exception_ptr& error, const Asked& asked,
+                            const WorkPointer& passed_on) {
+    std::string reason = "an error in C++";
+    try {
+        std::rethrow_exception(error);
+    } catch (const python_error& raised) {
+        reason = reinterpret_cast<PyTypeObject*>(raised.type)->tp_name;
+    } catch (const std::exception& raised) {
+        reason = raised.what();
+    } catch (...) {
+    }
+    // One more signal may come in the same moment.
+    for (int attempt = 0; attempt < 3 && turn_->running.load(); ++attempt) {
+        try {
+            with_python([&] {
+                const py::object work = passed_on ? py::cast(passed_on) : py::none();
+                core_.get().attr("give_up")(reason, asked.arguments(), work);
+            });
+        } catch (...) {
+        }
+    }
 }
 
 WorkPointer AffluxBackend::hand_on(const Known& call, const Asked& asked,
                                    const afflux_outcome& outcome, std::int32_t status) {
-    return with_python([&] {
+    return taken_over(asked, WorkPointer(), [&] {
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
         const std::string text(status == AFFLUX_NOT_YET ? "" : outcome.text);
         return work_of(core_.get().attr("adopt")(call.python.get(), asked.arguments(), timeout_s,
@@ -250,7 +292,7 @@ void AffluxBackend::refused(const std::exception_ptr& error) {
 
 void AffluxBackend::finish(const Known& call, const Asked& asked, const afflux_outcome& outcome,
                            std::int32_t status, const WorkPointer& passed_on) {
-    with_python([&] {
+    taken_over(asked, passed_on, [&] {
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
         const py::object work = passed_on ? py::cast(passed_on) : py::none();
         const std::string text(status == AFFLUX_OVER || status == AFFLUX_NOT_YET ? ""
@@ -279,13 +321,13 @@ WorkPointer AffluxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOpti
 
 WorkPointer AffluxBackend::allreduce_sparse(Tensors& tensors,
                                             const c10d::AllreduceOptions& options) {
-    const RecordingPointer recording = record("afflux:all_reduce_sparse", tensors);
+    const RecordingPointer recording = record("afflux:all_reduce", tensors);
     return ended_with(in_python("allreduce", tensors, options), recording);
 }
 
 WorkPointer AffluxBackend::allreduce_coalesced(Tensors& tensors,
                                                const c10d::AllreduceCoalescedOptions& options) {
-    const RecordingPointer recording = record("afflux:all_reduce_coalesced", tensors);
+    const RecordingPointer recording = record("afflux:allreduce_coalesced", tensors);
     return ended_with(in_python("allreduce_coalesced", tensors, options), recording);
 }
 
@@ -325,7 +367,7 @@ WorkPointer AffluxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& o
 WorkPointer AffluxBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& options) {
     Asked asked{{Method::AllGather}, options.asyncOp, options.timeout};
-    asked.title = "afflux:all_gather";
+    asked.title = "afflux:allgather";
     asked.read = inputs;
     asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
     asked.simple = inputs.size() == 1 && outputs.size() == 1 && lies_plainly(inputs[0]) &&
@@ -346,7 +388,7 @@ WorkPointer AffluxBackend::allgather(TensorLists& outputs, Tensors& inputs,
 WorkPointer AffluxBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::AllgatherOptions& options) {
     Asked asked{{Method::AllGatherBase}, options.asyncOp, options.timeout};
-    asked.title = "afflux:all_gather_into_tensor";
+    asked.title = "afflux:all_gather_single";
     asked.read = input;
     asked.arguments = [&] { return py::make_tuple(output, input, options); };
     asked.simple = lies_plainly(input) && lies_plainly(output) &&
@@ -364,13 +406,13 @@ WorkPointer AffluxBackend::_allgather_base(at::Tensor& output, at::Tensor& input
 
 WorkPointer AffluxBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                const c10d::AllgatherOptions& options) {
-    const RecordingPointer recording = record("afflux:all_gather_coalesced", inputs);
+    const RecordingPointer recording = record("afflux:allgather_coalesced", inputs);
     return ended_with(in_python("allgather_coalesced", outputs, inputs, options), recording);
 }
 
 WorkPointer AffluxBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& options) {
-    const RecordingPointer recording = record("afflux:all_gather_into_tensor_coalesced", inputs);
+    const RecordingPointer recording = record("afflux:all_gather_single_coalesced", inputs);
     return ended_with(in_python("allgather_into_tensor_coalesced", outputs, inputs, options),
                       recording);
 }
@@ -429,7 +471,7 @@ WorkPointer AffluxBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& 
                                                 const c10d::ReduceScatterOptions& options) {
     Asked asked{
         {Method::ReduceScatterBase, number_of(options.reduceOp)}, options.asyncOp, options.timeout};
-    asked.title = "afflux:reduce_scatter_tensor";
+    asked.title = "afflux:reduce_scatter_single";
     asked.read = input;
     asked.arguments = [&] { return py::make_tuple(output, input, options); };
     asked.simple = lies_plainly(input) && lies_plainly(output) &&
@@ -448,7 +490,7 @@ WorkPointer AffluxBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& 
 
 WorkPointer AffluxBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-    const RecordingPointer recording = record("afflux:reduce_scatter_tensor_coalesced", inputs);
+    const RecordingPointer recording = record("afflux:reduce_scatter_single_coalesced", inputs);
     return ended_with(in_python("reduce_scatter_tensor_coalesced", outputs, inputs, options),
                       recording);
 }
@@ -475,7 +517,7 @@ WorkPointer AffluxBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 WorkPointer AffluxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                     const c10d::AllToAllOptions& options) {
     Asked asked{{Method::AllToAll}, options.asyncOp, options.timeout};
-    asked.title = "afflux:all_to_all";
+    asked.title = "afflux:alltoall";
     asked.read = inputs;
     asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
     asked.simple = !inputs.empty() && all_lie_plainly(inputs) && all_lie_plainly(outputs) &&
@@ -504,7 +546,9 @@ WorkPointer AffluxBackend::point_to_point(const char* method, Tensors& tensors, 
     if (turn_->closed.load() || getpid() != process_)
         with_python([&] { core_.get().attr("check")(); });
     if (tensors.size() == 1)
-        ++gloo_counts_.slot(std::string(method) + ' ' + at::toString(tensors[0].scalar_type()));
+        // The name that Python has for it: "float32".
+        ++gloo_counts_.slot(std::string(method) + ' ' +
+                            torch::getTHPDtype(tensors[0].scalar_type())->name);
     return told(send());
 }
 
@@ -528,48 +572,11 @@ WorkPointer AffluxBackend::recv(Tensors& tensors, int rank, int tag) {
 }
 
 WorkPointer AffluxBackend::recvAnysource(Tensors& tensors, int tag) {
-    return recorded("afflux:recvAnySource", tensors, [&] {
+    return recorded("afflux:recv_anysource", tensors, [&] {
         if (observed.load()) return told(in_python("recv_anysource", tensors, tag));
         return point_to_point("recv_anysource", tensors,
                               [&] { return gloo()->recvAnysource(tensors, tag); });
     });
-}
-
-void AffluxBackend::setTimeout(std::chrono::milliseconds timeout) {
-    with_python([&] { core_.get().attr("set_timeout")(timeout); });
-}
-
-void AffluxBackend::setGroupUid(const std::string& uid) {
-    Backend::setGroupUid(uid);
-    // So that its entries in torch's flight recorder name the group.
-    gloo()->setGroupUid(uid);
-}
-
-c10::intrusive_ptr<c10d::Backend::Options> AffluxBackend::getBackendOptions() {
-    const double timeout_s =
-        with_python([&] { return core_.get().attr("timeout_s").cast<double>(); });
-    return c10::make_intrusive<Options>(
-        "afflux", std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1e3)));
-}
-
-c10::intrusive_ptr<c10d::Backend> AffluxBackend::split(
-    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-    const c10::intrusive_ptr<Backend::Options>& options) {
-    return with_python([&] {
-        const auto timeout = options ? options->timeout : kBackendDefaultTimeout;
-        const std::string name = options ? options->group_name : std::string();
-        const py::object made = splitter_.get()(core_.get(), store, ranks, timeout, name);
-        return made.is_none() ? c10::intrusive_ptr<c10d::Backend>()
-                              : made.cast<c10::intrusive_ptr<c10d::Backend>>();
-    });
-}
-
-void AffluxBackend::shutdown() {
-    with_python([&] { core_.get().attr("shutdown")(); });
-}
-
-void AffluxBackend::abort() {
-    with_python([&] { core_.get().attr("abort")(); });
 }
 
 }  // namespace afflux

@@ -122,7 +122,7 @@ class AffluxBackend : public c10d::Backend {
                                       const c10::intrusive_ptr<Options>& options) override;
     void shutdown() override;
     void abort() override;
-    c10d::ErrorType getError() override { return c10d::ErrorType::SUCCESS; }
+    c10d::ErrorType getError() override;
 #ifdef AFFLUX_TORCH_HAS_COMPLETION_HOOKS
     // Without them an operation that hangs has ended for torch's flight recorder.
     bool supportsCompletionHooks() const override { return true; }
@@ -146,6 +146,10 @@ class AffluxBackend : public c10d::Backend {
                 std::int32_t status, const WorkPointer& passed_on);
     WorkPointer hand_on(const Known& known, const Asked& asked, const afflux_outcome& outcome,
                         std::int32_t status);
+    // Hands a begun operation to Python, and ends it should Python not get so far as to take it.
+    template <typename Call>
+    auto taken_over(const Asked& asked, const WorkPointer& passed_on, const Call& call);
+    void give_up(const std::exception_ptr& error, const Asked& asked, const WorkPointer& passed_on);
     [[noreturn]] void refused(const std::exception_ptr& error);
     // The Work of a send or a receive, with which torch's hooks are told of its end.
     WorkPointer told(WorkPointer work) const;

@@ -26,6 +26,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              })
         .def("end", &Turn::end)
         .def("note", &Turn::note)
+        .def("count_engine_operation", [](Turn& turn) { ++turn.engine_operations; })
         .def_property_readonly("history", [](const Turn& turn) { return turn.history.load(); })
         .def("add_pending", [](Turn& turn, int change) { turn.pending += change; })
         .def_property_readonly("pending", [](const Turn& turn) { return turn.pending.load(); })
@@ -74,6 +75,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def_property_readonly("core", &AffluxBackend::core)
         .def("gloo_counts", &AffluxBackend::gloo_counts)
         .def("let_go", &AffluxBackend::let_go, no_python)
+        // torch's classes show it to C++ alone.
+        .def("get_error", &AffluxBackend::getError, no_python)
         // torch calls it at ranks that get no part of a group that is split.
         .def("perform_nocolor_split", [](const AffluxBackend&, const py::object&) {})
         .def_property(

@@ -18,8 +18,11 @@ class Turn {
   public:
     // Takes the turn if nobody has it, nobody waits in the queue and the group takes operations.
     bool try_enter_open() {
-        if (closed.load() || pending.load() != 0) return false;
-        return take_if_free();
+        if (closed.load() || pending.load() != 0 || !take_if_free()) return false;
+        // It may have closed before the turn was taken; once it is, closing waits for it.
+        if (!closed.load()) return true;
+        leave();
+        return false;
     }
     bool try_enter() { return pending.load() == 0 && take_if_free(); }
 
@@ -68,7 +71,7 @@ class Turn {
     std::atomic<bool> running{false};
     std::atomic<std::uint64_t> sequence{0};
     std::atomic<std::uint64_t> history{0};
-    // Operations of the reducer that were carried out without Python.
+    // Operations that the reducer has carried out.
     std::atomic<std::uint64_t> engine_operations{0};
 
   private:

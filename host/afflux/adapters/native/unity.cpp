@@ -1,5 +1,6 @@
 // The whole adapter in one translation unit: torch's headers are most of the work of compiling it.
 #include "backend.cpp"
+#include "control.cpp"
 #include "module.cpp"
 #include "negated.cpp"
 #include "works.cpp"

@@ -3,11 +3,18 @@
 Several processes may ask for the same result at the same moment: one builds, the others wait. A
 result appears under its name only when it is whole, so a build that was cut off leaves nothing that
 a later one could take for a result.
+
+    NAME             the result; NAME is a digest
+    NAME.lock        locked while somebody builds it
+    NAME.<8 signs>   what is being built, and remains if the builder is killed
+    NAME.failed      the last build that failed
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["BuildError", "cached", "default_folder", "digest"]
+
+_REMAINS = re.compile(r"([0-9a-f]{32})\.[a-z0-9_]{8}")
+"""A digest, and what `mkdtemp` appends."""
 
 
 class BuildError(RuntimeError):
@@ -55,6 +65,35 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _remove_remains(folder: Path, own: str) -> None:
+    """Remove what killed builds have left: folders whose name's lock nobody holds.
+
+    Args:
+        folder: Of the results.
+        own: The name whose lock the caller holds.
+    """
+    remains: dict[str, list[Path]] = {}
+    for path in folder.iterdir():
+        parts = _REMAINS.fullmatch(path.name)
+        if parts is not None and path.is_dir() and not path.is_symlink():
+            remains.setdefault(parts[1], []).append(path)
+    for name, paths in remains.items():
+        with contextlib.suppress(OSError):
+            if name == own:
+                _remove(paths)
+                continue
+            # Without its lock it is not known to be a build's.
+            with (folder / f"{name}.lock").open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(paths)
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        # A compiler that has outlived its builder may still write to it: the next build removes it.
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def cached(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
     """Return the result `name`, a folder in `folder`; `build` fills it if it is not there yet.
 
@@ -71,6 +110,7 @@ def cached(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
     with _locked(folder / f"{name}.lock"):
         if result.is_dir():
             return result
+        _remove_remains(folder, name)
         # In the same folder, because a rename is atomic only within a file system.
         work = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=folder))
         try:

@@ -1,0 +1,37 @@
+"""What a contender of a comparison does, and how its errors are reported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Side", "reason_of"]
+
+_REASON_CHARACTERS = 240
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass
+class Side:
+    """What one contender does in a case.
+
+    Attributes:
+        call: What is timed.
+        wrong: Makes a call with fresh data, and returns how many elements are wrong at this rank.
+        restore: Makes the data what they were; not timed.
+        batch: Most calls between restorations; 0: any number.
+        close: Gives back what it holds.
+    """
+
+    call: Callable[[], object]
+    wrong: Callable[[], int]
+    restore: Callable[[], object] = _nothing
+    batch: int = 0
+    close: Callable[[], object] = _nothing
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error in one line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= _REASON_CHARACTERS else text[: _REASON_CHARACTERS - 1] + "…"

@@ -1,0 +1,63 @@
+"""Averages, whichever way a call takes: Gloo knows none, so whoever passes a call on divides."""
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import afflux
+from tests.support.host.ranks import run_ranks, values
+
+SIZE = 3
+COUNT = 4
+
+
+def made(rank, dtype):
+    """Return what differs by rank and has means that are no whole numbers, of both signs."""
+    values = torch.arange(SIZE * COUNT, dtype=torch.float64) * (rank + 1) - 11 * rank
+    return values.to(dtype)
+
+
+def mean(dtype):
+    total = torch.stack([made(rank, dtype) for rank in range(SIZE)]).sum(0)
+    rounding = None if dtype.is_floating_point or dtype.is_complex else "trunc"
+    return torch.div(total, SIZE, rounding_mode=rounding)
+
+
+def average(rank, _size, dtype, apart):
+    if apart and rank == 1:
+        # The default group is there already; the next one meets a rank from elsewhere.
+        afflux.group.rendezvous.host_identity = lambda: "another host"
+    group = dist.new_group()
+    got = []
+    for is_async in (False, True):
+        asked = {"op": dist.ReduceOp.AVG, "group": group, "async_op": is_async}
+        whole, parts = made(rank, dtype), torch.zeros(COUNT, dtype=dtype)
+        part = parts.clone()
+        works = [
+            dist.all_reduce(whole, **asked),
+            dist.reduce_scatter(parts, list(made(rank, dtype).chunk(SIZE)), **asked),
+            dist.reduce_scatter_tensor(part, made(rank, dtype), **asked),
+        ]
+        for work in works:
+            if work is not None:
+                work.wait()
+        got.append((whole.numpy(), parts.numpy(), part.numpy()))
+    return afflux.statistics(group)["engine"], got
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart"),
+    # The last: no engine sums it, so that it is Gloo's where ranks share memory, too.
+    [(torch.float32, True), (torch.int64, True), (torch.complex64, False)],
+)
+def test_an_average_that_gloo_sums(dtype, apart):
+    whole = mean(dtype)
+    environment = {"AFFLUX_AGGREGATOR": "auto"}
+    got = values(run_ranks(average, SIZE, dtype, apart, environment=environment))
+    for rank, (engine, rounds) in enumerate(got):
+        assert engine == ("gloo" if apart else "shm")
+        for all_reduced, *scattered in rounds:
+            np.testing.assert_allclose(all_reduced, whole, rtol=1e-6)
+            for each in scattered:
+                np.testing.assert_allclose(each, whole.chunk(SIZE)[rank], rtol=1e-6)
