@@ -308,7 +308,7 @@ def test_an_operation_is_completed_in_the_middle_of_its_own_wait(served):
     # So many packets are lost that the operation is far from its end when `interrupted` is called.
     with Ranks(lease.ticket, loss=0.15) as ranks:
         first, second = ranks.workers
-        completed = []
+        completed: list[int] = []
 
         def complete() -> None:
             if not completed:

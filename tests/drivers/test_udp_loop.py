@@ -1,8 +1,10 @@
 """A worker's sockets against a socket of the test's that plays the aggregator."""
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -165,3 +167,63 @@ def test_buffers_hold_what_credit_promises(peer):
                 sender.send(bytes(length))
         for _ in range(held):
             assert len(peer.recv(65536)) == length
+
+
+class Mirror(threading.Thread):
+    """Sends each DATA back as the RESULT that it is where a job has one worker, in bursts."""
+
+    def __init__(self, packets: int) -> None:
+        super().__init__()
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        enlarge(self.socket, 8 << 20)
+        self.socket.settimeout(0.2)
+        self._burst = packets
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+        self.socket.close()
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            with suppress(TimeoutError):
+                packets = [self.socket.recvfrom(9000)]
+                time.sleep(0.001)
+                self.socket.setblocking(False)
+                with suppress(BlockingIOError):
+                    while len(packets) < self._burst:
+                        packets.append(self.socket.recvfrom(9000))
+                self.socket.settimeout(0.2)
+                for data, source in packets:
+                    if data[0] == wire.VERSION << 4 | wire.Type.DATA:
+                        result = bytes([wire.VERSION << 4 | wire.Type.RESULT]) + data[1:]
+                        self.socket.sendto(result, source)
+
+
+@pytest.mark.parametrize("lanes", [5, 16])
+def test_no_more_is_asked_for_than_the_receive_buffer_holds(lanes, no_threads_left):
+    """Of 256 results, sent while the worker sleeps, none is lost in Linux's default buffer."""
+    slots = 256
+    mirror = Mirror(slots)
+    ticket = replace(ticket_of(1, lanes, slots), port=mirror.socket.getsockname()[1])
+    session = Session(ticket, 0)
+    # The kernel charges twice what is asked for: 212,992 bytes.
+    line = Line("127.0.0.1", ticket.port, session, None, None, 106_496)
+    assert 8 <= session.window < slots
+    elements = np.ones(64 * lanes * slots * 3, np.int32)
+    operation = Operation(session, elements, wire.Dtype.INT32, Reduction.SUM, elements.shape)
+    mirror.start()
+    loop = UdpLoop([line])
+    line.open(operation)
+    end = time.monotonic() + 20
+    while not operation.done and time.monotonic() < end:
+        # A moment in which nothing is read.
+        time.sleep(0.002)
+        loop.run(time.monotonic())
+    mirror.stop()
+    assert line.overflows == 0
+    assert operation.done
+    assert operation.result().tobytes() == elements.tobytes()
+    line.close()

@@ -22,10 +22,13 @@ class Line(_native.Line):
         session: The worker's part in a job run there.
         loss: Loses packets for tests, or None.
         group: Where results come, too; None if only to this worker.
+        buffer_bytes: What to ask for as socket buffers. The system may give less; then fewer
+            packets are outstanding at a time.
 
     Attributes:
         peer: The aggregator's name and port, for messages.
         session: The same.
+        overflows: Datagrams that came while the receive buffer was full.
         refused: Whether its host has reported that nobody listens on the port.
         too_long: Bytes of a packet that did not fit the path's MTU, or 0.
 
@@ -41,6 +44,7 @@ class Line(_native.Line):
         session: Session,
         loss: LossSwitch | None,
         group: MulticastGroup | None = None,
+        buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
     ) -> None:
         self.peer = f"{host}:{port}"
         self.session = session
@@ -48,7 +52,7 @@ class Line(_native.Line):
             if not 0 < port < 1 << 16:
                 raise OSError(f"a UDP port must be 1 to 65535, not {port}")
             address = int.from_bytes(socket.inet_aton(socket.gethostbyname(host)), "big")
-            super().__init__(address, port, session, loss)
+            super().__init__(address, port, session, loss, buffer_bytes)
         except OSError as error:
             raise AggregatorUnreachable(
                 f"cannot reach the aggregator at {self.peer}: {error}"

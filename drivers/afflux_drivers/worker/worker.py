@@ -52,6 +52,7 @@ class Worker:
         rank: Own rank, one of the tickets'.
         loss: Loses packets, for tests.
         peer_timeout_s: How long an aggregator may leave all packets unanswered.
+        buffer_bytes: What to ask for as socket buffers, for each aggregator.
 
     Raises:
         ValueError: If rank, tickets or the test switch are out of range, or the tickets do not fit
@@ -66,6 +67,7 @@ class Worker:
         *,
         loss: LossSwitch | None = None,
         peer_timeout_s: float = 10.0,
+        buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
     ) -> None:
         if not peer_timeout_s > 0:
             raise ValueError(f"a timeout must be more than 0 s, not {peer_timeout_s}")
@@ -87,7 +89,8 @@ class Worker:
             for ticket in tickets:
                 # Several probes must fit the time in which their silence is judged.
                 session = Session(ticket, rank, cap_s=min(1.0, peer_timeout_s / 5))
-                lines.append(Line(ticket.host, ticket.port, session, loss, group_of(ticket)))
+                address = ticket.host, ticket.port
+                lines.append(Line(*address, session, loss, group_of(ticket), buffer_bytes))
         except BaseException:
             for line in lines:
                 line.close()

@@ -264,6 +264,9 @@ void bind_session(nb::module_& module) {
                 "When the aggregator's last packet with this job's key came.")
         .def_ro("trip", &Session::trip, "Estimator of the timeout.")
         .def_prop_ro(
+            "window", [](const Session& session) { return session.window.size(); },
+            "How many packets may be outstanding.")
+        .def_prop_ro(
             "slots",
             [](Session& session) {
                 std::vector<Slot*> slots;
@@ -343,9 +346,11 @@ void bind_loop(nb::module_& module) {
         .def(
             "__init__",
             [](BoundLine* self, std::uint32_t host, std::uint16_t port, Session& session,
-               LossSwitch* loss) { new (self) BoundLine({host, port}, session, loss); },
+               LossSwitch* loss, std::size_t buffer_bytes) {
+                new (self) BoundLine({host, port}, session, loss, buffer_bytes);
+            },
             nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg("host"), nb::arg("port"),
-            nb::arg("session"), nb::arg("loss").none())
+            nb::arg("session"), nb::arg("loss").none(), nb::arg("buffer_bytes"))
         .def(
             "join_group",
             [](BoundLine& line, std::uint32_t host, std::uint16_t port) {
@@ -362,6 +367,8 @@ void bind_loop(nb::module_& module) {
             "Own address, as a number, and port on the way to the aggregator.")
         .def_prop_ro("refused", &BoundLine::refused,
                      "Whether the aggregator's host has reported that nobody listens on the port.")
+        .def_prop_ro("overflows", &BoundLine::overflows,
+                     "Datagrams that came while the receive buffers were full.")
         .def_prop_ro("too_long", &BoundLine::too_long,
                      "Bytes of a packet that was longer than the path's MTU, or 0.")
         .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IPv4 packet on the path.")
@@ -375,6 +382,7 @@ void bind_loop(nb::module_& module) {
         .def("run", &BoundLoop::run, nb::arg("until"),
              "Feed the lines' dialogues until all are over, or the time has come.");
 
+    module.attr("SOCKET_BUFFER_BYTES") = worker::kBufferBytes;
     module.def("sharing", &sharing, nb::arg("dtype"), nb::arg("op"), nb::arg("count"),
                nb::arg("lanes"), nb::arg("aggregators"),
                "Return how many of so many aggregators share a tensor's columns.");

@@ -1,12 +1,14 @@
 // How many slots and rows the blocks of a tensor take, and where that ends.
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "contract/wire.hpp"
 #include "tests/check.hpp"
 #include "worker/grid.hpp"
 
 using afflux::worker::Grid;
+using afflux::worker::sharing;
 
 namespace {
 
@@ -22,6 +24,41 @@ void test_every_block_has_one_position() {
                 CHECK(blocks <= grid.rows * grid.row_blocks());
             }
         }
+    }
+}
+
+// Over all aggregators that share the columns.
+void test_every_block_is_at_one_aggregator() {
+    for (const std::size_t of : {1, 2, 3, 7}) {
+        for (const std::size_t lanes : {1, 5, 16}) {
+            for (const std::size_t blocks : {112, 113, 1563}) {
+                std::vector<unsigned> found(blocks, 0);
+                for (std::size_t own = 0; own < of; ++own) {
+                    const Grid grid(blocks, lanes, 3, {own, of});
+                    CHECK(grid.slots == Grid(blocks, lanes, 3, {0, of}).slots);
+                    for (std::size_t at = 0; at < grid.rows * grid.slots * lanes; ++at) {
+                        const std::size_t slot = at / lanes % grid.slots;
+                        const std::size_t block =
+                            grid.block(at / lanes / grid.slots, slot, at % lanes);
+                        if (block < blocks) ++found[block];
+                    }
+                }
+                for (const unsigned times : found) CHECK(times == 1);
+            }
+        }
+    }
+    CHECK(Grid(1000, 5, 3).block(2, 1, 4) == 2 * 15 + 5 + 4);
+    CHECK(Grid(1000, 5, 3, {1, 2}).block(2, 1, 4) == (2 * 2 + 1) * 15 + 5 + 4);
+}
+
+void test_aggregators_are_no_more_than_there_are_packets() {
+    CHECK(sharing(0, 5, 4) == 1 && sharing(5, 5, 4) == 1 && sharing(6, 5, 4) == 2);
+    CHECK(sharing(16, 5, 4) == 4 && sharing(1000, 5, 4) == 4 && sharing(1000, 5, 1) == 1);
+    try {
+        const Grid grid(1000, 5, 3, {2, 2});
+        CHECK(!"there is no such aggregator");
+    } catch (const std::invalid_argument& error) {
+        CHECK(std::string(error.what()).find("aggregator 2 is none of 2") != std::string::npos);
     }
 }
 
@@ -45,6 +82,8 @@ void test_most_rows() {
 
 int main() {
     test_every_block_has_one_position();
+    test_every_block_is_at_one_aggregator();
+    test_aggregators_are_no_more_than_there_are_packets();
     test_slots_are_no_more_than_there_are_packets();
     test_most_rows();
 }

@@ -54,6 +54,8 @@ class Mirror {
             poll(&readable, 1, 20);
             do {
                 for (const datagrams::Datagram& each : receiver.receive(socket_)) {
+                    // All its results arrive, so it need not answer probes.
+                    if (each.data[0] != packet::version_type(wire::Type::Data)) continue;
                     const_cast<std::uint8_t*>(each.data)[0] =
                         packet::version_type(wire::Type::Result);
                     batch.add(*each.source, {{each.data, each.bytes}});

@@ -90,6 +90,8 @@ class Network {
             bool over = true, moved = false;
             for (unsigned rank = 0; rank < kRanks; ++rank) {
                 Dialogue& dialogue = *dialogues[rank];
+                worker::Window& window = sessions[rank]->window;
+                if (narrowing && draw_() % 8 == 0) window.limit(window.size() - 1);
                 while (!outlets[rank].sent.empty()) {
                     const Datagram datagram = std::move(outlets[rank].sent.front());
                     outlets[rank].sent.pop_front();
@@ -118,6 +120,7 @@ class Network {
     }
 
     std::vector<std::unique_ptr<Session>> sessions;
+    bool narrowing = false;  // whether windows become narrower now and then
 
   private:
     // How often a packet arrives.
@@ -175,9 +178,57 @@ void test_sums(Network& network, std::size_t count, std::uint32_t fingerprint, u
     for (unsigned rank = 0; rank < kRanks; ++rank) CHECK(results[rank] == expected);
 }
 
+// The ranks have room for fewer packets than there are slots, and ever fewer, each at its own time:
+// none waits for ever for a packet that another keeps back.
+void test_narrow_windows() {
+    for (unsigned seed = 10; seed < 200; ++seed) {
+        Network network(seed);
+        network.narrowing = seed % 2 == 0;
+        if (!network.narrowing) {
+            for (unsigned rank = 0; rank < kRanks; ++rank) {
+                worker::Window& window = network.sessions[rank]->window;
+                window.limit(1 + (rank + seed) % kRanks);
+                CHECK(window.size() == 1 + (rank + seed) % kRanks);
+            }
+        }
+        test_sums<std::int32_t, codec::Dtype::Int32>(network, 20011, 1, 3);
+        test_sums<float, codec::Dtype::Float32>(network, 5003, 2, 2);
+    }
+}
+
+// So many results of which a share is lost leave a window of about this size.
+std::size_t window_after(unsigned packets, unsigned lost_of_hundred) {
+    worker::Window window(256);
+    for (unsigned packet = 0; packet < packets; ++packet) {
+        if (packet % 100 < lost_of_hundred) {
+            window.lost();
+        } else {
+            window.answered();
+        }
+    }
+    return window.size();
+}
+
+void test_a_window_follows_the_losses() {
+    CHECK(worker::Window(64).size() == 64);
+    CHECK(window_after(100'000, 0) == 256);
+    const std::size_t few = window_after(100'000, 1), many = window_after(100'000, 10);
+    CHECK(150 < few && few < 250);
+    CHECK(12 < many && many < 30);
+    CHECK(window_after(100'000, 100) == 8);
+    worker::Window narrow(64);
+    narrow.limit(3);
+    for (int i = 0; i < 100; ++i) narrow.lost();
+    CHECK(narrow.size() == 3);
+    narrow.limit(0);
+    CHECK(narrow.size() == 1);
+}
+
 }  // namespace
 
 int main() {
+    test_a_window_follows_the_losses();
+    test_narrow_windows();
     for (unsigned seed = 0; seed < 4; ++seed) {
         Network network(seed);
         test_sums<std::int32_t, codec::Dtype::Int32>(network, 0, 1, 1);

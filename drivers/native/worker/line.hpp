@@ -18,11 +18,16 @@ namespace afflux::worker {
 
 using datagrams::Address;
 
+// A whole flight of every slot fits, while the process waits for a processor.
+inline constexpr std::size_t kBufferBytes = 8 << 20;
+
 class Line : private PacketSink {
   public:
-    // The session must live as long; so must `loss`, which may be null. Throws std::system_error if
-    // the aggregator cannot be reached.
-    Line(const Address& aggregator, Session& session, LossSwitch* loss);
+    // The session must live as long; so must `loss`, which may be null. Asks for so many bytes of
+    // socket buffers; of packets whose answers the buffer that it gets does not hold, no more are
+    // outstanding at a time. Throws std::system_error if the aggregator cannot be reached.
+    Line(const Address& aggregator, Session& session, LossSwitch* loss,
+         std::size_t buffer_bytes = kBufferBytes);
 
     // Its batch refers to its socket.
     Line(const Line&) = delete;
@@ -72,6 +77,9 @@ class Line : private PacketSink {
 
     // The file numbers of the sockets, the one that sends first; -1 for one that is not there.
     std::array<int, 2> numbers() const;
+
+    // Datagrams that came while the receive buffers were full.
+    std::uint64_t overflows() const;
 
     // System calls on the sockets so far.
     std::uint64_t calls() const { return receiver_.traffic().calls + batch_.traffic().calls; }

@@ -120,17 +120,21 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
 void Operation::expire(double now, PacketSink& out) {
     RoundTrip& trip = session_.trip;
     next_timer_ = kNever;
+    bool late = false;
     for (std::size_t number = 0; number < active_; ++number) {
         Slot& slot = session_.slots[number];
         if (!slot.outstanding) continue;
         if (due(slot) <= now) {
+            late = true;
             if (!slot.asked && slot.deadline <= now) trip.expired(slot.sent_at, now);
+            if (!slot.asked) slot.overtaken = trip.overdue(slot.sent_at) <= now;
             slot.probed(now, trip.cap());
             ++session_.counts.probes;
             out.send(session_.probe(slot, tensor_.opcode_dtype()));
         }
         next_timer_ = std::min(next_timer_, due(slot));
     }
+    if (late) release_least(now, out);
 }
 
 // When to ask after a slot's packet.
@@ -169,23 +173,57 @@ void Operation::send(Slot& slot, wire::Present present, bool opening, double now
     };
     packet::store_header(slot.packet.datagram(), header);
     session_.counts.blocks_sent += header.blocks();
-    const Octets datagram =
-        slot.sent(packet::datagram_bytes(header.blocks()), opening, now, session_.trip.timeout());
+    slot.filled(packet::datagram_bytes(header.blocks()), opening);
+    waiting_.emplace(slot.turn, slot.number);
+    release(now, out);
+}
+
+void Operation::release(double now, PacketSink& out) {
+    while (!waiting_.empty() && outstanding_ < session_.window.size()) {
+        Slot& slot = session_.slots[waiting_.top().second];
+        waiting_.pop();
+        transmit(slot, now, out);
+    }
+}
+
+void Operation::transmit(Slot& slot, double now, PacketSink& out) {
+    ++outstanding_;
+    const Octets datagram = slot.sent(now, session_.trip.timeout());
     // The timeout may have shrunk, so this timer need not be the last.
     next_timer_ = std::min(next_timer_, slot.deadline);
     out.send(datagram);
 }
 
+// Workers whose windows are full of packets that the others' windows keep back would wait for ever.
+// The first packet that waits is let through if it comes before all that are outstanding: of the
+// rounds that are not complete anywhere, the first one is then complete in the end.
+void Operation::release_least(double now, PacketSink& out) {
+    if (waiting_.empty()) return;
+    const Waiting least = waiting_.top();
+    for (std::size_t number = 0; number < active_; ++number) {
+        const Slot& slot = session_.slots[number];
+        if (slot.outstanding && Waiting(slot.turn, slot.number) < least) return;
+    }
+    waiting_.pop();
+    transmit(session_.slots[least.second], now, out);
+}
+
 void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet,
                             double now, PacketSink& out) {
     ++session_.counts.rounds;
-    if (!slot.asked) take_sample(slot, now);
+    if (!slot.asked) {
+        take_sample(slot, now);
+        session_.window.answered();
+    } else if (slot.overtaken && slot.missing == 0) {
+        session_.window.lost();
+    }
     if (slot.opening) {
         opened(slot, present, packet.blocks());
     } else {
         columns_->take(slot.number, present, packet.blocks());
     }
     slot.outstanding = false;
+    --outstanding_;
     ++slot.round;
     const std::uint32_t* words = packet.words();
     const std::uint32_t* end = words + wire::kLanesMax;
@@ -196,6 +234,7 @@ void Operation::take_result(Slot& slot, wire::Present present, packet::PacketBuf
             next_timer_ = kNever;
             done_ = true;
         }
+        release(now, out);
         return;
     }
     if (!columns_ || !all_absent(words + session_.job.lanes, end)) {
@@ -258,6 +297,7 @@ void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now,
     if (slot.probes_open == 1 && seen != everyone) trip.sample_short(slot.probed_at, now);
     const double shortest = trip.timeout();
     if (own_lost) {
+        session_.window.lost();
         // The contribution was lost; this rank cannot judge yet who else is missing.
         slot.answered(now, shortest);
     } else {

@@ -3,8 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <queue>
+#include <utility>
+#include <vector>
 
 #include "worker/columns.hpp"
 #include "worker/dialogue.hpp"
@@ -45,6 +49,10 @@ class Operation : public Dialogue {
 
     bool is_ours(const packet::Header& header, std::size_t length) const;
     void send(Slot& slot, wire::Present present, bool opening, double now, PacketSink& out);
+    // Sends packets that wait while the window has room for them.
+    void release(double now, PacketSink& out);
+    void transmit(Slot& slot, double now, PacketSink& out);
+    void release_least(double now, PacketSink& out);
     void take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                      PacketSink& out);
     double due(const Slot& slot) const;
@@ -64,6 +72,11 @@ class Operation : public Dialogue {
     wire::Operation number_;
     double next_timer_ = kNever;
     bool done_ = false;
+    std::size_t outstanding_ = 0;  // packets
+    // Slots whose packets wait for room in the window, by turn and number: all workers send those
+    // first that are first in this order, so that they do not wait for one another's others.
+    using Waiting = std::pair<std::uint32_t, wire::Slot>;
+    std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;
 };
 
 }  // namespace afflux::worker

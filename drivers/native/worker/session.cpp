@@ -38,7 +38,8 @@ void JobRun::check() const {
                                     std::to_string(ranks) + " ranks");
 }
 
-Session::Session(const JobRun& given, double cap) : job(checked(given)), trip(cap) {
+Session::Session(const JobRun& given, double cap)
+    : job(checked(given)), trip(cap), window(given.slots) {
     slots.reserve(job.slots);
     for (std::size_t slot = 0; slot < job.slots; ++slot) {
         slots.emplace_back(static_cast<wire::Slot>(slot), job.first_round, job.lanes);

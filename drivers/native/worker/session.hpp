@@ -10,6 +10,7 @@
 #include "worker/errors.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
+#include "worker/window.hpp"
 
 namespace afflux::worker {
 
@@ -60,6 +61,7 @@ class Session {
     const JobRun job;
     std::vector<Slot> slots;
     RoundTrip trip;
+    Window window;
     Counts counts;
     std::uint64_t number = 0;  // of the next operation
     // When the aggregator's last packet with this job's key came, in seconds.

@@ -27,6 +27,8 @@ class Slot {
     std::size_t length = 0;                                  // bytes of that contribution
     bool outstanding = false;                                // a result is awaited
     bool opening = false;                                    // `round` opens an operation
+    bool overtaken = false;     // asked after because one that was sent later has been answered
+    std::uint32_t turn = 0;     // rounds of the slot in this operation before this one
     bool asked = false;         // probed or sent again, so that its round trip is not a sample
     bool waits_above = false;   // the latest MISSING named nobody: the aggregator's parent
     std::uint64_t missing = 0;  // workers that the latest MISSING named
@@ -36,15 +38,20 @@ class Slot {
     double wait = 0;            // timeout of the latest transmission
     double probed_at = 0;       // when the latest probe was sent
 
-    // Notes that the packet, filled for `round`, goes out now; gives its datagram.
-    Octets sent(std::size_t bytes, bool opens, double now, double timeout) {
+    // Notes that the packet is filled for `round`, with so many bytes.
+    void filled(std::size_t bytes, bool opens) {
         length = bytes;
         opening = opens;
+        turn = opens ? 0 : turn + 1;
+    }
+
+    // Notes that it goes out now; gives its datagram.
+    Octets sent(double now, double timeout) {
         outstanding = true;
         sent_at = now;
         probes_open = 0;
         missing = 0;
-        asked = waits_above = false;
+        asked = waits_above = overtaken = false;
         ask_in(timeout, now);
         return {packet.datagram(), length};
     }
