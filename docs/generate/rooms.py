@@ -16,12 +16,13 @@ from docs.generate.source_tree import NATIVE, PACKAGES, Module, native_modules, 
 __all__ = ["render"]
 
 _NATIVE_ROOMS = {
+    "aggregator": "The software engine on UDP sockets, C++ from socket to socket.",
     "bindings": "Binds the libraries to Python; the only folder that knows of it.",
     "codec": "The codec: blocks of elements to the integers of packets and back, and their sums.",
     "codec/kernels": "The codec's inner loops, compiled once for each instruction set.",
     "contract": "The contract in C++, generated.",
     "datagrams": "UDP sockets, many datagrams to a call, joined and cut apart by the kernel.",
-    "engine": "The software engine: the aggregator on the CPU.",
+    "engine": "The software engine: the aggregator's state machine on the CPU.",
     "packet": "Headers and buffers of packets.",
     "shared": "All-reduces of the ranks of one host, through memory that they share.",
     "tests": "Programs that test the C++, also under sanitizers, and one that times it.",

@@ -17,6 +17,7 @@ from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
 from afflux_hdl.contract import registers
 from tests.support.drivers.ranks import Ranks
+from tests.support.drivers.served import Served
 
 
 def test_ticket_survives_json():
@@ -156,6 +157,24 @@ def test_an_answer_with_a_group():
     assert JobTicket.from_json(ticket.to_json()) == ticket
 
 
+def test_an_answer_with_ranges():
+    with answering(json.dumps({**GOOD, "ranges": 2}).encode() + b"\n") as address:
+        ticket = create_job(address, 4, 16, 64, 5.0).ticket
+    assert ticket.ranges == 2
+    assert JobTicket.from_json(ticket.to_json()) == ticket
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_a_ticket_names_the_ranges_of_the_aggregators_threads(shares):
+    served = Served(SoftEngine(shares=shares))
+    try:
+        lease = create_job(served.address, 1, 4, 6, 5.0)
+        assert lease.ticket.ranges == shares
+        lease.close()
+    finally:
+        served.stop()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -173,6 +192,9 @@ def test_an_answer_with_a_group():
                 {"slots": 33},
                 {"slots": 0},
                 {"lanes": 17},
+                {"ranges": 0},
+                {"ranges": 65},
+                {"ranges": True},
                 {"group": "239.1.2.3"},
                 {"group": "239.1.2.3", "group_port": 0},
                 {"group": "10.1.2.3", "group_port": 4701},

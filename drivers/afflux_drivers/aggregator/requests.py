@@ -96,6 +96,8 @@ class RequestHandler:
         )
         owned.append(job)
         group = job.group
+        # Only an engine in software is served by threads; a job below a parent by one of them.
+        ranges = getattr(self._engine, "shares", 1) if job.parent is None else 1
         return {
             "ok": True,
             "job": job.number,
@@ -107,6 +109,7 @@ class RequestHandler:
             "credit": job.credit,
             "port": self._port,
             "engine": self._engine.name,
+            **({} if ranges == 1 else {"ranges": ranges}),
             **({} if group is None else {"group": group.address, "group_port": group.port}),
         }
 

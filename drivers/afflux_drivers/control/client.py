@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _ANSWER_BYTES = 1 << 16
 _JOIN_PARENT_EVERY_S = 0.05
+_RANGES_MAX = 64
 
 
 class _Channel:
@@ -206,7 +207,14 @@ def _ticket(address: tuple[str, int], peer: str, answer: dict[str, Any]) -> JobT
         engine=field("engine", str),
         group=group,
         group_port=group_port,
+        ranges=field("ranges", _ranges) if "ranges" in answer else 1,
     )
+
+
+def _ranges(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= _RANGES_MAX:
+        raise ValueError
+    return value
 
 
 def read_counters(address: tuple[str, int], timeout_s: float) -> dict[str, int]:

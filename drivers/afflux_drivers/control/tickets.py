@@ -26,6 +26,8 @@ class JobTicket:
         group_port: UDP port of the group; 0 without one.
         members: Rank of each worker, in a tree of aggregators; empty if worker w is rank w.
         ranks: Ranks of the whole tree; 0 if the job has them all.
+        ranges: Ranges of equal length that the slots are in, one for each thread of the aggregator;
+            packets of one range are best joined with one another only.
 
     Raises:
         ValueError: If `members` and `ranks` do not fit the number of workers, or one another.
@@ -45,6 +47,7 @@ class JobTicket:
     group_port: int = 0
     members: tuple[int, ...] = ()
     ranks: int = 0
+    ranges: int = 1
 
     def __post_init__(self) -> None:
         if not self.members and not self.ranks:

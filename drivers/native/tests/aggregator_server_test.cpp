@@ -42,6 +42,48 @@ void test_strays() {
     if (datagrams::UdpSocket().can_segment()) CHECK(served.totals().strays > 0);
 }
 
+// The kernel steers what is not joined; what it does not steer is handed over, so sums alone would
+// not show it.
+void test_steering() {
+    const Shape shape{2, 4, 64};
+    for (const bool joined : {false, true}) {
+        Served served(shape, 4);
+        Workers workers(shape, served.address(), joined, 4);
+        workers.join();
+        workers.run(10, 0xF);
+        CHECK(served.counter(Counter::Rounds) == 640);
+        CHECK(served.totals().strays == 0);
+    }
+}
+
+// A JOIN and one with a wrong key, so close together that their answers wait side by side.
+void test_answers_of_one_batch() {
+    const Shape shape{2, 4, 8};
+    Served served(shape, 1);
+    datagrams::UdpSocket socket;
+    socket.connect(served.address());
+    datagrams::SendBatch batch(socket);
+    datagrams::Receiver receiver(1000, false);
+    std::vector<std::uint8_t> right(wire::kUdpPayloadMin), wrong(wire::kUdpPayloadMin);
+    packet::store_header(right.data(), packet::join_header(1, 0, kKey));
+    packet::store_header(wrong.data(), packet::join_header(1, 0, kKey + 1));
+    batch.add({}, {datagrams::Part(right)});
+    batch.add({}, {datagrams::Part(wrong)});
+    CHECK(batch.flush());
+    unsigned answers = 0;
+    while (answers < 2) {
+        pollfd readable{socket.number(), POLLIN, 0};
+        CHECK(poll(&readable, 1, 10000) > 0);
+        for (const datagrams::Datagram& each : receiver.receive(socket)) {
+            const bool joined = packet::load_header(each.data).type() == wire::Type::Joined;
+            const auto word = packet::load<std::uint32_t>(each.data + wire::kHeaderBytes);
+            CHECK(word == (joined ? 2U : static_cast<std::uint32_t>(wire::Refusal::Key)));
+            ++answers;
+        }
+    }
+    CHECK(served.counter(Counter::Joins) == 1 && served.counter(Counter::BadKey) == 1);
+}
+
 void test_jobs_change_meanwhile() {
     const Shape shape{2, 4, 8};
     Served served(shape, 2);
@@ -129,6 +171,8 @@ int main() {
         test_sums(shares, false);
     }
     test_strays();
+    test_steering();
+    test_answers_of_one_batch();
     test_jobs_change_meanwhile();
     test_any_octets(1);
     test_any_octets(3);

@@ -109,10 +109,13 @@ class Served {
 
 class Workers {
   public:
-    Workers(const Shape& shape, const datagrams::Address& server, bool offloads = true)
+    // `ranges`: packets of slots in different ranges are not joined, so that with as many threads
+    // none gets another's.
+    Workers(const Shape& shape, const datagrams::Address& server, bool offloads = true,
+            unsigned ranges = 1)
         : shape_(shape) {
         for (unsigned i = 0; i < shape.workers; ++i) {
-            workers_.push_back(std::make_unique<Worker>(shape, server, offloads));
+            workers_.push_back(std::make_unique<Worker>(shape, server, offloads, ranges));
         }
     }
 
@@ -122,11 +125,16 @@ class Workers {
             std::uint8_t* packet = compose(worker, i, 0, wire::Type::Join, 0, 0);
             bool joined = false;
             while (!joined) {
-                worker.batch.add({}, {datagrams::Part(packet, wire::kUdpPayloadMin)});
-                CHECK(worker.batch.flush());
+                worker.batches[0].add({}, {datagrams::Part(packet, wire::kUdpPayloadMin)});
+                CHECK(worker.batches[0].flush());
                 wait(worker);
                 for (const datagrams::Datagram& each : worker.receiver.receive(worker.socket)) {
-                    joined |= packet::load_header(each.data).type() == wire::Type::Joined;
+                    if (packet::load_header(each.data).type() != wire::Type::Joined) continue;
+                    const std::uint8_t* words = each.data + wire::kHeaderBytes;
+                    CHECK(packet::load<std::uint32_t>(words) == shape_.workers);
+                    CHECK(packet::load<std::uint32_t>(words + 4) == shape_.lanes);
+                    CHECK(packet::load<std::uint32_t>(words + 8) == shape_.slots);
+                    joined = true;
                 }
             }
         }
@@ -175,9 +183,9 @@ class Workers {
 
   private:
     struct Worker {
-        Worker(const Shape& shape, const datagrams::Address& server, bool offloads)
+        Worker(const Shape& shape, const datagrams::Address& server, bool offloads, unsigned ranges)
             : receiver(packet::datagram_bytes(wire::kLanesMax), start(server, offloads)),
-              batch(socket, offloads),
+              batches(ranges, datagrams::SendBatch(socket, offloads)),
               rounds(shape.slots, kFirst),
               packets(shape.slots, std::vector<std::uint8_t>(packet::datagram_bytes(shape.lanes))) {
         }
@@ -190,7 +198,7 @@ class Workers {
 
         datagrams::UdpSocket socket;
         datagrams::Receiver receiver;
-        datagrams::SendBatch batch;
+        std::vector<datagrams::SendBatch> batches;
         std::vector<wire::Round> rounds;  // of each slot, the one that is outstanding
         std::vector<std::vector<std::uint8_t>> packets;
     };
@@ -226,7 +234,8 @@ class Workers {
             packet::store(packet + wire::kUdpPayloadMin, element(number, slot, round));
             packet::store(packet + bytes - 4, element(number, slot, round));
         }
-        worker.batch.add({}, {datagrams::Part(packet, bytes)});
+        worker.batches[slot * worker.batches.size() / shape_.slots].add(
+            {}, {datagrams::Part(packet, bytes)});
     }
 
     void check(const datagrams::Datagram& result, const packet::Header& header, unsigned number) {
@@ -242,9 +251,11 @@ class Workers {
     }
 
     static void flush(Worker& worker) {
-        while (!worker.batch.empty() && !worker.batch.flush()) {
-            pollfd writable{worker.socket.number(), POLLOUT, 0};
-            poll(&writable, 1, 1000);
+        for (datagrams::SendBatch& batch : worker.batches) {
+            while (!batch.empty() && !batch.flush()) {
+                pollfd writable{worker.socket.number(), POLLOUT, 0};
+                poll(&writable, 1, 1000);
+            }
         }
     }
 
