@@ -16,6 +16,7 @@ TOPOLOGIES: Mapping[str, str] = {
     "auto": "auto",
     "udp": "udp://{aggregator}",
     "soft": "soft://",
+    "shards": "shards://",
 }
 """AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that runs."""
 

@@ -1,5 +1,6 @@
 """Numbers about a group: what this rank has done, and what the aggregator has counted."""
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -53,6 +54,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
         rank, world_size: Of this rank in the group.
         aggregator: AFFLUX_AGGREGATOR.
         engine: Kind of engine: "shm", "soft", …
+        topology: Which way sums take (`afflux.group.topology`).
+        topology_reason: Why it was chosen, in words.
         lanes: Most blocks in a packet.
         operations_engine: Operations that the engine has carried out.
         operations_gloo: Calls that went to Gloo; a send and a receive count as one each, at the
@@ -62,7 +65,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
             `calls`, `bytes` of the larger side of each, in or out, and `seconds` from their
             beginnings to their ends, waiting for other ranks included.
 
-    With an aggregator also `slots`, the fields of
+    With an aggregator also `aggregators`, how many share the columns, `slots`, the fields of
     `afflux_drivers.worker.statistics.WorkerStatistics`, `frame_bytes_sent` and
     `frame_bytes_received`; with shared memory the counts of
     `afflux_drivers.shared.worker.SharedWorker.statistics`.
@@ -75,6 +78,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
         "world_size": found.size,
         "aggregator": str(reducer.url),
         "engine": reducer.engine,
+        "topology": reducer.topology.name,
+        "topology_reason": reducer.topology.reason,
         "operations_engine": found.engine_operations,
         "operations_gloo": sum(gloo.values()),
         "gloo": gloo,
@@ -86,27 +91,34 @@ def statistics(group: Any = None) -> dict[str, Any]:
 def engine_counters(group: Any = None) -> dict[str, int]:
     """Read the aggregator's counters, over all its jobs, named as in section 11 of the protocol.
 
+    Of several that share the columns, the sums.
+
     Raises:
         ValueError: The group has no aggregator: its ranks share memory.
         AffluxError: The aggregator does not answer.
     """
-    return read_counters(_aggregator_of(group), _COUNTERS_TIMEOUT_S)
+    found: Counter[str] = Counter()
+    for address in _aggregators_of(group):
+        found.update(read_counters(address, _COUNTERS_TIMEOUT_S))
+    return dict(found)
 
 
 def engine_description(group: Any = None) -> dict[str, Any]:
     """Return `engine`, `workers`, `lanes`, `jobs`, `slots`, `port`, `protocol` of the aggregator.
 
-    A simulated one also reports how many clock `cycles` have passed.
+    A simulated one also reports how many clock `cycles` have passed. Of several that share the
+    columns it is the first one's.
 
     Raises:
         ValueError: The group has no aggregator: its ranks share memory.
         AffluxError: The aggregator does not answer.
     """
-    return describe(_aggregator_of(group), _COUNTERS_TIMEOUT_S)
+    return describe(_aggregators_of(group)[0], _COUNTERS_TIMEOUT_S)
 
 
-def _aggregator_of(group: Any) -> tuple[str, int]:
-    ticket = group_of(group).reducer.ticket
-    if ticket is None:
+def _aggregators_of(group: Any) -> list[tuple[str, int]]:
+    tickets = group_of(group).reducer.tickets
+    if not tickets:
         raise ValueError("the group's ranks share memory: there is no aggregator to ask")
-    return ticket.host, ticket.port
+    # In a tree, several jobs are at the own leaf.
+    return list(dict.fromkeys((ticket.host, ticket.port) for ticket in tickets))

@@ -11,8 +11,9 @@ import pytest
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job, read_counters
+from afflux_drivers.control.several import JobsLease
 from afflux_drivers.control.tickets import ParentJob
-from afflux_drivers.control.tree import TreeLease, create_tree
+from afflux_drivers.control.tree import create_tree
 from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable, DeadlineExceeded
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
@@ -55,7 +56,7 @@ def three(no_threads_left: None, request: pytest.FixtureRequest) -> Iterator[lis
 class TreeRanks:
     """The workers of all ranks of a tree, joined; closes them at the end of a `with`."""
 
-    def __init__(self, lease: TreeLease, loss: float = 0.0) -> None:
+    def __init__(self, lease: JobsLease, loss: float = 0.0) -> None:
         homes = {rank: ticket for ticket in lease.tickets for rank in ticket.members}
         self.workers = [
             Worker([homes[rank]], rank, loss=LossSwitch(loss, 3, rank)) for rank in sorted(homes)
@@ -79,7 +80,7 @@ class TreeRanks:
         return run_ranks([function(*pairs[rank]) for rank in ranks or range(len(pairs))])
 
 
-def check(lease: TreeLease, loss: float, lanes: int, count: int = 6000) -> None:
+def check(lease: JobsLease, loss: float, lanes: int, count: int = 6000) -> None:
     generator = np.random.default_rng(5)
     with TreeRanks(lease, loss) as ranks:
         for dtype, reduction in OPERATIONS:

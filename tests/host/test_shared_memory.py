@@ -184,7 +184,11 @@ def engine_of(group):
 
 @pytest.mark.parametrize("elsewhere", [0, 2])
 def test_several_hosts_go_through_gloo(elsewhere):
-    environment = {"AFFLUX_AGGREGATOR": "auto", "MASTER_ADDR": "no-such-host.invalid"}
+    environment = {
+        "AFFLUX_AGGREGATOR": "auto",
+        "AFFLUX_INTERFACE": "nonesuch0",
+        "MASTER_ADDR": "no-such-host.invalid",
+    }
     got = values(run_ranks(on_another_host, 3, elsewhere, environment=environment))
     assert [each[:2] for each in got] == [("gloo", 3)] * 3
     assert max(came for _, _, came, _, _ in got) <= min(left for _, _, _, left, _ in got)
@@ -192,6 +196,7 @@ def test_several_hosts_go_through_gloo(elsewhere):
     assert "another host or in another network namespace" in warning
     assert f"rank {elsewhere or 1} is on another" in warning
     assert "AFFLUX_AGGREGATOR=udp://" in warning
+    assert f"rank {elsewhere or 1}: AFFLUX_INTERFACE=nonesuch0" in warning
     assert [each[4] for each in got[1:]] == [[], []]
 
 

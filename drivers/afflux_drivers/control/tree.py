@@ -4,46 +4,19 @@ One process, rank 0's, creates all of them over their control channels; so the a
 settings of their own, and all jobs end with that process (protocol, sections 5.6 and 10).
 """
 
-import contextlib
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
 from afflux_drivers.control.client import JobLease, create_job
-from afflux_drivers.control.tickets import JobTicket, ParentJob
-from afflux_drivers.errors import AffluxError, AggregatorRefused, AggregatorUnreachable
+from afflux_drivers.control.several import JobsLease, close_all
+from afflux_drivers.control.tickets import ParentJob
+from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable
 from afflux_hdl.contract import wire
 
-__all__ = ["TreeLease", "create_tree"]
+__all__ = ["create_tree"]
 
 _TRIES = 4
-
-
-class TreeLease:
-    """The jobs of a tree, for as long as they are not closed.
-
-    Attributes:
-        tickets: One for each leaf; each lists the ranks that it is for.
-    """
-
-    def __init__(self, leases: Sequence[JobLease], tickets: Sequence[JobTicket]) -> None:
-        self._leases = leases
-        self.tickets = tickets
-
-    def close(self) -> None:
-        """End all jobs. May be called more than once.
-
-        Raises:
-            AffluxError: What the first one that cannot be ended properly raises.
-        """
-        failure: AffluxError | None = None
-        for lease in self._leases:
-            try:
-                lease.close()
-            except AffluxError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
 
 
 def create_tree(
@@ -52,7 +25,7 @@ def create_tree(
     lanes: int,
     slots: int,
     timeout_s: float,
-) -> TreeLease:
+) -> JobsLease:
     """Create the jobs of a tree of two levels.
 
     Args:
@@ -87,12 +60,12 @@ def create_tree(
                     replace(lease.ticket, members=tuple(ranks), ranks=len(leaves))
                     for lease, ranks in zip(leases[:-1], members.values(), strict=True)
                 ]
-                return TreeLease(leases, tickets)
+                return JobsLease(leases, tickets)
         except BaseException:
-            _close(leases)
+            close_all(leases)
             raise
         # Slots, lanes and rounds are the same in the whole tree: again, with what all can give.
-        _close(leases)
+        close_all(leases)
         wish = granted
     raise AggregatorRefused(
         f"the aggregators of a tree under {parent[0]}:{parent[1]} grant ever less: now {wish[0]} "
@@ -122,10 +95,3 @@ def _create_all(
         leases.insert(number, lease)
         granted = min(granted[0], lease.ticket.lanes), min(granted[1], lease.ticket.slots)
     return granted
-
-
-def _close(leases: Sequence[JobLease]) -> None:
-    for lease in leases:
-        # It ends with the connection in any case.
-        with contextlib.suppress(AffluxError):
-            lease.close()

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from afflux.commands import serve
@@ -64,7 +65,9 @@ def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespa
     if url.embedded:
         parser.error(f"{arguments.url!r} is not a running aggregator; expected udp://host[:port]")
     try:
-        found = read_counters((url.host, url.port), arguments.timeout)
+        found: Counter[str] = Counter()
+        for address in url.addresses:
+            found.update(read_counters(address, arguments.timeout))
     except (AffluxError, OSError) as error:
         print(f"afflux: {error}", file=sys.stderr)
         return 1

@@ -11,8 +11,8 @@ from afflux_hdl.contract import wire
 __all__ = ["EXPECTED", "AggregatorUrl", "lanes_to", "local_address_towards"]
 
 EXPECTED = (
-    "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port] or "
-    "udp://host[:port][?parent=host[:port]]"
+    "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port], "
+    "shards://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
 )
 """What AFFLUX_AGGREGATOR may be, for messages."""
 
@@ -29,15 +29,17 @@ class AggregatorUrl:
     """Where sums are made. `str` gives the URL back, with the port and without defaults.
 
     Attributes:
-        scheme: "shm" for the memory of the ranks' host, "soft" or "rtl" for an engine that rank 0
-            starts, "udp" for one that is running, "auto" for the memory of the
-            ranks' host if they have one in common, and Gloo if not.
+        scheme: "shm" for the memory of the ranks' host, "shards" for a software aggregator in
+            each host, "soft" or "rtl" for an engine that rank 0 starts, "udp" for one that is
+            running, "auto" for the memory of the ranks' host if they have one in common, and
+            what `afflux.group.topology` chooses if not.
         host: Name or address; empty unless `scheme` is "udp".
         port: UDP and TCP port; 0 unless `scheme` is "udp".
         bus_bits: Bus width of the simulated engine.
         group: Multicast group for the results of an engine that rank 0 starts; None if they go to
             each rank.
         parent: Host and port of the aggregator of which this one is a worker; None without one.
+        others: Hosts and ports of further aggregators, which share the columns with the first.
     """
 
     scheme: str
@@ -46,10 +48,13 @@ class AggregatorUrl:
     bus_bits: int = _BUS_BITS
     group: MulticastGroup | None = None
     parent: tuple[str, int] | None = None
+    others: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         if self.scheme == "auto":
             return "auto"
+        if self.others:
+            return ",".join(f"udp://{_authority(*each)}" for each in self.addresses)
         options = {}
         if self.bus_bits != _BUS_BITS:
             options["bus_bits"] = str(self.bus_bits)
@@ -60,6 +65,18 @@ class AggregatorUrl:
         authority = _authority(self.host, self.port) if self.scheme == "udp" else ""
         query = urlencode(options, safe=":[]")
         return f"{self.scheme}://{authority}{'?' if query else ''}{query}"
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Hosts and ports of all aggregators that are named."""
+        return ((self.host, self.port), *self.others) if self.scheme == "udp" else ()
+
+    @property
+    def each(self) -> list[str]:
+        """The URLs of all aggregators that are named, one by one."""
+        if not self.others:
+            return [] if self.embedded else [str(self)]
+        return [f"udp://{_authority(*each)}" for each in self.addresses]
 
     @property
     def embedded(self) -> bool:
@@ -88,8 +105,10 @@ class AggregatorUrl:
     def _parse(cls, text: str) -> "AggregatorUrl":
         if text == "auto":
             return cls("auto")
+        if "," in text:
+            return cls._several(text.split(","))
         parts = urlsplit(text)
-        if "://" not in text or parts.scheme not in ("shm", "soft", "rtl", "udp"):
+        if "://" not in text or parts.scheme not in ("shm", "shards", "soft", "rtl", "udp"):
             raise ValueError("unknown scheme")
         if parts.path.strip("/") or parts.fragment or parts.username:
             raise ValueError("only options may follow the address")
@@ -109,6 +128,19 @@ class AggregatorUrl:
             raise ValueError(f"bus_bits must be 32 or 512, not {bus_bits!r}")
         where = MulticastGroup.parse(group) if group is not None else None
         return cls(parts.scheme, host, port, int(bus_bits), where, parent)
+
+    @classmethod
+    def _several(cls, texts: list[str]) -> "AggregatorUrl":
+        """Read a list of aggregators that share the columns."""
+        addresses = []
+        for text in texts:
+            one = cls._parse(text.strip())
+            if one.scheme != "udp" or one.parent is not None:
+                raise ValueError(f"{text!r} in a list must be udp://host[:port]")
+            addresses.append((one.host, one.port))
+        if len(set(addresses)) < len(addresses):
+            raise ValueError("an aggregator is named twice")
+        return cls("udp", *addresses[0], others=tuple(addresses[1:]))
 
 
 def _authority(host: str, port: int) -> str:

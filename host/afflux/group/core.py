@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import PrefixStore
 from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
+from afflux.group.contest import settle
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
@@ -103,14 +104,15 @@ class Group(BackendMethods):
             raise kind(f"rank {rank}: {error}") from None
         self.reducer, keys = meet(membership, self.settings)
         self._keys = keys
-        self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
+            self.reducer = settle(self.reducer, self.gloo, rank)
         except BaseException:
             self.reducer.leave()
             keys.release()
             raise
+        self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
         self._progress = Progress(
             Notices(keys, rank, size),
@@ -543,8 +545,11 @@ class Group(BackendMethods):
             return
         self.closed = True
         _living.discard(self)
-        if self._progress.stop(drain_s):
-            self._progress.confirm_end(confirm_s if self.reducer.ticket is not None else None)
+        reducer = self.reducer
+        ended = self._progress.stop(drain_s)
+        if ended or (reducer.holds and isinstance(self._progress.failure, GroupClosed)):
+            limit_s = confirm_s if reducer.tickets else None
+            self._progress.confirm_end(limit_s, reducer.holds)
         if self.fallback.close():
             self._free_gloo(at_exit)
         self.observers.close()

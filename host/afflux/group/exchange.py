@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "Exchange",
     "Introduction",
     "RendezvousError",
+    "StepFailed",
     "check_agreement",
     "host_identity",
     "missing_of",
@@ -40,11 +41,27 @@ _LAST_POLL_S = 0.05
 _STEPS = {
     "rank": "come to the new group",
     "joined": "join the aggregator",
+    "address": "find the address of its host",
+    "paths": "probe the paths to its host",
+    "shard": "start the shard of its host",
+    "leaf": "start the leaf of its host",
 }
+
+
+def published(make: Callable[[], Any]) -> str:
+    """Return what `make` returns, or its error, as text for the store."""
+    try:
+        return json.dumps({"value": make()})
+    except Exception as error:
+        return json.dumps({"error": str(error) or type(error).__name__})
 
 
 class RendezvousError(AffluxError, dist.DistBackendError):
     """The ranks of a group could not agree on an aggregator; every rank raises the same."""
+
+
+class StepFailed(RendezvousError):
+    """A rank could not do its part of a step; every rank knows it, and for which reason."""
 
 
 def host_identity() -> str:
@@ -200,7 +217,56 @@ class Exchange:
         texts = self._collect([f"joined/{rank}" for rank in range(self._size)], self._timeout_s)
         errors = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
         if errors:
-            raise RendezvousError("; ".join(errors)) from cause
+            raise StepFailed("; ".join(errors)) from cause
+
+    def share(
+        self,
+        step: str,
+        ranks: Sequence[int],
+        make: Callable[[], Any],
+        patience_s: float,
+        tell: Callable[[int], str] = str,
+    ) -> list[Any]:
+        """Publish what `make` returns, if this rank takes part; return what all of `ranks` have.
+
+        Args:
+            step: Names the step in keys and, by `_STEPS`, in messages.
+            ranks: Those that take part. All ranks of the group call this, with the same ones.
+            make: Makes a value for JSON.
+            patience_s: How long to wait for the others, at most a step's time.
+            tell: Names a rank, for messages.
+
+        Raises:
+            StepFailed: One or more could not make theirs.
+            RendezvousError: They did not come.
+        """
+        if self._rank in ranks:
+            self.publish_part(step, make)
+        return self.parts(step, ranks, patience_s, tell)
+
+    def publish_part(self, step: str, make: Callable[[], Any]) -> None:
+        """Publish what `make` returns, or its error: this rank's part of a step."""
+        self._store.set(f"{step}/{self._rank}", published(make))
+
+    def have_parts(self, step: str, ranks: Sequence[int]) -> bool:
+        """Return whether these ranks have published theirs."""
+        return bool(self._store.check([f"{step}/{rank}" for rank in ranks])) if ranks else True
+
+    def parts(
+        self, step: str, ranks: Sequence[int], patience_s: float, tell: Callable[[int], str] = str
+    ) -> list[Any]:
+        """Return what these ranks have published; see `share`."""
+        limit_s = min(self._timeout_s, patience_s)
+        texts = self._collect([f"{step}/{rank}" for rank in ranks], limit_s)
+        found = [json.loads(text) for text in texts]
+        errors = [
+            f"rank {tell(rank)}: {each['error']}"
+            for rank, each in zip(ranks, found, strict=True)
+            if "error" in each
+        ]
+        if errors:
+            raise StepFailed("; ".join(errors))
+        return [each["value"] for each in found]
 
     def _collect(self, keys: list[str], timeout_s: float) -> list[str]:
         missing = missing_of(self._store, keys, timeout_s)
@@ -218,4 +284,5 @@ def names_of(keys: list[str]) -> str:
         return "rank 0 to get a job of the aggregator"
     ranks = [key.partition("/")[2] for key in keys]
     noun = "rank" if len(ranks) == 1 else "ranks"
-    return f"{noun} {', '.join(ranks)} to {_STEPS[keys[0].partition('/')[0]]}"
+    # What is tried again has a number behind the step's name.
+    return f"{noun} {', '.join(ranks)} to {_STEPS[keys[0].partition('/')[0].rstrip('0123456789')]}"

@@ -7,6 +7,7 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.reducer import Interruption
+from afflux.group.topology import Topology
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
 
@@ -16,17 +17,18 @@ __all__ = ["GlooReducer"]
 class GlooReducer:
     """A `Reducer` that reduces nothing: where ranks share no memory and name no aggregator.
 
-    A software engine beside rank 0 would be ten times slower than Gloo.
-
     Args:
         url: AFFLUX_AGGREGATOR.
+        topology: That of Gloo, with the reason.
     """
 
     engine = "gloo"
-    ticket: JobTicket | None = None
+    tickets: tuple[JobTicket, ...] = ()
+    holds = False
 
-    def __init__(self, url: AggregatorUrl) -> None:
+    def __init__(self, url: AggregatorUrl, topology: Topology) -> None:
         self.url = url
+        self.topology = topology
 
     def plan(self, asked: Asked) -> None:
         """Return None: this call is not for the engine."""

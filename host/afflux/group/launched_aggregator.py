@@ -1,7 +1,7 @@
-"""Aggregators that this process launched for soft:// and rtl://.
+"""Aggregators that this process launched: for soft:// and rtl://, and a host's shards and leaves.
 
-There is one for each URL and address, shared by all groups. It ends with the last group, or with
-this process, however that ends.
+There is one for each URL, address and role, shared by all groups. It ends with the last group, or
+with this process, however that ends.
 """
 
 import atexit
@@ -19,11 +19,12 @@ from typing import IO
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["AggregatorNotStarted", "acquire", "release"]
+__all__ = ["AggregatorNotStarted", "acquire", "release", "runs"]
 
 _SCRIPT = Path(__file__).parents[1] / "commands" / "serve.py"
 _READY = re.compile(r"^afflux: \S+ engine on udp://(?P<host>[^:]+):(?P<port>\d+)$")
 _END_TIMEOUT_S = 5.0
+_SOFT_JOBS = 256
 
 
 class AggregatorNotStarted(AffluxError):
@@ -38,22 +39,23 @@ class _Launched:
     owner: int
 
 
-_launched: dict[tuple[AggregatorUrl, str], _Launched] = {}
+_launched: dict[tuple[AggregatorUrl, str, str], _Launched] = {}
 _lock = threading.Lock()
 
 
-def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> tuple[str, int]:
+def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> tuple[str, int]:
     """Return the address of the aggregator for `url`, launched if there is none yet.
 
     Args:
         url: Its scheme is soft or rtl.
         host: Local address that it binds.
         timeout_s: Until it reports that it is ready; rtl:// may have to build its engine first.
+        role: Tells apart several for the same URL and address.
 
     Raises:
         AggregatorNotStarted: It did not start; the message gives the reason.
     """
-    key = (url, host)
+    key = (url, host, role)
     with _lock:
         running = _launched.get(key)
         if running is not None and (
@@ -68,15 +70,22 @@ def acquire(url: AggregatorUrl, host: str, timeout_s: float) -> tuple[str, int]:
         return running.address
 
 
-def release(url: AggregatorUrl, host: str) -> None:
+def runs(url: AggregatorUrl, host: str, role: str = "") -> bool:
+    """Return whether the aggregator that `acquire` has returned still runs."""
+    # Without the lock: an operation asks, while another thread may start one.
+    running = _launched.get((url, host, role))
+    return running is not None and running.process.poll() is None
+
+
+def release(url: AggregatorUrl, host: str, role: str = "") -> None:
     """Release the aggregator for one user; it ends with the last one."""
     with _lock:
-        running = _launched.get((url, host))
+        running = _launched.get((url, host, role))
         if running is None or running.owner != os.getpid():
             return
         running.users -= 1
         if running.users <= 0:
-            del _launched[(url, host)]
+            del _launched[(url, host, role)]
             _end(running.process)
 
 
@@ -84,6 +93,9 @@ def _start(url: AggregatorUrl, host: str, timeout_s: float) -> _Launched:
     command = [sys.executable, "-P", str(_SCRIPT), "--engine", url.scheme]
     command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
     command += ["--owner", str(os.getpid())]
+    if url.scheme == "soft":
+        # A job is a few numbers there, and the leaf of a host takes one for each other host.
+        command += ["--jobs", str(_SOFT_JOBS)]
     if url.group:
         command += ["--group", str(url.group)]
     if threading.current_thread() is threading.main_thread():

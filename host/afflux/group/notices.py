@@ -106,11 +106,15 @@ class Notices:
         return self._read("failure") if self.notice() else None
 
     def closing(self) -> int | None:
-        """Return the number of the group's last operation if rank 0 has begun to close it."""
+        """Return the number of the group's last operation if a rank has begun to close it."""
         if not self.notice():
             return None
         text = self._get("closing")
         return int(text) if text is not None else None
+
+    def closer(self) -> int:
+        """Return the rank that has begun to close the group: 0, or one that holds a part of it."""
+        return int(self._get("closer") or 0)
 
     def declare(self, record: CallRecord) -> CallRecord:
         """Publish this rank's failure; return the first failure of the group, own or another's."""
@@ -177,12 +181,19 @@ class Notices:
         return None
 
     def begin_close(self, sequence: int) -> None:
-        """Ask the others to confirm that they need nothing after `sequence`. Rank 0."""
+        """Ask the others to confirm that they need nothing after `sequence`, unless one has asked.
+
+        Rank 0 does it, and every other rank that holds what the others need.
+        """
+        if self._has("closing"):
+            return
+        if self._rank:
+            self._set("closer", str(self._rank))
         self._set("closing", str(sequence))
         self._announce()
 
     def confirm_close(self) -> None:
-        """Confirm that this rank needs no more results of the aggregator."""
+        """Confirm that this rank needs no more results of the aggregators."""
         self._set(f"closed/{self._rank}", "1")
 
     def unconfirmed(self, timeout_s: float) -> list[int]:
@@ -190,7 +201,11 @@ class Notices:
         deadline = time.monotonic() + timeout_s
         missing = [rank for rank in range(self._size) if rank != self._rank]
         while True:
-            missing = [rank for rank in missing if not self._has(f"closed/{rank}")]
+            try:
+                missing = [rank for rank in missing if not self._store.check([f"closed/{rank}"])]
+            except RuntimeError:
+                # The store's server ends with a rank that has waited for all, or has failed.
+                return []
             if not missing or time.monotonic() >= deadline:
                 return missing
             time.sleep(0.01)
@@ -241,7 +256,7 @@ class Notices:
 
 
 class Watcher:
-    """Calls `news` once, when another rank has failed or rank 0 closes.
+    """Calls `news` once, when another rank has failed or closes the group.
 
     It is called in a thread that all groups of this process share, hence must not wait.
 

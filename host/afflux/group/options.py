@@ -11,6 +11,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "aggregator": ((str,), "a text"),
     "lanes": ((int,), "an integer"),
     "slots": ((int,), "an integer"),
+    "interface": ((str,), "a text"),
+    "require": ((bool,), "True or False"),
 }
 """What is given for other fields is a number of seconds."""
 
@@ -28,6 +30,8 @@ class Options:
         aggregator: As AFFLUX_AGGREGATOR, such as "shm://" or "udp://host:4700".
         lanes: As AFFLUX_LANES.
         slots: As AFFLUX_SLOTS. Rank 0's counts.
+        interface: As AFFLUX_INTERFACE.
+        require: As AFFLUX_REQUIRE. Rank 0's counts.
         connect_timeout_s: As AFFLUX_CONNECT_TIMEOUT.
         start_timeout_s: As AFFLUX_START_TIMEOUT.
         peer_timeout_s: As AFFLUX_PEER_TIMEOUT.
@@ -37,6 +41,8 @@ class Options:
     aggregator: str | None = None
     lanes: int | None = None
     slots: int | None = None
+    interface: str | None = None
+    require: bool | None = None
     connect_timeout_s: float | None = None
     start_timeout_s: float | None = None
     peer_timeout_s: float | None = None
@@ -57,12 +63,12 @@ class Options:
         value = getattr(self, name)
         shown = f"afflux.Options({name}={value!r})"
         wanted, kind = _KINDS.get(name, ((int, float), "a number"))
-        if not isinstance(value, wanted) or isinstance(value, bool):
+        if not isinstance(value, wanted) or isinstance(value, bool) is not (wanted == (bool,)):
             raise TypeError(f"{shown}: must be {kind}, not {type(value).__name__}")
         # The same parser as for the variable: one rule, one message.
         (parse,) = [parse for field, parse in VARIABLES.values() if field == name]
         try:
-            return parse(str(value))
+            return parse(str(int(value) if isinstance(value, bool) else value))
         except ValueError as error:
             raise SettingsError(f"{shown}: {error}") from None
 

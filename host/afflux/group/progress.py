@@ -302,18 +302,21 @@ class Progress:
             self._thread.join(10.0)
         return in_time and self._failure is None
 
-    def confirm_end(self, timeout_s: float | None) -> None:
-        """Confirm the end to the others, after `stop`; as rank 0, wait for all confirmations.
+    def confirm_end(self, timeout_s: float | None, holds: bool) -> None:
+        """Confirm the end to the others, after `stop`; wait for theirs if they need this rank.
 
         Args:
             timeout_s: How long to wait; None if there is no job.
+            holds: Whether what the others need ends with this rank's part.
         """
         if os.getpid() != self._pid or (self._thread is not None and self._thread.is_alive()):
             return
-        if self._rank == 0:
+        if self._rank == 0 or holds:
             self._notices.begin_close(self.turn.sequence)
             if timeout_s is None:
                 return
+            # Rank 0 need not be the only one that waits.
+            self._notices.confirm_close()
             late = self._notices.unconfirmed(timeout_s)
             if late:
                 _log.info("ranks %s did not confirm that they are done; closing anyway", late)
@@ -366,7 +369,7 @@ class Progress:
         self.turn.leave()
 
     def _hear(self) -> None:
-        """Learn of other ranks' failures while idle, and let rank 0 close."""
+        """Learn of other ranks' failures while idle, and let who holds the job close."""
         self.turn.enter()
         try:
             self._notices.look()
@@ -377,9 +380,12 @@ class Progress:
                 self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}", elsewhere=True))
                 return
             last = self._notices.closing()
-            if last is not None and last <= self.turn.sequence and self._rank != 0:
+            if last is None or last > self.turn.sequence:
+                return
+            closer = self._notices.closer()
+            if closer != self._rank:
                 self._notices.confirm_close()
-                self._set_failure(GroupClosed("rank 0 has destroyed the group"))
+                self._set_failure(GroupClosed(f"rank {closer} has destroyed the group"))
         finally:
             self.turn.leave()
 

@@ -1,6 +1,7 @@
 """What carries out the collectives of a group: the interface, and an aggregator's worker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -10,8 +11,10 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
+from afflux.group.topology import Topology
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.errors import AffluxError
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
@@ -25,6 +28,23 @@ Interruption = Callable[[], str | None]
 _Plan = TypeVar("_Plan")
 
 
+class Holding(Protocol):
+    """What a rank holds of the jobs of its group."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether something ends with this that the other ranks need."""
+
+    def named(self, text: str) -> str:
+        """Return a message with the names of the aggregators whose addresses it has."""
+
+    def trouble(self) -> str | None:
+        """Return why the group cannot go on: what this rank has launched has ended."""
+
+    def give_back(self) -> None:
+        """End all of it. May be called more than once."""
+
+
 class Reducer(Protocol[_Plan]):
     """What a group needs of an aggregator, or of memory that its ranks share.
 
@@ -33,12 +53,18 @@ class Reducer(Protocol[_Plan]):
     Attributes:
         url: AFFLUX_AGGREGATOR.
         engine: Kind of engine: "shm", "soft", "rtl", …
-        ticket: The job; None without one. Rank 0 ends it, so it waits for the other ranks first.
+        tickets: The jobs, one for each aggregator that shares the columns; none without one.
+        topology: Which way the sums take, and why.
     """
 
     url: AggregatorUrl
     engine: str
-    ticket: JobTicket | None
+    tickets: tuple[JobTicket, ...]
+    topology: Topology
+
+    @property
+    def holds(self) -> bool:
+        """Whether what the others need, such as their job, ends with this rank: it waits then."""
 
     def plan(self, asked: Asked) -> _Plan | None:
         """Prepare what is the same for all calls of a kind; None if it is for Gloo."""
@@ -84,7 +110,7 @@ class Reducer(Protocol[_Plan]):
         """Return what this rank has done, by name."""
 
     def leave(self) -> None:
-        """Give everything back. Rank 0 ends the job: all ranks must be done with it."""
+        """Give everything back. If it `holds`, all ranks must be done with that."""
 
 
 class _JobPlan(NamedTuple):
@@ -95,25 +121,45 @@ class _JobPlan(NamedTuple):
 
 
 class JobReducer:
-    """A `Reducer` over a worker of a job at an aggregator.
+    """A `Reducer` over a worker of jobs at one or more aggregators.
 
     Args:
-        worker: It has joined the job.
-        ticket: The job.
+        worker: It has joined the jobs.
+        tickets: The jobs.
         url: AFFLUX_AGGREGATOR.
-        give_back: Called after the worker is closed.
+        holding: What this rank holds of the jobs; given back after the worker is closed.
+        topology: Which way the sums take.
+
+    Attributes:
+        contest: Key of the contest with Gloo that is to settle it (`contest`); empty if none is.
     """
 
     def __init__(
-        self, worker: Worker, ticket: JobTicket, url: AggregatorUrl, give_back: Callable[[], None]
+        self,
+        worker: Worker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
     ) -> None:
         self.url = url
-        self.ticket: JobTicket | None = ticket
-        self.engine = ticket.engine
-        self._workers = ticket.size
-        self._slots = {"lanes": ticket.lanes, "slots": ticket.slots}
+        self.tickets: tuple[JobTicket, ...] = tuple(tickets)
+        self.topology = topology
+        self.contest = ""
+        self.engine = tickets[0].engine
+        self._workers = tickets[0].size
+        self._slots = {
+            "aggregators": len(tickets),
+            "lanes": tickets[0].lanes,
+            "slots": min(ticket.slots for ticket in tickets),
+        }
         self._worker = worker
-        self._give_back = give_back
+        self._holding = holding
+
+    @property
+    def holds(self) -> bool:
+        """Whether the jobs, or aggregators of theirs, end with this rank."""
+        return self._holding.holds
 
     def plan(self, asked: Asked) -> _JobPlan | None:
         """Return the arguments that the worker takes."""
@@ -136,15 +182,16 @@ class JobReducer:
         """Reduce a tensor through the worker's packets, where it lies if it lies in one piece."""
         (tensor,) = outputs
         elements = elements_of(tensor)
-        self._worker.all_reduce(
-            elements,
-            plan.dtype,
-            plan.reduction,
-            plan.shape,
-            timeout_s,
-            interrupted,
-            in_place=True,
-        )
+        with self._naming():
+            self._worker.all_reduce(
+                elements,
+                plan.dtype,
+                plan.reduction,
+                plan.shape,
+                timeout_s,
+                self._watching(interrupted),
+                in_place=True,
+            )
         if plan.divided:
             # Towards zero, as NCCL divides.
             torch.from_numpy(elements).div_(self._workers, rounding_mode="trunc")
@@ -153,13 +200,29 @@ class JobReducer:
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """All-reduce an empty tensor whose shape contains the number."""
         nothing = np.empty(0, np.int32)
-        self._worker.all_reduce(
-            nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s, interrupted
-        )
+        with self._naming():
+            self._worker.all_reduce(
+                nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s,
+                self._watching(interrupted),
+            )  # fmt: skip
 
     def complete(self, timeout_s: float, interrupted: Interruption) -> None:
         """Drive the worker's operation."""
-        self._worker.complete(timeout_s, interrupted)
+        with self._naming():
+            self._worker.complete(timeout_s, self._watching(interrupted))
+
+    def _watching(self, interrupted: Interruption) -> Interruption:
+        """Return what also looks after the aggregators that this rank has launched."""
+        return lambda: interrupted() or self._holding.trouble()
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Let errors name the aggregators of which they state addresses."""
+        try:
+            yield
+        except AffluxError as error:
+            error.args = (self._holding.named(str(error.args[0])), *error.args[1:])
+            raise
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory: results come in packets."""
@@ -179,6 +242,6 @@ class JobReducer:
         }
 
     def leave(self) -> None:
-        """Close the worker, then give back what rank 0 holds for the group."""
+        """Close the worker, then give back what this rank holds for the group."""
         self._worker.close()
-        self._give_back()
+        self._holding.give_back()

@@ -1,39 +1,40 @@
-"""How a new group gets its reducers: over memory that its ranks share, or over an aggregator.
+"""How a new group gets its reducers: over memory that its ranks share, or over aggregators.
 
 AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
-auto                shared memory                 Gloo
+auto                shared memory                 shards, if they win the `contest`; else Gloo
 shm://              shared memory                 an error
-all others          the aggregator                the aggregator
+all others          aggregators                   aggregators
 """
 
 import functools
 import json
 import logging
 import os
+import secrets
 from typing import Any, NamedTuple
 
-from torch._C._distributed_c10d import Store
-
-from afflux.group import launched_aggregator
-from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
+from afflux.group.aggregator_url import AggregatorUrl, lanes_to
+from afflux.group.contest import contest_of, known
 from afflux.group.exchange import (
     Exchange,
     Introduction,
     RendezvousError,
+    StepFailed,
     check_agreement,
     host_identity,
 )
 from afflux.group.gloo_reducer import GlooReducer
+from afflux.group.job_lease import GroupLease
 from afflux.group.meeting import Meeting
 from afflux.group.membership import Membership
-from afflux.group.reducer import JobReducer, Reducer
+from afflux.group.reducer import Holding, JobReducer, Reducer
 from afflux.group.settings import Settings
+from afflux.group.shards import Shards, ShardsPlan
 from afflux.group.shared_memory import claim_memory, offer_memory
 from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.topology import Topology, choose, hosts_of, names_of_hosts
 from afflux.group.torch_store import GroupStore, master_of
-from afflux_drivers.control.client import JobLease, create_job
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.control.tree import TreeLease, create_tree
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.loss import LossSwitch
@@ -164,16 +165,32 @@ def _reducer(
         size: Ranks of the group.
         settings: Own.
     """
-    lease = _Lease(keys.store, size, settings)
+    lease = GroupLease(keys.store, size, settings)
 
     def first_ticket() -> str:
         check_agreement(everyone)
         url = settings.aggregator
         if url.scheme == "shm":
             raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {reason}")
-        if url.scheme == "auto":
-            return json.dumps({"gloo": _first_apart(everyone) or reason})
-        return json.dumps({"job": lease.get(everyone)})
+        hosts = hosts_of(everyone)
+        topology = choose(url, hosts, reason)
+        ticket: dict[str, Any] = {"topology": topology, "require": settings.require, "contest": ""}
+        if topology.sharded and url.scheme == "auto" and not settings.require:
+            ticket["contest"] = contest_of(everyone)
+            if (earlier := known(ticket["contest"])) is not None:
+                ticket |= {"contest": "", "topology": earlier}
+                if earlier.name == "gloo":
+                    return json.dumps({**ticket, "gloo": ""})
+        if topology.name == "gloo":
+            if settings.require:
+                raise RendezvousError(_only_gloo(topology.reason))
+            return json.dumps({**ticket, "gloo": topology.reason})
+        if topology.sharded:
+            _log.info("ranks of each host: %s", names_of_hosts(hosts))
+            lanes = min(each.lanes for each in everyone)
+            plan = ShardsPlan(hosts, topology.tree, secrets.token_hex(16), lanes, settings.slots)
+            return json.dumps({**ticket, "shards": plan._asdict()})
+        return json.dumps({**ticket, "job": lease.get(everyone)})
 
     try:
         if rank == 0:
@@ -181,22 +198,36 @@ def _reducer(
         else:
             patience_s = settings.start_timeout_s + settings.connect_timeout_s
             ticket = json.loads(exchange.ticket(patience_s))
-        if "gloo" in ticket:
-            if rank == 0:
-                _warn_of_gloo(ticket["gloo"])
-            return GlooReducer(settings.aggregator)
-        return _join(exchange, rank, settings, _own(ticket["job"], rank), lease)
+        topology = Topology(*ticket["topology"])
+        if "shards" in ticket:
+            master = master_of(keys.store) or os.environ.get("MASTER_ADDR", "")
+            plan = ShardsPlan(**ticket["shards"])
+            shards = Shards(exchange, rank, plan, settings, master)
+            try:
+                reducer = _join_shards(exchange, rank, settings, shards, topology)
+                reducer.contest = ticket["contest"]
+                return reducer
+            except StepFailed as error:
+                # Every rank has this error, and goes the same way.
+                if settings.aggregator.scheme != "auto":
+                    raise
+                reason = f"{topology.reason}; and there are no shards: {error}"
+                if ticket["require"]:
+                    raise RendezvousError(_only_gloo(reason)) from error
+                topology = Topology("gloo", reason)
+        elif "job" in ticket:
+            tickets = _own(ticket["job"], rank)
+            return _join(exchange, rank, settings, tickets, lease, topology)
+        if rank == 0 and ticket.get("gloo") != "":
+            _warn_of_gloo(topology.reason)
+        return GlooReducer(settings.aggregator, topology)
     except BaseException:
         lease.give_back()
         raise
 
 
-def _first_apart(everyone: list[Introduction]) -> str:
-    """Say which rank is out of reach: the same one for equal groups, whoever came first."""
-    for rank, each in enumerate(everyone):
-        if each.host != everyone[0].host:
-            return f"rank {rank} is on another host or in another network namespace than rank 0"
-    return ""
+def _only_gloo(reason: str) -> str:
+    return f"AFFLUX_REQUIRE=1, but only Gloo is left: {reason}"
 
 
 @functools.cache
@@ -209,17 +240,40 @@ def _warn_of_gloo(reason: str) -> None:
     )
 
 
+def _join_shards(
+    exchange: Exchange, rank: int, settings: Settings, shards: Shards, topology: Topology
+) -> JobReducer:
+    try:
+        tickets = shards.set_up()
+        return _join(exchange, rank, settings, tickets, shards, topology)
+    except BaseException:
+        shards.give_back()
+        raise
+
+
 def _join(
-    exchange: Exchange, rank: int, settings: Settings, ticket: JobTicket, lease: "_Lease"
+    exchange: Exchange,
+    rank: int,
+    settings: Settings,
+    tickets: list[JobTicket],
+    holding: Holding,
+    topology: Topology,
 ) -> JobReducer:
     worker: Worker | None = None
 
     def join() -> None:
         nonlocal worker
         worker = Worker(
-            [ticket], rank, loss=_loss(settings, rank), peer_timeout_s=settings.peer_timeout_s
+            tickets,
+            rank,
+            loss=_loss(settings, rank),
+            peer_timeout_s=settings.peer_timeout_s,
         )
-        worker.join(settings.connect_timeout_s)
+        try:
+            worker.join(settings.connect_timeout_s)
+        except AffluxError as error:
+            error.args = (holding.named(str(error)),)
+            raise
 
     try:
         exchange.join(join)
@@ -229,67 +283,21 @@ def _join(
         raise
     if worker is None:
         raise RendezvousError(f"rank {rank} has no worker")
-    return JobReducer(worker, ticket, settings.aggregator, lease.give_back)
+    where = ", ".join(f"{each.host}:{each.port}" for each in tickets)
+    _log.info(
+        "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
+        tickets[0].slots, where,
+    )  # fmt: skip
+    return JobReducer(worker, tickets, settings.aggregator, holding, topology)
 
 
-class _Lease:
-    """The group's job, as rank 0 holds it, and the engine if this process has started it.
-
-    Args:
-        store: The group's store.
-        size: Ranks of the group.
-        settings: Own.
-    """
-
-    def __init__(self, store: Store, size: int, settings: Settings) -> None:
-        self._store = store
-        self._size = size
-        self._settings = settings
-        self._lease: JobLease | TreeLease | None = None
-        self._started: tuple[AggregatorUrl, str] | None = None
-
-    def get(self, everyone: list[Introduction]) -> str:
-        """Make the job, and return the tickets of its aggregators. Rank 0."""
-        settings = self._settings
-        url = settings.aggregator
-        if url.embedded:
-            master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
-            one_host = len({each.host for each in everyone}) == 1
-            host = _LOOPBACK if one_host else local_address_towards(master)
-            address = launched_aggregator.acquire(url, host, settings.start_timeout_s)
-            self._started = (url, host)
-        else:
-            address = (url.host, url.port)
-        wish = min(each.lanes for each in everyone), settings.slots
-        if url.parent is not None:
-            leaves = [(each.url.host, each.url.port) for each in everyone]
-            tree = create_tree(url.parent, leaves, *wish, settings.connect_timeout_s)
-            self._lease = tree
-            return json.dumps([ticket.to_json() for ticket in tree.tickets])
-        job = create_job(address, self._size, *wish, settings.connect_timeout_s)
-        self._lease = job
-        return json.dumps([job.ticket.to_json()])
-
-    def give_back(self) -> None:
-        """End the job, and the engine if no other group uses it."""
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            try:
-                lease.close()
-            except (AffluxError, OSError):
-                # A dead aggregator has no job left to close.
-                _log.debug("the job was not closed", exc_info=True)
-        started, self._started = self._started, None
-        if started is not None:
-            launched_aggregator.release(*started)
-
-
-def _own(text: str, rank: int) -> JobTicket:
-    """Return the ticket of this rank's aggregator, among those that rank 0 has published."""
-    for each in map(JobTicket.from_json, json.loads(text)):
-        if rank in (each.members or range(each.workers)):
-            return each
-    raise RendezvousError(f"rank 0 has no ticket for rank {rank}")
+def _own(text: str, rank: int) -> list[JobTicket]:
+    """Return the tickets for this rank, among those that rank 0 has published."""
+    everything = map(JobTicket.from_json, json.loads(text))
+    own = [each for each in everything if rank in (each.members or range(each.workers))]
+    if not own:
+        raise RendezvousError(f"rank 0 has no ticket for rank {rank}")
+    return own
 
 
 def _loss(settings: Settings, rank: int) -> LossSwitch | None:
@@ -314,8 +322,11 @@ def _lanes(settings: Settings) -> int:
         return settings.lanes
     if url.may_share:
         return wire.LANES_MAX
+    if url.scheme == "shards":
+        # The probes find out.
+        return wire.LANES_MAX
     if not url.embedded:
-        return lanes_to(url.host, url.port)
+        return min(lanes_to(*each) for each in url.addresses)
     # Rank 0 starts it, most likely on the host that torchrun calls master; a packet to the own
     # host goes through the loopback interface, by whichever name.
     try:

@@ -2,7 +2,9 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else Gloo; shm:// insists on the memory that they share; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one) |
+| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns |
+| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4 or 10.0.0.0/24; unset, GLOO_SOCKET_IFNAME counts |
+| AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
@@ -52,6 +54,8 @@ class Settings:
     slots: int = 32
     connect_timeout_s: float = 10.0
     start_timeout_s: float = 900.0
+    interface: str | None = None
+    require: bool = False
     peer_timeout_s: float = 10.0
     close_timeout_s: float = 10.0
     trace: str | None = None
@@ -120,6 +124,12 @@ _seconds = _number(float, lambda value: 0 < value < float("inf"), "a positive nu
 _share = _number(float, lambda value: 0 <= value < 1, "a share, at least 0 and less than 1")
 
 
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("must be 0 or 1")
+    return text == "1"
+
+
 def _adapter(text: str) -> str:
     if text not in ("auto", "native", "python"):
         raise ValueError("must be auto, native or python")
@@ -131,6 +141,8 @@ BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
 
 VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_AGGREGATOR": ("aggregator", AggregatorUrl.parse),
+    "AFFLUX_INTERFACE": ("interface", str),
+    "AFFLUX_REQUIRE": ("require", _switch),
     "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
     "AFFLUX_SLOTS": ("slots", _integer(1, 512)),
     "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),

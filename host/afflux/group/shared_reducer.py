@@ -12,6 +12,7 @@ from afflux.group.collectives import Asked
 from afflux.group.failure import CallRefused
 from afflux.group.reducer import Interruption
 from afflux.group.tensors import dtype_name
+from afflux.group.topology import Topology
 from afflux.group.turn import Turn
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, Collective, SharedCall, Status
@@ -52,7 +53,9 @@ class SharedMemoryReducer:
     """
 
     engine = "shm"
-    ticket: JobTicket | None = None
+    tickets: tuple[JobTicket, ...] = ()
+    holds = False
+    topology = Topology("memory", "all ranks share it")
 
     def __init__(self, worker: SharedWorker, url: AggregatorUrl) -> None:
         self.url = url

@@ -68,7 +68,7 @@ def collect(urls: list[str], timeout_s: float) -> dict[str, Any]:
         SettingsError: A variable has a value that it cannot have.
     """
     aggregator = Settings.from_environment().aggregator
-    named = ([] if aggregator.embedded else [str(aggregator)]) + list(urls)
+    named = [*aggregator.each, *urls]
     reason = why_not_shared(aggregator)
     report: dict[str, Any] = {
         "versions": {

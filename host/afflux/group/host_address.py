@@ -1,0 +1,91 @@
+"""The address by which other hosts reach this one: of an interface, or of the route to them."""
+
+import contextlib
+import errno
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+
+from afflux.group.aggregator_url import local_address_towards
+
+__all__ = ["address_of_interface", "own_address"]
+
+_SIOCGIFADDR = 0x8915
+_GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+_ELSEWHERE = "203.0.113.1"
+"""In nobody's network (RFC 5737): the route to it is the default one. Nothing is sent there."""
+
+
+def own_address(interface: str | None, towards: str | None) -> str:
+    """Return this host's IPv4 address for others, a loopback one if there is no better.
+
+    Args:
+        interface: AFFLUX_INTERFACE, if it is set.
+        towards: Name or address of another host, if one is known.
+
+    Raises:
+        OSError: There is no such interface.
+    """
+    if interface is not None:
+        return address_of_interface(interface)
+    # A list, of which Gloo takes one after the other for its devices.
+    for name in filter(None, os.environ.get(_GLOO_INTERFACE, "").split(",")):
+        with contextlib.suppress(OSError):
+            return address_of_interface(name)
+    found = local_address_towards(towards) if towards else ""
+    if not found or ipaddress.ip_address(found).is_loopback:
+        # A name of the own host, perhaps, which /etc/hosts gives a loopback address.
+        found = local_address_towards(_ELSEWHERE)
+    return found
+
+
+def address_of_interface(interface: str) -> str:
+    """Return the IPv4 address of an interface.
+
+    Args:
+        interface: Its name, its address, or the network that its address is in, as 10.0.0.0/24.
+
+    Raises:
+        OSError: There is none, or it has no IPv4 address; names those that there are.
+    """
+    found = _addresses()
+    if interface in found:
+        return found[interface]
+    with contextlib.suppress(ValueError):
+        network = ipaddress.ip_network(interface, strict=False)
+        for address in found.values():
+            if ipaddress.ip_address(address) in network:
+                return address
+        # An interface has further addresses, of which the kernel says which are its own.
+        if network.num_addresses == 1 and _is_own(str(network.network_address)):
+            return str(network.network_address)
+    there = ", ".join(f"{name} {address}" for name, address in found.items()) or "none at all"
+    raise OSError(
+        f"AFFLUX_INTERFACE={interface}: {socket.gethostname()} has no such interface with an IPv4 "
+        f"address, only {there}"
+    )
+
+
+def _addresses() -> dict[str, str]:
+    """Return the address of each interface that has one, by name."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)
+                found[name] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def _is_own(address: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return False
+            raise
+    return True

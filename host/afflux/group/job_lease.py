@@ -1,0 +1,87 @@
+"""The jobs of a group at aggregators that AFFLUX_AGGREGATOR names, as rank 0 holds them."""
+
+import json
+import logging
+import os
+
+from torch._C._distributed_c10d import Store
+
+from afflux.group import launched_aggregator
+from afflux.group.aggregator_url import AggregatorUrl, local_address_towards
+from afflux.group.exchange import Introduction
+from afflux.group.settings import Settings
+from afflux.group.torch_store import master_of
+from afflux_drivers.control.several import JobsLease, create_jobs
+from afflux_drivers.control.tree import create_tree
+from afflux_drivers.errors import AffluxError
+
+__all__ = ["GroupLease"]
+
+_log = logging.getLogger("afflux")
+
+_LOOPBACK = "127.0.0.1"
+
+
+class GroupLease:
+    """The group's jobs, and the engine if this process has started it.
+
+    Args:
+        store: The group's store.
+        size: Ranks of the group.
+        settings: Own.
+    """
+
+    def __init__(self, store: Store, size: int, settings: Settings) -> None:
+        self._store = store
+        self._size = size
+        self._settings = settings
+        self._lease: JobsLease | None = None
+        self._started: tuple[AggregatorUrl, str] | None = None
+
+    def get(self, everyone: list[Introduction]) -> str:
+        """Make the jobs, and return the tickets of their aggregators. Rank 0."""
+        settings = self._settings
+        url = settings.aggregator
+        addresses = url.addresses
+        if url.embedded:
+            master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
+            one_host = len({each.host for each in everyone}) == 1
+            host = _LOOPBACK if one_host else local_address_towards(master)
+            addresses = (launched_aggregator.acquire(url, host, settings.start_timeout_s),)
+            self._started = (url, host)
+        wish = min(each.lanes for each in everyone), settings.slots
+        timeout_s = settings.connect_timeout_s
+        if url.parent is not None:
+            leaves = [(each.url.host, each.url.port) for each in everyone]
+            self._lease = create_tree(url.parent, leaves, *wish, timeout_s)
+        else:
+            self._lease = create_jobs(addresses, self._size, *wish, timeout_s)
+        return json.dumps([ticket.to_json() for ticket in self._lease.tickets])
+
+    @property
+    def holds(self) -> bool:
+        """Whether this is rank 0, with which the jobs end."""
+        return self._lease is not None
+
+    def named(self, text: str) -> str:
+        """Return the same: these aggregators have no names but their addresses."""
+        return text
+
+    def trouble(self) -> str | None:
+        """Return that the engine has ended, if this process has started it."""
+        if self._started is None or launched_aggregator.runs(*self._started):
+            return None
+        return f"the engine of {self._started[0]} has ended"
+
+    def give_back(self) -> None:
+        """End the jobs, and the engine if no other group uses it."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            try:
+                lease.close()
+            except (AffluxError, OSError):
+                # A dead aggregator has no job left to close.
+                _log.debug("the job was not closed", exc_info=True)
+        started, self._started = self._started, None
+        if started is not None:
+            launched_aggregator.release(*started)

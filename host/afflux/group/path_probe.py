@@ -1,0 +1,165 @@
+"""Probes the paths between hosts: which of them carry packets of data size, and how large ones.
+
+Every host sends packets as long as those with 16, 13, 5 and 4 blocks to every other, unfragmented,
+again and again for a bounded time, and notes which of the others' arrive. Both directions of a pair
+are probed, and at once: what one host hears is what the path from the other carries. The packets
+have the key of the group's life, so nobody else's count.
+"""
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+
+from afflux_drivers.sockets import enlarge
+from afflux_hdl.contract import wire
+
+__all__ = ["LANES", "PathProbe", "Paths"]
+
+LANES = (16, 13, 5, 4)
+"""What is tried: jumbo frames, the 3.5 KB of some network cards, 1,500 bytes, and tunnels."""
+
+Paths = dict[int, int]
+"""The most lanes that have come from each other host, by its number."""
+
+_HEADER = struct.Struct("!8s16sHH")
+_MAGIC = b"afflux?\0"
+
+_BUFFER_BYTES = 4 << 20
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
+
+_FIRST_S = 0.01
+_LAST_S = 0.1
+_ALL_SIZES_AFTER_S = 0.15
+"""By then the longest packets have gone out several times: perhaps the path carries none."""
+
+_SETTLED_S = 0.7
+"""A path that has carried short packets since the beginning, and no long one, carries none."""
+
+_LIMIT_S = 1.5
+
+_IP_MTU_DISCOVER = 10
+_IP_PMTUDISC_DO = 2
+_IP_MTU = 14
+
+
+class PathProbe:
+    """One host's end of all paths.
+
+    Args:
+        address: Own IPv4 address.
+        key: Of the group's life, 16 bytes.
+        own: Number of this host.
+
+    Attributes:
+        address: Own address and port.
+
+    Raises:
+        OSError: The address cannot be bound.
+    """
+
+    def __init__(self, address: str, key: bytes, own: int) -> None:
+        self._key = key
+        self._own = own
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            enlarge(self._udp, _BUFFER_BYTES)
+            self._udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            self._udp.setblocking(False)
+            self._udp.bind((address, 0))
+        except OSError as error:
+            self._udp.close()
+            raise OSError(f"cannot bind UDP on {address}: {error.strerror}") from error
+        self.address: tuple[str, int] = self._udp.getsockname()
+
+    def close(self) -> None:
+        """Close the socket. May be called more than once."""
+        self._udp.close()
+
+    def run(
+        self,
+        peers: Mapping[int, tuple[str, int]],
+        heard: Callable[[Paths], None],
+        finished: Callable[[], bool],
+        limit_s: float = _LIMIT_S,
+    ) -> None:
+        """Probe until everybody has heard all there is to hear, or for `limit_s`.
+
+        Args:
+            peers: The other hosts' addresses and ports, by number.
+            heard: Called once, with what has come from them, as soon as no more is expected.
+            finished: Whether all other hosts have reported what they have heard.
+            limit_s: How long at most.
+        """
+        expected = {number: _lanes_of_route(peer) for number, peer in peers.items()}
+        found: Paths = dict.fromkeys(peers, 0)
+        reported = False
+        start = time.monotonic()
+        next_send, pause_s = start, _FIRST_S
+        while True:
+            now = time.monotonic()
+            if not reported and (
+                _complete(found, expected, now - start >= _SETTLED_S) or now - start >= limit_s
+            ):
+                heard(found)
+                reported = True
+            if reported and (finished() or now - start >= limit_s):
+                return
+            if now >= next_send:
+                all_sizes = now - start >= _ALL_SIZES_AFTER_S
+                for number, peer in peers.items():
+                    self._send(peer, expected[number], all_sizes)
+                next_send = now + pause_s
+                pause_s = min(pause_s * 2, _LAST_S)
+            wait_s = min(next_send, start + limit_s) - time.monotonic()
+            # Reports of others come through the store, which is asked in between.
+            readable, _, _ = select.select([self._udp], [], [], max(0.0, min(wait_s, 0.005)))
+            if readable:
+                self._receive(found)
+
+    def _send(self, peer: tuple[str, int], most: int, all_sizes: bool) -> None:
+        sizes = [lanes for lanes in LANES if lanes <= most]
+        for lanes in sizes if all_sizes else sizes[:1]:
+            header = _HEADER.pack(_MAGIC, self._key, self._own, lanes)
+            # Full buffers lose it, as a network does; and what is too long for a path that has
+            # reported its MTU meanwhile does not go out.
+            with contextlib.suppress(OSError):
+                self._udp.sendto(header.ljust(wire.datagram_bytes(lanes), b"\0"), peer)
+
+    def _receive(self, found: Paths) -> None:
+        while True:
+            try:
+                packet = self._udp.recv(_RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                # The kernel reports that an earlier packet of ours was refused or too long.
+                continue
+            if len(packet) < _HEADER.size:
+                continue
+            magic, key, number, lanes = _HEADER.unpack_from(packet)
+            if (magic, key) != (_MAGIC, self._key) or number not in found or lanes not in LANES:
+                continue
+            if len(packet) == wire.datagram_bytes(lanes):
+                found[number] = max(found[number], lanes)
+
+
+def _complete(found: Paths, expected: Paths, settled: bool) -> bool:
+    """Whether no more can come: the longest packets from all, or something from all for a while."""
+    return all(
+        lanes >= expected[number] or (settled and lanes > 0) for number, lanes in found.items()
+    )
+
+
+def _lanes_of_route(peer: tuple[str, int]) -> int:
+    """Return the most of `LANES` that the own end of the route to a host carries; 0 for none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(peer)
+            mtu = probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+            fit = wire.lanes_for_mtu(min(mtu, 65535))
+        except (OSError, ValueError):
+            return 0
+    return max((lanes for lanes in LANES if lanes <= fit), default=0)

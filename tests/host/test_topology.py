@@ -1,0 +1,191 @@
+"""Which way sums take: several aggregators, a shard in each host, a leaf below; and Gloo."""
+
+import os
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import afflux
+from afflux.group import host_address, rendezvous
+from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.shards import Shards
+from afflux.group.topology import choose, hosts_of
+from afflux_drivers.control.client import read_counters
+from tests.support.host.aggregators import aggregator, closed_port
+from tests.support.host.ranks import caught, run_ranks, values
+
+EACH_ALONE = [[0], [1], [2]]
+IN_PAIRS = [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "name"),
+    [
+        ("auto", [[0, 1]], "gloo"),
+        ("shards://", [[0, 1]], "shards"),
+        ("shards://", EACH_ALONE, "shards"),
+        ("shards://", IN_PAIRS, "sharded tree"),
+        ("shards://", [[0, 2], [1]], "sharded tree"),
+        ("soft://", EACH_ALONE, "aggregator"),
+        ("udp://a,udp://b", IN_PAIRS, "aggregator"),
+        ("udp://a?parent=b", IN_PAIRS, "tree"),
+    ],
+)
+def test_what_is_asked_for_is_chosen(url, hosts, name):
+    chosen = choose(AggregatorUrl.parse(url), hosts, "no reason")
+    assert chosen.name == name
+    assert chosen.reason in (f"AFFLUX_AGGREGATOR={url}", "no reason") or "4700" in chosen.reason
+
+
+def test_without_an_address_hosts_have_shards():
+    chosen = choose(AggregatorUrl("auto"), EACH_ALONE, "")
+    assert chosen.name == "shards"
+    assert chosen.reason.startswith("rank 1 is on another host")
+
+
+def test_hosts_are_in_the_order_of_their_least_ranks():
+    everyone = [
+        rendezvous.Introduction(AggregatorUrl("auto"), host, 16) for host in ("b", "a", "b", "c")
+    ]
+    assert hosts_of(everyone) == [[0, 2], [1], [3]]
+
+
+def test_an_interface_is_named_in_three_ways():
+    find = host_address.address_of_interface
+    assert find("lo") == find("127.0.0.1") == find("127.0.0.0/8") == "127.0.0.1"
+    # Not the interface's first, but this host's.
+    assert find("127.0.0.9") == "127.0.0.9"
+    for wrong in ("nonesuch0", "203.0.113.1", "203.0.113.0/24"):
+        with pytest.raises(OSError, match=re.escape(f"AFFLUX_INTERFACE={wrong}: ")):
+            find(wrong)
+
+
+def reduce_some(rank, group):
+    generator = torch.Generator().manual_seed(rank)
+    results = []
+    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+        for shape in ((5,), (70, 333)):
+            for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX):
+                tensor = (100 * torch.randn(shape, generator=generator)).to(dtype)
+                tensor[0] = 0
+                dist.all_reduce(tensor, op=op, group=group)
+                results.append(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    dist.barrier(group=group)
+    return results
+
+
+def in_default_group(rank, size):
+    return reduce_some(rank, None), afflux.statistics()
+
+
+def place(rank, size, per_host):
+    """Plant a host for this rank; return the options of a group that has a shard in each."""
+    host = rank // per_host
+    rendezvous.host_identity = lambda: f"host {host}"
+    return afflux.Options(aggregator="shards://", interface=f"127.0.0.{host + 2}")
+
+
+def in_shards(rank, size, per_host):
+    group = dist.new_group(backend="afflux", pg_options=place(rank, size, per_host))
+    found = reduce_some(rank, group), afflux.statistics(group), afflux.engine_counters(group)
+    # The next group shares what has been launched; it ends last.
+    again = dist.new_group(backend="afflux", pg_options=place(rank, size, per_host))
+    dist.destroy_process_group(group)
+    dist.all_reduce(torch.ones(1000), group=again)
+    dist.destroy_process_group(again)
+    return found
+
+
+@pytest.mark.parametrize("loss", ["0", "0.05"])
+def test_several_aggregators_share_the_columns(loss):
+    alone = values(run_ranks(in_default_group, 3, environment={"AFFLUX_AGGREGATOR": "soft://"}))
+    with aggregator() as first, aggregator() as second, aggregator(lanes=7) as third:
+        urls = [first, second, third]
+        environment = {"AFFLUX_AGGREGATOR": ",".join(urls), "AFFLUX_TEST_LOSS": loss}
+        together = values(run_ranks(in_default_group, 3, environment=environment))
+        counted = [read_counters(AggregatorUrl.parse(url).addresses[0], 5.0) for url in urls]
+    for results, statistics in (*alone, *together):
+        assert results == alone[0][0]
+        assert statistics["topology"] == "aggregator"
+    assert {each["aggregators"] for _, each in together} == {3}
+    assert {each["lanes"] for _, each in together} == {7}
+    assert min(each["blocks_accepted"] for each in counted) > 1000
+
+
+def test_one_of_several_that_is_not_there():
+    port = closed_port()
+    with aggregator() as url:
+        environment = {"AFFLUX_AGGREGATOR": f"{url},udp://127.0.0.1:{port}"}
+        for outcome in run_ranks(in_default_group, 2, environment=environment):
+            assert outcome.failed
+            assert f"127.0.0.1:{port}" in outcome.message
+        # Nothing is left at the first.
+        assert read_counters(AggregatorUrl.parse(url).addresses[0], 5.0)["joins"] == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "per_host", "loss"), [(3, 1, "0"), (3, 1, "0.05"), (4, 2, "0.02")]
+)
+def test_shards_give_the_bits_of_one_aggregator(size, per_host, loss):
+    alone = values(run_ranks(in_default_group, size, environment={"AFFLUX_AGGREGATOR": "soft://"}))
+    environment = {"AFFLUX_AGGREGATOR": "auto", "AFFLUX_TEST_LOSS": loss}
+    together = values(run_ranks(in_shards, size, per_host, environment=environment))
+    for results, statistics, _ in together:
+        assert results == alone[0][0]
+        assert statistics["topology"] == ("shards" if per_host == 1 else "sharded tree")
+        assert statistics["topology_reason"] == "AFFLUX_AGGREGATOR=shards://"
+        assert statistics["aggregators"] == size // per_host
+        assert (statistics["lanes"], statistics["engine"]) == (16, "soft")
+    assert min(counters["blocks_accepted"] for _, _, counters in together) > 1000
+
+
+def test_one_host_may_have_a_shard():
+    environment = {"AFFLUX_AGGREGATOR": "shards://", "AFFLUX_LANES": "3"}
+    for _, statistics in values(run_ranks(in_default_group, 2, environment=environment)):
+        assert (statistics["topology"], statistics["aggregators"]) == ("shards", 1)
+        assert statistics["lanes"] == 3
+
+
+def with_no_such_interface(rank, size):
+    options = place(rank, size, 1)
+    if rank == 1:
+        options = afflux.Options(aggregator="shards://", interface="nonesuch0")
+    return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
+
+
+def test_a_host_without_the_interface_is_named_at_every_rank():
+    for message, kind, seconds in values(run_ranks(with_no_such_interface, 3)):
+        assert kind == "StepFailed"
+        assert "rank 1: AFFLUX_INTERFACE=nonesuch0: " in message
+        assert seconds < 10
+
+
+def a_leader_that_ends(rank, size):
+    options = replace(place(rank, size, 1), connect_timeout_s=1.0)
+    if rank == 2:
+        pytest.MonkeyPatch().setattr(Shards, "set_up", lambda _: os._exit(0))
+    return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
+
+
+def test_a_leader_that_ends_is_missed_at_every_rank():
+    outcomes = run_ranks(a_leader_that_ends, 3)
+    assert outcomes[2].kind == "died"
+    for message, kind, seconds in values(outcomes[:2]):
+        assert kind == "RendezvousError"
+        assert "waited for rank 2 to find the address of its host" in message
+        assert seconds < 10
+
+
+def test_auto_goes_to_gloo_where_only_that_is_left():
+    for message, _, _ in values(run_ranks(required, 2, environment={"AFFLUX_REQUIRE": "1"})):
+        assert "AFFLUX_REQUIRE=1, but only Gloo is left: rank 1 is on another host" in message
+        assert "rank 1: AFFLUX_INTERFACE=nonesuch0: " in message
+
+
+def required(rank, size):
+    place(rank, size, 1)
+    options = afflux.Options(interface="nonesuch0")
+    return caught(lambda: dist.new_group(backend="afflux", pg_options=options))
