@@ -140,8 +140,22 @@ def together_scattered():
             dist.reduce_scatter_tensor(torch.zeros(4), torch.zeros(4 * size))
 
 
-def test_a_call_has_one_name_for_the_profiler_and_for_observers():
+# What the profiler calls a method as Gloo's events do, by which tools find it.
+TITLES = {
+    "all_gather_single": "all_gather_into_tensor",
+    "all_gather_single_coalesced": "all_gather_into_tensor_coalesced",
+    "allgather": "all_gather",
+    "allgather_coalesced": "all_gather_coalesced",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "alltoall": "all_to_all",
+    "recv_anysource": "recvAnySource",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+}
+
+
+def test_every_call_is_seen_by_the_profiler_and_by_observers():
     environment = {**SHM, "AFFLUX_ADAPTER": "native"}
     for titles, observed in values(run_ranks(call_everything, 2, environment=environment)):
         assert len(observed) >= 14
-        assert titles == observed
+        assert titles == {TITLES.get(name, name) for name in observed}

@@ -27,7 +27,15 @@ ENDS = {
     "not destroyed": "",
     "in flight": "works = [dist.all_reduce(torch.ones(300_000), async_op=True) for _ in range(4)]",
     "in flight, unmatched": "work = dist.all_reduce(torch.ones(3 + rank), async_op=True)",
-    "in flight, alone": "work = dist.all_reduce(torch.ones(3), async_op=True) if rank else None",
+    "in flight, alone": """
+store = dist.distributed_c10d._get_default_store()
+if rank:
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    store.set("begun", "")
+else:
+    # An end that is known already refuses the call.
+    store.wait(["begun"])
+""",
     "sys.exit": "sys.exit(0)",
     "Gloo in flight": "work = dist.broadcast(torch.ones(300_000), 0, async_op=True)",
     "Gloo's threads starved": """

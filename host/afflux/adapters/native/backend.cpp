@@ -100,7 +100,7 @@ struct AffluxBackend::Asked {
     Tensors result{};
     // Whether tensors are where and what they should be; if not, Python decides.
     bool simple = true;
-    // For the profiler: the name that observers have for it, and the tensors whose shapes it shows.
+    // For the profiler: a name, and the tensors whose shapes it shows.
     const char* title = "afflux:collective";
     at::TensorList read{};
     std::function<py::tuple()> arguments{};
@@ -321,13 +321,13 @@ WorkPointer AffluxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOpti
 
 WorkPointer AffluxBackend::allreduce_sparse(Tensors& tensors,
                                             const c10d::AllreduceOptions& options) {
-    const RecordingPointer recording = record("afflux:all_reduce", tensors);
+    const RecordingPointer recording = record("afflux:all_reduce_sparse", tensors);
     return ended_with(in_python("allreduce", tensors, options), recording);
 }
 
 WorkPointer AffluxBackend::allreduce_coalesced(Tensors& tensors,
                                                const c10d::AllreduceCoalescedOptions& options) {
-    const RecordingPointer recording = record("afflux:allreduce_coalesced", tensors);
+    const RecordingPointer recording = record("afflux:all_reduce_coalesced", tensors);
     return ended_with(in_python("allreduce_coalesced", tensors, options), recording);
 }
 
@@ -367,7 +367,7 @@ WorkPointer AffluxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& o
 WorkPointer AffluxBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& options) {
     Asked asked{{Method::AllGather}, options.asyncOp, options.timeout};
-    asked.title = "afflux:allgather";
+    asked.title = "afflux:all_gather";
     asked.read = inputs;
     asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
     asked.simple = inputs.size() == 1 && outputs.size() == 1 && lies_plainly(inputs[0]) &&
@@ -388,7 +388,7 @@ WorkPointer AffluxBackend::allgather(TensorLists& outputs, Tensors& inputs,
 WorkPointer AffluxBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::AllgatherOptions& options) {
     Asked asked{{Method::AllGatherBase}, options.asyncOp, options.timeout};
-    asked.title = "afflux:all_gather_single";
+    asked.title = "afflux:all_gather_into_tensor";
     asked.read = input;
     asked.arguments = [&] { return py::make_tuple(output, input, options); };
     asked.simple = lies_plainly(input) && lies_plainly(output) &&
@@ -406,13 +406,13 @@ WorkPointer AffluxBackend::_allgather_base(at::Tensor& output, at::Tensor& input
 
 WorkPointer AffluxBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                const c10d::AllgatherOptions& options) {
-    const RecordingPointer recording = record("afflux:allgather_coalesced", inputs);
+    const RecordingPointer recording = record("afflux:all_gather_coalesced", inputs);
     return ended_with(in_python("allgather_coalesced", outputs, inputs, options), recording);
 }
 
 WorkPointer AffluxBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& options) {
-    const RecordingPointer recording = record("afflux:all_gather_single_coalesced", inputs);
+    const RecordingPointer recording = record("afflux:all_gather_into_tensor_coalesced", inputs);
     return ended_with(in_python("allgather_into_tensor_coalesced", outputs, inputs, options),
                       recording);
 }
@@ -471,7 +471,7 @@ WorkPointer AffluxBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& 
                                                 const c10d::ReduceScatterOptions& options) {
     Asked asked{
         {Method::ReduceScatterBase, number_of(options.reduceOp)}, options.asyncOp, options.timeout};
-    asked.title = "afflux:reduce_scatter_single";
+    asked.title = "afflux:reduce_scatter_tensor";
     asked.read = input;
     asked.arguments = [&] { return py::make_tuple(output, input, options); };
     asked.simple = lies_plainly(input) && lies_plainly(output) &&
@@ -490,7 +490,7 @@ WorkPointer AffluxBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& 
 
 WorkPointer AffluxBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-    const RecordingPointer recording = record("afflux:reduce_scatter_single_coalesced", inputs);
+    const RecordingPointer recording = record("afflux:reduce_scatter_tensor_coalesced", inputs);
     return ended_with(in_python("reduce_scatter_tensor_coalesced", outputs, inputs, options),
                       recording);
 }
@@ -517,7 +517,7 @@ WorkPointer AffluxBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 WorkPointer AffluxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                     const c10d::AllToAllOptions& options) {
     Asked asked{{Method::AllToAll}, options.asyncOp, options.timeout};
-    asked.title = "afflux:alltoall";
+    asked.title = "afflux:all_to_all";
     asked.read = inputs;
     asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
     asked.simple = !inputs.empty() && all_lie_plainly(inputs) && all_lie_plainly(outputs) &&
@@ -572,7 +572,7 @@ WorkPointer AffluxBackend::recv(Tensors& tensors, int rank, int tag) {
 }
 
 WorkPointer AffluxBackend::recvAnysource(Tensors& tensors, int tag) {
-    return recorded("afflux:recv_anysource", tensors, [&] {
+    return recorded("afflux:recvAnySource", tensors, [&] {
         if (observed.load()) return told(in_python("recv_anysource", tensors, tag));
         return point_to_point("recv_anysource", tensors,
                               [&] { return gloo()->recvAnysource(tensors, tag); });
