@@ -37,8 +37,8 @@ def build(name: str, bug: Bug | None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"_native.{os.getpid()}.so"
     changed = [copy_source(folder, bug)] if bug is not None else []
-    parts = "shared worker aggregator datagrams engine packet codec nanobind-static".split()
-    link(library, [*changed, *bindings], parts, "-O1", "-fPIC", "-shared")
+    ours = ["shared", "worker", "aggregator", "datagrams", "engine", "packet", "codec"]
+    link(library, [*changed, *bindings], [*ours, "nanobind-static"], "-O1", "-fPIC", "-shared")
     return library
 
 
