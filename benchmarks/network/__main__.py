@@ -221,13 +221,15 @@ def _title(case: Case, size: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
+    # argparse formats help texts.
+    setups = ", ".join(plan.setup.name for plan in PLANS).replace("%", "%%")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
     parser.add_argument(
         "--output", type=Path, default=Path("build/bench/network.json"), help="file (%(default)s)"
     )
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="SETUP[:CASE]",
-        help=f"what to measure, of {', '.join(plan.setup.name for plan in PLANS)}",
+        help=f"what to measure, of {setups}",
     )  # fmt: skip
     parser.add_argument(
         "--topologies", nargs="+", choices=list(TOPOLOGIES), help="who sums (auto udp)"

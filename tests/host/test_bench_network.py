@@ -125,6 +125,14 @@ def test_limits_are_those_of_headers():
     assert limit_s(GIGABIT, dataclasses.replace(DENSE, bytes=4), "udp") == 0
 
 
+def test_the_help_names_the_parts(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(plan.setup.name in said for plan in PLANS)
+
+
 def test_names_of_cases_are_checked(capsys):
     assert plans_for(()) == list(PLANS)
     for words in (["nothing"], ["gigabit:nothing"]):
