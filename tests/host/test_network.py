@@ -260,12 +260,14 @@ def test_nothing_is_left_if_it_cannot_be_made():
     assert set(os.listdir("/proc/self/fd")) == descriptors
 
 
-OWNER = """
+OWNER = r"""
 import os, time
 from benchmarks.network.namespaces import Network
 made = Network(hosts=2)
 rank = made.hosts[1].popen("sh", "-c", "echo; exec sleep 60")
-print(rank.pid, *(os.readlink(host.namespaces["net"]) for host in made.hosts), flush=True)
+held = [os.readlink(host.namespaces["net"]) for host in made.hosts]
+# Whole, as the rank writes to the same pipe.
+os.write(1, f"{rank.pid} {' '.join(held)}\n".encode())
 time.sleep(60)
 """
 
