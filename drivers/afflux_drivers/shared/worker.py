@@ -56,54 +56,8 @@ class SharedWorker:
         self._pid = os.getpid()
         self._failure = ""
         self._group = _native.SharedGroup(descriptor, rank, ranks)
-        self._all_reduce = self._group.all_reduce_address
         self._run = self._group.run
         self._next_offset = 0
-
-    def all_reduce(
-        self,
-        address: int,
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-    ) -> None:
-        """Reduce a tensor over all ranks, in place.
-
-        Args:
-            address: Address of the first of `call.count` contiguous elements.
-            call: What to do.
-            timeout_s: How long the operation may take, other ranks' delays included.
-            interrupted: Called ten times a second while waiting; a text that it returns ends the
-                operation with that text as error.
-            history: 64 bits that must be the same at all ranks, such as a hash of the calls before;
-                0 for none.
-
-        Raises:
-            ValueError: There can be no such call. Nothing has happened, and the worker goes on.
-            Disagreement: Another rank called something else. No rank's tensor has changed.
-            RanksMissing: Ranks have not come in time; the error names them.
-            RanksEnded: Ranks will not come; the error names them.
-            DeadlineExceeded: The time is over, though all ranks have come.
-            Interrupted: `interrupted` gave a reason, or another rank has failed.
-            WorkerFailed: This worker had failed before.
-        """
-        if self._failure:
-            raise self._failed_before()
-        try:
-            operation = self._all_reduce(
-                address,
-                call.count,
-                call.dtype,
-                call.reduction,
-                call.fingerprint,
-                _SLICE_S if timeout_s > _SLICE_S else timeout_s,
-                history,
-            )
-            if operation:
-                self._wait(operation, timeout_s, _SLICE_S, interrupted)
-        except BaseException as error:
-            raise self._seen(error, call) from None
 
     def run(
         self,
@@ -121,13 +75,20 @@ class SharedWorker:
                 collective in place.
             outputs: The same of the tensor that it gets.
             call: What to do.
-            timeout_s: As for `all_reduce`, as is all that follows.
-            interrupted: As for `all_reduce`.
-            history: As for `all_reduce`.
+            timeout_s: How long the operation may take, other ranks' delays included.
+            interrupted: Called ten times a second while waiting; a text that it returns ends the
+                operation with that text as error.
+            history: 64 bits that must be the same at all ranks, such as a hash of the calls before;
+                0 for none.
 
         Raises:
-            AffluxError: As for `all_reduce`.
-            ValueError: As for `all_reduce`.
+            ValueError: There can be no such call. Nothing has happened, and the worker goes on.
+            Disagreement: Another rank called something else. No rank's tensor has changed.
+            RanksMissing: Ranks have not come in time; the error names them.
+            RanksEnded: Ranks will not come; the error names them.
+            DeadlineExceeded: The time is over, though all ranks have come.
+            Interrupted: `interrupted` gave a reason, or another rank has failed.
+            WorkerFailed: This worker had failed before.
         """
         if self._failure:
             raise self._failed_before()
@@ -149,6 +110,17 @@ class SharedWorker:
         except BaseException as error:
             raise self._seen(error, call) from None
 
+    def all_reduce(
+        self,
+        address: int,
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        history: int = 0,
+    ) -> None:
+        """Reduce `call.count` contiguous elements over all ranks, in place. See `run`."""
+        self.run((), address, call, timeout_s, interrupted, history)
+
     def broadcast(
         self,
         address: int,
@@ -157,7 +129,7 @@ class SharedWorker:
         interrupted: Callable[[], str | None],
         history: int = 0,
     ) -> None:
-        """Copy the root's tensor to all ranks. For arguments and errors see `run`."""
+        """Copy the root's tensor to all ranks. See `run`."""
         self.run((), address, call, timeout_s, interrupted, history)
 
     def all_gather(
@@ -201,7 +173,7 @@ class SharedWorker:
         """Wait until all ranks have called this with the same number, at most 32 bits wide.
 
         Raises:
-            AffluxError: As for `all_reduce`.
+            AffluxError: As for `run`.
         """
         self.barrier(self.agreement(number), timeout_s, interrupted)
 
@@ -229,11 +201,11 @@ class SharedWorker:
             call: What it is, for messages; None if that is not known.
             operation: Its number.
             timeout_s: How long the operation may take, from its beginning.
-            interrupted: As for `all_reduce`.
+            interrupted: As for `run`.
             waited_s: How long it has taken so far.
 
         Raises:
-            AffluxError: As for `all_reduce`.
+            AffluxError: As for `run`.
         """
         try:
             self._wait(operation, timeout_s, waited_s, interrupted)
@@ -247,7 +219,7 @@ class SharedWorker:
         normally when the handler is done.
 
         Raises:
-            AffluxError: As for `all_reduce`.
+            AffluxError: As for `run`.
         """
         if self._failure:
             raise self._failed_before()

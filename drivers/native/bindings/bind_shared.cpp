@@ -143,20 +143,6 @@ class SharedGroup {
         return run(request, timeout_s);
     }
 
-    std::uint64_t all_reduce_address(std::uintptr_t address, std::size_t count, int dtype,
-                                     int reduction, std::uint64_t fingerprint, double timeout_s,
-                                     std::uint64_t history) {
-        void* const output = reinterpret_cast<void*>(address);
-        Request request;
-        request.outputs = {&output, 1};
-        request.count = count;
-        request.dtype = number<shared::Dtype>(dtype);
-        request.op = number<shared::Op>(reduction);
-        request.fingerprint = fingerprint;
-        request.history = history;
-        return run(request, timeout_s);
-    }
-
     // The capsule owns a share of the handle, and so its memory; the group itself may be closed.
     nb::object calls() const {
         auto share = std::make_unique<std::shared_ptr<afflux_group>>(handle_);
@@ -273,9 +259,6 @@ void bind_shared(nb::module_& module) {
              "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
              "or else its number. Numbers and arguments are those of shared/c_calls.h. The caller\n"
              "keeps the memory until the operation is over.")
-        .def("all_reduce_address", &SharedGroup::all_reduce_address, "address"_a, "count"_a,
-             "dtype"_a, "reduction"_a, "fingerprint"_a, "timeout_s"_a, "history"_a = 0,
-             "Do the same for an all-reduce at one address.")
         .def("calls", &SharedGroup::calls,
              "Return a capsule of the calls in shared/c_calls.h, for another C or C++ library.")
         .def("in_progress", &SharedGroup::in_progress,
