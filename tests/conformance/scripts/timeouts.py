@@ -13,6 +13,9 @@ from tests.conformance.script import script
 _WORDS = ("timed out", "timeout", "closed")
 """One of these is in the texts that torch's tests and users' scripts look for."""
 
+_SEEN = "seen"
+"""Key in the store: a rank has been told what it waited for."""
+
 
 def _ends_in_time(action: Any, limit_s: float) -> str:
     """Say that a call failed within its time, in words that scripts look for."""
@@ -27,72 +30,67 @@ def _ends_in_time(action: Any, limit_s: float) -> str:
     raise AssertionError("nothing was raised")
 
 
-def _wait_for(store: Any, key: str) -> None:
-    """Stay until rank 0 has seen its timeout: leaving earlier would be another error."""
+def _store() -> Any:
+    return dist.distributed_c10d._get_default_store()
+
+
+def _seen(answer: str) -> str:
+    """Return what a rank was told, and let the one go that it has waited for."""
+    _store().set(_SEEN, "")
+    return answer
+
+
+def _stay() -> None:
+    """Stay until another rank has seen its timeout: leaving earlier would be another error."""
     with contextlib.suppress(RuntimeError):
-        store.wait([key], timedelta(seconds=15))
+        _store().wait([_SEEN], timedelta(seconds=15))
 
 
 @script(timeout_s=2.0)
 def all_reduce_times_out(rank: int, size: int, backend: str) -> Any:
     """Sum without the last rank."""
-    store = dist.distributed_c10d._get_default_store()
     if rank == size - 1:
-        _wait_for(store, "seen")
+        _stay()
         return None
-    answer = _ends_in_time(lambda: dist.all_reduce(torch.ones(4)), 10.0)
-    store.set("seen", "")
-    return answer
+    return _seen(_ends_in_time(lambda: dist.all_reduce(torch.ones(4)), 10.0))
 
 
 @script(timeout_s=2.0)
 def barrier_times_out(rank: int, size: int, backend: str) -> Any:
     """Meet without the last rank."""
-    store = dist.distributed_c10d._get_default_store()
     if rank == size - 1:
-        _wait_for(store, "seen")
+        _stay()
         return None
-    answer = _ends_in_time(dist.barrier, 10.0)
-    store.set("seen", "")
-    return answer
+    return _seen(_ends_in_time(dist.barrier, 10.0))
 
 
 @script(timeout_s=2.0)
 def broadcast_times_out(rank: int, size: int, backend: str) -> Any:
     """Wait for a broadcast whose source does not come."""
-    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
-        _wait_for(store, "seen")
+        _stay()
         return None
-    answer = _ends_in_time(lambda: dist.broadcast(torch.ones(4), 0), 10.0)
-    store.set("seen", "")
-    return answer
+    return _seen(_ends_in_time(lambda: dist.broadcast(torch.ones(4), 0), 10.0))
 
 
 @script(timeout_s=2.0)
 def recv_times_out(rank: int, size: int, backend: str) -> Any:
     """Receive what nobody sends."""
-    store = dist.distributed_c10d._get_default_store()
     if rank == 1:
-        answer = _ends_in_time(lambda: dist.recv(torch.empty(1), 0), 10.0)
-        store.set("seen", "")
-        return answer
-    _wait_for(store, "seen")
+        return _seen(_ends_in_time(lambda: dist.recv(torch.empty(1), 0), 10.0))
+    _stay()
     return None
 
 
 @script()
 def wait_with_timeout(rank: int, size: int, backend: str) -> Any:
     """Wait for a Work with a timeout of its own, shorter than the group's."""
-    store = dist.distributed_c10d._get_default_store()
     if rank == size - 1:
-        _wait_for(store, "seen")
+        _stay()
         return None
     work = dist.all_reduce(torch.ones(4), async_op=True)
     assert work is not None
-    answer = _ends_in_time(lambda: work.wait(timedelta(seconds=1)), 10.0)
-    store.set("seen", "")
-    return answer
+    return _seen(_ends_in_time(lambda: work.wait(timedelta(seconds=1)), 10.0))
 
 
 @script()
@@ -100,23 +98,19 @@ def set_timeout_has_effect(rank: int, size: int, backend: str) -> Any:
     """Shorten a group's timeout: the next operation ends by it."""
     from torch.distributed.distributed_c10d import _set_pg_timeout
 
-    store = dist.distributed_c10d._get_default_store()
     dist.all_reduce(torch.ones(1))
     _set_pg_timeout(timedelta(seconds=2), dist.distributed_c10d._get_default_group())
     if rank == size - 1:
-        _wait_for(store, "seen")
+        _stay()
         return None
-    answer = _ends_in_time(lambda: dist.all_reduce(torch.ones(4)), 10.0)
-    store.set("seen", "")
-    return answer
+    return _seen(_ends_in_time(lambda: dist.all_reduce(torch.ones(4)), 10.0))
 
 
 @script()
 def monitored_barrier_names_the_missing(rank: int, size: int, backend: str) -> Any:
     """Be told by rank 0 who did not come."""
-    store = dist.distributed_c10d._get_default_store()
     if rank == size - 1:
-        _wait_for(store, "seen")
+        _stay()
         return None
     if rank:
         with contextlib.suppress(RuntimeError):
@@ -126,8 +120,7 @@ def monitored_barrier_names_the_missing(rank: int, size: int, backend: str) -> A
         dist.monitored_barrier(timeout=timedelta(seconds=2))
     except RuntimeError as error:
         assert f"rank {size - 1}" in str(error).lower(), error
-        store.set("seen", "")
-        return "named"
+        return _seen("named")
     raise AssertionError("nothing was raised")
 
 
