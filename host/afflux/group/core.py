@@ -47,12 +47,6 @@ _BARRIER = Call("barrier", "-", "barrier", "barrier")
 _PLANS_MAX = 4096
 """Kinds of calls that a group remembers; a training loop has some hundreds."""
 
-NATIVE_SLICE_S = 0.1
-"""How long C++ waits before it leaves the rest to Python."""
-
-NATIVE_ASYNC_SLICE_S = 0.0004
-"""The same for a call that nobody waits for yet."""
-
 _EXIT_DRAIN_S = 1.0
 """When the interpreter ends, nobody waits for results any more."""
 
@@ -253,6 +247,7 @@ class Group(BackendMethods):
         status: int,
         text: str,
         work: dist.Work | None,
+        tried_s: float,
     ) -> None:
         """Bring a call that C++ has begun, and for which it has the turn, to its end.
 
@@ -264,13 +259,14 @@ class Group(BackendMethods):
             status: What the shared memory returned.
             text: Why, if the status says that it failed.
             work: Gloo's work, if that is what takes so long, or has failed.
+            tried_s: How long C++ has waited at most.
 
         Raises:
             AffluxError: As for any collective.
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
         if work is None:
-            began_s = time.monotonic() - min(limit_s, NATIVE_SLICE_S)
+            began_s = time.monotonic() - min(limit_s, tried_s)
             begun = Begun(known.prepared, operation, status, text, began_s)
             self._progress.carry_on(self._finish_shared, begun, limit_s)
         else:
@@ -284,6 +280,7 @@ class Group(BackendMethods):
         operation: int,
         status: int,
         text: str,
+        tried_s: float,
     ) -> Any:
         """Bring an asynchronous call to its end that C++ has begun, and hand its turn on.
 
@@ -294,9 +291,10 @@ class Group(BackendMethods):
             operation: The operation's number in the shared memory.
             status: What the shared memory returned.
             text: Why, if the status says that it failed.
+            tried_s: How long C++ has tried it.
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
-        began_s = time.monotonic() - min(limit_s, NATIVE_ASYNC_SLICE_S)
+        began_s = time.monotonic() - min(limit_s, tried_s)
         begun = Begun(known.prepared, operation, status, text, began_s)
         return self._progress.adopt(known.text, self._finish_adopted, begun, arguments, limit_s)
 

@@ -18,14 +18,19 @@
 namespace afflux {
 namespace {
 
-// Longer waits go on in Python, which listens for other ranks' failures and for signals.
+// Longer waits go on in Python, which listens for other ranks' failures and for signals, and is
+// told how long they have been.
 constexpr std::int64_t kRingSliceNs = 100'000'000;
-constexpr std::chrono::milliseconds kGlooSlice{250};
+constexpr std::int64_t kGlooSliceNs = 250'000'000;
 
 // A small asynchronous call is tried at once, as long as handing it to another thread and back may
 // take where ranks share processors.
 constexpr std::int64_t kAsyncSliceNs = 400'000;
 constexpr std::size_t kMostAtOnce = std::size_t{256} << 10;
+
+double seconds(std::int64_t ns) {
+    return static_cast<double>(ns) / 1e9;
+}
 
 const afflux_shared_calls* calls_in(const py::object& capsule) {
     if (capsule.is_none()) return nullptr;
@@ -205,8 +210,8 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
             slice = std::min<std::int64_t>(slice, asked.timeout.count() * 1'000'000);
         const std::int32_t status = calls_->run(calls_->group, &request, slice, &outcome);
         if (status != AFFLUX_OVER && asked.async)
-            return ended_with(hand_on(call, asked, outcome, status), recording);
-        if (status != AFFLUX_OVER) finish(call, asked, outcome, status, WorkPointer());
+            return ended_with(hand_on(call, asked, outcome, status, slice), recording);
+        if (status != AFFLUX_OVER) finish(call, asked, outcome, status, WorkPointer(), slice);
     }
     WorkPointer work;
     if (call.native) {
@@ -219,7 +224,7 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
         bool over = false;
         try {
             work = pass_on();
-            over = work->wait(kGlooSlice);
+            over = work->wait(std::chrono::milliseconds(kGlooSliceNs / 1'000'000));
         } catch (...) {
             // Gloo's own error, or more time is needed: Python tells which.
             if (!work) {
@@ -227,7 +232,7 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
                 refused(std::current_exception());
             }
         }
-        if (!over) finish(call, asked, outcome, AFFLUX_OVER, work);
+        if (!over) finish(call, asked, outcome, AFFLUX_OVER, work, kGlooSliceNs);
     }
     return work;
 }
@@ -269,12 +274,14 @@ void AffluxBackend::give_up(const std::exception_ptr& error, const Asked& asked,
 }
 
 WorkPointer AffluxBackend::hand_on(const Known& call, const Asked& asked,
-                                   const afflux_outcome& outcome, std::int32_t status) {
+                                   const afflux_outcome& outcome, std::int32_t status,
+                                   std::int64_t tried_ns) {
     return taken_over(asked, WorkPointer(), [&] {
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
         const std::string text(status == AFFLUX_NOT_YET ? "" : outcome.text);
         return work_of(core_.get().attr("adopt")(call.python.get(), asked.arguments(), timeout_s,
-                                                 outcome.operation, status, text));
+                                                 outcome.operation, status, text,
+                                                 seconds(tried_ns)));
     });
 }
 
@@ -291,14 +298,15 @@ void AffluxBackend::refused(const std::exception_ptr& error) {
 }
 
 void AffluxBackend::finish(const Known& call, const Asked& asked, const afflux_outcome& outcome,
-                           std::int32_t status, const WorkPointer& passed_on) {
+                           std::int32_t status, const WorkPointer& passed_on,
+                           std::int64_t tried_ns) {
     taken_over(asked, passed_on, [&] {
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
         const py::object work = passed_on ? py::cast(passed_on) : py::none();
         const std::string text(status == AFFLUX_OVER || status == AFFLUX_NOT_YET ? ""
                                                                                  : outcome.text);
         core_.get().attr("carry_on")(call.python.get(), asked.arguments(), timeout_s,
-                                     outcome.operation, status, text, work);
+                                     outcome.operation, status, text, work, seconds(tried_ns));
     });
 }
 

@@ -143,9 +143,9 @@ class AffluxBackend : public c10d::Backend {
     template <typename Gloo, typename General>
     WorkPointer carry_out(Asked asked, const Gloo& pass_on, const General& general);
     void finish(const Known& known, const Asked& asked, const afflux_outcome& outcome,
-                std::int32_t status, const WorkPointer& passed_on);
+                std::int32_t status, const WorkPointer& passed_on, std::int64_t tried_ns);
     WorkPointer hand_on(const Known& known, const Asked& asked, const afflux_outcome& outcome,
-                        std::int32_t status);
+                        std::int32_t status, std::int64_t tried_ns);
     // Hands a begun operation to Python, and ends it should Python not get so far as to take it.
     template <typename Call>
     auto taken_over(const Asked& asked, const WorkPointer& passed_on, const Call& call);
