@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from afflux.ending import end_processes
 from afflux_hdl.contract import wire
 from benchmarks.network import mpi
 from benchmarks.network.host import Host
@@ -23,6 +24,8 @@ __all__ = ["RanksEnded", "aggregator", "run_ranks"]
 _STORE_PORT = 29500
 _START_S = 120.0
 _LAST_LINES = 40
+_PATIENCE_S = 5.0
+"""With a process that is to end."""
 
 _PROGRAM = ["-m", "benchmarks.network.rank"]
 """What Python runs as each rank."""
@@ -55,7 +58,7 @@ def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[s
             raise RanksEnded(f"no aggregator: {line.strip()}")
         yield f"{host.address}:{wire.PORT}", str(server.pid)
     finally:
-        _end([server])
+        end_processes([server], patience_s=_PATIENCE_S)
 
 
 def run_ranks(
@@ -86,7 +89,7 @@ def run_ranks(
     lines: queue.Queue[tuple[int, str]] = queue.Queue()
     processes: list[subprocess.Popen[str]] = []
     with ExitStack() as held:
-        held.callback(_end, processes)
+        held.callback(end_processes, processes, patience_s=_PATIENCE_S)
         if with_mpi:
             commands = [[*mpi.launcher(network.hosts, ranks_per_host), *program]]
             environment |= mpi.variables(network.hosts[0])
@@ -174,18 +177,3 @@ def _told(number: int, status: int, lines: list[str]) -> str:
     marks = ("Fatal Python error", "Timeout (", "Error: ", "error: ")
     found = [line for mark in marks for line in said if mark in line] or said[-1:]
     return f"rank {number} ended with {status}: {found[0][:240] if found else 'nothing was said'}"
-
-
-def _end(processes: "Sequence[subprocess.Popen[str]]") -> None:
-    """Kill what still runs, and wait for all."""
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    for process in processes:
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from afflux.ending import end_processes
 from afflux.group.settings import BUILD_VARIABLES
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 
 _LAST_LINES = 400
 _SHOWN_LINES = 60
+_PATIENCE_S = 15.0
+"""With a launcher that is to end, which ends its ranks first."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -87,7 +90,7 @@ def run_module(
         try:
             _follow(process, on_line, launcher[0] if launcher else "torchrun")
         finally:
-            _end(process, launcher is not None)
+            end_processes([process], patience_s=_PATIENCE_S, with_groups=launcher is not None)
         texts = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
     written = [json.loads(texts.pop(f"rank{rank}.json")) for rank in range(ranks)]
     return written, texts
@@ -111,19 +114,3 @@ def _ranks_part(lines: list[str]) -> str:
             lines = lines[:number] or lines
             break
     return "".join(lines[-_SHOWN_LINES:])
-
-
-def _end(process: "subprocess.Popen[str]", with_group: bool) -> None:
-    if process.poll() is None:
-        if with_group:
-            # mpirun may be a script, which ends without its own children.
-            os.killpg(process.pid, signal.SIGTERM)
-        else:
-            process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
