@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 import afflux
+from benchmarks.report.control import Control
 
 __all__ = ["TOPOLOGIES", "NetworkSession"]
 
@@ -23,7 +23,7 @@ TOPOLOGIES: Mapping[str, str] = {
 _TIMEOUT_S = 60.0
 
 
-class NetworkSession:
+class NetworkSession(Control):
     """A rank's groups: "gloo", one of Afflux for each topology, and one that is not measured.
 
     Args:
@@ -31,9 +31,7 @@ class NetworkSession:
     """
 
     def __init__(self, aggregator: str) -> None:
-        self.control = dist.group.WORLD
-        self.rank = dist.get_rank()
-        self.ranks = dist.get_world_size()
+        super().__init__()
         self._aggregator = aggregator
         self._made: dict[str, Any] = {}
 
@@ -57,18 +55,6 @@ class NetworkSession:
             # It may not end well either.
             dist.destroy_process_group(self._made.pop(backend))
         self._made.pop(backend, None)
-
-    def agree(self, value: float, op: Any = dist.ReduceOp.MAX) -> float:
-        """Return what all ranks' values are together."""
-        tensor = torch.tensor(value, dtype=torch.float64)
-        dist.all_reduce(tensor, op, group=self.control)
-        return tensor.item()
-
-    def first_reason(self, reason: str) -> str:
-        """Return the first rank's reason that is not empty."""
-        reasons: list[str] = [""] * self.ranks
-        dist.all_gather_object(reasons, reason, group=self.control)
-        return next((each for each in reasons if each), "")
 
     def engine(self, backend: str) -> str:
         """Return what carries out a contender's calls."""

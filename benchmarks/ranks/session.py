@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from benchmarks.report.control import Control
+
 __all__ = ["BACKENDS", "Session", "new_group"]
 
 BACKENDS = ("afflux", "gloo")
@@ -19,28 +21,22 @@ _TIMEOUT_S = 30.0
 
 
 @dataclass
-class Session:
+class Session(Control):
     """One rank of a family's run.
 
     Attributes:
         folder: Of this run; all ranks see the same.
         quick: Only show that it works.
-        control: A group of all ranks that is not measured.
         references: What the contenders of a case compare their results with, by contender.
     """
 
     folder: Path
     quick: bool
-    control: Any = field(init=False)
-    rank: int = field(init=False)
-    ranks: int = field(init=False)
     references: dict[str, list[torch.Tensor]] = field(default_factory=dict)
     _groups: dict[tuple[str, tuple[tuple[int, ...], ...]], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.control = dist.group.WORLD
-        self.rank = dist.get_rank()
-        self.ranks = dist.get_world_size()
+        super().__init__()
 
     def group(self, backend: str) -> Any:
         """Return the group of all ranks. Collective the first time."""
@@ -64,18 +60,6 @@ class Session:
             with contextlib.suppress(Exception):
                 dist.destroy_process_group(self._groups.pop(key))
             self._groups.pop(key, None)
-
-    def agree(self, value: float, op: Any = dist.ReduceOp.MAX) -> float:
-        """Return what all ranks' values are together."""
-        tensor = torch.tensor(value, dtype=torch.float64)
-        dist.all_reduce(tensor, op, group=self.control)
-        return tensor.item()
-
-    def first_reason(self, reason: str) -> str:
-        """Return the first rank's reason that is not empty."""
-        reasons: list[str] = [""] * self.ranks
-        dist.all_gather_object(reasons, reason, group=self.control)
-        return next((each for each in reasons if each), "")
 
 
 def new_group(backend: str, ranks: Sequence[int]) -> Any:
