@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
@@ -112,6 +113,10 @@ class AggregatorServer:
             self._serving = True
             self._control.close()
             self._close()
+
+    def traffic(self) -> dict[str, Any]:
+        """Return what has passed the sockets, as `SocketPath.traffic`; empty where frames pass."""
+        return self._path.traffic() if isinstance(self._path, SocketPath) else {}
 
     def _close(self) -> None:
         self._path.close_all()

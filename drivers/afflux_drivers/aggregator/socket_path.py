@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from afflux_drivers import _native
 from afflux_drivers.aggregator.engine import SoftEngine
@@ -81,6 +82,11 @@ class SocketPath:
         """Close the server's copies of the sockets, once `serve` has returned."""
         self._server.close()
 
-    def traffic(self) -> dict[str, object]:
-        """Return system calls, messages, datagrams and bytes so far, received and sent."""
+    def traffic(self) -> dict[str, Any]:
+        """Return what has passed the sockets so far.
+
+        Keys: `received` and `sent`, each with `calls`, `messages`, `datagrams` and `bytes`;
+        `strays`, packets that were handed from thread to thread; `waits`, each of which was a
+        system call more.
+        """
         return self._server.traffic()

@@ -27,6 +27,7 @@ class WorkerStatistics:
         ignored: Packets received that the worker does not accept: late, repeated or foreign.
         dropped_sent: Packets that the test switch lost on their way out; not in `packets_sent`.
         dropped_received: Packets that it lost on their way in; not in `packets_received`.
+        system_calls: To send, to receive and to wait.
         round_trip_s: Smoothed round trip, the longest if there are several aggregators.
     """
 
@@ -42,6 +43,7 @@ class WorkerStatistics:
     ignored: int = 0
     dropped_sent: int = 0
     dropped_received: int = 0
+    system_calls: int = 0
     round_trip_s: float = 0.0
 
     @classmethod

@@ -104,8 +104,12 @@ class Worker:
     @property
     def statistics(self) -> WorkerStatistics:
         """Counts of this worker so far."""
-        each = (line.session.statistics for line in self._loop.lines)
-        return WorkerStatistics.of(self._operations_over, each)
+        lines = self._loop.lines
+        found = WorkerStatistics.of(
+            self._operations_over, (line.session.statistics for line in lines)
+        )
+        found.system_calls = self._loop.waits + sum(line.calls for line in lines)
+        return found
 
     def join(self, timeout_s: float) -> None:
         """Make this worker's address known to the aggregators.

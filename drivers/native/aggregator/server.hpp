@@ -45,6 +45,7 @@ class Server {
         datagrams::Traffic received;
         datagrams::Traffic sent;
         std::uint64_t strays = 0;  // packets that had to be handed from thread to thread
+        std::uint64_t waits = 0;   // for packets, each with one system call
     };
     Totals totals() const;
 

@@ -190,6 +190,7 @@ void Server::Thread::watch(int file) {
 }
 
 void Server::Thread::wait() {
+    ++waits_;
     std::array<epoll_event, 8> events;
     const int ready = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), -1);
     for (int i = 0; i < ready; ++i) {
@@ -198,6 +199,7 @@ void Server::Thread::wait() {
 }
 
 void Server::Thread::wait_until_writable() {
+    ++waits_;
     std::array<pollfd, 2> files{{{socket_.number(), POLLOUT, 0}, {wakes_, POLLIN, 0}}};
     poll(files.data(), files.size(), -1);
     // All that a wake may be for is looked at before the next wait for packets.
@@ -212,6 +214,7 @@ void Server::Thread::clear_wakes() {
 void Server::Thread::note_traffic() {
     totals_.received = receiver_.traffic();
     totals_.sent = outbox_.traffic();
+    totals_.waits = waits_;
 }
 
 void Server::Thread::add_to(Totals& totals) const {
@@ -225,6 +228,7 @@ void Server::Thread::add_to(Totals& totals) const {
     add(totals.received, totals_.received);
     add(totals.sent, totals_.sent);
     totals.strays += totals_.strays;
+    totals.waits += totals_.waits;
 }
 
 }  // namespace afflux::aggregator

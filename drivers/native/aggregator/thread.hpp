@@ -65,6 +65,7 @@ class Server::Thread {
     int wakes_;
     // For totals(): written by this thread only, guarded by the core's lock.
     Totals totals_;
+    std::uint64_t waits_ = 0;
 };
 
 }  // namespace afflux::aggregator

@@ -31,6 +31,7 @@ nb::dict traffic(const Server& server) {
     dict["received"] = to_dict(totals.received);
     dict["sent"] = to_dict(totals.sent);
     dict["strays"] = totals.strays;
+    dict["waits"] = totals.waits;
     return dict;
 }
 

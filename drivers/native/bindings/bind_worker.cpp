@@ -369,6 +369,7 @@ void bind_loop(nb::module_& module) {
                      "Whether the aggregator's host has reported that nobody listens on the port.")
         .def_prop_ro("overflows", &BoundLine::overflows,
                      "Datagrams that came while the receive buffers were full.")
+        .def_prop_ro("calls", &BoundLine::calls, "System calls on its sockets so far.")
         .def_prop_ro("too_long", &BoundLine::too_long,
                      "Bytes of a packet that was longer than the path's MTU, or 0.")
         .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IPv4 packet on the path.")
@@ -379,6 +380,8 @@ void bind_loop(nb::module_& module) {
         .def(nb::init<std::vector<BoundLine*>>(), nb::keep_alive<1, 2>(), nb::arg("lines"))
         .def_prop_ro("serving", &BoundLoop::serving,
                      "Number of the line that `run` was serving when it raised.")
+        .def_prop_ro("waits", &BoundLoop::waits,
+                     "How often it has waited, each time with one system call.")
         .def("run", &BoundLoop::run, nb::arg("until"),
              "Feed the lines' dialogues until all are over, or the time has come.");
 

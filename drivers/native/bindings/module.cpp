@@ -11,6 +11,7 @@ NB_MODULE(_native, module) {
     using namespace afflux::bindings;
     bind_codec(module);
     bind_columns(module);
+    bind_costs(module);
     bind_shared(module);
     bind_engine(module);
     bind_aggregator(module);

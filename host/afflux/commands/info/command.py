@@ -13,12 +13,14 @@ import afflux
 from afflux.commands.bench.machine import processor_name
 from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
+from afflux.commands.info.cores import measured_forecast
 from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import why_not_shared
 from afflux.commands.info.text import render
-from afflux.group.settings import Settings, SettingsError
+from afflux.group.settings import Settings
 from afflux_drivers import _native
+from afflux_drivers.errors import AffluxError
 
 __all__ = ["add_arguments", "collect", "run"]
 
@@ -44,13 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=2.0, help="seconds for each of them (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument(
+        "--forecast", action="store_true",
+        help="measure for about a second, over the loopback interface alone, how many cores a port "
+        "of 10, 25 or 100 Gbit/s would take here",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Return the exit status: 1 if an aggregator that was named does not answer."""
     try:
         report = collect(arguments.urls, arguments.timeout)
-    except SettingsError as error:
+        if arguments.forecast:
+            report["forecast"] = measured_forecast()
+    except AffluxError as error:
         print(f"afflux info: {error}", file=sys.stderr)
         return 1
     print(json.dumps(report, indent=1) if arguments.json else render(report))

@@ -39,6 +39,8 @@ def render(report: dict[str, Any]) -> str:
         lines += _interface("interfaces" if number == 0 else "", each)
     for number, each in enumerate(report["aggregators"]):
         lines += _aggregator("aggregators" if number == 0 else "", each)
+    if "forecast" in report:
+        lines += _forecast(report["forecast"])
     for number, sentence in enumerate(report["advice"]):
         lines.append(_line("advice" if number == 0 else "", sentence))
     return "\n".join(lines)
@@ -97,6 +99,30 @@ def _aggregator(title: str, each: dict[str, Any]) -> list[str]:
             f"{each['from_address']}",
         ),
     ]
+
+
+def _forecast(found: dict[str, Any]) -> list[str]:
+    lines = [
+        _line("forecast", "cores that a port keeps busy, full both ways with dense tensors: from "),
+        _line("", "the kernel's offloads all the way to none at all; a card's driver comes on top"),
+        _line("", f"(measured over the loopback interface, in {found['seconds']:.1f} s)"),
+        _line("", _ports("Gbit/s", [f"{rate:g}" for rate in found["rates_gbit"]])),
+    ]
+    for each in found["cores"]:
+        cells = [
+            f"{best:.{_digits(best)}f} – {worst:.{_digits(worst)}f}"
+            for best, worst in zip(each["offloads"], each["no_offloads"], strict=True)
+        ]
+        lines.append(_line("", _ports(f"{each['what']}, {each['packets']}", cells)))
+    return lines
+
+
+def _digits(cores: float) -> int:
+    return 1 if cores < 9.95 else 0
+
+
+def _ports(title: str, cells: list[str]) -> str:
+    return f"  {title:<26}" + "".join(f"{cell:>14}" for cell in cells)
 
 
 def _size(size: int | None) -> str:
