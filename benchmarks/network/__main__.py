@@ -20,7 +20,7 @@ from typing import Any
 from afflux.commands.bench.interruption import terminated_as_interrupted
 from afflux.commands.bench.registry import Row
 from afflux.commands.bench.sizes import parse_size
-from benchmarks.network import mpi
+from benchmarks.network import cost_tables, costs, mpi, one_core
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, aggregator, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
@@ -37,6 +37,9 @@ NAME = "network"
 
 _QUICK_BYTES = 64 << 10
 _QUICK_HOSTS = 2
+_FAMILIES = (one_core.NAME, costs.NAME)
+"""What is measured beside the networks, and has rows and tables of its own."""
+
 _MARGIN_S = 60.0
 """Beyond the limit of a case, in which the ranks end themselves: for starts."""
 
@@ -222,7 +225,7 @@ def _title(case: Case, size: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     # argparse formats help texts.
-    setups = ", ".join(plan.setup.name for plan in PLANS).replace("%", "%%")
+    setups = ", ".join([*(plan.setup.name for plan in PLANS), *_FAMILIES]).replace("%", "%%")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
     parser.add_argument(
         "--output", type=Path, default=Path("build/bench/network.json"), help="file (%(default)s)"
@@ -244,13 +247,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     arguments = parser.parse_args(argv)
     try:
-        plans = plans_for(tuple(arguments.only))
+        plans, paths, with_costs = _asked_for(arguments.only)
     except ValueError as error:
         parser.error(str(error))
     if reason := missing():
         print(f"python -m benchmarks.network: {reason}", file=sys.stderr)
         return 1
     rows: list[Row] = []
+    others: list[Row] = []
     try:
         with terminated_as_interrupted():
             for plan in plans:
@@ -263,13 +267,68 @@ def main(argv: Sequence[str] | None = None) -> int:
                 rows += run_plan(shortened, arguments.quick, arguments.budget)
                 # Kept even if what follows fails.
                 merge_rows(arguments.output, [NAME], _kept(arguments.output, rows))
+            others = _families(paths, with_costs, arguments.quick, arguments.output)
     except NotPermitted as error:
         print(f"python -m benchmarks.network: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    print(f"\n{text_table(rows)}\n\nwritten to {arguments.output}")
-    return 1 if any(map(failed, rows)) else 0
+    said = [
+        *([text_table(rows)] if rows else []),
+        *([cost_tables.text_tables(others)] if others else []),
+    ]
+    print("\n" + "\n\n".join([*said, f"written to {arguments.output}"]))
+    wrong = any(one_core.failed(row) for row in others if row["bench"] == one_core.NAME)
+    return 1 if wrong or any(map(failed, rows)) else 0
+
+
+def _asked_for(only: Sequence[str]) -> tuple[list[Plan], list[one_core.Path], bool]:
+    """Return what is to be measured: networks, paths of one core, and whether the costs of bytes.
+
+    Raises:
+        ValueError: There is no such part.
+    """
+    if not only:
+        return list(PLANS), list(one_core.PATHS), True
+    named = [each.partition(":") for each in only]
+    plans = [each for each in only if each.partition(":")[0] not in _FAMILIES]
+    cases = [case for family, _, case in named if family == one_core.NAME]
+    if any(case for family, _, case in named if family == costs.NAME):
+        raise ValueError(f"{costs.NAME} has no cases of its own")
+    paths = one_core.paths_for([] if "" in cases else cases) if cases else []
+    return (
+        plans_for(tuple(plans)) if plans else [],
+        paths,
+        any(family == costs.NAME for family, _, _ in named),
+    )
+
+
+def _families(
+    paths: Sequence[one_core.Path], with_costs: bool, quick: bool, output: Path
+) -> list[Row]:
+    """Measure what is no contest with Gloo; keep each row as soon as it is known."""
+    found: list[Row] = []
+
+    def keep(row: Row, line: str) -> None:
+        found.append(row)
+        print(f"  {line}", flush=True)
+        others = [
+            each
+            for each in read_rows(output)
+            if each["bench"] == row["bench"] and each["case"] != row["case"]
+        ]
+        merge_rows(output, [row["bench"]], [*others, row])
+
+    if paths:
+        print("One core:", flush=True)
+    for path in paths:
+        row = one_core.run_path(path, quick)
+        keep(row, one_core.brief(row))
+    if with_costs:
+        print("What a byte costs:", flush=True)
+        for row in costs.measure(quick):
+            keep(row, costs.brief(row))
+    return found
 
 
 def _kept(path: Path, rows: list[Row]) -> list[Row]:

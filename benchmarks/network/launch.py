@@ -36,14 +36,21 @@ class RanksEnded(RuntimeError):
 
 
 @contextmanager
-def aggregator(host: Host, *, default_buffers: bool = False) -> Iterator[tuple[str, str]]:
+def aggregator(
+    host: Host, *, default_buffers: bool = False, before: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
     """Run `afflux serve` on a host; yield its address and port, and its process.
+
+    Args:
+        host: Where.
+        default_buffers: Whether receive buffers stay as Linux makes them.
+        before: A program and its arguments that becomes the aggregator.
 
     Raises:
         RanksEnded: It did not start.
     """
-    before = [sys.executable, "-m", "benchmarks.network.default_buffers"]
-    command = [*(before if default_buffers else []), sys.executable, "-m"]
+    buffers = [sys.executable, "-m", "benchmarks.network.default_buffers"]
+    command = [*before, *(buffers if default_buffers else []), sys.executable, "-m"]
     command += ["afflux.commands.cli", "serve", "--engine", "soft", "--host", host.address]
     server = host.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
@@ -69,6 +76,7 @@ def run_ranks(
     *,
     limit_s: float,
     with_mpi: bool = False,
+    program: Sequence[str] = (),
 ) -> None:
     """Run ranks on all hosts to their end.
 
@@ -80,29 +88,30 @@ def run_ranks(
             is a sign of life.
         limit_s: Seconds without such a sign, after which all ranks are killed.
         with_mpi: Intel MPI's launcher starts them.
+        program: What Python runs, if not this benchmark's usual rank.
 
     Raises:
         RanksEnded: They did not end well, or took too long.
     """
-    program = [sys.executable, *_PROGRAM, *arguments]
+    command = [sys.executable, *(program or _PROGRAM), *arguments]
     environment = _environment(network)
     lines: queue.Queue[tuple[int, str]] = queue.Queue()
     processes: list[subprocess.Popen[str]] = []
     with ExitStack() as held:
         held.callback(end_processes, processes, patience_s=_PATIENCE_S)
         if with_mpi:
-            commands = [[*mpi.launcher(network.hosts, ranks_per_host), *program]]
+            commands = [[*mpi.launcher(network.hosts, ranks_per_host), *command]]
             environment |= mpi.variables(network.hosts[0])
         else:
             commands = [
-                place.command("env", *_place_of_rank(number, network, ranks_per_host), *program)
+                place.command("env", *_place_of_rank(number, network, ranks_per_host), *command)
                 for number, place in enumerate(
                     host for host in network.hosts for _ in range(ranks_per_host)
                 )
             ]
-        for number, command in enumerate(commands):
+        for number, each in enumerate(commands):
             process = subprocess.Popen(
-                command,
+                each,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from afflux.commands.bench.registry import Row
+from benchmarks.network import cost_tables
 from benchmarks.network.cases import PLANS, Case, Plan
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
@@ -170,6 +171,7 @@ TABLES: document.Tables = {
     "hosts": _of_setups("pairs", "eight", "unlimited"),
     "losses": _beside_itself,
     "mpi": _beside_mpi,
+    **cost_tables.TABLES,
 }
 
 

@@ -23,8 +23,11 @@ from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
 
 SMALL = 256 << 10
-STAGES = Stages(1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 1000, 9)
-WHOLE = Whole(4e-9, 2e-9, 1e-9, 0.5, 0.001, 0.002, 0.0)
+STAGES = Stages(
+    scan=1, encode=2, decode=3, copy=4, merge=5, join=10, send=6, receive=7, join_gathered=20,
+    send_gathered=8, send_uncut=16, receive_unjoined=17, call=1000, memcpy=9,
+)  # fmt: skip
+WHOLE = Whole(4e-9, 2e-9, 1e-9, 0.001, 0.002, 0.0)
 
 
 def test_a_full_port_is_blocks_and_headers():
@@ -45,8 +48,8 @@ def test_cores_follow_from_the_costs_of_a_byte():
 
 
 def test_stages_are_those_of_the_path():
-    assert sum(worker_stages(STAGES, 0.001).values()) == 1 + 2 + 3 + 4 + 6 + 7 + 1
-    assert sum(aggregator_stages(STAGES, 0.002).values()) == 5 + 7 + 8 + 2
+    assert sum(worker_stages(STAGES, 0.001).values()) == 1 + 2 + 3 + 4 + 10 + 6 + 7 + 1
+    assert sum(aggregator_stages(STAGES, 0.002).values()) == 5 + 7 + 20 + 8 + 2
 
 
 @pytest.mark.parametrize("lanes", [5, 16])
@@ -63,7 +66,6 @@ def test_a_whole_all_reduce_is_measured(threads):
     found = measure_whole(5, SMALL, 2, threads=threads)
     for name in ("worker", "aggregator", "wall", "worker_calls", "aggregator_calls"):
         assert getattr(found, name) > 0, name
-    assert 0 <= found.worker_kernel <= 1.5
     assert 0 <= found.strays <= 1
 
 

@@ -17,7 +17,8 @@ void bind_costs(nb::module_& module) {
         .def_ro("seconds", &costs::Cost::seconds, "Of processor time.")
         .def_ro("bytes", &costs::Cost::bytes, "Of blocks that have passed.")
         .def_ro("calls", &costs::Cost::calls, "System calls.");
-    nb::class_<costs::Exchange>(module, "Exchange", "What sending and receiving took.")
+    nb::class_<costs::Exchange>(module, "Exchange", "What joining, sending and receiving took.")
+        .def_ro("join", &costs::Exchange::join)
         .def_ro("send", &costs::Exchange::send)
         .def_ro("receive", &costs::Exchange::receive);
     module.def("counter_hz", &costs::counter_hz, no_python,

@@ -174,8 +174,6 @@ Exchange exchange_packets(std::size_t lanes, std::size_t at_once, std::size_t by
                 batch.add({}, {whole});
             }
         }
-        // The receive buffer holds them all.
-        batch.flush();
     };
     const auto take = [&] {
         std::size_t left = at_once;
@@ -189,20 +187,26 @@ Exchange exchange_packets(std::size_t lanes, std::size_t at_once, std::size_t by
             }
         }
     };
+    // The receive buffer holds them all.
     put();
+    batch.flush();
     take();
     const std::uint64_t sent = batch.traffic().calls, received = receiver.traffic().calls;
     const std::size_t rounds = std::max<std::size_t>(1, packets_for(lanes, bytes) / at_once);
     Exchange found;
     for (std::size_t i = 0; i < rounds; ++i) {
-        const Watch sending;
+        const Watch joining;
         put();
+        found.join.seconds += joining.seconds();
+        const Watch sending;
+        batch.flush();
         found.send.seconds += sending.seconds();
         const Watch receiving;
         take();
         found.receive.seconds += receiving.seconds();
     }
-    found.send.bytes = found.receive.bytes = block_bytes(lanes, rounds * at_once);
+    found.join.bytes = found.send.bytes = found.receive.bytes =
+        block_bytes(lanes, rounds * at_once);
     found.send.calls = batch.traffic().calls - sent;
     found.receive.calls = receiver.traffic().calls - received;
     return found;

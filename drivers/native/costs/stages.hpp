@@ -18,6 +18,7 @@ struct Cost {
 };
 
 struct Exchange {
+    Cost join;  // of packets into the messages that go out
     Cost send;
     Cost receive;
 };

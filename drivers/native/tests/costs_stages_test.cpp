@@ -27,6 +27,7 @@ void test_stages(std::size_t lanes) {
             const Exchange found = exchange_packets(lanes, 8, kBytes, gathered, offloads);
             check_bytes(found.send, lanes, 8);
             CHECK(found.receive.bytes == found.send.bytes);
+            CHECK(found.join.bytes == found.send.bytes && found.join.calls == 0);
             const std::size_t rounds = found.send.bytes / (8 * lanes * wire::kBlockBytes);
             CHECK(found.send.calls >= rounds && found.receive.calls >= rounds);
         }

@@ -34,8 +34,10 @@ class Stages:
         scan, encode, decode: A worker's codec; for a byte.
         copy: Of a packet that has come, at a worker; for a byte.
         merge: Of the packets of two workers, at an aggregator; for a byte.
+        join: Of packets into the messages that the kernel takes; for a byte.
         send, receive: System calls that carry packets, their own costs left out; for a byte.
-        send_gathered: The same with headers apart from blocks, as an aggregator has them.
+        join_gathered, send_gathered: The same with headers apart from blocks, as an aggregator has
+            them.
         send_uncut, receive_unjoined: The same where each packet passes the kernel alone.
         call: A system call that carries nothing.
         memcpy: Of a tensor to another place; for a byte.
@@ -46,8 +48,10 @@ class Stages:
     decode: float
     copy: float
     merge: float
+    join: float
     send: float
     receive: float
+    join_gathered: float
     send_gathered: float
     send_uncut: float
     receive_unjoined: float
@@ -88,8 +92,10 @@ def measure_stages(lanes: int, slots: int, tensor_bytes: int, repeats: int = 3) 
                 **codec.measure(),
                 copy=copied.seconds / copied.bytes,
                 merge=merged.seconds / merged.bytes,
+                join=plain.join.seconds / plain.join.bytes,
                 send=carried(plain.send),
                 receive=carried(plain.receive),
+                join_gathered=gathered.join.seconds / gathered.join.bytes,
                 send_gathered=carried(gathered.send),
                 send_uncut=carried(alone.send),
                 receive_unjoined=carried(alone.receive),
@@ -148,6 +154,7 @@ def worker_stages(stages: Stages, calls_per_byte: float) -> dict[str, float]:
     return {
         "scan": stages.scan,
         "encode": stages.encode,
+        "joining packets": stages.join,
         "kernel, sending": stages.send,
         "kernel, receiving": stages.receive,
         "copy": stages.copy,
@@ -161,6 +168,7 @@ def aggregator_stages(stages: Stages, calls_per_byte: float) -> dict[str, float]
     return {
         "kernel, receiving": stages.receive,
         "merge": stages.merge,
+        "joining packets": stages.join_gathered,
         "kernel, sending": stages.send_gathered,
         "system calls": calls_per_byte * stages.call,
     }

@@ -4,7 +4,6 @@ Ranks and aggregator are threads of this process, with the sockets and the code 
 job. Costs are of processor time, so it does not matter how many cores they share.
 """
 
-import resource
 import threading
 import time
 from collections.abc import Callable
@@ -39,7 +38,6 @@ class Whole:
         worker: Processor time of a rank.
         aggregator: That of the aggregator, for a byte that it receives, and one that it sends.
         wall: From a call's beginning to its end.
-        worker_kernel: Share of a rank's time that the kernel has used, as its clock ticks saw it.
         worker_calls: System calls of a rank for a byte.
         aggregator_calls: Those of the aggregator, for a byte as above.
         strays: Share of packets that its threads have handed to one another.
@@ -48,7 +46,6 @@ class Whole:
     worker: float
     aggregator: float
     wall: float
-    worker_kernel: float
     worker_calls: float
     aggregator_calls: float
     strays: float
@@ -99,11 +96,10 @@ class _Rank:
         self._first = np.linspace(1, 2, min(count, 64), dtype=np.float32)
         self._tensor = np.resize(self._first, count)
         self.cpu_s = 0.0
-        self.kernel_s = 0.0
 
     def call(self) -> None:
         """All-reduce the tensor; note the processor time of this thread."""
-        before, begin_s = resource.getrusage(resource.RUSAGE_THREAD), time.thread_time()
+        begin_s = time.thread_time()
         self.worker.all_reduce(
             self._tensor,
             wire.Dtype.FLOAT32,
@@ -113,7 +109,6 @@ class _Rank:
             in_place=True,
         )
         self.cpu_s = time.thread_time() - begin_s
-        self.kernel_s = resource.getrusage(resource.RUSAGE_THREAD).ru_stime - before.ru_stime
 
     @property
     def nbytes(self) -> int:
@@ -137,12 +132,10 @@ def _sample(server: AggregatorServer, ranks: list[_Rank]) -> Whole:
     rest_s = time.process_time() - process_s - (time.thread_time() - own_s) - sum(spent)
     worker_calls, (taken, packets), handed = _counts(server, ranks)
     size = ranks[0].nbytes
-    cpu_s = sum(rank.cpu_s for rank in ranks)
     return Whole(
-        worker=cpu_s / len(ranks) / size,
+        worker=sum(rank.cpu_s for rank in ranks) / len(ranks) / size,
         aggregator=max(0.0, rest_s) / len(ranks) / size,
         wall=wall_s / size,
-        worker_kernel=sum(rank.kernel_s for rank in ranks) / cpu_s if cpu_s else 0.0,
         worker_calls=(worker_calls - calls) / len(ranks) / size,
         aggregator_calls=(taken - passed[0]) / len(ranks) / size,
         strays=(handed - strays) / max(1, packets - passed[1]),

@@ -1,0 +1,187 @@
+"""Tables of what a byte costs, what one core moves, and how many cores a port takes."""
+
+from collections.abc import Callable
+
+from afflux.commands.bench.registry import Row
+from afflux.commands.forecast.ports import RATES_GBIT, Forecast
+from afflux.commands.forecast.stages import Stages, aggregator_stages, worker_stages
+from benchmarks.network import costs, one_core
+from benchmarks.network.costs import stages_of, whole_of
+from benchmarks.report import document
+from benchmarks.report.columns import aligned
+
+__all__ = ["TABLES", "text_tables"]
+
+_EACH_WAY_GBIT = 10.0
+_CALLS_PER_MB = 20.0
+_TIMES_BY_TWO = 1.8
+
+Table = tuple[list[str], list[list[str]]]
+
+
+def text_tables(rows: list[Row]) -> str:
+    """Show what was measured, for the terminal."""
+    figures = rows if all(row.get("quick") for row in rows) else _figures(rows)
+    quick = " (a quick run: these are not figures)" if any(row.get("quick") for row in rows) else ""
+    return "\n\n".join(
+        aligned(f"{title}{quick}", header, cells)
+        for title, table in _TITLED.items()
+        if (made := table(figures))[1]
+        for header, cells in [made]
+    )
+
+
+def _figures(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if not row.get("quick")]
+
+
+def _with_stages(rows: list[Row]) -> list[Row]:
+    found = [row for row in rows if row["bench"] == costs.NAME and "stage_scan_s" in row]
+    return sorted(found, key=lambda row: int(row["lanes"]))
+
+
+def _by_stage(
+    rows: list[Row],
+    stages: Callable[[Row], dict[str, float]],
+    whole: Callable[[Row], float],
+) -> Table:
+    """Return nanoseconds and cycles for a byte: a line for each stage, columns for each packet."""
+    known = _with_stages(rows)
+    header = ["stage"]
+    lines: dict[str, list[str]] = {}
+    for row in known:
+        header += [f"{row['lanes']} blocks: ns", "cycles"]
+        alone, all_of_it = stages(row), whole(row)
+        found = alone | {
+            "the stages together": sum(alone.values()),
+            "the rest": all_of_it - sum(alone.values()),
+            "a whole all-reduce": all_of_it,
+            "memcpy of the tensor, beside": stages_of(row).memcpy,
+        }
+        for name, cost in found.items():
+            cycles = f"{cost * row['counter_hz']:.2f}" if row["counter_hz"] else "–"
+            lines.setdefault(name, [name]).extend([f"{cost * 1e9:.3f}", cycles])
+    return header, list(lines.values())
+
+
+def _of_worker(rows: list[Row]) -> Table:
+    return _by_stage(
+        rows,
+        lambda row: worker_stages(stages_of(row), whole_of(row).worker_calls),
+        lambda row: whole_of(row).worker,
+    )
+
+
+def _of_aggregator(rows: list[Row]) -> Table:
+    return _by_stage(
+        rows,
+        lambda row: aggregator_stages(stages_of(row), whole_of(row).aggregator_calls),
+        lambda row: whole_of(row).aggregator,
+    )
+
+
+def _ports(rows: list[Row]) -> Table:
+    header = ["who", "packets", *(f"{rate:g} Gbit/s" for rate in RATES_GBIT)]
+    cells = []
+    for row in _with_stages(rows):
+        found = Forecast(row["lanes"], stages_of(row), whole_of(row))
+        for who, cores in (
+            ("ranks", found.worker_cores),
+            ("aggregator", found.aggregator_cores),
+        ):
+            of_rates = [
+                f"{cores(rate):.1f} – {cores(rate, offloads=False):.1f}" for rate in RATES_GBIT
+            ]
+            cells.append([who, f"{row['lanes']} blocks", *of_rates])
+    return header, cells
+
+
+def _threads(rows: list[Row]) -> Table:
+    header = ["packets", "slots", "one thread: ns for a byte", "calls for a MB"]
+    header += ["two threads: ns for a byte", "calls for a MB", "handed over"]
+    header += ["times as much by two", "wanted"]
+    known = {row["case"]: row for row in rows if row["bench"] == costs.NAME}
+    cells = []
+    for name, two in known.items():
+        one = known.get(name.replace("threads_2_", "threads_1_"))
+        if not name.startswith("threads_2_") or one is None:
+            continue
+        first, second = whole_of(one), whole_of(two)
+        times = 2 * first.aggregator / second.aggregator
+        cells.append([
+            f"{two['lanes']} blocks",
+            str(two["slots"]),
+            f"{first.aggregator * 1e9:.3f}",
+            f"{first.aggregator_calls * 1e6:.0f}",
+            f"{second.aggregator * 1e9:.3f}",
+            f"{second.aggregator_calls * 1e6:.0f}",
+            f"{100 * second.strays:.0f} %",
+            f"{times:.2f}",
+            f"{_TIMES_BY_TWO:g} {_mark(times >= _TIMES_BY_TWO)}",
+        ])  # fmt: skip
+    return header, cells
+
+
+def _one_core(rows: list[Row]) -> Table:
+    header = ["what", "Gbit/s each way for a core", "by the clock", "of it in the kernel"]
+    header += ["only receiving, for a core", "system calls for a MB", "plain UDP, for a core"]
+    header += ["wanted", "wrong"]
+    cells = []
+    known = {row["case"]: row for row in rows if row["bench"] == one_core.NAME}
+    for path in one_core.PATHS:
+        row = known.get(path.name)
+        if row is None:
+            continue
+        if row["failed"]:
+            cells.append([f"{path.title} ({row['failed']})", *["–"] * (len(header) - 1)])
+            continue
+        each_way, calls = 8e-9 / row["both_s_per_byte"], row["both_calls_per_mb"]
+        wanted = (
+            f"{_EACH_WAY_GBIT:g} {_mark(each_way >= _EACH_WAY_GBIT)}, "
+            f"{_CALLS_PER_MB:g} calls {_mark(calls <= _CALLS_PER_MB)}"
+        )
+        cells.append([
+            path.title,
+            f"{each_way:.1f}",
+            f"{8e-9 / row['both_wall_s_per_byte']:.1f}",
+            f"{100 * row['both_kernel_share']:.0f} %",
+            f"{8e-9 / row['receive_s_per_byte']:.1f}",
+            f"{calls:.0f}",
+            f"{_plain_gbit(row):.1f}",
+            wanted,
+            str(row["wrong"]),
+        ])  # fmt: skip
+    return header, cells
+
+
+def _plain_gbit(row: Row) -> float:
+    """Return what a core would send and receive at once of the same datagrams, and do no more."""
+    found: Stages = stages_of(row)
+    # With the fewest calls that carry them: 64 KB each.
+    return 8e-9 / (found.send + found.receive + 2 * found.call / 65536)
+
+
+def _mark(reached: bool) -> str:
+    return "✓" if reached else "✗"
+
+
+_TITLED: dict[str, Callable[[list[Row]], Table]] = {
+    "What one core moves": _one_core,
+    "A byte at a rank, by stage": _of_worker,
+    "A byte at an aggregator, by stage": _of_aggregator,
+    "Cores that a full port takes, with all offloads and with none": _ports,
+    "An aggregator's threads": _threads,
+}
+
+
+def _shown(table: Callable[[list[Row]], Table]) -> Callable[[list[Row]], str]:
+    return lambda rows: document.markdown(*table(_figures(rows)))
+
+
+TABLES: document.Tables = {
+    "one_core": _shown(_one_core),
+    "worker_stages": _shown(_of_worker),
+    "aggregator_stages": _shown(_of_aggregator),
+    "ports": _shown(_ports),
+    "threads": _shown(_threads),
+}
