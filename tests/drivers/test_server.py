@@ -254,6 +254,25 @@ def test_a_thread_takes_no_processor_while_nothing_comes():
     assert used < elapsed / 4
 
 
+def test_packets_come_to_the_thread_that_has_their_slots():
+    """Workers join packets of one thread's slots only, as the ticket says."""
+    running = Served(SoftEngine(shares=2))
+    try:
+        lease = create_job(running.address, 2, 5, 32, 5.0)
+        tensors = [
+            gaussian(np.random.default_rng(seed), 200_000, wire.Dtype.FLOAT32) for seed in range(2)
+        ]
+        with Ranks(lease.ticket) as ranks:
+            for result in ranks.all_reduce(tensors, wire.Dtype.FLOAT32, Reduction.SUM):
+                assert not isinstance(result, BaseException)
+        traffic = running.server.traffic()
+        lease.close()
+    finally:
+        running.stop()
+    assert traffic["received"]["datagrams"] > 1000
+    assert traffic["strays"] < traffic["received"]["datagrams"] / 100
+
+
 def test_shares_must_be_1_to_64():
     with pytest.raises(ValueError, match="1 to 64 shares, not 65"):
         SoftEngine(shares=65)

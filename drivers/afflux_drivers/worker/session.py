@@ -53,6 +53,7 @@ class Session(_native.Session):
             ticket.credit,
             *(group.words if group else (0, 0)),
             cap_s,
+            ticket.ranges,
         )
 
     @property

@@ -22,18 +22,18 @@ constexpr std::size_t kLook = 128;
 
 }  // namespace
 
-bool SendBatch::Message::takes(const Address& address, std::size_t bytes) const {
-    return segment == bytes && bytes > 0 && datagrams < kDatagrams &&
+bool SendBatch::Message::takes(const Address& address, std::size_t bytes, unsigned number) const {
+    return segment == bytes && bytes > 0 && range == number && datagrams < kDatagrams &&
            (datagrams + 1) * bytes <= kBytes && parts.size() <= kParts && to == address;
 }
 
 SendBatch::SendBatch(const UdpSocket& socket, bool segment)
     : socket_(socket), segments_(segment && socket.can_segment()) {}
 
-void SendBatch::add(const Address& to, std::span<const Part> parts) {
+void SendBatch::add(const Address& to, std::span<const Part> parts, unsigned range) {
     std::size_t bytes = 0;
     for (const Part& part : parts) bytes += part.size();
-    Message& message = message_for(to, bytes);
+    Message& message = message_for(to, bytes, range);
     for (const Part& part : parts) {
         if (part.empty()) continue;
         // Only read, although the interface takes a pointer to non-const.
@@ -42,17 +42,18 @@ void SendBatch::add(const Address& to, std::span<const Part> parts) {
     ++message.datagrams;
 }
 
-SendBatch::Message& SendBatch::message_for(const Address& to, std::size_t bytes) {
+SendBatch::Message& SendBatch::message_for(const Address& to, std::size_t bytes, unsigned range) {
     if (segments_) {
         const std::size_t most = std::min(used_, kLook);
         for (std::size_t looked = 0; looked < most; ++looked, ++latest_) {
             if (latest_ >= used_) latest_ = 0;
-            if (messages_[latest_].takes(to, bytes)) return messages_[latest_];
+            if (messages_[latest_].takes(to, bytes, range)) return messages_[latest_];
         }
     }
     Message& message = new_message();
     message.to = to;
     message.segment = bytes;
+    message.range = range;
     return message;
 }
 

@@ -30,10 +30,10 @@ class SendBatch {
     explicit SendBatch(const UdpSocket& socket, bool segment = true);
 
     // Appends a datagram that consists of the parts, which must stay as they are until it has been
-    // sent. No address: to the peer of a connected socket.
-    void add(const Address& to, std::span<const Part> parts);
-    void add(const Address& to, std::initializer_list<Part> parts) {
-        add(to, std::span<const Part>(parts.begin(), parts.size()));
+    // sent. No address: to the peer of a connected socket. Only datagrams of one range are joined.
+    void add(const Address& to, std::span<const Part> parts, unsigned range = 0);
+    void add(const Address& to, std::initializer_list<Part> parts, unsigned range = 0) {
+        add(to, std::span<const Part>(parts.begin(), parts.size()), range);
     }
 
     // Sends everything, or as much as the socket's buffer takes. Returns whether nothing is left;
@@ -63,13 +63,14 @@ class SendBatch {
         Address to;
         std::size_t segment = 0;  // bytes of each datagram
         std::size_t datagrams = 0;
+        unsigned range = 0;
         bool apart = false;  // made of one that the kernel did not cut
         std::vector<iovec> parts;
 
-        bool takes(const Address& address, std::size_t bytes) const;
+        bool takes(const Address& address, std::size_t bytes, unsigned number) const;
     };
 
-    Message& message_for(const Address& to, std::size_t bytes);
+    Message& message_for(const Address& to, std::size_t bytes, unsigned range);
     Message& new_message();
     void prepare(std::size_t first, std::size_t count);
     void count_sent(std::size_t first, std::size_t count);

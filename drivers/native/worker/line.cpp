@@ -126,7 +126,9 @@ void Line::send(Octets datagram) {
         ++session_.counts.dropped_sent;
         return;
     }
-    batch_.add({}, {{datagram.data, datagram.bytes}});
+    // The aggregator's threads each get messages of their own slots.
+    const unsigned range = session_.job.range_of(packet::load_header(datagram.data).slot);
+    batch_.add({}, {{datagram.data, datagram.bytes}}, range);
     waiting_ += datagram.bytes;
     if (waiting_ >= kBatchBytes) flush();
 }

@@ -28,6 +28,12 @@ struct JobRun {
     std::uint32_t credit;
     std::uint32_t group_host;  // multicast address that results go to; 0 if there is none
     std::uint16_t group_port;
+    unsigned ranges = 1;  // of the slots, one for each thread of the aggregator
+
+    // The range that a slot is in.
+    unsigned range_of(wire::Slot slot) const {
+        return static_cast<unsigned>(std::size_t{slot} * ranges / slots);
+    }
 
     bool has_group() const { return group_host != 0; }
 
