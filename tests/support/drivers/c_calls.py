@@ -1,4 +1,4 @@
-"""The structs of `afflux_drivers/shared/c_calls.h`, as another library would see them."""
+"""The structs of `afflux_drivers/calls.h`, as another library would see them."""
 
 import ctypes
 from typing import Any
@@ -67,8 +67,8 @@ class CCalls:
         pointer.restype = ctypes.c_void_p
         pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
         self._capsule = capsule
-        self._calls = _Calls.from_address(pointer(capsule, b"afflux.shared_calls"))
-        assert self._calls.version == 1
+        self._calls = _Calls.from_address(pointer(capsule, b"afflux.calls"))
+        assert self._calls.version == 2
         assert self._calls.size == ctypes.sizeof(_Calls)
 
     def run(self, call: SharedCall, output: int, timeout_s: float) -> tuple[int, int, str]:
