@@ -57,6 +57,10 @@ class _News:
     """In the queue of tasks: there are notices for this rank."""
 
 
+class _Adopted:
+    """In the queue of tasks: the turn has been handed over, with a task that has begun."""
+
+
 class Progress:
     """Carries out the operations of one group at one rank.
 
@@ -94,12 +98,15 @@ class Progress:
         self._has_failed = has_failed
         self._parts = parts
         # A signal handler may run, and use it, in the middle of any line.
-        self._tasks: queue.SimpleQueue[_Task | _News | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | _News | _Adopted | None] = queue.SimpleQueue()
         self._counting = threading.RLock()
         # Who has it may use reducer and Gloo. Its count of pending operations is of those that have
         # been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
         self._failure: AffluxError | None = None
+        # What goes with the turn that is being handed over. Whoever waits for the turn comes first to
+        # it, also in front of what is queued.
+        self._adopted: _Task | None = None
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
@@ -196,8 +203,9 @@ class Progress:
             queued = not self._stopping
             if queued:
                 self.turn.add_pending(1)
+                self._adopted = task
                 self.turn.hand_over()
-                self._queue(task)
+                self._queue(_Adopted())
         if not queued:
             # Behind the mark of the end it would be lost.
             try:
@@ -323,7 +331,7 @@ class Progress:
         elif timeout_s is not None:
             self._notices.confirm_close()
 
-    def _queue(self, task: _Task | _News | None) -> None:
+    def _queue(self, task: _Task | _News | _Adopted | None) -> None:
         """Let the thread do it, which is started if there is none."""
         self._tasks.put(task)
         if self._thread is None:
@@ -349,28 +357,42 @@ class Progress:
                 break
             if isinstance(task, _News):
                 self._news = True
+            elif isinstance(task, _Adopted):
+                if self.turn.take_over():
+                    self._carry_out_adopted()
             else:
-                if task.begun:
-                    self.turn.take_over()
-                else:
-                    self.turn.enter()
-                try:
-                    self._carry_out(task)
-                finally:
-                    self.turn.leave()
-                self.turn.add_pending(-1)
+                self._enter()
+                self._carry_out_last(task)
             # Its arguments are tensors, and the next one may be long in coming.
             task = None
             if self._news:
                 self._hear()
         # An operation in a caller's thread may be in progress.
-        self.turn.enter()
+        self._enter()
         self._drained.set()
         self.turn.leave()
 
+    def _enter(self) -> None:
+        """Wait for the turn, and for what has begun before."""
+        while self.turn.enter():
+            self._carry_out_adopted()
+
+    def _carry_out_adopted(self) -> None:
+        task, self._adopted = self._adopted, None
+        assert task is not None
+        self._carry_out_last(task)
+
+    def _carry_out_last(self, task: _Task) -> None:
+        """Carry out what has been queued, and give the turn back."""
+        try:
+            self._carry_out(task)
+        finally:
+            self.turn.leave()
+        self.turn.add_pending(-1)
+
     def _hear(self) -> None:
         """Learn of other ranks' failures while idle, and let who holds the job close."""
-        self.turn.enter()
+        self._enter()
         try:
             self._notices.look()
             if self._failure is not None or not self._notices.notice():
