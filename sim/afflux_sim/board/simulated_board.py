@@ -9,7 +9,6 @@ import contextlib
 import os
 import select
 import threading
-from dataclasses import dataclass
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
@@ -17,24 +16,10 @@ from afflux_sim.board.tap import Tap
 from afflux_sim.rtl.verilated import SimulationError
 from afflux_sim.rtl.verilated_node import VerilatedNode
 
-__all__ = ["BoardTraffic", "SimulatedBoard", "open_board"]
+__all__ = ["SimulatedBoard", "open_board"]
 
 _BATCH = 64
 """Frames that go in with one call of the simulation, from each port."""
-
-
-@dataclass
-class BoardTraffic:
-    """What has passed the ports of a simulated board.
-
-    Attributes:
-        network_frames, network_bytes: Taken from the network and sent to it.
-        lost: Frames that an interface did not take.
-    """
-
-    network_frames: int = 0
-    network_bytes: int = 0
-    lost: int = 0
 
 
 class SimulatedBoard:
@@ -44,14 +29,10 @@ class SimulatedBoard:
         node: The node; closed by `close`.
         network: Its network port; closed likewise.
         host: Its host port, an interface of its host; closed likewise.
-
-    Attributes:
-        traffic: What has passed so far.
     """
 
     def __init__(self, node: VerilatedNode, network: Tap, host: Tap) -> None:
         self._node, self._network, self._host = node, network, host
-        self.traffic = BoardTraffic()
         self._failure: Exception | None = None
         self._stopping = threading.Event()
         self._wake_file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -109,7 +90,7 @@ class SimulatedBoard:
             self._failure = error
 
     def _move_frames(self) -> None:
-        network, host, traffic = self._network, self._host, self.traffic
+        network, host = self._network, self._host
         running = False
         while not self._stopping.is_set():
             from_network, from_host = network.receive(_BATCH), host.receive(_BATCH)
@@ -123,9 +104,8 @@ class SimulatedBoard:
             # spent on waiting for it.
             to_network, to_host = self._node.play(from_network, from_host, drain=not arrived)
             running = arrived
-            traffic.lost += network.send(to_network) + host.send(to_host)
-            traffic.network_frames += len(from_network) + len(to_network)
-            traffic.network_bytes += sum(map(len, from_network)) + sum(map(len, to_network))
+            network.send(to_network)
+            host.send(to_host)
 
 
 def open_board(

@@ -5,6 +5,7 @@ checksums, as such an interface has no offloads; and takes frames as if a networ
 them. It may be at a bridge's port, or be moved to another network namespace: its cable stays here.
 """
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -76,15 +77,11 @@ class Tap:
             pass
         return frames
 
-    def send(self, frames: Iterable[bytes]) -> int:
-        """Let the kernel receive frames; return how many it did not take, being down or full."""
-        lost = 0
+    def send(self, frames: Iterable[bytes]) -> None:
+        """Let the kernel receive frames. Those that it does not take, being down, are lost."""
         for frame in frames:
-            try:
+            with contextlib.suppress(OSError):
                 os.write(self._file, frame)
-            except OSError:
-                lost += 1
-        return lost
 
     def close(self) -> None:
         """Let go of the interface."""
