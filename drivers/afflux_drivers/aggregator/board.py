@@ -140,5 +140,7 @@ def interface_mac(address: str) -> int:
                 answer = fcntl.ioctl(probe, _SIOCGIFHWADDR, request)
                 if int.from_bytes(answer[16:18], "little") == _ETHERNET:
                     return int.from_bytes(answer[18:24], "big")
-    raise OSError(f"no Ethernet interface of this host has the address {address}, which the board's "
-                  f"must have")
+    raise OSError(
+        f"no Ethernet interface of this host has the address {address}: the one behind the board's "
+        f"host port must have it"
+    )

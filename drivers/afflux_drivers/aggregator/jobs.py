@@ -62,7 +62,7 @@ def engine_limits(engine: Registers) -> dict[str, int]:
 
 
 def read_counters(engine: Registers) -> dict[str, int]:
-    """Return all counters of an engine, by name; a board's node has more, which begin with node_."""
+    """Return all counters of an engine, by name; before those of a board's node is `node_`."""
     places = {each.name: registers.counter_address(each.name) for each in registers.COUNTERS}
     if isinstance(engine, Board):
         places |= {

@@ -1,4 +1,4 @@
-"""The aggregator on a host: an engine behind a UDP socket, or on a board, and its control channel."""
+"""The aggregator on a host: an engine behind a socket or on a board, and its control channel."""
 
 import socket
 import threading

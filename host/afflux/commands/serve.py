@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lanes", type=int, default=wire.LANES_MAX, help="most lanes of a slot (%(default)s)"
     )
     parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, others 8)")
-    parser.add_argument("--slots", type=int, help="slots, shared by all jobs (soft 2048, others 512)")
+    parser.add_argument(
+        "--slots", type=int, help="slots, shared by all jobs (soft 2048, others 512)"
+    )
     parser.add_argument(
         "--threads",
         type=int,
@@ -146,9 +148,7 @@ def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
         raise ValueError("a node needs --network-tap and --host-tap")
     from afflux_sim.board.simulated_board import open_board
 
-    board, queue = open_board(
-        arguments.network_tap, arguments.host_tap, arguments.bus_bits, **size
-    )
+    board, queue = open_board(arguments.network_tap, arguments.host_tap, arguments.bus_bits, **size)
     try:
         return Board(board, "node", queue)
     except BaseException:

@@ -108,9 +108,7 @@ class SimulatedBoard:
             host.send(to_host)
 
 
-def open_board(
-    network: str, host: str, bus_bits: int, **sizes: int
-) -> tuple[SimulatedBoard, int]:
+def open_board(network: str, host: str, bus_bits: int, **sizes: int) -> tuple[SimulatedBoard, int]:
     """Make a board from the names of its two interfaces.
 
     Args:

@@ -116,8 +116,9 @@ class VerilatedNode:
         """Drive frames into both ports at once.
 
         Args:
-            from_network, from_host: Ethernet frames of at least one byte, without frame check
-                sequence, back to back.
+            from_network: Ethernet frames of at least one byte, without frame check sequence, which
+                come back to back.
+            from_host: The same from the host, which waits if the node makes it.
             drain: Run on until the node is idle. If not, end with the last beat that goes in; what
                 the node sends later is returned by later calls.
 
@@ -217,6 +218,4 @@ class VerilatedNode:
 
 
 def _frames(frames: Sequence[bytes]) -> _Frames:
-    return _Frames(
-        b"".join(frames), (c_uint32 * len(frames))(*map(len, frames)), len(frames)
-    )
+    return _Frames(b"".join(frames), (c_uint32 * len(frames))(*map(len, frames)), len(frames))

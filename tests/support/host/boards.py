@@ -71,8 +71,7 @@ def overhearing(board: Host) -> Iterator[Overheard]:
 
 
 def kind_of(frame: bytes) -> str:
-    """Name the kind of a frame, with whom or which port it is for: "arp request 10.77.0.1",
-    "echo request", "tcp 4700", "udp 4700", or "other"."""
+    """Name what a frame is, such as "arp request 10.77.0.1", "echo request", "udp 4700"."""
     (ethertype,) = struct.unpack_from(">H", frame, 12)
     if ethertype == _ARP:
         wanted = socket.inet_ntoa(frame[38:42])

@@ -1,4 +1,4 @@
-"""From Verilog to a shared library with the C interface of a shim: of the engine, or of the node."""
+"""From Verilog to a shared library with the C interface of a shim, for engine and node."""
 
 import os
 import shlex
