@@ -23,7 +23,7 @@ from types import TracebackType
 from benchmarks.network.faults import Fault, bytecode
 from benchmarks.network.host import Host, joined, tool
 
-__all__ = ["Network", "NotPermitted", "missing"]
+__all__ = ["Network", "NotPermitted", "boards_missing", "missing"]
 
 _BURST = 70_000
 """Bytes that a port passes at once: a packet of 64 KB that is cut later, with all its headers."""
@@ -53,6 +53,10 @@ read -r _ || true
 """What makes a host of new namespaces: its name, files of its own, and its loopback interface.
 
 The file below /etc/hosts stays in a file system that nothing else shows."""
+
+
+_MAKE_TAP = "tuntap add dev eth0 mode tap"
+"""Makes the interface behind a board's host port; it takes /dev/net/tun."""
 
 
 class NotPermitted(RuntimeError):
@@ -271,7 +275,7 @@ class Network:
         self._made_boards[name] = made
         address, address6 = f"10.77.0.{number}", f"fd77::{number:x}"
         lines = [
-            "tuntap add dev eth0 mode tap",
+            _MAKE_TAP,
             f"link set dev eth0 address 02:af:f1:00:00:{number:02x} mtu {self.mtu}",
             f"address add {address}/24 dev eth0",
             f"address add {address6}/64 dev eth0 nodad",
@@ -330,6 +334,9 @@ def _hosts_file(names: Sequence[str]) -> str:
 _missing: list[str] = []
 
 
+_boards_missing: list[str] = []
+
+
 def missing() -> str:
     """Return why such networks cannot be made here, with loss and all; empty if they can."""
     if not _missing:
@@ -337,9 +344,16 @@ def missing() -> str:
     return _missing[0]
 
 
-def _tried() -> str:
+def boards_missing() -> str:
+    """Return why there can be no boards in such networks here; empty if there can."""
+    if not _boards_missing:
+        _boards_missing.append(missing() or _tried(boards=1))
+    return _boards_missing[0]
+
+
+def _tried(boards: int = 0) -> str:
     try:
-        with Network(hosts=1, aggregators=0, loss=0.5):
+        with Network(hosts=1, aggregators=0, loss=0.5, boards=boards):
             return ""
     except (NotPermitted, OSError) as error:
         return f"no network can be made on this machine: {error}"
