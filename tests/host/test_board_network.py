@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ TORCH = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-COUNTS = (5, 700, 40_000)
+COUNTS = (5, 700, 20_000)
 KINDS = ("dense", "sparse", "special", "mixed")
 OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "max": dist.ReduceOp.MAX}
 CASES = [
@@ -65,6 +66,7 @@ def reduce_all(rank, size):
     return results, found["engine"], found["lanes"], found["blocks_sent"]
 
 
+@cache
 def golden(size):
     return [
         golden_tensors.bits_of(
@@ -245,7 +247,7 @@ def test_a_board_whose_network_port_is_gone_ends_its_server():
     with network(hosts=1, **UNLIMITED) as made:
         board = made.boards[0]
         taps = ("--network-tap", "wire0", "--host-tap", board.interface)
-        process, line = serving.start("--engine", "node", *taps, *boards.BUILD, place=board)
+        process, line = boards.start(board, *taps, *boards.BUILD)
         assert "node engine" in line
         assert board.run("ip", "link", "delete", "wire0").returncode == 0
         _, said = process.communicate(timeout=30)
@@ -260,7 +262,7 @@ def test_what_a_board_needs_is_said():
             ((), "a node needs --network-tap and --host-tap"),
             (("--network-tap", "wire0", "--host-tap", "lo"), "tap device lo:"),
         ):
-            process, line = serving.start("--engine", "node", *options, place=board)
+            process, line = boards.start(board, *options)
             assert serving.finish(process) == 1
             assert line.startswith("afflux: cannot serve: ")
             assert wanted in line

@@ -3,13 +3,15 @@
 import contextlib
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 
+from afflux.commands import serve
 from benchmarks.network.host import Host
 from benchmarks.network.namespaces import Network
 from tests.support.host import serving
 
-__all__ = ["BUILD", "Overheard", "kind_of", "overhearing", "plugged"]
+__all__ = ["BUILD", "Overheard", "kind_of", "overhearing", "plugged", "start"]
 
 _ALL_FRAMES = 0x0003
 _OUTGOING = 4
@@ -19,6 +21,12 @@ _SO_RCVBUFFORCE = 33
 
 BUILD = ("--workers", "8", "--jobs", "2", "--slots", "64")
 """Options of `afflux serve`: what tests build is small."""
+
+
+def start(board: Host, *options: str) -> tuple["subprocess.Popen[str]", str]:
+    """Start a simulated board with these options of `afflux serve`; see `serving.start`."""
+    # As a script it does not load torch.
+    return serving.start("--engine", "node", *options, program=(serve.__file__,), place=board)
 
 
 @contextlib.contextmanager
@@ -31,7 +39,7 @@ def plugged(network: Network, *options: str) -> Iterator[str]:
     """
     board = network.boards[0]
     taps = ("--network-tap", "wire0", "--host-tap", board.interface)
-    process, line = serving.start("--engine", "node", *taps, *BUILD, *options, place=board)
+    process, line = start(board, *taps, *BUILD, *options)
     try:
         assert line.startswith(f"afflux: node engine on udp://{board.address}:"), line
         network.plug(board, "wire0")
