@@ -104,8 +104,8 @@ class Progress:
         # been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
         self._failure: AffluxError | None = None
-        # What goes with the turn that is being handed over. Whoever waits for the turn comes first to
-        # it, also in front of what is queued.
+        # What goes with the turn that is being handed over: the thread carries it out first when it
+        # gets the turn, whatever it wants that for.
         self._adopted: _Task | None = None
         self._stopping = False
         self._drained = threading.Event()
