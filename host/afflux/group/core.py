@@ -155,7 +155,13 @@ class Group(BackendMethods):
         # torch's mark for "the group's" is negative; none at all is a limit like others.
         own = wish is None or wish < NO_TIMEOUT
         timeout = timedelta(seconds=self.timeout_s) if own else wish
-        monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+        seconds = timeout.total_seconds()
+
+        def step() -> None:
+            monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+
+        # Gloo numbers what all ranks call, and the barrier is two such calls.
+        self._progress.in_turn("monitored_barrier", step, seconds)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Limit the operations that are submitted from now on."""

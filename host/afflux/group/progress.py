@@ -37,6 +37,9 @@ _RECORDS_TIMEOUT_S = 2.0
 _REFUSALS_INTERVAL_S = 0.5
 """How often a waiting rank asks whether another one has refused the call."""
 
+_TURN_INTERVAL_S = 0.001
+"""How often a call that is in no queue looks whether it has come to its turn."""
+
 _REASON_TIMEOUT_S = 1.0
 """The reason of another rank's failure may reach the store a moment after the failure is seen."""
 
@@ -183,6 +186,34 @@ class Progress:
         try:
             self.check()
             return self._execute(call, step, arguments)
+        finally:
+            self.turn.leave()
+
+    def in_turn(self, call: str, step: Callable[[], None], timeout_s: float) -> None:
+        """Do what is no operation of the group's, when those that were asked for before are over.
+
+        Args:
+            call: What is asked for, for messages.
+            step: Does it, in the calling thread. Its errors end nothing.
+            timeout_s: How long to wait for the turn.
+
+        Raises:
+            AffluxError: The group has failed or is closed.
+            OperationTimeout: Operations before it are not over in time.
+        """
+        if self.turn.mine():
+            return step()
+        deadline = time.monotonic() + timeout_s
+        while not self.turn.try_enter():
+            if time.monotonic() >= deadline:
+                raise OperationTimeout(
+                    f"rank {self._rank}: {call} timed out after {timeout_s:g} s: {self._named()} "
+                    "was called before, and is not over"
+                )
+            time.sleep(_TURN_INTERVAL_S)
+        try:
+            self.check()
+            return step()
         finally:
             self.turn.leave()
 
