@@ -4,6 +4,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -71,7 +72,8 @@ def meet_behind_a_queue(rank, size):
             time.sleep(0.3)
             return run_gloo(*arguments)
 
-        core._run_gloo = late
+        patch = pytest.MonkeyPatch()
+        patch.setattr(core, "_run_gloo", late)
     into = [torch.empty(3) for _ in range(size)] if rank == 0 else None
     work = dist.gather(torch.full((3,), float(rank)), into, async_op=True)
     time.sleep(0.1)

@@ -105,6 +105,8 @@ class Group(BackendMethods):
             raise kind(f"rank {rank}: {error}") from None
         self.reducer, keys = meet(membership, self.settings)
         self._keys = keys
+        # Of this life of the group: an earlier one over the same store had other keys.
+        self.store = keys.store
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
