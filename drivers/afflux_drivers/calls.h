@@ -62,7 +62,8 @@ enum afflux_status {
     AFFLUX_OVER = 0,
     /* The operation goes on: call `advance`, or the Python worker's `finish`. */
     AFFLUX_NOT_YET = 1,
-    /* The ranks called different things. No tensor has changed. The group is of no more use. */
+    /* The ranks called different things. In shared memory no tensor has changed; at aggregators,
+     * one in place may have. The group is of no more use. */
     AFFLUX_DISAGREEMENT = 2,
     /* A rank has ended or failed the group, or an aggregator has. The outputs are undefined. The
      * group is of no more use. */
@@ -100,7 +101,7 @@ struct afflux_request {
 };
 
 struct afflux_outcome {
-    uint64_t operation; /* number of the operation, counted from 1; what `finish` takes */
+    uint64_t operation; /* number of the operation, counted from 1; what `advance` takes */
     char text[512];     /* why, if neither over nor not yet; ends with a zero byte */
 };
 

@@ -128,7 +128,7 @@ class Worker:
         try:
             join(self._loop, timeout_s)
         except BaseException as error:
-            self._failure = error
+            self._fail_with(error)
             raise
         self._joined = True
 
@@ -181,7 +181,7 @@ class Worker:
                 error.operation = operations[0].description.text
                 raise
         except BaseException as error:
-            self._failure = error
+            self._fail_with(error)
             raise
         self._operations = ()
         self._operations_over += 1
@@ -203,7 +203,7 @@ class Worker:
             try:
                 self._run(self._operations, timeout_s, interrupted)
             except BaseException as error:
-                self._failure = error
+                self._fail_with(error)
                 raise
 
     def prepare(
@@ -260,8 +260,7 @@ class Worker:
                 error.operation = about.text if about else ""
                 raise
         except BaseException as error:
-            self._failure = error
-            self._calls.close()
+            self._fail_with(error)
             raise
 
     def close(self) -> None:
@@ -270,6 +269,10 @@ class Worker:
         self._calls.close()
         for line in self._loop.lines:
             line.close()
+
+    def _fail_with(self, error: BaseException) -> None:
+        self._failure = error
+        self._calls.close()
 
     def _require_usable(self, call: str) -> None:
         if self._failure is not None:
@@ -314,8 +317,8 @@ class Worker:
                 )
             )
         self._operations = tuple(operations)
-        for line, operation in zip(lines, operations, strict=False):
-            line.open(operation)
+        # All in one: a signal handler in between would wait for some that are not open.
+        self._loop.open(operations)
         return self._operations
 
     def _run(
@@ -330,11 +333,8 @@ class Worker:
         deadline = start + timeout_s
         next_look = start + _INTERRUPT_EVERY_S
         # Another call of this method, in `interrupted`, may have brought them to their end.
-        while not _over(operations):
-            silent = min(
-                (line for line, each in self._lines_of(operations) if not each.done),
-                key=lambda line: line.session.heard_at,
-            )
+        while pending := [line for line, each in self._lines_of(operations) if not each.done]:
+            silent = min(pending, key=lambda line: line.session.heard_at)
             silence_ends = max(start, silent.session.heard_at) + self._peer_timeout_s
             self._feed(operations, min(next_look, deadline, silence_ends))
             if _over(operations):

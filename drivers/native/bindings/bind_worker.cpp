@@ -117,6 +117,11 @@ class BoundLoop final : public worker::UdpLoop {
     explicit BoundLoop(const std::vector<BoundLine*>& lines)
         : UdpLoop({lines.begin(), lines.end()}), lines_(lines) {}
 
+    // Opens a dialogue on each of the first lines.
+    void open(const std::vector<nb::object>& dialogues) {
+        for (std::size_t i = 0; i < dialogues.size(); ++i) lines_.at(i)->open(dialogues[i]);
+    }
+
     void run(double until) {
         {
             const nb::gil_scoped_release release;
@@ -426,6 +431,8 @@ void bind_loop(nb::module_& module) {
                      "Number of the line that `run` was serving when it raised.")
         .def_prop_ro("waits", &BoundLoop::waits,
                      "How often it has waited, each time with one system call.")
+        .def("open", &BoundLoop::open, nb::arg("dialogues"),
+             "Begin a dialogue on each of the first lines, before Python handles any signal.")
         .def("run", &BoundLoop::run, nb::arg("until"),
              "Feed the lines' dialogues until all are over, or the time has come.");
 

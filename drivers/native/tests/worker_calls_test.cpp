@@ -2,6 +2,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/check.hpp"
@@ -122,6 +123,10 @@ void test_what_cannot_be_is_refused() {
     CHECK(refused([](afflux_request& request) { request.dtype = AFFLUX_INT64; }));
     CHECK(refused([](afflux_request& request) { request.dtype = -1; }));
     CHECK(refused([](afflux_request& request) { request.reduction = AFFLUX_PRODUCT; }));
+    CHECK(refused([](afflux_request& request) {
+        request.dtype = AFFLUX_INT32;
+        request.reduction = AFFLUX_AVG;
+    }));
     CHECK(refused([](afflux_request& request) { request.output_count = 0; }));
     CHECK(refused([](afflux_request& request) { request.input_count = 1; }));
     CHECK(refused([](afflux_request& request) { request.fingerprint = 77; }));
@@ -140,6 +145,29 @@ void test_a_closed_worker_takes_nothing() {
     CHECK(std::string(rank.outcome.text).find("closed") != std::string::npos);
 }
 
+// What has begun and is not over has no result.
+void test_closing_does_not_end_what_has_begun() {
+    Rank rank(1);
+    std::vector<float> tensor(5000, 2.5F);
+    rank.take(tensor);
+    const afflux_calls& calls = rank.group->calls();
+    CHECK(calls.begin(calls.group, &rank.request, &rank.outcome) == AFFLUX_NOT_YET);
+    rank.group->close();
+    CHECK(calls.advance(calls.group, 1, kMinute, &rank.outcome) == AFFLUX_FAILED);
+}
+
+// The thread sanitizer sees it, if anything is shared without care.
+void test_another_thread_describes_meanwhile() {
+    Rank rank(1);
+    std::vector<float> tensor(1000, 2.5F);
+    rank.take(tensor);
+    std::thread other([&] {
+        for (int i = 0; i < 1000; ++i) rank.group->describe(":sum:int32:" + std::to_string(i));
+    });
+    for (int i = 0; i < 20; ++i) CHECK(rank.run() == AFFLUX_OVER);
+    other.join();
+}
+
 }  // namespace
 
 int main() {
@@ -149,4 +177,6 @@ int main() {
     test_begun_then_advanced();
     test_what_cannot_be_is_refused();
     test_a_closed_worker_takes_nothing();
+    test_closing_does_not_end_what_has_begun();
+    test_another_thread_describes_meanwhile();
 }

@@ -24,9 +24,14 @@ Tensor tensor_of(const afflux_request& request, unsigned ranks) {
         request.reduction > AFFLUX_MIN) {
         throw std::invalid_argument("a worker has no such dtype or reduction");
     }
+    const auto dtype = static_cast<codec::Dtype>(request.dtype);
+    const auto op = static_cast<codec::Op>(request.reduction);
+    if (!codec::is_defined(dtype, op)) {
+        throw std::invalid_argument("the average of int32 is not defined");
+    }
     void* const elements = one_output ? request.outputs[0] : nullptr;
-    return {.dtype = static_cast<codec::Dtype>(request.dtype),
-            .op = static_cast<codec::Op>(request.reduction),
+    return {.dtype = dtype,
+            .op = op,
             .ranks = static_cast<int>(ranks),
             .count = request.count,
             .elements = elements,
@@ -54,12 +59,14 @@ Calls::Calls(UdpLoop& loop, std::vector<Line*> lines, std::vector<Session*> sess
 }
 
 std::uint64_t Calls::describe(const std::string& rest) {
+    const std::scoped_lock alone(texts_mutex_);
     const auto [found, added] = descriptions_.try_emplace(rest, texts_.size());
     if (added) texts_.push_back(rest);
     return found->second;
 }
 
 std::uint32_t Calls::fingerprint_of(std::uint64_t number, std::uint64_t description) const {
+    const std::scoped_lock alone(texts_mutex_);
     if (description >= texts_.size()) throw std::invalid_argument("no such call was described");
     return fingerprint(number, texts_[description]);
 }
@@ -109,8 +116,8 @@ std::int32_t Calls::advance(std::uint64_t operation, std::int64_t nanoseconds,
     const std::scoped_lock inside(mutex_);
     if (operation > begun_) return refuse(outcome, AFFLUX_INVALID, "no such operation has begun");
     // A signal handler may have brought it to its end.
-    if (operation < begun_ || (!running_ && !failure_)) return AFFLUX_OVER;
-    if (closed_ || failure_) return refuse(outcome, AFFLUX_FAILED, "the worker is closed");
+    if (operation <= last_over_) return AFFLUX_OVER;
+    if (closed_ || !running_) return refuse(outcome, AFFLUX_FAILED, "the worker is closed");
     try {
         loop_.run(monotonic_now() + 1e-9 * static_cast<double>(nanoseconds));
     } catch (const Disagreed& error) {
@@ -120,6 +127,7 @@ std::int32_t Calls::advance(std::uint64_t operation, std::int64_t nanoseconds,
     }
     if (!all_done()) return AFFLUX_NOT_YET;
     running_ = false;
+    last_over_ = begun_;
     ++over_;
     return AFFLUX_OVER;
 }

@@ -17,7 +17,7 @@
 
 namespace afflux::worker {
 
-// Used by one thread at a time; `close` may come from any.
+// Used by one thread at a time; `describe` and `close` may come from any.
 class Calls : public afflux_group {
   public:
     // The loop must be that of the lines; session i is line i's. All must live until `close`.
@@ -60,10 +60,12 @@ class Calls : public afflux_group {
     std::size_t slots_;  // the least of the jobs'
     std::map<std::string, std::uint64_t> descriptions_;
     std::vector<std::string> texts_;  // by description
+    mutable std::mutex texts_mutex_;  // of both: another thread may ask for a call meanwhile
     std::mutex mutex_;                // held by who is inside
     bool closed_ = false;
     std::vector<std::unique_ptr<Operation>> parts_;
     std::uint64_t begun_ = 0;
+    std::uint64_t last_over_ = 0;  // of those begun
     std::uint64_t over_ = 0;
     std::uint64_t number_ = 0;
     bool running_ = false;

@@ -42,7 +42,7 @@ void UdpLoop::run(double until) {
             if (due && (!readable_[serving_] || time >= drained_at_[serving_] + kDrain)) {
                 line.expire(time);
             }
-            if (line.too_long() != 0) return;
+            if (!line.idle() && line.too_long() != 0) return;
             idle &= line.idle();
         }
         if (idle) return;

@@ -99,6 +99,8 @@ class Group(BackendMethods):
             raise kind(f"rank {rank}: {error}") from None
         self.reducer, keys = meet(membership, self.settings)
         self._keys = keys
+        # Of this life of the group: an earlier one over the same store had other keys.
+        self.store = keys.store
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
@@ -149,7 +151,13 @@ class Group(BackendMethods):
         # torch's mark for "the group's" is negative; none at all is a limit like others.
         own = wish is None or wish < NO_TIMEOUT
         timeout = timedelta(seconds=self.timeout_s) if own else wish
-        monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+        seconds = timeout.total_seconds()
+
+        def step() -> None:
+            monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+
+        # Gloo numbers what all ranks call, and the barrier is two such calls.
+        self._progress.in_turn("monitored_barrier", step, seconds)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Limit the operations that are submitted from now on."""

@@ -4,6 +4,7 @@ import ctypes
 from typing import Any
 
 from afflux_drivers.shared.call import SharedCall
+from afflux_drivers.worker.calls import WorkerCall
 
 __all__ = ["CCalls"]
 
@@ -71,7 +72,9 @@ class CCalls:
         assert self._calls.version == 2
         assert self._calls.size == ctypes.sizeof(_Calls)
 
-    def run(self, call: SharedCall, output: int, timeout_s: float) -> tuple[int, int, str]:
+    def run(
+        self, call: SharedCall | WorkerCall, output: int, timeout_s: float
+    ) -> tuple[int, int, str]:
         """Do a collective in place: the status, the operation's number and the text."""
         outputs = (ctypes.c_void_p * 1)(output)
         request = Request(
