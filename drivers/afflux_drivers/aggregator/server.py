@@ -4,16 +4,17 @@ import socket
 import threading
 from collections.abc import Sequence
 
+from afflux_drivers import _native
 from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.frame_path import FramePath
-from afflux_drivers.aggregator.jobs import JobTable, engine_limits
+from afflux_drivers.aggregator.jobs import JobTable
 from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.aggregator.socket_path import SocketPath
 from afflux_drivers.frames import mac_of
-from afflux_drivers.sockets import MulticastGroup, datagrams_held, enlarge, send_to_groups
-from afflux_hdl.contract import registers, wire
+from afflux_drivers.sockets import MulticastGroup, enlarge, send_to_groups
+from afflux_hdl.contract import registers
 
 __all__ = ["AggregatorServer"]
 
@@ -75,9 +76,8 @@ class AggregatorServer:
             ("local_port", self.address[1]),
         ):
             engine.write(registers.address_of(name), value)
-        lanes = engine_limits(engine)["lanes"]
-        capacity = sum(datagrams_held(each, wire.datagram_bytes(lanes)) for each in buffer_bytes)
-        table = JobTable(engine, capacity, group, self._path)
+        room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
+        table = JobTable(engine, room_bytes, group, self._path)
         handler = RequestHandler(engine, table, self.address[1], self._path.wake)
         self._control = ControlServer(listener, table, handler, self._lock)
         self._serving = False
