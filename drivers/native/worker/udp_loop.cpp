@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace afflux::worker {
+namespace {
+
+// For how long timers wait for packets that are there to be read. Seconds.
+constexpr double kPatience = 0.001;
+
+}  // namespace
 
 UdpLoop::UdpLoop(std::vector<Line*> lines) : lines_(std::move(lines)) {}
 
@@ -29,7 +35,9 @@ void UdpLoop::run(double until) {
         bool idle = true;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
             Line& line = *lines_[serving_];
-            if (time >= line.next_timer()) line.expire(time);
+            // What has come already is not asked for, unless there is no end to it.
+            const double late = time - line.next_timer();
+            if (late >= (readable_[serving_] ? kPatience : 0)) line.expire(time);
             if (line.too_long() != 0) return;
             idle &= line.idle();
         }
