@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.ranks import Ranks
 from tests.support.drivers.served import Served
 from tests.support.drivers.tensors import gaussian
+
+_UDP_SEGMENT = 103
+"""Linux's number, missing from the socket module."""
 
 
 @pytest.fixture(params=["one thread", "three threads", "frames"])
@@ -252,6 +256,37 @@ def test_a_thread_takes_no_processor_while_nothing_comes():
     finally:
         running.stop()
     assert used < elapsed / 4
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_no_packet_comes_to_the_wrong_thread(threads, no_threads_left):
+    """Workers join packets of one range only, by which the kernel steers what it got as one."""
+    running = Served(SoftEngine(shares=threads))
+    strays = []
+    try:
+        for ranges in (threads, 1):
+            lease = create_job(running.address, 2, 5, 32, 5.0)
+            with Ranks(replace(lease.ticket, ranges=ranges)) as ranks:
+                tensors = [np.full(200_000, rank + 1, np.int32) for rank in range(2)]
+                for result in ranks.all_reduce(tensors, wire.Dtype.INT32, Reduction.SUM):
+                    assert (result == 3).all()
+            lease.close()
+            strays.append(running.server._path.traffic()["strays"])
+    finally:
+        running.stop()
+    assert strays[0] == 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        can_join = _can_segment(udp)
+    # Who does not know of the threads is served, too.
+    assert strays[1] > 0 or not can_join
+
+
+def _can_segment(udp: socket.socket) -> bool:
+    try:
+        udp.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
+    except OSError:
+        return False
+    return True
 
 
 def test_shares_must_be_1_to_64():

@@ -52,6 +52,7 @@ class Session(_native.Session):
             ticket.size,
             ticket.credit,
             *(group.words if group else (0, 0)),
+            ticket.ranges,
             cap_s,
         )
 

@@ -240,7 +240,7 @@ void bind_session(nb::module_& module) {
             [](Session* self, wire::Job job, wire::Key key, wire::Round first_round,
                unsigned workers, unsigned lanes, std::size_t slots, wire::Worker worker,
                unsigned rank, unsigned ranks, std::uint32_t credit, std::uint32_t group_host,
-               std::uint16_t group_port, double cap_s) {
+               std::uint16_t group_port, unsigned ranges, double cap_s) {
                 const worker::JobRun run{.number = job,
                                          .key = key,
                                          .first_round = first_round,
@@ -252,13 +252,14 @@ void bind_session(nb::module_& module) {
                                          .ranks = ranks,
                                          .credit = credit,
                                          .group_host = group_host,
-                                         .group_port = group_port};
+                                         .group_port = group_port,
+                                         .ranges = ranges};
                 new (self) Session(run, cap_s);
             },
             nb::arg("job"), nb::arg("key"), nb::arg("first_round"), nb::arg("workers"),
             nb::arg("lanes"), nb::arg("slots"), nb::arg("worker"), nb::arg("rank"),
             nb::arg("ranks"), nb::arg("credit"), nb::arg("group_host"), nb::arg("group_port"),
-            nb::arg("cap_s"))
+            nb::arg("ranges"), nb::arg("cap_s"))
         .def_rw("number", &Session::number, "Number of the next operation.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")

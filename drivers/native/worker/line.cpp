@@ -70,7 +70,7 @@ Line::Line(const Address& aggregator, Session& session, LossSwitch* loss, std::s
       session_(session),
       loss_(loss),
       receiver_(kLongest, true),
-      batch_(socket_) {}
+      batches_(session.job.ranges, datagrams::SendBatch(socket_)) {}
 
 void Line::join_group(const Address& group) {
     group_.emplace(of_group(group, own_address()));
@@ -83,7 +83,7 @@ void Line::close() {
 
 void Line::open(Dialogue& dialogue) {
     // What an earlier dialogue has left has no answer to wait for.
-    batch_.clear();
+    forget();
     dialogue_ = &dialogue;
     dialogue.open(monotonic_now(), *this);
     flush();
@@ -119,17 +119,55 @@ void Line::send(Octets datagram) {
         ++session_.counts.dropped_sent;
         return;
     }
-    batch_.add({}, {{datagram.data, datagram.bytes}});
+    const packet::Header header = packet::load_header(datagram.data);
+    // A JOIN is of no slot.
+    const std::size_t range =
+        header.slot < session_.job.slots ? session_.job.range_of(header.slot) : 0;
+    batches_[range].add({}, {{datagram.data, datagram.bytes}});
     waiting_ += datagram.bytes;
     if (waiting_ >= kBatchBytes) flush();
 }
 
 void Line::flush() {
     waiting_ = 0;
-    const datagrams::Traffic before = batch_.traffic();
-    batch_.flush();
-    session_.counts.packets_sent += batch_.traffic().datagrams - before.datagrams;
-    session_.counts.bytes_sent += batch_.traffic().bytes - before.bytes;
+    for (datagrams::SendBatch& batch : batches_) {
+        if (batch.empty()) continue;
+        const datagrams::Traffic before = batch.traffic();
+        batch.flush();
+        session_.counts.packets_sent += batch.traffic().datagrams - before.datagrams;
+        session_.counts.bytes_sent += batch.traffic().bytes - before.bytes;
+    }
+}
+
+void Line::forget() {
+    for (datagrams::SendBatch& batch : batches_) batch.clear();
+}
+
+bool Line::refused() const {
+    return receiver_.refused() || std::any_of(batches_.begin(), batches_.end(),
+                                              [](const auto& batch) { return batch.refused(); });
+}
+
+bool Line::blocked() const {
+    return !std::all_of(batches_.begin(), batches_.end(),
+                        [](const auto& batch) { return batch.empty(); });
+}
+
+std::size_t Line::too_long() const {
+    std::size_t bytes = 0;
+    for (const datagrams::SendBatch& batch : batches_) bytes = std::max(bytes, batch.too_long());
+    return bytes;
+}
+
+datagrams::Traffic Line::sent() const {
+    datagrams::Traffic sum;
+    for (const datagrams::SendBatch& batch : batches_) {
+        sum.calls += batch.traffic().calls;
+        sum.messages += batch.traffic().messages;
+        sum.datagrams += batch.traffic().datagrams;
+        sum.bytes += batch.traffic().bytes;
+    }
+    return sum;
 }
 
 bool Line::receive() {
@@ -138,7 +176,7 @@ bool Line::receive() {
     flush();
     if (idle()) {
         dialogue_ = nullptr;
-        batch_.clear();
+        forget();
     }
     return more;
 }

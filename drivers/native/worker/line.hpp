@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "datagrams/receiver.hpp"
 #include "datagrams/send_batch.hpp"
@@ -44,10 +45,10 @@ class Line : private PacketSink {
     Address own_address() const { return socket_.own_address(); }
 
     // Whether the aggregator's host has reported that nobody listens on the port.
-    bool refused() const { return receiver_.refused() || batch_.refused(); }
+    bool refused() const;
 
     // Bytes of a packet that was longer than the path's MTU; 0 if there was none.
-    std::size_t too_long() const { return batch_.too_long(); }
+    std::size_t too_long() const;
 
     // Bytes of the longest IPv4 packet on the path, as far as is known.
     std::size_t mtu() const { return socket_.mtu(); }
@@ -60,7 +61,7 @@ class Line : private PacketSink {
     bool idle() const { return dialogue_ == nullptr || dialogue_->done(); }
 
     // Whether packets wait until the socket can be written to.
-    bool blocked() const { return !batch_.empty(); }
+    bool blocked() const;
 
     // When the dialogue's timer runs out, in seconds of the monotonic clock; infinite if idle.
     double next_timer() const;
@@ -82,10 +83,12 @@ class Line : private PacketSink {
     std::uint64_t overflows() const;
 
     // System calls on the sockets so far.
-    std::uint64_t calls() const { return receiver_.traffic().calls + batch_.traffic().calls; }
+    std::uint64_t calls() const { return receiver_.traffic().calls + sent().calls; }
 
   private:
     void send(Octets datagram) override;
+    void forget();
+    datagrams::Traffic sent() const;
     bool receive_from(const datagrams::UdpSocket& socket);
     bool is_foreign(const Address& source) const { return !(source == aggregator_); }
 
@@ -96,8 +99,10 @@ class Line : private PacketSink {
     LossSwitch* loss_;
     Dialogue* dialogue_ = nullptr;
     datagrams::Receiver receiver_;
-    datagrams::SendBatch batch_;
-    std::size_t waiting_ = 0;  // bytes in the batch since it was last given to the kernel
+    // One for each range of the slots, whose packets go to a thread of the aggregator: the kernel
+    // there steers what was joined here by its first packet.
+    std::vector<datagrams::SendBatch> batches_;
+    std::size_t waiting_ = 0;  // bytes in them since they were last given to the kernel
     packet::PacketBuffer packet_;
 };
 

@@ -31,6 +31,7 @@ void JobRun::check() const {
     require("lanes", lanes, wire::kLanesMax);
     require("slots", slots, 65536);
     require("ranks", ranks, wire::kWorkersMax);
+    require("ranges", ranges, 64);
     if (worker >= workers || rank >= ranks)
         throw std::invalid_argument("worker " + std::to_string(worker) + " and rank " +
                                     std::to_string(rank) + " are not in a job of " +

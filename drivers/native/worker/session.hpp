@@ -28,6 +28,11 @@ struct JobRun {
     std::uint32_t credit;
     std::uint32_t group_host;  // multicast address that results go to; 0 if there is none
     std::uint16_t group_port;
+    // Of equal length, in which the slots are: the aggregator has a thread for each.
+    unsigned ranges = 1;
+
+    // Range of a slot.
+    std::size_t range_of(wire::Slot slot) const { return slot * std::size_t{ranges} / slots; }
 
     bool has_group() const { return group_host != 0; }
 
