@@ -104,7 +104,9 @@ def test_after_a_stall_probes_come_one_by_one():
     waves, open_, again = 0, sent[-1:], []
     while open_:
         for probe in open_:
-            again.append(rank.receive(answer_to(probe, wire.Type.MISSING, [0] * 16), now))
+            repeated = rank.receive(answer_to(probe, wire.Type.MISSING, [0] * 16), now)
+            assert repeated is not None
+            again.append(repeated)
         open_ = rank.expire(now)
         assert len(open_) <= len(again) + 1
         sent += open_

@@ -136,6 +136,7 @@ def test_a_packet_that_does_not_fit_the_mtu(peer, monkeypatch):
     assert isinstance(error, PacketTooLong)
     text = f"4182 bytes does not fit the MTU of 1500 bytes on the path to {line.peer}: at most 5 "
     assert text in str(error)
+    assert "AFFLUX_LANES" in str(error)
     line.close()
 
 

@@ -338,6 +338,8 @@ void bind_dialogues(nb::module_& module) {
             nb::arg("slots"))
         .def_prop_ro("missing_workers", &BoundOperation::missing_workers,
                      "Bitmap of the workers whose contributions are missing.")
+        .def_prop_ro("vanishing", &BoundOperation::vanishing,
+                     "Bytes of the longest packet that never arrives, or 0.")
         .def("waits_above", &BoundOperation::waits_above,
              "Return whether the aggregator waits for its parent.");
 }

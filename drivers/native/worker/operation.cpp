@@ -21,6 +21,9 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
     return std::all_of(first, last, [](std::uint32_t word) { return word == wire::kAbsent; });
 }
 
+// Losses of one packet that are no chance any more, though the probes for it are answered.
+constexpr unsigned kVanishes = 30;
+
 }  // namespace
 
 std::size_t Operation::sharing(const Tensor& tensor, std::size_t lanes, std::size_t aggregators) {
@@ -174,6 +177,15 @@ std::uint64_t Operation::missing_workers() const {
     return workers;
 }
 
+std::size_t Operation::vanishing() const {
+    std::size_t bytes = 0;
+    for (std::size_t number = 0; number < active_; ++number) {
+        const Slot& slot = session_.slots[number];
+        if (slot.outstanding && slot.lost >= kVanishes) bytes = std::max(bytes, slot.length);
+    }
+    return bytes;
+}
+
 bool Operation::waits_above() const {
     return std::any_of(session_.slots.begin(),
                        session_.slots.begin() + static_cast<std::ptrdiff_t>(active_),
@@ -319,6 +331,7 @@ void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now,
     if (slot.probes_open == 1 && seen != everyone) trip.sample_short(slot.probed_at, now);
     const double shortest = trip.timeout();
     if (own_lost) {
+        ++slot.lost;
         session_.window.lost();
         // The contribution was lost; this rank cannot judge yet who else is missing.
         slot.answered(now, shortest);

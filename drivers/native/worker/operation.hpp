@@ -42,6 +42,10 @@ class Operation : public Dialogue {
     // Bitmap of the workers whose contributions are missing, as the aggregator last reported.
     std::uint64_t missing_workers() const;
 
+    // Bytes of the longest packet that never arrives, although the aggregator answers shorter ones;
+    // 0 if there is none.
+    std::size_t vanishing() const;
+
     // Whether the aggregator last reported for some slot that it waits for its parent.
     bool waits_above() const;
 
