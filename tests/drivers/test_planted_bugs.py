@@ -112,8 +112,8 @@ WORKER_BUGS = {
     "never repeats": (
         Bug(
             "worker/operation.cpp",
-            "if (due(slot) <= now) {",
-            "if (due(slot) <= now) slot.probed(now, trip.cap()); if (false) {",
+            "out.send(session_.probe(slot, tensor_.opcode_dtype()));",
+            "",
         ),
         ["check_schedules"],
     ),

@@ -5,6 +5,7 @@ import pytest
 
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
+from tests.support.drivers.single_rank import Rank, answer_to, header_of
 from tests.support.drivers.virtual_job import VirtualJob, at_random
 
 F32 = wire.Dtype.FLOAT32
@@ -83,3 +84,46 @@ def test_waiting_for_a_late_rank_asks_ever_more_seldom():
     slots = 5
     assert repeats_of(job) == 0
     assert slots <= probes_of(job) <= 16 * slots
+
+
+def test_after_a_stall_probes_come_one_by_one():
+    """When nothing has come for long, one slot is asked after; each answer lets one more be."""
+    rank = Rank(count=20_000, slots=32)
+    assert len(rank.opening) == 32
+    sent, now = [], 0.2
+    # The path is silent for 0.3 s.
+    for _ in range(100):
+        probes = rank.expire(now)
+        assert len(probes) <= 1
+        sent += probes
+        now += 0.003
+    assert 2 <= len(sent) <= 10
+    assert header_of(sent[0]).slot == 0
+    # Then each probe is answered: the contribution is missing, and goes out again.
+    lost = {header_of(each).slot for each in sent[:-1]}
+    waves, open_, again = 0, sent[-1:], []
+    while open_:
+        for probe in open_:
+            repeated = rank.receive(answer_to(probe, wire.Type.MISSING, [0] * 16), now)
+            assert repeated is not None
+            again.append(repeated)
+        open_ = rank.expire(now)
+        assert len(open_) <= len(again) + 1
+        sent += open_
+        waves += 1
+    assert {header_of(each).slot for each in again} | lost == set(range(32))
+    assert len(again) <= 33
+    assert 5 <= waves <= 8
+
+
+@pytest.mark.parametrize("stall_s", [0.01, 0.2])
+def test_a_stall_costs_little_more_than_itself(stall_s):
+    """A link loses all that is sent for a while: few probes, and all goes on soon after it."""
+    job = VirtualJob(4, 5, 32, flight_s=FLIGHT_S)
+    run(job, 50_000, 3)
+    began, before = job.now, probes_of(job)
+    job.down_until = job.now + stall_s
+    run(job, 50_000, 1)
+    # Of a flight of 32 slots each is asked after once, its result perhaps once more.
+    assert probes_of(job) - before <= 4 * (32 * 2 + 10)
+    assert job.now - began < 2 * stall_s + 0.1

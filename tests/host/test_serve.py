@@ -5,11 +5,18 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import closing
 
+import numpy as np
 import pytest
 
 from afflux.commands import serve
+from afflux_drivers.collective import Reduction
+from afflux_drivers.control.client import create_job
+from afflux_hdl.contract import wire
+from tests.support.drivers.ranks import Ranks
 from tests.support.host.aggregators import closed_port
 from tests.support.host.ranks import run_ranks, values
 from tests.support.host.scripts import alive
@@ -61,6 +68,38 @@ def test_signals_that_interrupt_each_other_end_it_all_the_same():
         for _ in range(5000):
             process.send_signal(signal.SIGTERM)
         assert finish(process) == 0
+
+
+def test_a_stopped_aggregator_is_not_asked_all_at_once():
+    """It has no processor for 0.3 s while 32 slots of two ranks wait: few probes, right sums."""
+    process, line = start("--port", "0")
+    try:
+        port = int(READY.fullmatch(line)[2])
+        with (
+            closing(create_job(("127.0.0.1", port), 2, 5, 32, 10.0)) as lease,
+            Ranks(lease.ticket) as ranks,
+        ):
+            tensors = [np.full(64 * 5 * 32 * 40, rank + 1, np.int32) for rank in range(2)]
+            for stopped in (False, True):
+                probes = -_probes(ranks)
+                if stopped:
+                    process.send_signal(signal.SIGSTOP)
+                    timer = threading.Timer(0.3, process.send_signal, (signal.SIGCONT,))
+                    timer.start()
+                results = ranks.all_reduce(tensors, wire.Dtype.INT32, Reduction.SUM)
+                assert all((result == 3).all() for result in results)
+                probes += _probes(ranks)
+            timer.join()
+            # Each slot of both would ask six times.
+            assert probes < 100
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        finish(process)
+
+
+def _probes(ranks: Ranks) -> int:
+    return sum(worker.statistics.probes for worker in ranks.workers)
 
 
 def test_a_taken_port_is_a_clear_error():

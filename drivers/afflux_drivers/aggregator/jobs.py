@@ -5,6 +5,7 @@ import socket
 import time
 from dataclasses import dataclass
 
+from afflux_drivers import _native
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Registers
@@ -12,12 +13,16 @@ from afflux_drivers.aggregator.parent_ports import lanes_towards
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import registers, wire
 
 __all__ = ["Job", "JobTable", "NoRoom", "engine_limits", "read_counters"]
 
 _BUSY_TIMEOUT_S = 10.0
 _CREDIT_MAX = 0xFFFF
+
+_BUSY_SLOTS = 16
+"""So many of 5 lanes keep a path of 1 Gbit/s busy for 0.2 ms: a round trip between processes that
+share processors."""
 
 
 class NoRoom(Exception):
@@ -82,7 +87,8 @@ class JobTable:
 
     Args:
         engine: The engine, on which nobody else creates jobs.
-        capacity: Full packets that the way to the engine holds, for all jobs together.
+        room_bytes: What receive buffers on the way to the engine may charge, for all jobs
+            together.
         group: Where the results of all jobs go, once for all their workers; None sends them to
             each worker.
         parent_ports: Opens ports for jobs that have a parent; None if there can be none.
@@ -91,14 +97,14 @@ class JobTable:
     def __init__(
         self,
         engine: Registers,
-        capacity: int,
+        room_bytes: int,
         group: MulticastGroup | None = None,
         parent_ports: DataPath | None = None,
     ) -> None:
         self._parent_ports = parent_ports
         self._group = group
         self._engine = engine
-        self._capacity = capacity
+        self._room_bytes = room_bytes
         self._limits = engine_limits(engine)
         self._jobs: dict[int, Job] = {}
 
@@ -130,22 +136,19 @@ class JobTable:
         free = [number for number in range(self._limits["jobs"]) if number not in self._jobs]
         if not free:
             raise NoRoom(f"all {self._limits['jobs']} jobs of this engine are in use")
-        taken = sum(job.workers * job.slots for job in self._jobs.values())
-        # Half of what is left, so that later jobs find some. One slot is always given: a buffer
-        # that overflows loses packets, which costs time and nothing else.
-        share = max(1, (self._capacity - taken) // 2 // workers)
         base, length = self._largest_gap()
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
         if parent is not None:
             lanes = min(lanes, self._open_parent_port(free[0], parent))
-        granted = min(slots, share, length, _CREDIT_MAX)
+        lanes = min(lanes, self._limits["lanes"])
+        granted = min(slots, self._share(workers, lanes), length, _CREDIT_MAX)
         job = Job(
             number=free[0],
             key=secrets.randbits(64),
             round=secrets.randbits(32) if parent is None else parent.round,
             workers=workers,
-            lanes=min(lanes, self._limits["lanes"]),
+            lanes=lanes,
             slot_base=base,
             slots=granted,
             credit=granted,
@@ -226,6 +229,17 @@ class JobTable:
                     f"{_BUSY_TIMEOUT_S:g} s"
                 )
 
+    def _share(self, workers: int, lanes: int) -> int:
+        """Return how many slots a new job gets by the room for its packets."""
+        slot_bytes = workers * _charge(lanes)
+        taken = sum(job.workers * job.slots * _charge(job.lanes) for job in self._jobs.values())
+        # Half of what is left, so that later jobs find some.
+        share = (self._room_bytes - taken) // 2 // slot_bytes
+        # But enough to keep a path busy, as if the job were alone: most are idle at a time. If they
+        # are not and the buffer overflows, it costs time, and the workers' windows shrink.
+        alone = self._room_bytes // slot_bytes
+        return max(1, share, min(alone, _BUSY_SLOTS))
+
     def _largest_gap(self) -> tuple[int, int]:
         """Return first slot and length of the longest free range of the pool."""
         best, at = (0, 0), 0
@@ -235,6 +249,11 @@ class JobTable:
                 best = at, base - at
             at = base + slots
         return best
+
+
+def _charge(lanes: int) -> int:
+    """Return what a full packet is charged to a receive buffer."""
+    return _native.datagram_charge(wire.datagram_bytes(lanes))
 
 
 def _parent_registers(parent: ParentJob | None) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from afflux_drivers import _native
 from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
 from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
@@ -14,7 +15,7 @@ from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.aggregator.socket_path import SocketPath
 from afflux_drivers.frames import mac_of
-from afflux_drivers.sockets import MulticastGroup, datagrams_held, enlarge, send_to_groups
+from afflux_drivers.sockets import MulticastGroup, enlarge, send_to_groups
 from afflux_hdl.contract import registers, wire
 
 __all__ = ["AggregatorServer"]
@@ -80,11 +81,12 @@ class AggregatorServer:
             engine.write(registers.address_of(name), value)
         if isinstance(engine, Board):
             # A parent's MAC address would have to be asked for, which nobody does yet.
-            table = JobTable(engine, engine.queue, group)
+            longest = wire.datagram_bytes(engine_limits(engine)["lanes"])
+            room_bytes = engine.queue * _native.datagram_charge(longest)
+            table = JobTable(engine, room_bytes, group)
         else:
-            size = wire.datagram_bytes(engine_limits(engine)["lanes"])
-            capacity = sum(datagrams_held(each, size) for each in buffer_bytes)
-            table = JobTable(engine, capacity, group, self._path)
+            room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
+            table = JobTable(engine, room_bytes, group, self._path)
         handler = RequestHandler(engine, table, self.address[1], self._path.wake)
         self._control = ControlServer(listener, table, handler, self._lock)
         self._serving = False

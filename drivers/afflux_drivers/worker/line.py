@@ -13,6 +13,9 @@ from afflux_hdl.contract import wire
 __all__ = ["Line", "UdpLoop"]
 
 
+_USUAL_LANES = wire.lanes_for_mtu(1500)
+
+
 class Line(_native.Line):
     """A worker's way to one aggregator; `open` a dialogue with it.
 
@@ -82,7 +85,15 @@ class Line(_native.Line):
             remedy = str(error)
         return PacketTooLong(
             f"a packet of {self.too_long} bytes does not fit the MTU of {mtu} bytes on the path to "
-            f"{self.peer}: {remedy}"
+            f"{self.peer}: {remedy}; set AFFLUX_LANES to that"
+        )
+
+    def packets_vanish(self, length: int) -> PacketTooLong:
+        """Return the error that packets of so many bytes never arrive, while short ones do."""
+        return PacketTooLong(
+            f"packets of {length} bytes do not arrive at {self.peer}, while short ones do: "
+            f"something on the path probably has a smaller MTU than its own end, {self.mtu} bytes, "
+            f"and does not say so; set AFFLUX_LANES to {_USUAL_LANES}, for 1,500 bytes, or to less"
         )
 
 

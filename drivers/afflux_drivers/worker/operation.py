@@ -66,6 +66,11 @@ class OpenedPart:
         """Whether the result is complete."""
         return self._part.done
 
+    @property
+    def vanishing(self) -> int:
+        """Bytes of the longest packet that never arrives, or 0."""
+        return self._part.vanishing
+
     def waits_above(self) -> bool:
         """Return whether the aggregator waits for its parent."""
         return self._part.waits_above()

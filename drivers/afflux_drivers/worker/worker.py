@@ -166,6 +166,7 @@ class Worker:
             RanksMissing: If ranks have not contributed in time; names them.
             DeadlineExceeded: If the operation was not over in time for another reason.
             AggregatorUnreachable: If the aggregator has been silent for `peer_timeout_s`.
+            PacketTooLong: If the path does not carry the job's packets.
             AggregatorMisbehaved: If a result breaks the protocol.
             Interrupted: If `interrupted` gave a reason.
             WorkerFailed: If this worker had failed before.
@@ -339,9 +340,11 @@ class Worker:
             self._feed(operations, min(next_look, deadline, silence_ends))
             if _over(operations):
                 break
-            for line, _ in self._lines_of(operations):
+            for line, operation in self._lines_of(operations):
                 if line.too_long:
                     raise line.packet_too_long()
+                if operation.vanishing:
+                    raise line.packets_vanish(operation.vanishing)
             now = time.monotonic()
             if now >= deadline:
                 raise self._too_late(operations, timeout_s)

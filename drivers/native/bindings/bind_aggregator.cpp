@@ -7,6 +7,7 @@
 #include "aggregator/server.hpp"
 #include "bindings/locked_engine.hpp"
 #include "bindings/parts.hpp"
+#include "datagrams/udp_socket.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,6 +39,10 @@ nb::dict traffic(const Server& server) {
 }  // namespace
 
 void bind_aggregator(nb::module_& module) {
+    module.def("datagram_charge", &datagrams::charge, "datagram_bytes"_a,
+               "Return what a datagram is charged to a receive buffer, if it comes alone.");
+    module.def("usable_bytes", &datagrams::usable, "buffer_bytes"_a,
+               "Return how much of a receive buffer can be counted on.");
     const auto no_python = nb::call_guard<nb::gil_scoped_release>();
     nb::class_<Server>(module, "SocketServer", "An engine on UDP sockets. Thread-safe.")
         .def(

@@ -372,6 +372,8 @@ void bind_dialogues(nb::module_& module) {
                                             "One aggregator's part of an operation.")
         .def_prop_ro("missing_workers", &worker::Operation::missing_workers,
                      "Bitmap of the workers whose contributions are missing.")
+        .def_prop_ro("vanishing", &worker::Operation::vanishing,
+                     "Bytes of the longest packet that never arrives, or 0.")
         .def("waits_above", &worker::Operation::waits_above,
              "Return whether the aggregator waits for its parent.");
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <system_error>
 
@@ -28,7 +29,20 @@ std::size_t option_of(int socket, int level, int option) {
     return static_cast<std::size_t>(value);
 }
 
+// Before a datagram: its headers, and what drivers leave free; behind it: struct skb_shared_info.
+constexpr std::size_t kAround = 128 + 320;
+// struct sk_buff.
+constexpr std::size_t kDescription = 256 + 8;
+
 }  // namespace
+
+std::size_t charge(std::size_t datagram_bytes) {
+    return std::bit_ceil(datagram_bytes + kAround) + kDescription;
+}
+
+std::size_t usable(std::size_t buffer_bytes) {
+    return buffer_bytes / 4 * 3;
+}
 
 UdpSocket::UdpSocket() : number_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
     if (number_ < 0) fail("no socket");

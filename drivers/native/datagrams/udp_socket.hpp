@@ -8,6 +8,16 @@
 
 namespace afflux::datagrams {
 
+// What a datagram of so many bytes is charged to a receive buffer, if it comes alone: a power of
+// two that holds it with room for headers and for the kernel's notes, and the description of it.
+// Seen on loopback and veth, Linux 6.18: 2,304 for 1,366 bytes, 8,456 for 4,182. Datagrams that
+// come joined are charged little more than their bytes, those of some network cards 4 KB or more.
+std::size_t charge(std::size_t datagram_bytes);
+
+// How much of a receive buffer can be counted on. The kernel gives back what has been read when it
+// comes to a quarter of the buffer.
+std::size_t usable(std::size_t buffer_bytes);
+
 class UdpSocket {
   public:
     // Throws std::system_error if there can be none.

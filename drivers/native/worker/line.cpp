@@ -23,20 +23,13 @@ constexpr std::size_t kBatchBytes = 180'000;
 
 constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
 
-// How many datagrams a receive buffer surely holds. Each is charged for the memory that carries it
-// and the kernel's description of it: 6.6 KB were seen for 4.2 KB, and a power of two may come to
-// twice the length. The kernel gives back what has been read when it comes to a quarter of the
-// buffer.
-std::size_t held(std::size_t buffer_bytes, std::size_t bytes) {
-    return buffer_bytes / 4 * 3 / (2 * bytes + 1024);
-}
-
 // Takes datagrams of `peer` only, and sends to it. Answers to more packets than its buffer holds
 // are not asked for.
 UdpSocket connected(const Address& peer, Session& session, std::size_t buffer_bytes) {
     UdpSocket made;
     const std::size_t bytes = made.enlarge(buffer_bytes);
-    session.window.limit(held(bytes, packet::datagram_bytes(session.job.lanes)));
+    const std::size_t longest = packet::datagram_bytes(session.job.lanes);
+    session.window.limit(datagrams::usable(bytes) / datagrams::charge(longest));
     // The aggregator refuses fragments, so better an error here than silence there.
     made.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
     made.connect(peer);

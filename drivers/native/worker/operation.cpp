@@ -21,6 +21,9 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
     return std::all_of(first, last, [](std::uint32_t word) { return word == wire::kAbsent; });
 }
 
+// Losses of one packet that are no chance any more, though the probes for it are answered.
+constexpr unsigned kVanishes = 30;
+
 }  // namespace
 
 std::size_t Operation::sharing(const Tensor& tensor, std::size_t lanes, std::size_t aggregators) {
@@ -104,6 +107,8 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
         ++counts.ignored;
         return;
     }
+    // Those that were kept back may be asked now.
+    if (asking_.answered(session_.trip.timeout())) next_timer_ = now;
     if (header.version_type == packet::version_type(wire::Type::Result) &&
         header.opcode_dtype == tensor_.opcode_dtype()) {
         take_result(slot, header.present, packet, now, out);
@@ -118,23 +123,43 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
 }
 
 void Operation::expire(double now, PacketSink& out) {
-    RoundTrip& trip = session_.trip;
     next_timer_ = kNever;
-    bool late = false;
+    due_.clear();
+    asking_.start(now - session_.heard_at > session_.trip.overdue_after());
     for (std::size_t number = 0; number < active_; ++number) {
         Slot& slot = session_.slots[number];
         if (!slot.outstanding) continue;
+        if (slot.probes_open > 0) asking_.note_open(slot.probed_at, now);
         if (due(slot) <= now) {
-            late = true;
-            if (!slot.asked && slot.deadline <= now) trip.expired(slot.sent_at, now);
-            if (!slot.asked) slot.overtaken = trip.overdue(slot.sent_at) <= now;
-            slot.probed(now, trip.cap());
-            ++session_.counts.probes;
-            out.send(session_.probe(slot, tensor_.opcode_dtype()));
+            due_.push_back(&slot);
+        } else {
+            next_timer_ = std::min(next_timer_, due(slot));
         }
-        next_timer_ = std::min(next_timer_, due(slot));
     }
-    if (late) release_least(now, out);
+    if (due_.empty()) return;
+    std::stable_sort(due_.begin(), due_.end(), [](const Slot* one, const Slot* other) {
+        return one->sent_at < other->sent_at;
+    });
+    for (Slot* slot : due_) {
+        if (!asking_.may_ask(now)) {
+            next_timer_ = std::min(next_timer_, asking_.next(now));
+            break;
+        }
+        ask(*slot, now, out);
+    }
+    release_least(now, out);
+}
+
+void Operation::ask(Slot& slot, double now, PacketSink& out) {
+    RoundTrip& trip = session_.trip;
+    if (!slot.asked) {
+        if (slot.deadline <= now) trip.expired(slot.sent_at, now);
+        slot.overtaken = trip.overdue(slot.sent_at) <= now;
+    }
+    slot.probed(now, trip.cap());
+    next_timer_ = std::min(next_timer_, due(slot));
+    ++session_.counts.probes;
+    out.send(session_.probe(slot, tensor_.opcode_dtype()));
 }
 
 // When to ask after a slot's packet.
@@ -150,6 +175,15 @@ std::uint64_t Operation::missing_workers() const {
         if (slot.outstanding) workers |= slot.missing;
     }
     return workers;
+}
+
+std::size_t Operation::vanishing() const {
+    std::size_t bytes = 0;
+    for (std::size_t number = 0; number < active_; ++number) {
+        const Slot& slot = session_.slots[number];
+        if (slot.outstanding && slot.lost >= kVanishes) bytes = std::max(bytes, slot.length);
+    }
+    return bytes;
 }
 
 bool Operation::waits_above() const {
@@ -297,6 +331,7 @@ void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now,
     if (slot.probes_open == 1 && seen != everyone) trip.sample_short(slot.probed_at, now);
     const double shortest = trip.timeout();
     if (own_lost) {
+        ++slot.lost;
         session_.window.lost();
         // The contribution was lost; this rank cannot judge yet who else is missing.
         slot.answered(now, shortest);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/asking.hpp"
 #include "worker/columns.hpp"
 #include "worker/dialogue.hpp"
 #include "worker/direct.hpp"
@@ -41,6 +42,10 @@ class Operation : public Dialogue {
     // Bitmap of the workers whose contributions are missing, as the aggregator last reported.
     std::uint64_t missing_workers() const;
 
+    // Bytes of the longest packet that never arrives, although the aggregator answers shorter ones;
+    // 0 if there is none.
+    std::size_t vanishing() const;
+
     // Whether the aggregator last reported for some slot that it waits for its parent.
     bool waits_above() const;
 
@@ -56,6 +61,7 @@ class Operation : public Dialogue {
     void take_result(Slot& slot, wire::Present present, packet::PacketBuffer& packet, double now,
                      PacketSink& out);
     double due(const Slot& slot) const;
+    void ask(Slot& slot, double now, PacketSink& out);
     void take_sample(const Slot& slot, double now);
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
@@ -73,6 +79,8 @@ class Operation : public Dialogue {
     double next_timer_ = kNever;
     bool done_ = false;
     std::size_t outstanding_ = 0;  // packets
+    Asking asking_;
+    std::vector<Slot*> due_;  // kept for its memory
     // Slots whose packets wait for room in the window, by turn and number: all workers send those
     // first that are first in this order, so that they do not wait for one another's others.
     using Waiting = std::pair<std::uint32_t, wire::Slot>;

@@ -33,6 +33,7 @@ class Slot {
     bool waits_above = false;   // the latest MISSING named nobody: the aggregator's parent
     std::uint64_t missing = 0;  // workers that the latest MISSING named
     unsigned probes_open = 0;   // probes sent since the last answer
+    unsigned lost = 0;          // answers that said that the contribution has not come
     double sent_at = 0;         // when the contribution was sent first
     double deadline = 0;        // when to ask again
     double wait = 0;            // timeout of the latest transmission
@@ -49,7 +50,7 @@ class Slot {
     Octets sent(double now, double timeout) {
         outstanding = true;
         sent_at = now;
-        probes_open = 0;
+        probes_open = lost = 0;
         missing = 0;
         asked = waits_above = overtaken = false;
         ask_in(timeout, now);

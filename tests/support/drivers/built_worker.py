@@ -37,7 +37,18 @@ def build(name: str, bug: Bug | None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"_native.{os.getpid()}.so"
     changed = [copy_source(folder, bug)] if bug is not None else []
-    ours = ["shared", "worker", "aggregator", "datagrams", "engine", "packet", "codec"]
+    # In the order of what uses what.
+    ours = [
+        "costs",
+        "shared",
+        "worker",
+        "calls",
+        "aggregator",
+        "datagrams",
+        "engine",
+        "packet",
+        "codec",
+    ]
     link(library, [*changed, *bindings], [*ours, "nanobind-static"], "-O1", "-fPIC", "-shared")
     return library
 

@@ -173,6 +173,7 @@ class VirtualNetwork:
         sessions: The same.
         now: Virtual seconds.
         flight_s: How long a packet flies, in virtual seconds; may be changed between operations.
+        down_until: Until then all packets are lost.
     """
 
     def __init__(
@@ -183,6 +184,7 @@ class VirtualNetwork:
         flight_s: float,
     ) -> None:
         self.flight_s = flight_s
+        self.down_until = 0.0
         self.sessions = sessions
         self._engines = engines
         self._homes = homes
@@ -290,7 +292,7 @@ class VirtualNetwork:
         return [operation.result() for operation in operations]
 
     def _launch(self, target: int | str, packet: bytes, fates: Iterator[Fate]) -> None:
-        fate = next(fates, Fate.DELIVER)
+        fate = next(fates, Fate.DELIVER) if self.now >= self.down_until else Fate.LOSE
         flights = {
             Fate.LOSE: (),
             Fate.DELIVER: (self.flight_s,),
