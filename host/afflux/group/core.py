@@ -107,13 +107,13 @@ class Group(BackendMethods):
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
-            self.reducer = settle(self.reducer, self.gloo, rank)
+            self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
+            self.reducer = settle(self.reducer, self.gloo, self.fallback, keys.notices, rank, size)
         except BaseException:
             self.reducer.leave()
             keys.release()
             raise
         self.observers.measure(self.reducer.statistics, self.reducer.engine)
-        self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
         self._progress = Progress(
             Notices(keys, rank, size),
             keys,
@@ -386,8 +386,9 @@ class Group(BackendMethods):
         self, planned: list[tuple[Part, Any]], result: list[torch.Tensor], timeout_s: float
     ) -> list[torch.Tensor]:
         for part, plan in planned:
-            self.reducer.run(plan, part.inputs, part.outputs, timeout_s, self._progress.interrupted)
-            self.turn.count_engine_operation()
+            interrupted = self._progress.interrupted
+            if self.reducer.run(plan, part.inputs, part.outputs, timeout_s, interrupted):
+                self.turn.count_engine_operation()
         return tensors_in(result)
 
     def _complete(self) -> None:
