@@ -3,6 +3,7 @@
 AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
 auto                shared memory                 shards and Gloo, by the `contest`; else Gloo
 shm://              shared memory                 an error
+gloo://             Gloo                          Gloo
 all others          aggregators                   aggregators
 """
 
@@ -186,7 +187,7 @@ def _reducer(
         if topology.name == "gloo":
             if settings.require:
                 raise RendezvousError(_only_gloo(topology.reason))
-            return json.dumps({**ticket, "gloo": topology.reason})
+            return json.dumps({**ticket, "gloo": "" if url.scheme == "gloo" else topology.reason})
         if topology.sharded:
             _log.info("ranks of each host: %s", names_of_hosts(hosts))
             lanes = min(each.lanes for each in everyone)
@@ -326,8 +327,8 @@ def _lanes(settings: Settings) -> int:
         return settings.lanes
     if url.may_share:
         return wire.LANES_MAX
-    if url.scheme == "shards":
-        # The probes find out.
+    if url.scheme in ("shards", "gloo"):
+        # The probes find out; Gloo has no such packets.
         return wire.LANES_MAX
     if not url.embedded:
         return min(lanes_to(*each) for each in url.addresses)
