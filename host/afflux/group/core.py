@@ -29,6 +29,7 @@ from afflux.group.monitored_barrier import monitored_barrier
 from afflux.group.notices import CallRecord, Notices, behind
 from afflux.group.options import settings_for
 from afflux.group.parts import PYTHON_PARTS, Parts
+from afflux.group.plain_calls import PlainCalls
 from afflux.group.progress import Progress
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
@@ -90,6 +91,7 @@ class Group(BackendMethods):
         self.timeout_s = membership.timeout.total_seconds()
         self._parts = parts
         self._plans: dict[Asked, Any] = {}
+        self._plain = PlainCalls()
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
         # What must live as long as the group.
@@ -361,14 +363,19 @@ class Group(BackendMethods):
         return planned
 
     def _collective(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        with self._refusing():
-            planned = self._planned(method, arguments)
-        if planned is None:
-            return self._fall_back(method, arguments)
-        call = describe(method, arguments)
-        with self._refusing():
-            for part, _ in planned:
-                check_writable(call.text, part.outputs)
+        known = self._plain.find(method, arguments)
+        if known is None:
+            with self._refusing():
+                planned = self._planned(method, arguments)
+            if planned is None:
+                return self._fall_back(method, arguments)
+            call = describe(method, arguments)
+            with self._refusing():
+                for part, _ in planned:
+                    check_writable(call.text, part.outputs)
+            self._plain.keep(method, arguments, call, planned)
+        else:
+            call, planned = known
         options = arguments[-1]
         more = f" and {len(planned) - 1} more" if len(planned) > 1 else ""
         limit_s = self._limit_s(options)
