@@ -61,10 +61,7 @@ class _Plan(NamedTuple):
     of_shards: Any
     elements: int
     chosen: bool
-
-    @property
-    def text(self) -> str:
-        return f"all_reduce {self.asked.reduction} {dtype_name(self.asked.dtype)} {self.elements}"
+    text: str
 
 
 class EitherReducer:
@@ -115,7 +112,8 @@ class EitherReducer:
             return None
         elements = int(np.prod(asked.shape, dtype=np.int64))
         chosen = asked.dtype in _FLOATS and asked.reduction in _REDUCTIONS
-        return _Plan(asked, plan, elements, chosen)
+        text = f"all_reduce {asked.reduction} {dtype_name(asked.dtype)} {elements}"
+        return _Plan(asked, plan, elements, chosen, text)
 
     def run(
         self,
@@ -127,11 +125,12 @@ class EitherReducer:
     ) -> bool:
         """Sum a tensor; return whether shards did."""
         ledger = self._ledger(plan)
-        interrupted = self._waiting.watching(f"{plan.text} {ledger.state}", interrupted)
         if not ledger.chosen and ledger.way is Way.SHARDS:
+            interrupted = self._waiting.watching(plan.text, interrupted)
             self.shards.run(plan.of_shards, inputs, outputs, timeout_s, interrupted)
             ledger.calls[Way.SHARDS] += 1
             return True
+        interrupted = self._waiting.watching(f"{plan.text} {ledger.state}", interrupted)
         call = _Call(self, plan, ledger, outputs[0], timeout_s, interrupted)
         self._call = call
         try:
