@@ -17,7 +17,7 @@ from tests.support.host.ranks import caught, run_ranks, values
 
 MIB = 1 << 20
 
-FAST = Rates([(MIB, 0.2, 0.01, 0.1)])
+FAST = Rates([(MIB, 0.004, 0.0002, 0.002)])
 """Dense tensors are for Gloo, sparse ones for shards."""
 
 DOUBTFUL = Rates([(MIB, 0.1, 0.01, 0.1)])
@@ -136,7 +136,7 @@ def differing(rank, size, calls):
     return caught(lambda: summed(dense(), group))
 
 
-# Of the second and the eighteenth call the ranks compare what they are about to do.
+# Before the second and the eighteenth call the ranks compare what they are about to do.
 @pytest.mark.parametrize("calls", [1, 5, 18])
 def test_ranks_that_choose_otherwise_get_an_error(calls):
     with network(hosts=3, aggregators=0, gbit=None) as hosts:

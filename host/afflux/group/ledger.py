@@ -44,8 +44,10 @@ _CHANGED, _CHANGED_LEAST = 2.0, DENSE // 50
 """A density has changed if it is so many times what it was, and not only by the sample's chance."""
 
 
-_UNASKED = 16
-"""After so many calls to Gloo the ranks tell each other what they have found."""
+_UNTOLD_S = 0.04
+_UNTOLD_MOST = 16
+"""After calls to Gloo that take so long together, the ranks tell each other what they have found.
+To do so takes a millisecond where ranks share processors."""
 
 
 class Way(enum.IntEnum):
@@ -88,6 +90,7 @@ class Ledger:
         self._timed = False
         # Calls to Gloo since the ranks told each other something.
         self._untold = 0
+        self._untold_most = max(1, min(_UNTOLD_MOST, round(_UNTOLD_S / max(self._gloo_s, 1e-6))))
         self.way, self.reason = Way.SHARDS, "no other way sums such tensors alike"
         self.chosen = chosen
         if not chosen:
@@ -109,7 +112,7 @@ class Ledger:
         if self._trial is not None:
             return True
         first = self._at is None and self.calls[Way.GLOO] > 0
-        return self.way is Way.GLOO and (first or self._untold >= _UNASKED)
+        return self.way is Way.GLOO and (first or self._untold >= self._untold_most)
 
     @property
     def state(self) -> str:
