@@ -21,6 +21,7 @@ from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
 from afflux.group.contest import settle
+from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
@@ -128,7 +129,7 @@ class Group(BackendMethods):
             f"afflux-{name}-rank{rank}",
         )
         self.turn = self._progress.turn
-        if isinstance(self.reducer, SharedMemoryReducer):
+        if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
             self.reducer.follow(self.turn)
         _living.add(self)
 

@@ -34,6 +34,7 @@ from afflux.group.rates import Rates
 from afflux.group.reducer import Interruption, Reducer
 from afflux.group.tensors import dtype_name, elements_of, in_place, write_back
 from afflux.group.topology import Topology
+from afflux.group.turn import Turn
 from afflux.group.waiting_calls import WaitingCalls
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import Disagreement
@@ -52,6 +53,8 @@ _LEDGERS_MAX = 4096
 
 _SAMPLE = 512
 """Blocks of a result that are looked at."""
+
+_SHARDS = "shards"
 
 _NUMBER_MASK = (1 << 31) - 1
 
@@ -95,10 +98,19 @@ class EitherReducer:
         self.fallback = fallback
         self.rates = rates
         self._waiting = waiting
+        self._turn = Turn()
         self._news_plan = shards.plan(Asked("all_reduce", torch.int32, (2 + ranks,), "max"))
         self._ledgers: dict[str, Ledger] = {}
         self._places: dict[int, Any] = {}
         self._call: _Call | None = None
+
+    def follow(self, turn: Turn) -> None:
+        """Have the numbers of the group's operations from its turn."""
+        self._turn = turn
+
+    def watching(self, engine: str, call: str, interrupted: Interruption) -> Interruption:
+        """Return what also looks whether ranks wait in different calls."""
+        return self._waiting.watching(self._turn.sequence, engine, call, interrupted)
 
     @property
     def holds(self) -> bool:
@@ -126,11 +138,10 @@ class EitherReducer:
         """Sum a tensor; return whether shards did."""
         ledger = self._ledger(plan)
         if not ledger.chosen and ledger.way is Way.SHARDS:
-            interrupted = self._waiting.watching(plan.text, interrupted)
+            interrupted = self.watching(_SHARDS, plan.text, interrupted)
             self.shards.run(plan.of_shards, inputs, outputs, timeout_s, interrupted)
             ledger.calls[Way.SHARDS] += 1
             return True
-        interrupted = self._waiting.watching(f"{plan.text} {ledger.state}", interrupted)
         call = _Call(self, plan, ledger, outputs[0], timeout_s, interrupted)
         self._call = call
         try:
@@ -145,7 +156,7 @@ class EitherReducer:
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """Agree through the shards."""
-        interrupted = self._waiting.watching(f"what is compared as {number}", interrupted)
+        interrupted = self.watching(_SHARDS, f"what is compared as {number}", interrupted)
         self.shards.agree(number, timeout_s, interrupted)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
@@ -288,7 +299,8 @@ class _Call:
         self._number = zlib.crc32(text.encode()) & _NUMBER_MASK
         self._news[:2] = self._ledger.news
         self._news[2 + self._reducer.rank] = self._number
-        self._reducer.tell(self._news, self._left_s(), self._interrupted)
+        interrupted = self._reducer.watching(_SHARDS, text, self._interrupted)
+        self._reducer.tell(self._news, self._left_s(), interrupted)
 
     def _told(self) -> None:
         self._steps.popleft()
@@ -302,7 +314,8 @@ class _Call:
         reducer, plan = self._reducer, self._plan
         if self.way is Way.SHARDS:
             self._steps.append(self._end)
-            reducer.shards.run(plan.of_shards, [], [self._flat], self._left_s(), self._interrupted)
+            interrupted = reducer.watching(_SHARDS, plan.text, self._interrupted)
+            reducer.shards.run(plan.of_shards, [], [self._flat], self._left_s(), interrupted)
             return
         self._work = reducer.fallback.begin_all_reduce(
             self._flat, plan.asked.reduction, self._left_s()
@@ -312,8 +325,10 @@ class _Call:
     def _end(self) -> None:
         reducer, asked = self._reducer, self._plan.asked
         if self._work is not None:
+            text = self._plan.text
+            interrupted = reducer.watching(f"Gloo's {text}", text, self._interrupted)
             reducer.fallback.finish_all_reduce(
-                self._work, asked.reduction, self._left_s(), self._interrupted
+                self._work, asked.reduction, self._left_s(), interrupted
             )
             if not self._steps:
                 # A signal handler has come here, and has done the rest.

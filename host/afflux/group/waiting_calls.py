@@ -35,20 +35,23 @@ class WaitingCalls:
         self._store = store
         self._rank = rank
         self._next = (rank + 1) % ranks
-        self._number = 0
 
-    def watching(self, call: str, interrupted: Interruption) -> Interruption:
-        """Count a call; return what also looks whether the next rank waits in the same one.
+    def watching(
+        self, number: int, engine: str, call: str, interrupted: Interruption
+    ) -> Interruption:
+        """Return what also looks whether the next rank waits in the same call.
 
         Args:
-            call: The call with the way that it takes, in words that are the same at all ranks.
+            number: Of the group's operation, the same at all ranks.
+            engine: What the call waits for, in words: ranks that wait for the same compare what
+                they call there.
+            call: The call, in words.
             interrupted: What is to be called first.
 
         Raises:
             Disagreement: When called: the next rank waits in another call.
         """
-        self._number += 1
-        number, due, written = self._number, time.monotonic() + _PATIENCE_S, False
+        due, written = time.monotonic() + _PATIENCE_S, False
 
         def look() -> str | None:
             nonlocal due, written
@@ -59,13 +62,13 @@ class WaitingCalls:
             due = now + _PATIENCE_S
             if not written:
                 written = True
-                self._write(number, call)
+                self._write([number, engine, call])
             other = self._read()
-            if other is None or other[0] != number or other[1] == call:
+            if other is None or other[0] != number or other[1] == engine:
                 return None
             raise Disagreement(
-                f"the ranks disagree: rank {self._rank} waits in {call}, but rank {self._next} in "
-                f"{other[1]}",
+                f"the ranks disagree: rank {self._rank} waits for {engine} in {call}, but rank "
+                f"{self._next} for {other[1]} in {other[2]}",
                 number=number,
                 description=call,
                 fingerprint=0,
@@ -74,18 +77,17 @@ class WaitingCalls:
 
         return look
 
-    def _write(self, number: int, call: str) -> None:
+    def _write(self, what: list[Any]) -> None:
         try:
-            self._store.set(str(self._rank), json.dumps([number, call]))
+            self._store.set(str(self._rank), json.dumps(what))
         except RuntimeError:
             _log.debug("the store rejected a waiting call", exc_info=True)
 
-    def _read(self) -> tuple[int, str] | None:
+    def _read(self) -> Any:
         try:
             key = str(self._next)
             if not self._store.check([key]):
                 return None
-            number, call = json.loads(self._store.get(key))
+            return json.loads(self._store.get(key))
         except (RuntimeError, ValueError):
             return None
-        return number, call
