@@ -80,12 +80,13 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
     share = _Share(*numbers, first=session.rank, step=session.ranks)
     if count <= 1 << 20:
         share = _Share(*numbers)
-    # What AFFLUX_AGGREGATOR=auto does may be Gloo's sum.
-    of_engine = contender.of_engine and session.engine(name) != "gloo"
 
     def wrong() -> int:
         trial.restore()
+        before = session.gloo_calls(name)
         trial.call()
+        # What AFFLUX_AGGREGATOR=auto does may be Gloo's sum.
+        of_engine = contender.of_engine and session.gloo_calls(name) == before
         found = wrong_elements(trial.result, share, "sum", of_engine)
         mark = zlib.crc32(trial.result.view(torch.uint8).numpy().data)
         return found if all_same(session, mark) else max(found, 1)

@@ -61,3 +61,9 @@ class NetworkSession(Control):
         if backend == "gloo":
             return "gloo"
         return str(afflux.statistics(self.group(backend))["engine"])
+
+    def gloo_calls(self, backend: str) -> int:
+        """Return how many of a contender's calls have gone to Gloo, where that may differ."""
+        if backend not in TOPOLOGIES:
+            return 0
+        return int(afflux.statistics(self.group(backend))["operations_gloo"])

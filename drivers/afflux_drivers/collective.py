@@ -14,17 +14,19 @@ __all__ = ["Description", "Reduction", "storage_dtype"]
 
 
 class Reduction(Enum):
-    """A reduction; its value is its word in the fingerprint."""
+    """A reduction; its value is its word in the fingerprint.
+
+    Attributes:
+        number: Of the reduction in the C++.
+    """
 
     SUM = "sum"
     AVG = "avg"
     MAX = "max"
     MIN = "min"
 
-    @property
-    def number(self) -> int:
-        """Number of the reduction in the C++."""
-        return int(_native.REDUCTIONS[self.value])
+    def __init__(self, word: str) -> None:
+        self.number = int(_native.REDUCTIONS[word])
 
     @property
     def opcode(self) -> wire.Opcode:

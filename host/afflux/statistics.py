@@ -61,6 +61,8 @@ def statistics(group: Any = None) -> dict[str, Any]:
         operations_gloo: Calls that went to Gloo; a send and a receive count as one each, at the
             rank that calls it.
         gloo: The same by "<collective> <dtype>".
+        choices: Where each tensor takes the faster of shards and Gloo: by kind, its `way`, the
+            `reason`, and its calls by `shards` and by `gloo` (`docs/tuning.md`).
         calls: By "<collective> <way>", of the calls that somebody observed (`docs/observing.md`):
             `calls`, `bytes` of the larger side of each, in or out, and `seconds` from their
             beginnings to their ends, waiting for other ranks included.

@@ -24,10 +24,7 @@ def mean(dtype):
     return torch.div(total, SIZE, rounding_mode=rounding)
 
 
-def average(rank, _size, dtype, apart):
-    if apart and rank == 1:
-        # The default group is there already; the next one meets a rank from elsewhere.
-        afflux.group.rendezvous.host_identity = lambda: "another host"
+def average(rank, _size, dtype):
     group = dist.new_group()
     got = []
     for is_async in (False, True):
@@ -47,16 +44,20 @@ def average(rank, _size, dtype, apart):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "apart"),
+    ("dtype", "aggregator", "expected"),
     # The last: no engine sums it, so that it is Gloo's where ranks share memory, too.
-    [(torch.float32, True), (torch.int64, True), (torch.complex64, False)],
+    [
+        (torch.float32, "gloo://", "gloo"),
+        (torch.int64, "gloo://", "gloo"),
+        (torch.complex64, "auto", "shm"),
+    ],
 )
-def test_an_average_that_gloo_sums(dtype, apart):
+def test_an_average_that_gloo_sums(dtype, aggregator, expected):
     whole = mean(dtype)
-    environment = {"AFFLUX_AGGREGATOR": "auto"}
-    got = values(run_ranks(average, SIZE, dtype, apart, environment=environment))
+    environment = {"AFFLUX_AGGREGATOR": aggregator}
+    got = values(run_ranks(average, SIZE, dtype, environment=environment))
     for rank, (engine, rounds) in enumerate(got):
-        assert engine == ("gloo" if apart else "shm")
+        assert engine == expected
         for all_reduced, *scattered in rounds:
             np.testing.assert_allclose(all_reduced, whole, rtol=1e-6)
             for each in scattered:

@@ -29,6 +29,8 @@ IN_PAIRS = [[0, 1], [2, 3]]
         ("shards://", EACH_ALONE, "shards"),
         ("shards://", IN_PAIRS, "sharded tree"),
         ("shards://", [[0, 2], [1]], "sharded tree"),
+        ("gloo://", [[0, 1]], "gloo"),
+        ("gloo://", EACH_ALONE, "gloo"),
         ("soft://", EACH_ALONE, "aggregator"),
         ("udp://a,udp://b", IN_PAIRS, "aggregator"),
         ("udp://a?parent=b", IN_PAIRS, "tree"),
@@ -147,6 +149,13 @@ def test_one_host_may_have_a_shard():
     for _, statistics in values(run_ranks(in_default_group, 2, environment=environment)):
         assert (statistics["topology"], statistics["aggregators"]) == ("shards", 1)
         assert statistics["lanes"] == 3
+
+
+def test_all_may_be_left_to_gloo():
+    environment = {"AFFLUX_AGGREGATOR": "gloo://"}
+    for _, statistics in values(run_ranks(in_default_group, 2, environment=environment)):
+        assert (statistics["topology"], statistics["engine"]) == ("gloo", "gloo")
+        assert statistics["topology_reason"] == "AFFLUX_AGGREGATOR=gloo://"
 
 
 def with_no_such_interface(rank, size):

@@ -12,7 +12,7 @@ __all__ = ["EXPECTED", "AggregatorUrl", "lanes_to", "local_address_towards"]
 
 EXPECTED = (
     "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port], "
-    "shards://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
+    "shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
 )
 """What AFFLUX_AGGREGATOR may be, for messages."""
 
@@ -30,9 +30,9 @@ class AggregatorUrl:
 
     Attributes:
         scheme: "shm" for the memory of the ranks' host, "shards" for a software aggregator in
-            each host, "soft" or "rtl" for an engine that rank 0 starts, "udp" for one that is
-            running, "auto" for the memory of the ranks' host if they have one in common, and
-            what `afflux.group.topology` chooses if not.
+            each host, "gloo" for Gloo alone, "soft" or "rtl" for an engine that rank 0 starts,
+            "udp" for one that is running, "auto" for the memory of the ranks' host if they have one
+            in common, and what `afflux.group.topology` chooses if not.
         host: Name or address; empty unless `scheme` is "udp".
         port: UDP and TCP port; 0 unless `scheme` is "udp".
         bus_bits: Bus width of the simulated engine.
@@ -93,8 +93,9 @@ class AggregatorUrl:
         """Read a URL.
 
         Raises:
-            ValueError: It is not one of auto, shm://, soft://, rtl:// and udp://host[:port] with
-                the options in EXPECTED. The message gives the reason, and what is allowed.
+            ValueError: It is not one of auto, shm://, shards://, gloo://, soft://, rtl:// and
+                udp://host[:port] with the options in EXPECTED. The message gives the reason, and
+                what is allowed.
         """
         try:
             return cls._parse(text)
@@ -108,7 +109,7 @@ class AggregatorUrl:
         if "," in text:
             return cls._several(text.split(","))
         parts = urlsplit(text)
-        if "://" not in text or parts.scheme not in ("shm", "shards", "soft", "rtl", "udp"):
+        if "://" not in text or parts.scheme not in ("shm", "shards", "gloo", "soft", "rtl", "udp"):
             raise ValueError("unknown scheme")
         if parts.path.strip("/") or parts.fragment or parts.username:
             raise ValueError("only options may follow the address")

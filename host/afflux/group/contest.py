@@ -1,8 +1,10 @@
-"""Which of shards and Gloo is faster on this network: a short contest when a group is made.
+"""How fast shards and Gloo are on this network: a short contest when a group is made.
 
 On a slow network both wait for the wire, shards for fewer bytes unless a tensor is dense; on a fast
 one both take processor time, of which Gloo needs less for each byte of a dense tensor. How fast a
-network is shows in no setting of a host, so a dense tensor takes both ways, in turns.
+network is shows in no setting of a host, so tensors of some sizes take both ways, in turns. What
+they took decides, for each tensor later, which way it takes (`afflux.group.ledger`); or, if shards
+are never as fast, that the group goes on with Gloo alone.
 """
 
 import hashlib
@@ -15,21 +17,30 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from afflux.group.collectives import Asked
+from afflux.group.either_reducer import EitherReducer
 from afflux.group.exchange import Introduction, RendezvousError
+from afflux.group.fallback import GlooFallback
 from afflux.group.gloo_reducer import GlooReducer
+from afflux.group.rates import Point, Rates
 from afflux.group.reducer import JobReducer, Reducer
 from afflux.group.topology import Topology
+from afflux.group.waiting_calls import WaitingCalls
 from afflux_drivers.errors import AffluxError
+from afflux_hdl.contract import wire
 
 __all__ = ["contest_of", "known", "settle"]
 
 _log = logging.getLogger("afflux")
 
-_SIZES = (1 << 20, 8 << 20)
+_SIZES = (64 << 10, 1 << 20, 8 << 20)
 _ENOUGH_S = 0.06
-"""A size that took as long tells enough; the next one would take eight times as long."""
+"""If a size took as long, the next one, many times as large, is not tried."""
+
+_SPARSE = 100
+"""Of so many blocks of a sparse tensor one is not zero."""
 
 _TURNS = 2
 _LIMIT_S = 5.0
@@ -39,34 +50,36 @@ _GLOO_LIMIT_S = 20.0
 _WORTH_IT = 0.85
 """Shards may be slower than Gloo by a tenth, and by what such short runs differ."""
 
-_outcomes: dict[str, Topology] = {}
+_outcomes: dict[str, Topology | Rates] = {}
 """Of earlier contests between the same hosts, by their key: all ranks that took part know them."""
 
 
-def settle(reducer: Reducer[Any], gloo: Any, rank: int) -> Reducer[Any]:
+def settle(
+    reducer: Reducer[Any], gloo: Any, fallback: GlooFallback, store: Store, rank: int, size: int
+) -> Reducer[Any]:
     """Return the reducer with which a group is to go on. Collective.
 
     Args:
         reducer: The group's. If nobody has asked for shards, they compete with Gloo.
         gloo: The group's Gloo.
+        fallback: The same, as it carries out calls.
+        store: The group's, on a connection on which nothing blocks.
         rank: Own rank.
+        size: Ranks of the group.
     """
     if not isinstance(reducer, JobReducer) or not reducer.contest:
         return reducer
-    contest = reducer.contest
-    shards_s, gloo_s = math.inf, 0.0
-    for size in _SIZES:
-        shards_s, gloo_s = _compete(reducer, gloo, size, rank)
-        if max(shards_s, gloo_s) > _ENOUGH_S:
-            break
-    took = f"{_shown(shards_s)} for {size >> 20} MiB, dense, and Gloo {_shown(gloo_s)}"
-    if shards_s * _WORTH_IT <= gloo_s:
-        reducer.topology = Topology(reducer.topology.name, f"shards take {took}")
-        return _noted(contest, reducer, rank)
-    found = GlooReducer(reducer.url, Topology("gloo", f"shards take {took}"))
-    # Every rank knows the outcome: nobody sends to the shards any more.
-    reducer.leave()
-    return _noted(contest, found, rank)
+    rates = reducer.rates or _measured(reducer, gloo, rank)
+    first = reducer.rates is None
+    took = _told(rates.points[-1])
+    if any(map(_failed, rates.points)) or not any(map(_worth_it, rates.points)):
+        # Every rank knows the outcome: nobody sends to the shards any more.
+        reducer.leave()
+        return _noted(reducer.contest, GlooReducer(reducer.url, Topology("gloo", took)), rank)
+    reducer.topology = Topology(reducer.topology.name, took)
+    waiting = WaitingCalls(PrefixStore("waiting", store), rank, size)
+    found = EitherReducer(reducer, fallback, rates, waiting, rank, size)
+    return _noted(reducer.contest, found, rank) if first else found
 
 
 def contest_of(everyone: Sequence[Introduction]) -> str:
@@ -75,20 +88,47 @@ def contest_of(everyone: Sequence[Introduction]) -> str:
     return hashlib.sha256("\n".join(hosts).encode()).hexdigest()[:16]
 
 
-def known(contest: str) -> Topology | None:
+def known(contest: str) -> Topology | Rates | None:
     """Return how an earlier contest between the same hosts has ended."""
     return _outcomes.get(contest)
 
 
-def _noted(contest: str, reducer: Reducer[Any], rank: int) -> Reducer[Any]:
-    _outcomes[contest] = reducer.topology
+def _noted(contest: str, found: EitherReducer | GlooReducer, rank: int) -> Reducer[Any]:
+    _outcomes[contest] = found.rates if isinstance(found, EitherReducer) else found.topology
     if rank == 0:
-        _log.info("AFFLUX_AGGREGATOR=auto takes %s", reducer.topology)
-    return reducer
+        more = ", or Gloo, by tensor" if isinstance(found, EitherReducer) else ""
+        _log.info("AFFLUX_AGGREGATOR=auto takes %s%s", found.topology, more)
+    return found
 
 
-def _compete(reducer: JobReducer, gloo: Any, size: int, rank: int) -> tuple[float, float]:
-    """Return how long the slowest rank took, by shards and by Gloo: of the best turn of each."""
+def _told(point: Point) -> str:
+    return (
+        f"shards take {_shown(point.dense_s)} for {_size(point.bytes)}, dense, "
+        f"{_shown(point.sparse_s)} if 1 % of its blocks are not zero, and Gloo "
+        f"{_shown(point.gloo_s)}"
+    )
+
+
+def _failed(point: Point) -> bool:
+    return point.dense_s == math.inf
+
+
+def _worth_it(point: Point) -> bool:
+    return min(point.dense_s, point.sparse_s) * _WORTH_IT <= point.gloo_s
+
+
+def _measured(reducer: JobReducer, gloo: Any, rank: int) -> Rates:
+    """Return what each size took, up to one that took long. Each time is the same at all ranks."""
+    points: list[Point] = []
+    for size in _SIZES:
+        points.append(_compete(reducer, gloo, size, rank))
+        if max(points[-1].dense_s, points[-1].gloo_s) > _ENOUGH_S:
+            break
+    return Rates(points)
+
+
+def _compete(reducer: JobReducer, gloo: Any, size: int, rank: int) -> Point:
+    """Return what the slowest rank took, of the best turn each; shards that fail take for ever."""
     tensor = torch.ones(size // 4)
     plan = reducer.plan(Asked("all_reduce", tensor.dtype, tuple(tensor.shape), "sum"))
     assert plan is not None
@@ -104,18 +144,26 @@ def _compete(reducer: JobReducer, gloo: Any, size: int, rank: int) -> tuple[floa
         except RuntimeError as error:
             raise RendezvousError(
                 f"rank {rank}: Gloo, which carries what shards do not, fails with a tensor of "
-                f"{size >> 20} MiB: {error}"
+                f"{_size(size)}: {error}"
             ) from error
 
-    best = [math.inf, math.inf]
+    def dense() -> None:
+        tensor.fill_(1.0)
+
+    def sparse() -> None:
+        tensor.zero_()
+        tensor.view(-1, wire.BLOCK_ELEMENTS)[::_SPARSE] = 1.0
+
+    best = [math.inf, math.inf, math.inf]
     for _ in range(_TURNS):
-        for way, call in enumerate((by_shards, by_gloo)):
-            tensor.fill_(1.0)
+        turns = (dense, by_shards), (sparse, by_shards), (dense, by_gloo)
+        for number, (fill, call) in enumerate(turns):
+            fill()
             took_s = _timed(gloo, call, rank)
             if took_s == math.inf:
-                return math.inf, 0.0
-            best[way] = min(best[way], took_s)
-    return best[0], best[1]
+                return Point(size, math.inf, math.inf, 0.0)
+            best[number] = min(best[number], took_s)
+    return Point(size, *best)
 
 
 def _timed(gloo: Any, call: Callable[[], None], rank: int) -> float:
@@ -143,3 +191,7 @@ def _slowest(gloo: Any, own_s: float) -> float:
 
 def _shown(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms" if seconds < math.inf else "no end"
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"

@@ -21,6 +21,7 @@ from afflux.group.backend_methods import BackendMethods
 from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
 from afflux.group.contest import settle
+from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
@@ -29,6 +30,7 @@ from afflux.group.monitored_barrier import monitored_barrier
 from afflux.group.notices import CallRecord, Notices, behind
 from afflux.group.options import settings_for
 from afflux.group.parts import PYTHON_PARTS, Parts
+from afflux.group.plain_calls import PlainCalls
 from afflux.group.progress import Progress
 from afflux.group.reducer import Begun, NativeReducer
 from afflux.group.rendezvous import decline, meet
@@ -85,6 +87,7 @@ class Group(BackendMethods):
         self.timeout_s = membership.timeout.total_seconds()
         self._parts = parts
         self._plans: dict[Asked, Any] = {}
+        self._plain = PlainCalls()
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
         # What must live as long as the group.
@@ -104,13 +107,13 @@ class Group(BackendMethods):
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
-            self.reducer = settle(self.reducer, self.gloo, rank)
+            self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
+            self.reducer = settle(self.reducer, self.gloo, self.fallback, keys.notices, rank, size)
         except BaseException:
             self.reducer.leave()
             keys.release()
             raise
         self.observers.measure(self.reducer.statistics, self.reducer.engine)
-        self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
         self._progress = Progress(
             Notices(keys, rank, size),
             keys,
@@ -123,7 +126,7 @@ class Group(BackendMethods):
             f"afflux-{name}-rank{rank}",
         )
         self.turn = self._progress.turn
-        if isinstance(self.reducer, SharedMemoryReducer):
+        if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
             self.reducer.follow(self.turn)
         _living.add(self)
 
@@ -371,14 +374,19 @@ class Group(BackendMethods):
         return planned
 
     def _collective(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        with self._refusing():
-            planned = self._planned(method, arguments)
-        if planned is None:
-            return self._fall_back(method, arguments)
-        call = describe(method, arguments)
-        with self._refusing():
-            for part, _ in planned:
-                check_writable(call.text, part.outputs)
+        known = self._plain.find(method, arguments)
+        if known is None:
+            with self._refusing():
+                planned = self._planned(method, arguments)
+            if planned is None:
+                return self._fall_back(method, arguments)
+            call = describe(method, arguments)
+            with self._refusing():
+                for part, _ in planned:
+                    check_writable(call.text, part.outputs)
+            self._plain.keep(method, arguments, call, planned)
+        else:
+            call, planned = known
         options = arguments[-1]
         more = f" and {len(planned) - 1} more" if len(planned) > 1 else ""
         limit_s = self._limit_s(options)
@@ -396,8 +404,9 @@ class Group(BackendMethods):
         self, planned: list[tuple[Part, Any]], result: list[torch.Tensor], timeout_s: float
     ) -> list[torch.Tensor]:
         for part, plan in planned:
-            self.reducer.run(plan, part.inputs, part.outputs, timeout_s, self._progress.interrupted)
-            self.turn.count_engine_operation()
+            interrupted = self._progress.interrupted
+            if self.reducer.run(plan, part.inputs, part.outputs, timeout_s, interrupted):
+                self.turn.count_engine_operation()
         return tensors_in(result)
 
     def _complete(self) -> None:

@@ -15,9 +15,10 @@ from torch._C._distributed_c10d import Store
 
 from afflux.group.calls import Call, reduction_name, tensors_in
 from afflux.group.failure import CallRefused
+from afflux.group.tensors import dtype_name
 from afflux_drivers.errors import AffluxError, DeadlineExceeded, Interrupted
 
-__all__ = ["GlooFallback"]
+__all__ = ["GlooFallback", "divide"]
 
 _log = logging.getLogger("afflux")
 
@@ -44,8 +45,8 @@ def _summing(options: Any) -> Any:
     return copy
 
 
-def _divide(tensor: torch.Tensor, count: int) -> None:
-    # Integers towards zero, as NCCL divides them.
+def divide(tensor: torch.Tensor, count: int) -> None:
+    """Divide in place; integers towards zero, as NCCL divides them."""
     rounding = None if tensor.dtype.is_floating_point or tensor.dtype.is_complex else "trunc"
     with torch.inference_mode(tensor.is_inference()):
         tensor.data.div_(count, rounding_mode=rounding)
@@ -117,7 +118,36 @@ class GlooFallback:
         self._finish(work, call, timeout_s, interrupted)
         if averaging and getattr(averaging[0], "rootRank", self._rank) == self._rank:
             for tensor in tensors_in(arguments[0]):
-                _divide(tensor, self._size)
+                divide(tensor, self._size)
+
+    def begin_all_reduce(self, tensor: torch.Tensor, reduction: str, timeout_s: float) -> dist.Work:
+        """Begin a sum, or an average's, of a contiguous tensor that the engine could take, too.
+
+        Raises:
+            CallRefused: Gloo does not take it.
+        """
+        name = dtype_name(tensor.dtype)
+        options = dist.AllreduceOptions()
+        options.timeout = timedelta(seconds=timeout_s)
+        assert self._group is not None
+        try:
+            work = self._group.allreduce([tensor], options)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise CallRefused(f"all_reduce {reduction} {name}: {error}") from error
+        self.counts[f"all_reduce {name}"] += 1
+        self.keep(work, (tensor,))
+        return work
+
+    def finish_all_reduce(
+        self,
+        work: dist.Work,
+        reduction: str,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+    ) -> None:
+        """Wait for what has been begun; an average is not divided yet. For errors see `run`."""
+        call = Call("all_reduce", "", f"all_reduce {reduction}", "")
+        self._finish(work, call, timeout_s, interrupted)
 
     def finish(
         self,

@@ -40,7 +40,7 @@ class GlooReducer:
         outputs: list[torch.Tensor],
         timeout_s: float,
         interrupted: Interruption,
-    ) -> None:
+    ) -> bool:
         """Raise an error: there is no plan with which to call this."""
         raise AffluxError("a group without an engine reduces nothing: its calls are Gloo's")
 

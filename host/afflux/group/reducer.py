@@ -12,6 +12,7 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.failure import CallRefused
+from afflux.group.rates import Rates
 from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.topology import Topology
 from afflux_drivers.calls import Status
@@ -80,8 +81,11 @@ class Reducer(Protocol[_Plan]):
         outputs: list[torch.Tensor],
         timeout_s: float,
         interrupted: Interruption,
-    ) -> None:
+    ) -> bool:
         """Carry out a collective with these tensors, whatever their strides; see `Part`.
+
+        Returns:
+            Whether the engine did; if not, Gloo has.
 
         Raises:
             CallRefused: There can be no such call. Nothing has happened.
@@ -195,7 +199,9 @@ class JobReducer:
         topology: Which way the sums take.
 
     Attributes:
-        contest: Key of the contest with Gloo that is to settle it (`contest`); empty if none is.
+        contest: Key of the contest with Gloo that has settled it, or is to (`contest`); empty if
+            nothing but shards was asked for.
+        rates: Of an earlier such contest; none if it is still to be.
     """
 
     def __init__(
@@ -210,6 +216,7 @@ class JobReducer:
         self.tickets: tuple[JobTicket, ...] = tuple(tickets)
         self.topology = topology
         self.contest = ""
+        self.rates: Rates | None = None
         self.engine = tickets[0].engine
         self._workers = tickets[0].size
         self._slots = {
@@ -245,7 +252,7 @@ class JobReducer:
         outputs: list[torch.Tensor],
         timeout_s: float,
         interrupted: Interruption,
-    ) -> None:
+    ) -> bool:
         """Reduce a tensor through the worker's packets, where it lies if it lies in one piece."""
         (tensor,) = outputs
         elements = elements_of(tensor)
@@ -263,6 +270,7 @@ class JobReducer:
             # Towards zero, as NCCL divides.
             torch.from_numpy(elements).div_(self._workers, rounding_mode="trunc")
         write_back(tensor, elements)
+        return True
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """All-reduce an empty tensor whose shape contains the number."""

@@ -1,8 +1,9 @@
 """How a new group gets its reducers: over memory that its ranks share, or over aggregators.
 
 AFFLUX_AGGREGATOR   ranks that can share memory   ranks that cannot
-auto                shared memory                 shards, if they win the `contest`; else Gloo
+auto                shared memory                 shards and Gloo, by the `contest`; else Gloo
 shm://              shared memory                 an error
+gloo://             Gloo                          Gloo
 all others          aggregators                   aggregators
 """
 
@@ -27,6 +28,7 @@ from afflux.group.gloo_reducer import GlooReducer
 from afflux.group.job_lease import GroupLease
 from afflux.group.meeting import Meeting
 from afflux.group.membership import Membership
+from afflux.group.rates import Rates
 from afflux.group.reducer import Holding, JobReducer, Reducer
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards, ShardsPlan
@@ -177,14 +179,15 @@ def _reducer(
         ticket: dict[str, Any] = {"topology": topology, "require": settings.require, "contest": ""}
         if topology.sharded and url.scheme == "auto" and not settings.require:
             ticket["contest"] = contest_of(everyone)
-            if (earlier := known(ticket["contest"])) is not None:
-                ticket |= {"contest": "", "topology": earlier}
-                if earlier.name == "gloo":
-                    return json.dumps({**ticket, "gloo": ""})
+            earlier = known(ticket["contest"])
+            if isinstance(earlier, Topology):
+                return json.dumps({**ticket, "topology": earlier, "gloo": ""})
+            if earlier is not None:
+                ticket["rates"] = earlier.points
         if topology.name == "gloo":
             if settings.require:
                 raise RendezvousError(_only_gloo(topology.reason))
-            return json.dumps({**ticket, "gloo": topology.reason})
+            return json.dumps({**ticket, "gloo": "" if url.scheme == "gloo" else topology.reason})
         if topology.sharded:
             _log.info("ranks of each host: %s", names_of_hosts(hosts))
             lanes = min(each.lanes for each in everyone)
@@ -206,6 +209,8 @@ def _reducer(
             try:
                 reducer = _join_shards(exchange, rank, settings, shards, topology)
                 reducer.contest = ticket["contest"]
+                if "rates" in ticket:
+                    reducer.rates = Rates(ticket["rates"])
                 return reducer
             except StepFailed as error:
                 # Every rank has this error, and goes the same way.
@@ -322,8 +327,8 @@ def _lanes(settings: Settings) -> int:
         return settings.lanes
     if url.may_share:
         return wire.LANES_MAX
-    if url.scheme == "shards":
-        # The probes find out.
+    if url.scheme in ("shards", "gloo"):
+        # The probes find out; Gloo has no such packets.
         return wire.LANES_MAX
     if not url.embedded:
         return min(lanes_to(*each) for each in url.addresses)

@@ -65,14 +65,14 @@ class SharedMemoryReducer:
         outputs: list[torch.Tensor],
         timeout_s: float,
         interrupted: Interruption,
-    ) -> None:
+    ) -> bool:
         """Carry it out straight from and to the tensors' memory where they are contiguous."""
         if plan.collective == Collective.ALL_REDUCE and _lies_plainly(outputs[0]):
             with refused(plan.name):
                 self._worker.all_reduce(
                     outputs[0].data_ptr(), plan, timeout_s, interrupted, self._turn.history
                 )
-            return
+            return True
         given = [_contiguous(each) for each in inputs]
         # What is done in place is also read.
         taken = [each if _lies_plainly(each) else _contiguous(each.data) for each in outputs]
@@ -89,6 +89,7 @@ class SharedMemoryReducer:
                 # A tensor that was made in inference mode may be written only there.
                 with torch.inference_mode(own.is_inference()):
                     own.data.copy_(each.view(own.shape))
+        return True
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """Go through one phase of the ranks, without data."""

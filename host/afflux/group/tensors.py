@@ -11,6 +11,7 @@ __all__ = [
     "check_writable",
     "dtype_name",
     "elements_of",
+    "in_place",
     "write_back",
 ]
 
@@ -63,7 +64,8 @@ def check_writable(call: str, tensors: list[torch.Tensor]) -> None:
             )
 
 
-def _in_place(tensor: torch.Tensor) -> bool:
+def in_place(tensor: torch.Tensor) -> bool:
+    """Return whether its elements lie one after the other, and are what they show."""
     # A lazily negated view stores other bits than it shows.
     return tensor.is_contiguous() and not tensor.is_neg()
 
@@ -82,7 +84,7 @@ def elements_of(tensor: torch.Tensor) -> np.ndarray:
     """
     # .data: a collective is not a step of autograd and leaves version counters alone, like Gloo.
     data = tensor.data
-    if not _in_place(data):
+    if not in_place(data):
         data = data.resolve_neg().contiguous()
     return _as_array(data.reshape(-1))
 
@@ -90,7 +92,7 @@ def elements_of(tensor: torch.Tensor) -> np.ndarray:
 def write_back(tensor: torch.Tensor, elements: np.ndarray) -> None:
     """Give `tensor` the `elements` that `elements_of` gave of it, which have changed since."""
     data = tensor.data
-    if _in_place(data):
+    if in_place(data):
         return
     # numpy has no bfloat16; its bits are those of an integer.
     flat = torch.from_numpy(elements.view(np.int16) if elements.dtype == np.uint16 else elements)

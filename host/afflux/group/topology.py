@@ -70,6 +70,8 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
         return Topology("tree", f"AFFLUX_AGGREGATOR={url}")
     if url.scheme == "shards":
         return Topology(_sharded(hosts), f"AFFLUX_AGGREGATOR={url}")
+    if url.scheme == "gloo":
+        return Topology("gloo", f"AFFLUX_AGGREGATOR={url}")
     if url.scheme != "auto":
         return Topology("aggregator", f"AFFLUX_AGGREGATOR={url}")
     if len(hosts) == 1:
