@@ -133,6 +133,8 @@ class Worker:
         interrupted: Callable[[], str | None] = _never,
         *,
         in_place: bool = False,
+        others: Sequence[NDArray[Any]] = (),
+        part: bool = False,
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the job.
 
@@ -147,6 +149,9 @@ class Worker:
                 the operation ends with that text as error.
             in_place: Put the result where the elements are. What is there after an error is
                 undefined: some blocks may be sums.
+            others: The elements of the other ranks of this one's host, as the tickets have them
+                beside it: as many each, which nobody may change before the call returns.
+            part: Whether these are only some of the elements of a tensor of that shape.
 
         Returns:
             The elements, if in place; else a new 1-D array of the same length and storage dtype.
@@ -165,7 +170,8 @@ class Worker:
         try:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
-            operations = self._start(elements, dtype, reduction, shape, in_place)
+            result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
+            operations = self._start(elements, dtype, reduction, shape, result, others, part)
             try:
                 self._run(operations, timeout_s, interrupted)
             except AffluxError as error:
@@ -218,7 +224,9 @@ class Worker:
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
-        in_place: bool,
+        result: NDArray[Any],
+        others: Sequence[NDArray[Any]],
+        part: bool,
     ) -> tuple[Operation, ...]:
         """Open an operation's parts, one on each aggregator that has columns of the tensor."""
         lines = self._loop.lines
@@ -227,7 +235,6 @@ class Worker:
         parts = _native.sharing(
             int(dtype), reduction.number, len(elements), self.tickets[0].lanes, len(lines)
         )
-        result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
         operations = []
         for own, line in enumerate(lines[:parts]):
             line.session.number = number
@@ -241,6 +248,8 @@ class Worker:
                     (own, parts),
                     self._slots,
                     result,
+                    others,
+                    part,
                 )
             )
         self._operations = tuple(operations)

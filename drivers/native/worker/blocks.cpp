@@ -24,6 +24,7 @@ wire::OpcodeDtype Tensor::opcode_dtype() const {
 
 Blocks::Blocks(const Tensor& tensor)
     : tensor_(tensor),
+      beside_(tensor),
       in_place_(tensor.elements == tensor.result),
       numbers_(tensor.ranks, tensor.dtype, tensor.op),
       size_(codec::blocks_of(tensor.count)),
@@ -44,8 +45,9 @@ void Blocks::scan(std::size_t first, std::size_t blocks) {
     if (all_present_ || first >= size_) return;
     const std::size_t left = tensor_.count - first * kBlock;
     codec::scan(tensor_.dtype, source(first), std::min(blocks * kBlock, left), &exponents_[first]);
-    if (!in_place_ || !floating_) return;
     const std::size_t end = std::min(first + blocks, size_);
+    beside_.scan(first, end - first, &exponents_[first]);
+    if (!in_place_ || !floating_) return;
     for (std::size_t block = first; block < end; ++block) {
         if (exponents_[block] == 0) clear_signs(block);
     }
@@ -77,7 +79,8 @@ std::uint8_t* Blocks::target(std::size_t block) {
 }
 
 std::uint8_t Blocks::finite_exponent(std::size_t block) const {
-    return codec::finite_exponent(tensor_.dtype, source(block), length(block));
+    const std::uint8_t own = codec::finite_exponent(tensor_.dtype, source(block), length(block));
+    return beside_.finite_exponent(block, own);
 }
 
 void Blocks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
@@ -86,6 +89,7 @@ void Blocks::encode(std::size_t first, std::size_t blocks, const std::uint8_t* e
     const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
     encode_whole(source(first), whole, exponents, out);
     if (short_end) encode_whole(padded_.data(), 1, exponents + whole, out + whole * kBlock);
+    beside_.encode(first, blocks, exponents, out);
 }
 
 void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
@@ -100,14 +104,16 @@ void Blocks::encode_whole(const void* elements, std::size_t blocks, const std::u
     }
 }
 
-void Blocks::encode_kept(const BlockElements& elements, std::uint8_t exponent,
+void Blocks::encode_kept(std::size_t block, const BlockElements& elements, std::uint8_t exponent,
                          std::int32_t* out) const {
     encode_whole(elements.data(), 1, &exponent, out);
+    beside_.encode(block, 1, &exponent, out);
 }
 
 void Blocks::count_classes(std::size_t block, std::int32_t* out) const {
     std::fill_n(out, kBlock, 0);
     codec::class_counts(tensor_.dtype, source(block), length(block), out);
+    beside_.count_classes(block, out);
 }
 
 void Blocks::decode(std::size_t first, std::size_t blocks, const std::int32_t* sums,
