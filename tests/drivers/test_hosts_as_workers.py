@@ -34,7 +34,7 @@ def of_hosts(ticket: JobTicket) -> JobTicket:
 
 @contextmanager
 def workers_of(served, lanes=3, slots=2) -> Iterator[list[Worker]]:
-    """A worker for each host."""
+    """Join a worker for each host."""
     with closing(create_job(served.address, len(HOSTS), lanes, slots, 5.0)) as lease:
         workers = [Worker([of_hosts(lease.ticket)], ranks[0]) for ranks in HOSTS]
         try:

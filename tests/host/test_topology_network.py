@@ -96,7 +96,7 @@ def test_ranks_of_a_host_send_one_stream():
     with network(hosts=2, aggregators=0, gbit=None) as made:
         for right, found, _, _ in values(run_ranks(automatic, 5, hosts=made.hosts)):
             assert right
-            assert (found["topology"], found["aggregators"]) == ("sharded tree", 2)
+            assert (found["topology"], found["aggregators"]) == ("shards by host", 2)
 
 
 def asked_for(rank, size):

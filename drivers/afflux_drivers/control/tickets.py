@@ -1,7 +1,8 @@
 """Tickets: all that a rank must know to join a job, or a child aggregator its parent's job."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 __all__ = ["JobTicket", "ParentJob"]
@@ -92,6 +93,14 @@ class JobTicket:
                 + (f", ranks {members}" if self.members else "")
             )
         return members.index(rank)
+
+    def of_units(self, units: Sequence[Sequence[int]]) -> "JobTicket":
+        """Return the ticket of a job whose workers send the elements of these ranks each."""
+        if all(list(ranks) == [worker] for worker, ranks in enumerate(units)):
+            return self
+        members = tuple(ranks[0] for ranks in units)
+        beside = tuple(tuple(ranks[1:]) for ranks in units)
+        return replace(self, members=members, beside=beside, ranks=sum(map(len, units)))
 
     def to_json(self) -> str:
         """Return one line of JSON; the key is in hexadecimal, as JSON numbers may lose bits."""

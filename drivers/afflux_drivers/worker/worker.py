@@ -135,6 +135,8 @@ class Worker:
         in_place: bool = False,
         others: Sequence[NDArray[Any]] = (),
         part: bool = False,
+        number: int | None = None,
+        waited_s: float = 0.0,
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the job.
 
@@ -152,6 +154,8 @@ class Worker:
             others: The elements of the other ranks of this one's host, as the tickets have them
                 beside it: as many each, which nobody may change before the call returns.
             part: Whether these are only some of the elements of a tensor of that shape.
+            number: The operation's. If it has been already, nothing happens. None: the next one.
+            waited_s: How much of the timeout has passed.
 
         Returns:
             The elements, if in place; else a new 1-D array of the same length and storage dtype.
@@ -167,13 +171,15 @@ class Worker:
             WorkerFailed: If this worker had failed before.
         """
         self._require_usable("all_reduce")
+        if number is not None and self.number > number:
+            return elements
         try:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
             operations = self._start(elements, dtype, reduction, shape, result, others, part)
             try:
-                self._run(operations, timeout_s, interrupted)
+                self._run(operations, timeout_s, interrupted, waited_s)
             except AffluxError as error:
                 error.operation = operations[0].description.text
                 raise
@@ -183,6 +189,16 @@ class Worker:
         self._operations = ()
         self._operations_over += 1
         return operations[0].result()
+
+    @property
+    def number(self) -> int:
+        """Number of the operation in progress, or of the next one."""
+        return self._loop.lines[0].session.number
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operation is in progress."""
+        return not _over(self._operations)
 
     def complete(self, timeout_s: float, interrupted: Callable[[], str | None] = _never) -> None:
         """Bring the operation in progress, if there is one, to its end.
@@ -262,10 +278,11 @@ class Worker:
         operations: Sequence[Operation],
         timeout_s: float,
         interrupted: Callable[[], str | None],
+        waited_s: float = 0.0,
     ) -> None:
         """Wait until operations that have been opened are over."""
         start = now = time.monotonic()
-        deadline = start + timeout_s
+        deadline = start + timeout_s - waited_s
         next_look = start + _INTERRUPT_EVERY_S
         # Another call of this method, in `interrupted`, may have brought them to their end.
         while not _over(operations):

@@ -10,6 +10,7 @@ import torch
 
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
+from afflux.group.host_worker import HostWorker
 from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.topology import Topology
 from afflux_drivers.collective import Reduction
@@ -124,7 +125,7 @@ class JobReducer:
     """A `Reducer` over a worker of jobs at one or more aggregators.
 
     Args:
-        worker: It has joined the jobs.
+        worker: It has joined the jobs, here or at the leader of this rank's host.
         tickets: The jobs.
         url: AFFLUX_AGGREGATOR.
         holding: What this rank holds of the jobs; given back after the worker is closed.
@@ -136,7 +137,7 @@ class JobReducer:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: Worker | HostWorker,
         tickets: Sequence[JobTicket],
         url: AggregatorUrl,
         holding: Holding,
@@ -229,7 +230,9 @@ class JobReducer:
         return torch.zeros(elements, dtype=dtype)
 
     def give_up(self, reason: str) -> None:
-        """Do nothing: the others look at the group's notices while they wait."""
+        """Wake the other ranks of the host; all others look at the group's notices."""
+        if isinstance(self._worker, HostWorker):
+            self._worker.fail(reason)
 
     def statistics(self) -> dict[str, Any]:
         """Return the job's size and the worker's counts."""
