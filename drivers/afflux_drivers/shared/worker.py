@@ -189,7 +189,7 @@ class SharedWorker:
         """Return the call that `agree` makes."""
         return SharedCall.barrier(f"agreement:{number}")
 
-    def meet(
+    def pass_phase(
         self,
         operation: int,
         call: SharedCall,
@@ -215,7 +215,7 @@ class SharedWorker:
         if self._failure:
             raise self._failed_before()
         try:
-            if self._group.meet(operation, call.fingerprint, 0.0):
+            if self._group.pass_phase(operation, call.fingerprint, 0.0):
                 self._wait(operation, timeout_s, waited_s, interrupted)
         except BaseException as error:
             raise self._seen(error, call) from None

@@ -144,7 +144,7 @@ class SharedGroup {
     }
 
     // Goes through the phase of this number, unless that is over already.
-    std::uint64_t meet(std::uint64_t operation, std::uint64_t fingerprint, double timeout_s) {
+    std::uint64_t pass_phase(std::uint64_t operation, std::uint64_t fingerprint, double timeout_s) {
         const auto group = open();
         Request request;
         request.what = Collective::Barrier;
@@ -294,7 +294,7 @@ void bind_shared(nb::module_& module) {
              "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
              "or else its number. Numbers and arguments are those of shared/c_calls.h. The caller\n"
              "keeps the memory until the operation is over.")
-        .def("meet", &SharedGroup::meet, "operation"_a, "fingerprint"_a, "timeout_s"_a,
+        .def("pass_phase", &SharedGroup::pass_phase, "operation"_a, "fingerprint"_a, "timeout_s"_a,
              "Begin a barrier that is the group's operation of this number, unless it has begun,\n"
              "and `advance`; return 0 if it is over, or else its number.")
         .def("calls", &SharedGroup::calls,

@@ -10,9 +10,9 @@ piece, the others put in the next one, and take out the last.
 
     leader                            others
                                       put in piece 0
-    ─────────────────── all have come: meeting 0 ───────────────────
+    ──────────────────── all have come: phase 0 ────────────────────
     sum piece 0, hand it out          put in piece 1
-    ─────────────── meeting 1: piece 0 is out, piece 1 in ──────────
+    ─────────────── phase 1: piece 0 is out, piece 1 in ────────────
     sum piece 1, hand it out          take out piece 0, put in piece 2
     ───────────────────────────── … ────────────────────────────────
 """
@@ -63,7 +63,7 @@ def pieces(count: int, itemsize: int) -> list[tuple[int, int]]:
 
 class _Kind(Enum):
     COPY = auto()
-    MEET = auto()
+    PHASE = auto()
     SUM = auto()
 
 
@@ -141,7 +141,7 @@ class HostWorker:
         if shared is not None:
             self._slices = shared.allocate_all(2 * (PIECE_BYTES + _SPARE_BYTES))
         self._own = list(ranks).index(rank)
-        self._met = 0
+        self._phases_past = 0
         self._operation: _Operation | None = None
         self._operations_over = 0
 
@@ -215,14 +215,14 @@ class HostWorker:
     ) -> Iterator[_Step]:
         assert self._worker is not None
         first = self._worker.number
-        yield from self._meeting()
+        yield from self._phase()
         for n, part in enumerate(parts):
             others = [self._half(index, n, part) for index in range(1, len(self._slices))]
             operation.sums[first + n] = _Sum(part, others)
             yield _Step(_Kind.SUM, first + n)
             if self._shared is not None:
                 yield _Step(_Kind.COPY, target=self._half(0, n, part), source=part)
-            yield from self._meeting()
+            yield from self._phase()
 
     def _others_steps(
         self, operation: _Operation, parts: Sequence[NDArray[Any]]
@@ -232,18 +232,18 @@ class HostWorker:
                 yield _Step(_Kind.COPY, target=self._half(self._own, n, parts[n]), source=parts[n])
 
         yield from put(0)
-        yield from self._meeting()
+        yield from self._phase()
         yield from put(1)
         for n, part in enumerate(parts):
-            yield from self._meeting()
+            yield from self._phase()
             # Before the next one goes in: that is awaited by all hosts.
             yield _Step(_Kind.COPY, target=part, source=self._half(0, n, part))
             yield from put(n + 2)
 
-    def _meeting(self) -> Iterator[_Step]:
+    def _phase(self) -> Iterator[_Step]:
         if self._shared is not None:
-            self._met += 1
-            yield _Step(_Kind.MEET, self._met)
+            self._phases_past += 1
+            yield _Step(_Kind.PHASE, self._phases_past)
 
     def _half(self, index: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
         """Return where piece n of a rank of the host is: in one of two halves, by turns."""
@@ -260,8 +260,8 @@ class HostWorker:
         try:
             while (n := operation.step) < len(steps):
                 step = steps[n]
-                if step.kind is _Kind.MEET:
-                    self._meet(operation, step.number, n, interrupted)
+                if step.kind is _Kind.PHASE:
+                    self._pass_phase(operation, step.number, n, interrupted)
                 elif step.kind is _Kind.SUM:
                     self._sum(operation, step.number, interrupted)
                 else:
@@ -276,12 +276,14 @@ class HostWorker:
             self.fail(str(error) or type(error).__name__)
             raise
 
-    def _meet(self, operation: _Operation, number: int, n: int, interrupted: Interruption) -> None:
+    def _pass_phase(
+        self, operation: _Operation, number: int, n: int, interrupted: Interruption
+    ) -> None:
         assert self._shared is not None
-        # In the first meeting, who does not come has not called.
+        # In the first phase, who does not come has not called.
         grace_s = 0.0 if self._leads or n <= 1 else _GRACE_S
         waited_s = operation.waited_s - grace_s
-        self._shared.meet(number, operation.call, operation.timeout_s, interrupted, waited_s)
+        self._shared.pass_phase(number, operation.call, operation.timeout_s, interrupted, waited_s)
 
     def _sum(self, operation: _Operation, number: int, interrupted: Interruption) -> None:
         worker, shared = self._worker, self._shared
