@@ -205,8 +205,7 @@ class SharedGroup {
         const Slice own = allocate(offset, bytes);
         // The slices lie one after the other, and all arrays keep the whole.
         const auto group = open();
-        std::uint8_t* const first =
-            own.data() - static_cast<std::size_t>(group->rank()) * bytes;
+        std::uint8_t* const first = own.data() - static_cast<std::size_t>(group->rank()) * bytes;
         const nb::object kept = nb::cast(own);
         std::vector<Slice> all;
         for (int rank = 0; rank < group->ranks(); ++rank)

@@ -3,7 +3,7 @@
 The least rank of a host with several ranks is its leader:
 
     leaders   create a segment, publish where they hand it out        memory/<leader>
-    others    map it
+    others    map it, or publish why they cannot ask for it           memory/<r>
     leaders   publish whether all have, or why not                    shared/<leader>
     all       read all of these: a host whose ranks share memory is one unit, which has one worker;
               elsewhere each rank is a unit
@@ -27,6 +27,9 @@ _UNUSABLE = (AffluxError, OSError, RuntimeError, ValueError)
 
 _PATIENCE_S = 5.0
 """The ranks have met: each of them takes milliseconds, unless its host is busy."""
+
+
+_GLANCE_S = 0.05
 
 
 class Units(NamedTuple):
@@ -120,7 +123,7 @@ def _offer(exchange: Exchange, ranks: Sequence[int]) -> SharedWorker | None:
         ticket = {} if reason else {"name": offer.name, "secret": offer.secret}
         exchange.publish_part("memory", lambda: ticket)
         if not reason:
-            reason = _serve(offer, ranks)
+            reason = _serve(exchange, offer, ranks)
         exchange.publish_part("shared", lambda: reason)
     finally:
         offer.conclude(not reason)
@@ -129,11 +132,15 @@ def _offer(exchange: Exchange, ranks: Sequence[int]) -> SharedWorker | None:
     return None if reason else worker
 
 
-def _serve(offer: SegmentOffer, ranks: Sequence[int]) -> str:
+def _serve(exchange: Exchange, offer: SegmentOffer, ranks: Sequence[int]) -> str:
     """Return why not all have mapped the segment; empty if they have."""
     deadline = time.monotonic() + _PATIENCE_S
     while offer.missing and not offer.refusals and time.monotonic() < deadline:
-        offer.serve(deadline - time.monotonic())
+        offer.serve(_GLANCE_S)
+        for rank in (ranks[index] for index in offer.missing):
+            if exchange.have_parts("memory", [rank]):
+                (reason,) = exchange.parts("memory", [rank], _PATIENCE_S)
+                return f"rank {rank}: {reason}"
     for index, refusal in offer.refusals.items():
         return f"rank {ranks[index]}: {refusal}"
     names = ", ".join(str(ranks[index]) for index in sorted(offer.missing))
@@ -149,9 +156,9 @@ def _claim(exchange: Exchange, rank: int, ranks: Sequence[int]) -> SharedWorker 
     index = ranks.index(rank)
     try:
         claim = SegmentClaim(ticket["name"], ticket["secret"], index, _PATIENCE_S)
-    except _UNUSABLE:
-        # The leader says that this rank has not come; it is told why if it may be told anything.
-        _log.debug("rank %d shares no memory", rank, exc_info=True)
+    except _UNUSABLE as error:
+        reason = str(error) or type(error).__name__
+        exchange.publish_part("memory", lambda: reason)
         return None
     worker: SharedWorker | None = None
     try:
