@@ -214,9 +214,11 @@ class SharedWorker:
         """
         if self._failure:
             raise self._failed_before()
+        started = time.monotonic() - waited_s
+        at_once_s = max(0.0, min(_SLICE_S, timeout_s - waited_s))
         try:
-            if self._group.pass_phase(operation, call.fingerprint, 0.0):
-                self._wait(operation, timeout_s, waited_s, interrupted)
+            if self._group.pass_phase(operation, call.fingerprint, at_once_s):
+                self._wait(operation, timeout_s, time.monotonic() - started, interrupted)
         except BaseException as error:
             raise self._seen(error, call) from None
 
