@@ -23,7 +23,7 @@ from types import TracebackType
 from benchmarks.network.faults import Fault, bytecode
 from benchmarks.network.host import Host, joined, tool
 
-__all__ = ["Network", "NotPermitted", "missing"]
+__all__ = ["Network", "NotPermitted", "boards_missing", "missing"]
 
 _BURST = 70_000
 """Bytes that a port passes at once: a packet of 64 KB that is cut later, with all its headers."""
@@ -53,6 +53,10 @@ read -r _ || true
 """What makes a host of new namespaces: its name, files of its own, and its loopback interface.
 
 The file below /etc/hosts stays in a file system that nothing else shows."""
+
+
+_MAKE_TAP = "tuntap add dev eth0 mode tap"
+"""Makes the interface behind a board's host port; it takes /dev/net/tun."""
 
 
 class NotPermitted(RuntimeError):
@@ -94,6 +98,8 @@ class Network:
     Attributes:
         hosts: The hosts with ranks: h0, h1 and so on.
         aggregators: Hosts with ports of another rate: a0, a1 and so on.
+        boards: Hosts b0, b1 and so on without a cable: the first interface of each is a tap device,
+            at whose other end is the host port of a board that is simulated there (`plug`).
     """
 
     def __init__(
@@ -108,6 +114,7 @@ class Network:
         links: int = 1,
         buffer_bytes: int = 1 << 20,
         offloads: bool = True,
+        boards: int = 0,
     ) -> None:
         """Make the network.
 
@@ -124,6 +131,7 @@ class Network:
                 MB.
             offloads: Whether packets pass the interfaces uncut, as described above; if not, the
                 switch cuts them as they leave it, and hosts receive each by itself.
+            boards: How many hosts with a board there are; their ports have the aggregators' rate.
 
         Raises:
             NotPermitted: It cannot be made here.
@@ -133,19 +141,25 @@ class Network:
             raise ValueError(f"rates are {gbit} and {aggregator_gbit}: they must be positive")
         self.hosts: list[Host] = []
         self.aggregators: list[Host] = []
+        self.boards: list[Host] = []
         self.mtu, self.gbit, self.aggregator_gbit = mtu, gbit, aggregator_gbit
         self.links, self.buffer_bytes = links, buffer_bytes
         self.offloads = offloads and not loss
         self._held = contextlib.ExitStack()
         self._ports: dict[str, int] = {}
+        self._made_boards: dict[str, _Namespaces] = {}
         names = [f"h{n}" for n in range(hosts)] + [f"a{n}" for n in range(aggregators)]
+        of_boards = [f"b{n}" for n in range(boards)]
         try:
             self._switch = self._made("", "")
             self._make_switches()
+            everyone = names + of_boards
             for number, name in enumerate(names, start=1):
                 rate = gbit if number <= hosts else aggregator_gbit
-                host = self._make(name, number, names, rate, loss)
+                host = self._make(name, number, everyone, rate, loss)
                 (self.hosts if number <= hosts else self.aggregators).append(host)
+            for number, name in enumerate(of_boards, start=len(names) + 1):
+                self.boards.append(self._make_board(name, number, everyone))
         except BaseException:
             self.close()
             raise
@@ -197,6 +211,25 @@ class Network:
         state = "up" if plugged else "down"
         self._switch.run(["ip", "link", "set", "dev", self._port(host, link), state])
 
+    def plug(self, board: Host, device: str) -> None:
+        """Plug a cable into the switch whose end is an interface of a board's host.
+
+        Args:
+            board: One of `boards`.
+            device: The interface. It becomes the switch's port; who has its other end keeps it.
+        """
+        port = self._port(board, 0)
+        self._made_boards[board.name].run(
+            ["ip", "link", "set", "dev", device, "netns", self._switch.paths()["net"], "name", port]
+        )
+        lines = [f"link set dev {port} mtu {self.mtu} master switch0", f"link set dev {port} up"]
+        self._switch.run(["ip", "-batch", "-"], joined(lines))
+        queues = [f"qdisc add dev {port} clsact"]
+        if self.aggregator_gbit is not None:
+            bucket = f"tbf rate {round(self.aggregator_gbit * 1e9)}bit burst {_BURST}"
+            queues.append(f"qdisc add dev {port} root {bucket} limit {self.buffer_bytes}")
+        self._switch.run(["tc", "-batch", "-"], joined(queues))
+
     def _port(self, host: Host, link: int) -> str:
         return f"p{self._ports[host.name]}.{link}"
 
@@ -236,13 +269,25 @@ class Network:
             lines.append(f"link set dev switch{link} up")
         self._switch.run(["ip", "-batch", "-"], joined(lines))
 
+    def _make_board(self, name: str, number: int, names: Sequence[str]) -> Host:
+        made = self._made(name, _hosts_file(names))
+        self._ports[name] = number
+        self._made_boards[name] = made
+        address, address6 = f"10.77.0.{number}", f"fd77::{number:x}"
+        lines = [
+            _MAKE_TAP,
+            f"link set dev eth0 address 02:af:f1:00:00:{number:02x} mtu {self.mtu}",
+            f"address add {address}/24 dev eth0",
+            f"address add {address6}/64 dev eth0 nodad",
+            "link set dev eth0 up",
+        ]
+        made.run(["ip", "-batch", "-"], joined(lines))
+        return Host(name, address, address6, {"eth0": address}, made.paths())
+
     def _make(
         self, name: str, number: int, names: Sequence[str], rate: float | None, loss: float
     ) -> Host:
-        known = {each: f"10.77.0.{n}" for n, each in enumerate(names, start=1)}
-        entries = ["127.0.0.1 localhost", "::1 localhost"]
-        entries += [f"{address} {each}" for each, address in known.items()]
-        made = self._made(name, joined(entries))
+        made = self._made(name, _hosts_file(names))
         self._ports[name] = number
         addresses = {f"eth{link}": f"10.77.{link}.{number}" for link in range(self.links)}
         paths = made.paths()
@@ -279,7 +324,17 @@ class Network:
         return host
 
 
+def _hosts_file(names: Sequence[str]) -> str:
+    """Return the text of /etc/hosts for a network of hosts with these names."""
+    entries = ["127.0.0.1 localhost", "::1 localhost"]
+    entries += [f"10.77.0.{number} {each}" for number, each in enumerate(names, start=1)]
+    return joined(entries)
+
+
 _missing: list[str] = []
+
+
+_boards_missing: list[str] = []
 
 
 def missing() -> str:
@@ -289,9 +344,16 @@ def missing() -> str:
     return _missing[0]
 
 
-def _tried() -> str:
+def boards_missing() -> str:
+    """Return why there can be no boards in such networks here; empty if there can."""
+    if not _boards_missing:
+        _boards_missing.append(missing() or _tried(boards=1))
+    return _boards_missing[0]
+
+
+def _tried(boards: int = 0) -> str:
     try:
-        with Network(hosts=1, aggregators=0, loss=0.5):
+        with Network(hosts=1, aggregators=0, loss=0.5, boards=boards):
             return ""
     except (NotPermitted, OSError) as error:
         return f"no network can be made on this machine: {error}"

@@ -59,8 +59,13 @@ class Description:
     @property
     def text(self) -> str:
         """What the fingerprint is taken of, such as 17:sum:float32:3x4."""
+        return f"{self.number}{self.rest}"
+
+    @property
+    def rest(self) -> str:
+        """The text after the number."""
         sizes = "x".join(str(size) for size in self.shape)
-        return f"{self.number}:{self.reduction.value}:{self.dtype.name.lower()}:{sizes}"
+        return f":{self.reduction.value}:{self.dtype.name.lower()}:{sizes}"
 
     @property
     def fingerprint(self) -> int:

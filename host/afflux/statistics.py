@@ -119,6 +119,7 @@ def engine_description(group: Any = None) -> dict[str, Any]:
 def _aggregators_of(group: Any) -> list[tuple[str, int]]:
     tickets = group_of(group).reducer.tickets
     if not tickets:
-        raise ValueError("the group's ranks share memory: there is no aggregator to ask")
+        topology = group_of(group).reducer.topology
+        raise ValueError(f"there is no aggregator to ask: the group's way of sums is {topology}")
     # In a tree, several jobs are at the own leaf.
     return list(dict.fromkeys((ticket.host, ticket.port) for ticket in tickets))

@@ -267,3 +267,20 @@ def test_engine_that_never_gets_ready(monkeypatch):
     )
     with pytest.raises(NoRoom, match="busy with CREATE of job 0"):
         table.create(1, 1, 1)
+
+
+def test_a_job_that_cannot_be_destroyed_leaves_the_others_served(served, monkeypatch, caplog):
+    lease = create_job(served.address, 1, 1, 1, 5.0)
+    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_TIMEOUT_S", 0.05)
+    busy, read = registers.address_of("job_busy"), SoftEngine.read
+    monkeypatch.setattr(
+        SoftEngine, "read", lambda self, address: 1 if address == busy else read(self, address)
+    )
+    with caplog.at_level("ERROR", "afflux"):
+        with pytest.raises(AggregatorRefused, match="busy with DESTROY"):
+            lease.close()
+        # The connection is closed all the same.
+        deadline = time.monotonic() + 10
+        while not caplog.text and time.monotonic() < deadline:
+            assert describe(served.address, 5.0)["engine"] == "soft"
+    assert "job 0 of a client that has left: the engine has been busy with DESTROY" in caplog.text

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.calls import Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_drivers.errors import (
@@ -23,6 +24,7 @@ from afflux_drivers.errors import (
 )
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
+from tests.support.drivers.c_calls import CCalls
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.ranks import Ranks, run_ranks
 from tests.support.drivers.served import Served
@@ -325,4 +327,22 @@ def test_an_operation_is_completed_in_the_middle_of_its_own_wait(served):
         )
         assert_same_bits(outcomes, expected(tensors, F32, Reduction.SUM))
         assert 2 < completed[0] < first.statistics.rounds
+    lease.close()
+
+
+def test_other_libraries_find_a_failed_worker_failed(served):
+    lease = create_job(served.address, 1, 4, 4, 5.0)
+    worker = Worker([lease.ticket], 0)
+    worker.join(5.0)
+    calls = CCalls(worker.calls())
+    tensor = np.full(100, 2.5, np.float32)
+    call = worker.prepare(F32, Reduction.SUM, (100,))
+    assert calls.run(call, tensor.ctypes.data, 5.0) == (Status.OVER, 1, "")
+    assert worker.statistics.operations == 1
+    assert (tensor == 2.5).all()
+    with pytest.raises(ValueError, match="shape"):
+        worker.all_reduce(tensor, F32, Reduction.SUM, (7,), 5.0)
+    status, _, text = calls.run(call, tensor.ctypes.data, 5.0)
+    assert (status, text) == (Status.FAILED, "the worker is closed")
+    worker.close()
     lease.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from afflux_drivers.calls import Collective, Status
 from afflux_drivers.collective import Reduction
-from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, Collective, SharedCall, Status
+from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, SharedCall
 from afflux_hdl.contract import wire
 from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.shared_processes import Processes

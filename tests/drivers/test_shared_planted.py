@@ -75,9 +75,9 @@ CALL_BUGS = {
     "no root": Bug("shared/group.cpp", "static_cast<std::uint8_t>(request.root)", "0"),
     "no reduction": Bug("shared/group.cpp", "own.op = request.op;", ""),
     "null pointers": Bug("shared/group.cpp", "pointer == nullptr && request.count != 0", "false"),
-    "a closed group": Bug("shared/c_calls.cpp", "last.swap(group_);", ""),
+    "a closed group": Bug("shared/calls.cpp", "last.swap(group_);", ""),
     "numbers that are cut": Bug(
-        "shared/c_calls.cpp", "number < 0 || number > 255 ? 255 : number", "number"
+        "shared/calls.cpp", "number < 0 || number > 255 ? 255 : number", "number"
     ),
 }
 

@@ -8,7 +8,9 @@ import torch.distributed as dist
 
 import afflux
 from afflux.commands import serve
+from afflux_drivers.sockets import MulticastGroup
 from tests.support.drivers.groups import free_group, why_no_group
+from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
 from tests.support.host.serving import finish, start
 
@@ -59,6 +61,25 @@ def test_an_engine_that_runs(group):
     finally:
         process.terminate()
         assert finish(process) == 0
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_hosts_behind_a_switch(loss):
+    """One frame of each result leaves the aggregator; the switch copies it."""
+    with network(hosts=3, loss=loss) as made:
+        group = MulticastGroup("239.77.1.9", 4799)
+        server, line = start("--port", "0", "--group", str(group), place=made.aggregator)
+        environment = {"AFFLUX_AGGREGATOR": re.search(r"udp://\S+", line)[0]}
+        try:
+            outcomes = values(run_ranks(reduce_some, 6, environment=environment, hosts=made.hosts))
+            counters = outcomes[0][1]
+            asked = counters["duplicates"] + counters["probes"]
+            assert 0 <= counters["frames_out"] - counters["joins"] - counters["rounds"] <= asked
+        finally:
+            server.terminate()
+            assert finish(server) == 0
+    alone = values(run_ranks(reduce_some, 6, environment={"AFFLUX_AGGREGATOR": "soft://"}))
+    assert all(results == alone[0][0] for results, _ in (*outcomes, *alone))
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,16 @@ def test_nothing_is_left_after_a_signal(number):
         time.sleep(0.05)
 
 
+def test_what_is_missing_for_boards_is_said(monkeypatch):
+    with network(hosts=1):
+        pass
+    monkeypatch.setattr(namespaces, "_boards_missing", [])
+    monkeypatch.setattr(namespaces, "_MAKE_TAP", "tuntap add dev eth0 mode cup")
+    assert "no network can be made on this machine: ip -batch -: " in namespaces.boards_missing()
+    with pytest.raises(pytest.skip.Exception, match="ip -batch"), network(hosts=1, boards=1):
+        pass
+
+
 def test_what_is_missing_is_said(monkeypatch):
     monkeypatch.setattr(namespaces, "_missing", [])
     monkeypatch.setattr(namespaces, "_MAKE_HOST", "echo no such luck >&2; exit 1")

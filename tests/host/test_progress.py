@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -168,3 +169,31 @@ def test_an_operation_that_another_thread_goes_on_with_has_its_whole_time():
     assert all(after >= 0 for after in first), first
     # Without the adapter in C++ no operation is begun there.
     assert len(first) <= 1
+
+
+def hand_over_in_between(rank, size, what):
+    progress = group_of(None)._progress
+    turn = progress.turn
+    dist.all_reduce(torch.ones(10), async_op=True).wait()
+    assert turn.try_enter()
+    turn.begin("begun")
+    if what == "news":
+        progress._tell()
+    else:
+        thread = threading.Thread(target=lambda: progress.submit("queued", list))
+        thread.start()
+        thread.join()
+    # The progress thread waits for the turn.
+    time.sleep(0.2)
+    begun = progress.adopt("begun", list)
+    begun.wait(timedelta(seconds=5))
+    dist.barrier()
+    return begun.is_success(), turn.pending
+
+
+@pytest.mark.parametrize("adapter", ["native", "python"])
+@pytest.mark.parametrize("what", ["news", "an operation"])
+def test_what_has_begun_is_brought_to_its_end_first(adapter, what):
+    environment = {**SHARED, "AFFLUX_ADAPTER": adapter}
+    found = values(run_ranks(hand_over_in_between, 2, what, environment=environment))
+    assert found == [(True, 0)] * 2

@@ -1,15 +1,18 @@
 """The control channel's end at the aggregator: TCP connections, one JSON object per line."""
 
 import contextlib
+import logging
 import selectors
 import socket
 import threading
 import time
 
-from afflux_drivers.aggregator.jobs import Job, JobTable
+from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom
 from afflux_drivers.aggregator.requests import RequestHandler
 
 __all__ = ["ControlServer"]
+
+_log = logging.getLogger("afflux")
 
 _LINE_BYTES = 4096
 _CONNECTIONS = 512
@@ -154,7 +157,11 @@ class ControlServer:
         connection.client.close()
         with self._lock:
             for job in connection.jobs:
-                self._table.destroy(job)
+                try:
+                    self._table.destroy(job)
+                except NoRoom as error:
+                    # Its slots stay taken. The other clients go on.
+                    _log.error("job %d of a client that has left: %s", job.number, error)
 
     def _drop_idle(self) -> None:
         limit = time.monotonic() - _IDLE_S

@@ -12,23 +12,17 @@ from typing import Protocol
 
 from afflux_drivers import _native
 
-__all__ = ["Engine", "SoftEngine"]
+__all__ = ["Engine", "Registers", "SoftEngine"]
 
 
-class Engine(Protocol):
-    """An aggregation engine behind a network that carries Ethernet frames.
+class Registers(Protocol):
+    """An engine as its operator sees it, wherever its frames come from.
 
     Attributes:
         name: Its kind, such as "soft" or "rtl".
     """
 
     name: str
-
-    def play(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Take whole frames without check sequences, run until idle, and return all frames sent."""
-
-    def feed(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Do as `play`, but possibly keep the last answers until the next `feed` or `play`."""
 
     def read(self, address: int) -> int:
         """Read a 32-bit register; see `afflux_hdl.contract.registers`."""
@@ -38,6 +32,16 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free what the engine holds."""
+
+
+class Engine(Registers, Protocol):
+    """An aggregation engine behind a network that carries Ethernet frames."""
+
+    def play(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Take whole frames without check sequences, run until idle, and return all frames sent."""
+
+    def feed(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Do as `play`, but possibly keep the last answers until the next `feed` or `play`."""
 
 
 class SoftEngine(_native.SoftEngine):

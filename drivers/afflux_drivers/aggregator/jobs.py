@@ -5,8 +5,9 @@ import socket
 import time
 from dataclasses import dataclass
 
+from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.data_path import DataPath
-from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.parent_ports import lanes_towards
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
@@ -52,7 +53,7 @@ class Job:
     group: MulticastGroup | None
 
 
-def engine_limits(engine: Engine) -> dict[str, int]:
+def engine_limits(engine: Registers) -> dict[str, int]:
     """Return what the engine was built for: workers, lanes, jobs, slots."""
     return {
         name: engine.read(registers.address_of(f"build_{name}"))
@@ -60,14 +61,19 @@ def engine_limits(engine: Engine) -> dict[str, int]:
     }
 
 
-def read_counters(engine: Engine) -> dict[str, int]:
-    """Return all counters of an engine, by name."""
+def read_counters(engine: Registers) -> dict[str, int]:
+    """Return all counters of an engine, by name; before those of a board's node is `node_`."""
+    places = {each.name: registers.counter_address(each.name) for each in registers.COUNTERS}
+    if isinstance(engine, Board):
+        places |= {
+            f"node_{each.name}": registers.node_counter_address(each.name)
+            for each in registers.NODE_COUNTERS
+        }
     values = {}
-    for counter in registers.COUNTERS:
-        address = registers.counter_address(counter.name)
+    for name, address in places.items():
         # The lower word first: reading it latches the upper one.
         low = engine.read(address)
-        values[counter.name] = engine.read(address + 4) << 32 | low
+        values[name] = engine.read(address + 4) << 32 | low
     return values
 
 
@@ -84,7 +90,7 @@ class JobTable:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Registers,
         capacity: int,
         group: MulticastGroup | None = None,
         parent_ports: DataPath | None = None,

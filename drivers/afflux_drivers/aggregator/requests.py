@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
@@ -29,7 +29,7 @@ class RequestHandler:
     """
 
     def __init__(
-        self, engine: Engine, table: JobTable, port: int, wake: Callable[[], None]
+        self, engine: Registers, table: JobTable, port: int, wake: Callable[[], None]
     ) -> None:
         self._engine, self._table, self._port, self._wake = engine, table, port, wake
 

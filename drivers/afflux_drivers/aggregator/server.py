@@ -1,9 +1,10 @@
-"""The aggregator on a host: an engine behind a UDP socket, with its control channel beside it."""
+"""The aggregator on a host: an engine behind a socket or on a board, and its control channel."""
 
 import socket
 import threading
 from collections.abc import Sequence
 
+from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
 from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
@@ -26,12 +27,13 @@ class AggregatorServer:
 
     The server decides nothing about packets: whatever comes goes to the engine, and what the engine
     sends goes out. For the engine in software that is done in C++, with a thread for each of its
-    shares; others get frames.
+    shares; others get frames. The packets of a board do not pass here at all.
 
     Args:
         engine: The engine; the server is its only user, but does not close it.
         host: Name or IPv4 address to listen on. Answers leave with the address that routing picks,
-            so on a host with several, name the one that workers use.
+            so on a host with several, name the one that workers use. The node of a board takes it,
+            and the MAC address of the interface that has it, for its own.
         port: Port; 0 takes a free one.
         group: Where the results of all jobs go, once for all workers, by the interface of `host`;
             None sends them to each worker.
@@ -46,28 +48,28 @@ class AggregatorServer:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | Board,
         host: str = "127.0.0.1",
         port: int = 0,
         group: MulticastGroup | None = None,
         group_ttl: int = 1,
     ) -> None:
         self._lock = threading.Lock()
-        shares = engine.shares if isinstance(engine, SoftEngine) else 1
-        self._sockets, listener = _bind(host, port, shares)
-        self.address: tuple[str, int] = self._sockets[0].getsockname()
+        self._sockets, listener = _bind(host, port, _sockets_of(engine))
+        self.address: tuple[str, int] = listener.getsockname()
+        own = int.from_bytes(socket.inet_aton(self.address[0]), "big")
         try:
             buffer_bytes = [enlarge(udp, _BUFFER_BYTES) for udp in self._sockets]
             if group is not None:
                 for udp in self._sockets:
                     send_to_groups(udp, self.address[0], group_ttl)
+            on_board = isinstance(engine, Board)
+            mac = interface_mac(self.address[0]) if on_board else int.from_bytes(mac_of(own), "big")
             self._path = _data_path(engine, self._lock, self._sockets)
         except BaseException:
             self._close_sockets()
             listener.close()
             raise
-        own = int.from_bytes(socket.inet_aton(self.address[0]), "big")
-        mac = int.from_bytes(mac_of(own), "big")
         for name, value in (
             ("local_mac_low", mac & 0xFFFF_FFFF),
             ("local_mac_high", mac >> 32),
@@ -75,9 +77,13 @@ class AggregatorServer:
             ("local_port", self.address[1]),
         ):
             engine.write(registers.address_of(name), value)
-        lanes = engine_limits(engine)["lanes"]
-        capacity = sum(datagrams_held(each, wire.datagram_bytes(lanes)) for each in buffer_bytes)
-        table = JobTable(engine, capacity, group, self._path)
+        if isinstance(engine, Board):
+            # A parent's MAC address would have to be asked for, which nobody does yet.
+            table = JobTable(engine, engine.queue, group)
+        else:
+            size = wire.datagram_bytes(engine_limits(engine)["lanes"])
+            capacity = sum(datagrams_held(each, size) for each in buffer_bytes)
+            table = JobTable(engine, capacity, group, self._path)
         handler = RequestHandler(engine, table, self.address[1], self._path.wake)
         self._control = ControlServer(listener, table, handler, self._lock)
         self._serving = False
@@ -122,7 +128,18 @@ class AggregatorServer:
             udp.close()
 
 
-def _data_path(engine: Engine, lock: threading.Lock, sockets: Sequence[socket.socket]) -> DataPath:
+def _sockets_of(engine: Engine | Board) -> int:
+    """Return how many UDP sockets an engine is served on."""
+    if isinstance(engine, Board):
+        return 0
+    return engine.shares if isinstance(engine, SoftEngine) else 1
+
+
+def _data_path(
+    engine: Engine | Board, lock: threading.Lock, sockets: Sequence[socket.socket]
+) -> DataPath:
+    if isinstance(engine, Board):
+        return BoardPath(engine, lock)
     if isinstance(engine, SoftEngine):
         return SocketPath(engine, sockets)
     return FramePath(engine, lock, sockets[0])

@@ -2,33 +2,13 @@
 
 import zlib
 from dataclasses import dataclass
-from enum import IntEnum
 from math import prod
 
+from afflux_drivers.calls import Collective
 from afflux_drivers.collective import Description, Reduction
 from afflux_hdl.contract import wire
 
-__all__ = ["REDUCED_DTYPES", "REDUCTIONS", "Collective", "SharedCall", "Status"]
-
-
-class Collective(IntEnum):
-    """A collective; its value is its number in `c_calls.h`."""
-
-    ALL_REDUCE = 0
-    BROADCAST = 1
-    ALL_GATHER = 2
-    REDUCE_SCATTER = 3
-    BARRIER = 4
-
-
-class Status(IntEnum):
-    """What a function of `c_calls.h` returns."""
-
-    OVER = 0
-    NOT_YET = 1
-    DISAGREEMENT = 2
-    FAILED = 3
-    INVALID = 4
+__all__ = ["REDUCED_DTYPES", "REDUCTIONS", "SharedCall"]
 
 
 REDUCED_DTYPES = {

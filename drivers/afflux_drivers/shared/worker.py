@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
+from afflux_drivers.calls import Status
 from afflux_drivers.errors import (
     AffluxError,
     DeadlineExceeded,
@@ -18,7 +19,7 @@ from afflux_drivers.errors import (
     WorkerFailed,
     timed_out,
 )
-from afflux_drivers.shared.call import SharedCall, Status
+from afflux_drivers.shared.call import SharedCall
 
 __all__ = ["RanksEnded", "SharedWorker"]
 
@@ -229,7 +230,7 @@ class SharedWorker:
         return None
 
     def calls(self) -> Any:
-        """Return a capsule with the calls of `c_calls.h`."""
+        """Return a capsule with the calls of `calls.h`."""
         return self._group.calls()
 
     def finish(

@@ -17,7 +17,67 @@ from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreemen
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
-__all__ = ["Operation"]
+__all__ = ["OpenedPart", "Operation", "judged", "missing_ranks"]
+
+
+def judged(
+    error: Exception, description: Description, session: Session, peer: str = ""
+) -> AffluxError:
+    """Return this package's error for one of the native code's: what ended an operation.
+
+    Args:
+        error: The native code's.
+        description: What was asked for.
+        session: The worker's part in the job.
+        peer: The aggregator, if there are sockets.
+    """
+    if isinstance(error, _native.Disagreed):
+        (found,) = error.args or (None,)
+        return _disagreement(None if found is None else tuple(found), description, session)
+    where = f"aggregator at {peer}, rank {session.rank}: " if peer else ""
+    return AggregatorMisbehaved(f"{where}{error}")
+
+
+def missing_ranks(part: _native.Part, session: Session) -> tuple[int, ...]:
+    """Return the ranks whose contributions are missing, as last reported; ascending."""
+    ticket, bits = session.ticket, part.missing_workers
+    workers = (worker for worker in range(ticket.workers) if bits >> worker & 1)
+    return tuple(sorted(rank for worker in workers for rank in ticket.ranks_of(worker)))
+
+
+class OpenedPart:
+    """One aggregator's part of an operation that C++ has opened.
+
+    Args:
+        part: The native code's.
+        session: The worker's part in the job there.
+        description: What was asked for.
+
+    Attributes:
+        description: The same.
+    """
+
+    def __init__(self, part: _native.Part, session: Session, description: Description) -> None:
+        self._part = part
+        self._session = session
+        self.description = description
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is complete."""
+        return self._part.done
+
+    def waits_above(self) -> bool:
+        """Return whether the aggregator waits for its parent."""
+        return self._part.waits_above()
+
+    def missing_ranks(self) -> tuple[int, ...]:
+        """Return the ranks whose contributions are missing, as last reported; ascending."""
+        return missing_ranks(self._part, self._session)
+
+    def judged(self, error: Exception, peer: str = "") -> AffluxError:
+        """Return this package's error for one of the native code's; see `judged`."""
+        return judged(error, self.description, self._session, peer)
 
 
 class Operation(_native.Operation):
@@ -104,12 +164,8 @@ class Operation(_native.Operation):
             raise self.judged(error) from None
 
     def judged(self, error: Exception, peer: str = "") -> AffluxError:
-        """Return this package's error for one of the native code's: what ended the operation."""
-        if isinstance(error, _native.Disagreed):
-            (found,) = error.args or (None,)
-            return self._disagreement(None if found is None else tuple(found))
-        where = f"aggregator at {peer}, rank {self._session.rank}: " if peer else ""
-        return AggregatorMisbehaved(f"{where}{error}")
+        """Return this package's error for one of the native code's; see `judged`."""
+        return judged(error, self.description, self._session, peer)
 
     def result(self) -> NDArray[Any]:
         """Return the reduced elements, 1-D, in storage dtype, once `done`."""
@@ -119,25 +175,26 @@ class Operation(_native.Operation):
 
     def missing_ranks(self) -> tuple[int, ...]:
         """Return the ranks whose contributions are missing, as last reported; ascending."""
-        ticket, bits = self._session.ticket, self.missing_workers
-        workers = (worker for worker in range(ticket.workers) if bits >> worker & 1)
-        return tuple(sorted(rank for worker in workers for rank in ticket.ranks_of(worker)))
+        return missing_ranks(self, self._session)
 
-    def _disagreement(self, fingerprints: tuple[int, ...] | None) -> Disagreement:
-        own, session = self.description.fingerprint, self._session
-        if fingerprints is None:
-            others = "another opcode, dtype or operation number came from some rank"
-        else:
-            ranks = [rank for rank, value in enumerate(fingerprints) if value != own]
-            others = f"ranks {ranks} called something else"
-        return Disagreement(
-            f"the ranks disagree: rank {session.rank} called this operation, but {others} "
-            f"(aggregator {session.ticket.host}:{session.ticket.port})",
-            number=self.description.number,
-            description=self.description.text,
-            fingerprint=own,
-            fingerprints=fingerprints,
-        )
+
+def _disagreement(
+    fingerprints: tuple[int, ...] | None, description: Description, session: Session
+) -> Disagreement:
+    own = description.fingerprint
+    if fingerprints is None:
+        others = "another opcode, dtype or operation number came from some rank"
+    else:
+        ranks = [rank for rank, value in enumerate(fingerprints) if value != own]
+        others = f"ranks {ranks} called something else"
+    return Disagreement(
+        f"the ranks disagree: rank {session.rank} called this operation, but {others} "
+        f"(aggregator {session.ticket.host}:{session.ticket.port})",
+        number=description.number,
+        description=description.text,
+        fingerprint=own,
+        fingerprints=fingerprints,
+    )
 
 
 def _check(

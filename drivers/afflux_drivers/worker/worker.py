@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
-from afflux_drivers.collective import Reduction, storage_dtype
+from afflux_drivers.calls import Status
+from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import (
     AffluxError,
@@ -19,10 +20,11 @@ from afflux_drivers.errors import (
     WorkerFailed,
     timed_out,
 )
+from afflux_drivers.worker.calls import WorkerCall
 from afflux_drivers.worker.joining import join
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
-from afflux_drivers.worker.operation import Operation
+from afflux_drivers.worker.operation import OpenedPart, Operation
 from afflux_drivers.worker.session import Session, group_of
 from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_hdl.contract import wire
@@ -31,8 +33,11 @@ __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
 _INTERRUPT_EVERY_S = 0.25
 
+_UNKNOWN = Description(0, Reduction.SUM, wire.Dtype.INT32, ())
+"""Stands in errors for a call that is not known here; whoever knows it names it."""
 
-def _over(operations: Sequence[Operation]) -> bool:
+
+def _over(operations: Sequence[Operation | OpenedPart]) -> bool:
     return all(operation.done for operation in operations)
 
 
@@ -96,6 +101,7 @@ class Worker:
                 line.close()
             raise
         self._loop = UdpLoop(lines)
+        self._calls = _native.WorkerCalls(self._loop, lines, [line.session for line in lines])
         self._failure: BaseException | None = None
         self._operations: tuple[Operation, ...] = ()
         self._joined = False
@@ -105,7 +111,7 @@ class Worker:
     def statistics(self) -> WorkerStatistics:
         """Counts of this worker so far."""
         each = (line.session.statistics for line in self._loop.lines)
-        return WorkerStatistics.of(self._operations_over, each)
+        return WorkerStatistics.of(self._operations_over + self._calls.over, each)
 
     def join(self, timeout_s: float) -> None:
         """Make this worker's address known to the aggregators.
@@ -119,7 +125,7 @@ class Worker:
         try:
             join(self._loop, timeout_s)
         except BaseException as error:
-            self._failure = error
+            self._fail_with(error)
             raise
         self._joined = True
 
@@ -184,7 +190,7 @@ class Worker:
                 error.operation = operations[0].description.text
                 raise
         except BaseException as error:
-            self._failure = error
+            self._fail_with(error)
             raise
         self._operations = ()
         self._operations_over += 1
@@ -210,18 +216,82 @@ class Worker:
             AffluxError: As `all_reduce`, which raises an error too. The worker has failed.
         """
         self._require_usable("complete")
-        if not _over(self._operations):
+        if self._calls.in_progress():
+            self.finish(None, timeout_s, interrupted)
+        elif not _over(self._operations):
             try:
                 self._run(self._operations, timeout_s, interrupted)
             except BaseException as error:
-                self._failure = error
+                self._fail_with(error)
                 raise
+
+    def prepare(
+        self, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]
+    ) -> WorkerCall:
+        """Prepare an all-reduce in place for `calls`; for the arguments see `all_reduce`."""
+        about = Description(0, reduction, dtype, shape)
+        return WorkerCall.of(about, self._calls.describe(about.rest))
+
+    def calls(self) -> Any:
+        """Return a capsule with the calls of `calls.h`, for a worker that has joined."""
+        return self._calls.calls()
+
+    def finish(
+        self,
+        call: WorkerCall | None,
+        timeout_s: float,
+        interrupted: Callable[[], str | None] = _never,
+        waited_s: float = 0.0,
+        status: Status = Status.NOT_YET,
+        text: str = "",
+    ) -> None:
+        """Bring an operation to its end that was begun through `calls`.
+
+        Args:
+            call: What it is; None if that is not known.
+            timeout_s: How long the operation may take, from its beginning.
+            interrupted: As for `all_reduce`.
+            waited_s: How long it has taken so far.
+            status: What the call returned.
+            text: Why, if the status says that it failed.
+
+        Raises:
+            ValueError: The call was refused. Nothing has happened.
+            AffluxError: As for `all_reduce`.
+        """
+        if status == Status.INVALID:
+            raise ValueError(text)
+        self._require_usable("all_reduce")
+        about = call.numbered(self._calls.number) if call else None
+        try:
+            parts = [
+                OpenedPart(part, line.session, about or _UNKNOWN)
+                for part, line in zip(self._calls.parts(), self._loop.lines, strict=False)
+            ]
+            try:
+                if status != Status.NOT_YET:
+                    self._judge(parts, self._calls.raise_failure)
+                    raise AffluxError(f"rank {self.rank}: {text}")
+                self._run(parts, timeout_s, interrupted, waited_s)
+                # It counts what is over.
+                self._calls.advance(self._calls.in_progress(), 0.0)
+            except AffluxError as error:
+                error.operation = about.text if about else ""
+                raise
+        except BaseException as error:
+            self._fail_with(error)
+            raise
 
     def close(self) -> None:
         """Close the sockets. May be called more than once."""
         self._closed = True
+        self._calls.close()
         for line in self._loop.lines:
             line.close()
+
+    def _fail_with(self, error: BaseException) -> None:
+        self._failure = error
+        self._calls.close()
 
     def _require_usable(self, call: str) -> None:
         if self._failure is not None:
@@ -269,13 +339,13 @@ class Worker:
                 )
             )
         self._operations = tuple(operations)
-        for line, operation in zip(lines, operations, strict=False):
-            line.open(operation)
+        # All in one: a signal handler in between would wait for some that are not open.
+        self._loop.open(operations)
         return self._operations
 
     def _run(
         self,
-        operations: Sequence[Operation],
+        operations: Sequence[Operation | OpenedPart],
         timeout_s: float,
         interrupted: Callable[[], str | None],
         waited_s: float = 0.0,
@@ -285,11 +355,8 @@ class Worker:
         deadline = start + timeout_s - waited_s
         next_look = start + _INTERRUPT_EVERY_S
         # Another call of this method, in `interrupted`, may have brought them to their end.
-        while not _over(operations):
-            silent = min(
-                (line for line, each in self._lines_of(operations) if not each.done),
-                key=lambda line: line.session.heard_at,
-            )
+        while pending := [line for line, each in self._lines_of(operations) if not each.done]:
+            silent = min(pending, key=lambda line: line.session.heard_at)
             silence_ends = max(start, silent.session.heard_at) + self._peer_timeout_s
             self._feed(operations, min(next_look, deadline, silence_ends))
             if _over(operations):
@@ -309,17 +376,26 @@ class Worker:
                 if reason is not None:
                     raise Interrupted(f"rank {self.rank}: {reason}")
 
-    def _lines_of(self, operations: Sequence[Operation]) -> Iterator[tuple[Line, Operation]]:
+    def _lines_of(
+        self, operations: Sequence[Operation | OpenedPart]
+    ) -> Iterator[tuple[Line, Operation | OpenedPart]]:
         return zip(self._loop.lines, operations, strict=False)
 
-    def _feed(self, operations: Sequence[Operation], until: float) -> None:
+    def _feed(self, operations: Sequence[Operation | OpenedPart], until: float) -> None:
+        self._judge(operations, lambda: self._loop.run(until))
+
+    def _judge(
+        self, operations: Sequence[Operation | OpenedPart], step: Callable[[], None]
+    ) -> None:
         loop = self._loop
         try:
-            loop.run(until)
+            step()
         except (_native.Misbehaved, _native.Disagreed) as error:
             raise operations[loop.serving].judged(error, loop.served.peer) from None
 
-    def _too_late(self, operations: Sequence[Operation], timeout_s: float) -> DeadlineExceeded:
+    def _too_late(
+        self, operations: Sequence[Operation | OpenedPart], timeout_s: float
+    ) -> DeadlineExceeded:
         too_late = timed_out(timeout_s)
         pending = [(line, each) for line, each in self._lines_of(operations) if not each.done]
         for line, operation in pending:

@@ -11,8 +11,9 @@
 #include <span>
 
 #include "bindings/arrays.hpp"
+#include "bindings/calls_capsule.hpp"
 #include "bindings/parts.hpp"
-#include "shared/c_calls.hpp"
+#include "shared/calls.hpp"
 #include "shared/group.hpp"
 
 namespace nb = nanobind;
@@ -84,15 +85,10 @@ struct SliceOwner {
     }
 };
 
-// Frees what a capsule keeps.
-void drop_handle(void* handle) noexcept {
-    delete static_cast<std::shared_ptr<afflux_group>*>(handle);
-}
-
 class SharedGroup {
   public:
     SharedGroup(int fd, int rank, int ranks, std::vector<int> names)
-        : handle_(std::make_shared<afflux_group>(
+        : handle_(std::make_shared<shared::Calls>(
               std::make_shared<Group>(mapped(fd, ranks, std::move(names)), rank))) {}
 
     std::uint64_t begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
@@ -156,24 +152,9 @@ class SharedGroup {
         return group->advance(nanoseconds(timeout_s), operation) ? 0 : operation;
     }
 
-    // The capsule owns a share of the handle, and so its memory; the group itself may be closed.
-    nb::object calls() const {
-        auto share = std::make_unique<std::shared_ptr<afflux_group>>(handle_);
-        // Python knows a capsule by its pointer and name only, so that what it keeps is its
-        // context.
-        PyObject* const capsule =
-            PyCapsule_New(const_cast<afflux_shared_calls*>(&handle_->calls()), AFFLUX_SHARED_CALLS,
-                          [](PyObject* self) { drop_handle(PyCapsule_GetContext(self)); });
-        if (capsule == nullptr) nb::raise_python_error();
-        if (PyCapsule_SetContext(capsule, share.get()) != 0) {
-            Py_DECREF(capsule);
-            nb::raise_python_error();
-        }
-        share.release();
-        return nb::steal(capsule);
-    }
+    nb::object calls() const { return capsule_of(handle_); }
 
-    std::uint64_t in_progress() const { return handle_->calls().in_progress(handle_.get()); }
+    std::uint64_t in_progress() const { return handle_->in_progress(); }
     std::vector<std::uint64_t> histories() const { return open()->histories(); }
     std::vector<int> differing() const { return open()->differing(); }
     std::vector<std::uint64_t> fingerprints() const { return open()->fingerprints(); }
@@ -253,7 +234,7 @@ class SharedGroup {
         return segment;
     }
 
-    const std::shared_ptr<afflux_group> handle_;
+    const std::shared_ptr<shared::Calls> handle_;
     nb::object array_;  // of the operation in progress
 };
 
@@ -291,13 +272,13 @@ void bind_shared(nb::module_& module) {
         .def("run", &SharedGroup::collective, "collective"_a, "inputs"_a, "outputs"_a, "count"_a,
              "dtype"_a, "reduction"_a, "root"_a, "fingerprint"_a, "history"_a, "timeout_s"_a,
              "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
-             "or else its number. Numbers and arguments are those of shared/c_calls.h. The caller\n"
+             "or else its number. Numbers and arguments are those of calls.h. The caller\n"
              "keeps the memory until the operation is over.")
         .def("pass_phase", &SharedGroup::pass_phase, "operation"_a, "fingerprint"_a, "timeout_s"_a,
              "Begin a barrier that is the group's operation of this number, unless it has begun,\n"
              "and `advance`; return 0 if it is over, or else its number.")
         .def("calls", &SharedGroup::calls,
-             "Return a capsule of the calls in shared/c_calls.h, for another C or C++ library.")
+             "Return a capsule of the calls in calls.h, for another C or C++ library.")
         .def("in_progress", &SharedGroup::in_progress,
              "Return the number of the operation in progress, or 0.")
         .def("fingerprints", &SharedGroup::fingerprints,

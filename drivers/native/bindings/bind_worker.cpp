@@ -5,10 +5,12 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -16,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/calls_capsule.hpp"
 #include "bindings/parts.hpp"
+#include "worker/calls.hpp"
 #include "worker/errors.hpp"
 #include "worker/join.hpp"
 #include "worker/operation.hpp"
@@ -122,6 +126,11 @@ class BoundLoop final : public worker::UdpLoop {
     explicit BoundLoop(const std::vector<BoundLine*>& lines)
         : UdpLoop({lines.begin(), lines.end()}), lines_(lines) {}
 
+    // Opens a dialogue on each of the first lines.
+    void open(const std::vector<nb::object>& dialogues) {
+        for (std::size_t i = 0; i < dialogues.size(); ++i) lines_.at(i)->open(dialogues[i]);
+    }
+
     void run(double until) {
         {
             const nb::gil_scoped_release release;
@@ -132,6 +141,41 @@ class BoundLoop final : public worker::UdpLoop {
 
   private:
     std::vector<BoundLine*> lines_;
+};
+
+// Calls that keep what they use.
+class BoundCalls final : public worker::Calls {
+  public:
+    BoundCalls(BoundLoop& loop, const nb::object& held, const std::vector<BoundLine*>& lines,
+               const std::vector<Session*>& sessions, nb::object held_sessions)
+        : Calls(loop, {lines.begin(), lines.end()}, sessions),
+          held_(held),
+          held_sessions_(std::move(held_sessions)) {}
+
+  private:
+    nb::object held_;  // the loop, which keeps the lines
+    nb::object held_sessions_;
+};
+
+// What Python has of them; a capsule may keep them longer.
+class WorkerCalls {
+  public:
+    WorkerCalls(const nb::object& loop, const std::vector<BoundLine*>& lines,
+                const nb::object& sessions)
+        : calls_(std::make_shared<BoundCalls>(nb::cast<BoundLoop&>(loop), loop, lines,
+                                              nb::cast<std::vector<Session*>>(sessions),
+                                              sessions)) {}
+
+    BoundCalls& operator*() const { return *calls_; }
+    nb::object capsule() const { return capsule_of(calls_); }
+
+    void close() const {
+        const nb::gil_scoped_release release;
+        calls_->close();
+    }
+
+  private:
+    std::shared_ptr<BoundCalls> calls_;
 };
 
 std::size_t sharing(int dtype, int op, std::size_t count, std::size_t lanes,
@@ -333,7 +377,15 @@ void bind_dialogues(nb::module_& module) {
         .def(nb::init<Session&>(), nb::keep_alive<1, 2>(), nb::arg("session"))
         .def_prop_ro("sends", &worker::Join::sends, "How often the JOIN was sent.");
 
-    nb::class_<BoundOperation, Dialogue>(module, "Operation", "One all-reduce of one tensor.")
+    nb::class_<worker::Operation, Dialogue>(module, "Part",
+                                            "One aggregator's part of an operation.")
+        .def_prop_ro("missing_workers", &worker::Operation::missing_workers,
+                     "Bitmap of the workers whose contributions are missing.")
+        .def("waits_above", &worker::Operation::waits_above,
+             "Return whether the aggregator waits for its parent.");
+
+    nb::class_<BoundOperation, worker::Operation>(module, "Operation",
+                                                  "One all-reduce of one tensor.")
         .def(
             "__init__",
             [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
@@ -345,11 +397,7 @@ void bind_dialogues(nb::module_& module) {
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
-            nb::arg("slots"), nb::arg("others") = std::vector<Elements>{})
-        .def_prop_ro("missing_workers", &BoundOperation::missing_workers,
-                     "Bitmap of the workers whose contributions are missing.")
-        .def("waits_above", &BoundOperation::waits_above,
-             "Return whether the aggregator waits for its parent.");
+            nb::arg("slots"), nb::arg("others") = std::vector<Elements>{});
 }
 
 void bind_loop(nb::module_& module) {
@@ -390,8 +438,51 @@ void bind_loop(nb::module_& module) {
         .def(nb::init<std::vector<BoundLine*>>(), nb::keep_alive<1, 2>(), nb::arg("lines"))
         .def_prop_ro("serving", &BoundLoop::serving,
                      "Number of the line that `run` was serving when it raised.")
+        .def("open", &BoundLoop::open, nb::arg("dialogues"),
+             "Begin a dialogue on each of the first lines, before Python handles any signal.")
         .def("run", &BoundLoop::run, nb::arg("until"),
              "Feed the lines' dialogues until all are over, or the time has come.");
+
+    nb::class_<WorkerCalls>(module, "WorkerCalls",
+                            "All-reduces in place by a worker's lines, for C++; see calls.h.")
+        .def(nb::init<const nb::object&, const std::vector<BoundLine*>&, const nb::object&>(),
+             nb::arg("loop"), nb::arg("lines"), nb::arg("sessions"))
+        .def(
+            "describe",
+            [](const WorkerCalls& calls, const std::string& rest) {
+                return (*calls).describe(rest);
+            },
+            nb::arg("rest"),
+            "Return what a request has as fingerprint; `rest` is the text after the number.")
+        .def("calls", &WorkerCalls::capsule,
+             "Return a capsule of the calls, for another C or C++ library.")
+        .def(
+            "in_progress", [](const WorkerCalls& calls) { return (*calls).in_progress(); },
+            "Return the number of the operation in progress, counted from 1, or 0.")
+        .def(
+            "advance",
+            [](const WorkerCalls& calls, std::uint64_t operation, double seconds) {
+                const nb::gil_scoped_release release;
+                afflux_outcome outcome{};
+                return (*calls).advance(operation, static_cast<std::int64_t>(seconds * 1e9),
+                                        outcome);
+            },
+            nb::arg("operation"), nb::arg("timeout_s"),
+            "Work and wait for up to so long; return the status.")
+        .def(
+            "parts", [](const WorkerCalls& calls) { return (*calls).parts(); },
+            nb::rv_policy::reference_internal,
+            "Return the parts of the latest operation, valid until the next one begins.")
+        .def_prop_ro(
+            "number", [](const WorkerCalls& calls) { return (*calls).number(); },
+            "Number of the latest operation, among those of the job.")
+        .def_prop_ro(
+            "over", [](const WorkerCalls& calls) { return (*calls).over(); },
+            "How many operations have come to a good end.")
+        .def(
+            "raise_failure", [](const WorkerCalls& calls) { (*calls).raise_failure(); },
+            "Raise what ended the latest operation, if an error did.")
+        .def("close", &WorkerCalls::close, "From now on nothing can be called.");
 
     module.attr("SOCKET_BUFFER_BYTES") = worker::kBufferBytes;
     module.def("sharing", &sharing, nb::arg("dtype"), nb::arg("op"), nb::arg("count"),

@@ -1,8 +1,8 @@
-// The calls of c_calls.h: what they return, and that they take nothing that cannot be.
+// The calls of calls.h: what they return, and that they take nothing that cannot be.
 #include <cstring>
 #include <string>
 
-#include "shared/c_calls.hpp"
+#include "shared/calls.hpp"
 #include "tests/shared_ranks.hpp"
 
 namespace {
@@ -29,8 +29,8 @@ struct Rank {
         return true;
     }
 
-    afflux_group handle;
-    const afflux_shared_calls& calls;
+    shared::Calls handle;
+    const afflux_calls& calls;
     std::vector<float> tensor = std::vector<float>(100, 1.0f), other = tensor;
     void* output = tensor.data();
     const void* input = other.data();
@@ -42,7 +42,7 @@ void test_an_operation() {
     const auto segment = make_segment(3);
     in_threads(3, [&](int r) {
         Rank rank(segment, r);
-        CHECK(rank.calls.version == AFFLUX_SHARED_CALLS_VERSION);
+        CHECK(rank.calls.version == AFFLUX_CALLS_VERSION);
         CHECK(rank.calls.size == sizeof(rank.calls));
         CHECK(rank.calls.rank == r && rank.calls.ranks == 3);
         CHECK(rank.run() == AFFLUX_OVER && rank.outcome.operation == 1);

@@ -1,4 +1,4 @@
-// Times all collectives among processes of one host, through the calls of c_calls.h:
+// Times all collectives among processes of one host, through the calls of calls.h:
 //
 //     shared_collectives_bench [ranks,…] [bytes,…] [collective,…]
 //
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "shared/c_calls.hpp"
+#include "shared/calls.hpp"
 #include "tests/shared_timing.hpp"
 
 namespace {
@@ -27,14 +27,14 @@ struct Results {
     double seconds[2][kRuns][codec::kMaxRanks];
 };
 
-void call(const afflux_shared_calls& calls, const afflux_request& request) {
+void call(const afflux_calls& calls, const afflux_request& request) {
     afflux_outcome outcome;
     if (calls.run(calls.group, &request, kMinute, &outcome) != AFFLUX_OVER) std::abort();
 }
 
 void run_rank(std::shared_ptr<shared::Segment> segment, int rank, int ranks, std::size_t bytes,
               int collective, Results& results) {
-    afflux_group group(std::make_shared<shared::Group>(std::move(segment), rank));
+    shared::Calls group(std::make_shared<shared::Group>(std::move(segment), rank));
     const bool integers = collective >= 10;
     const std::size_t size = integers ? 8 : 4;
     const bool parts =

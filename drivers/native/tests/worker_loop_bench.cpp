@@ -4,18 +4,15 @@
 //     worker_loop_bench [megabytes [lanes [slots [times [aggregators]]]]]
 //
 // CPU and calls are those of the worker's thread.
-#include <poll.h>
 #include <sys/resource.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "datagrams/receiver.hpp"
-#include "datagrams/send_batch.hpp"
+#include "tests/worker_mirror.hpp"
 #include "worker/line.hpp"
 #include "worker/operation.hpp"
 #include "worker/udp_loop.hpp"
@@ -23,55 +20,6 @@
 using namespace afflux;
 
 namespace {
-
-constexpr std::uint32_t kLoopback = 0x7F000001;
-
-// Sends each DATA back as the RESULT that it is where a job has one worker.
-class Mirror {
-  public:
-    Mirror() {
-        socket_.enlarge(8 << 20);
-        socket_.bind({kLoopback, 0});
-        socket_.coalesce();
-        const timeval limit{0, 20'000};
-        setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-        thread_ = std::thread([this] { serve(); });
-    }
-
-    ~Mirror() {
-        stop_ = true;
-        thread_.join();
-    }
-
-    datagrams::Address address() const { return socket_.own_address(); }
-
-  private:
-    void serve() {
-        datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), true);
-        datagrams::SendBatch batch(socket_);
-        while (!stop_) {
-            pollfd readable{socket_.number(), POLLIN, 0};
-            poll(&readable, 1, 20);
-            do {
-                for (const datagrams::Datagram& each : receiver.receive(socket_)) {
-                    // All its results arrive, so it need not answer probes.
-                    if (each.data[0] != packet::version_type(wire::Type::Data)) continue;
-                    const_cast<std::uint8_t*>(each.data)[0] =
-                        packet::version_type(wire::Type::Result);
-                    batch.add(*each.source, {{each.data, each.bytes}});
-                }
-                while (!batch.flush()) {
-                    pollfd writable{socket_.number(), POLLOUT, 0};
-                    poll(&writable, 1, 20);
-                }
-            } while (receiver.more());
-        }
-    }
-
-    datagrams::UdpSocket socket_;
-    std::atomic<bool> stop_ = false;
-    std::thread thread_;
-};
 
 struct Cost {
     double wall, user, system;
@@ -103,24 +51,13 @@ int main(int count, char** arguments) {
         elements[i] = static_cast<float>(i % 1013) * 0.25F + 1.0F;
     }
     std::vector<float> result(elements.size());
-    const worker::JobRun job{.number = 0,
-                             .key = 7,
-                             .first_round = 1,
-                             .workers = 1,
-                             .lanes = lanes,
-                             .slots = slots,
-                             .worker = 0,
-                             .rank = 0,
-                             .ranks = 1,
-                             .credit = static_cast<std::uint32_t>(slots),
-                             .group_host = 0,
-                             .group_port = 0};
-    std::vector<std::unique_ptr<Mirror>> mirrors;
+    const worker::JobRun job = tests::mirrored_job(lanes, slots);
+    std::vector<std::unique_ptr<tests::Mirror>> mirrors;
     std::vector<std::unique_ptr<worker::Session>> sessions;
     std::vector<std::unique_ptr<worker::Line>> owned;
     std::vector<worker::Line*> lines;
     for (std::size_t i = 0; i < lines_used; ++i) {
-        mirrors.push_back(std::make_unique<Mirror>());
+        mirrors.push_back(std::make_unique<tests::Mirror>());
         sessions.push_back(std::make_unique<worker::Session>(job, 1.0));
         owned.push_back(
             std::make_unique<worker::Line>(mirrors.back()->address(), *sessions.back(), nullptr));

@@ -43,21 +43,13 @@ BlockElements Blocks::keep(std::size_t block) const {
 
 void Blocks::scan(std::size_t first, std::size_t blocks) {
     if (all_present_ || first >= size_) return;
-    const std::size_t left = tensor_.count - first * kBlock;
-    codec::scan(tensor_.dtype, source(first), std::min(blocks * kBlock, left), &exponents_[first]);
-    const std::size_t end = std::min(first + blocks, size_);
-    beside_.scan(first, end - first, &exponents_[first]);
-    if (!in_place_ || !floating_) return;
-    for (std::size_t block = first; block < end; ++block) {
-        if (exponents_[block] == 0) clear_signs(block);
+    const std::size_t count = std::min(blocks * kBlock, tensor_.count - first * kBlock);
+    if (in_place_ && floating_) {
+        codec::scan_clear(tensor_.dtype, target(first), count, nullptr, &exponents_[first]);
+    } else {
+        codec::scan(tensor_.dtype, source(first), count, &exponents_[first]);
     }
-}
-
-// Of a block of zeros. It is in a cache, and seldom has signs: then it is not written to.
-void Blocks::clear_signs(std::size_t block) {
-    static constexpr BlockElements kZeros{};
-    const std::size_t bytes = length(block) * codec::size_of(tensor_.dtype);
-    if (std::memcmp(source(block), kZeros.data(), bytes) != 0) clear(block);
+    beside_.scan(first, codec::blocks_of(count), &exponents_[first]);
 }
 
 void Blocks::clear(std::size_t block) {

@@ -89,8 +89,6 @@ class Blocks {
     void decode_whole(std::size_t blocks, const std::int32_t* sums, const std::uint8_t* exponents,
                       void* out) const;
 
-    void clear_signs(std::size_t block);
-
     Tensor tensor_;
     Beside beside_;
     bool in_place_;

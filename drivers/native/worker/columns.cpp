@@ -40,7 +40,11 @@ class Columns::Run {
 };
 
 Columns::Columns(const Tensor& tensor, const Grid& grid)
-    : blocks_(tensor), grid_(grid), slots_(grid.slots) {
+    : blocks_(tensor),
+      grid_(grid),
+      span_slots_(std::max<std::size_t>(kSpanBlocks / grid.lanes, 1)),
+      slots_(grid.slots),
+      scanned_rows_((grid.slots + span_slots_ - 1) / span_slots_) {
     for (std::size_t slot = 0; slot < grid.slots; ++slot) {
         slots_[slot].own.fill(wire::kAbsent);
         for (std::size_t lane = 0; lane < grid.lanes; ++lane) {
@@ -49,21 +53,25 @@ Columns::Columns(const Tensor& tensor, const Grid& grid)
     }
 }
 
-// Rows are scanned as columns reach them, so that a block is still in a cache when it is sent.
+// Rows are scanned as columns reach them, so that a block is still in a cache when it is sent; but
+// never the blocks of one slot alone: they are too few for the processor to fetch them ahead.
 std::uint32_t Columns::next_word(std::size_t first_row, std::size_t slot, std::size_t lane) {
-    std::size_t& scanned_rows = slots_[slot].scanned_rows;
+    std::size_t& scanned_rows = scanned_rows_[slot / span_slots_];
     std::size_t block = grid_.block(first_row, slot, lane);
     for (std::size_t row = first_row; row < grid_.rows && block < blocks_.size(); ++row) {
-        if (row == scanned_rows) {
-            blocks_.scan(block - lane, grid_.lanes);
-            ++scanned_rows;
-        }
+        if (row == scanned_rows) scan(scanned_rows++, slot / span_slots_);
         if (blocks_.present(block)) {
             return static_cast<std::uint32_t>(row << 8 | (255U - blocks_.exponent(block)));
         }
         block += grid_.row_blocks();
     }
     return wire::kAbsent;
+}
+
+void Columns::scan(std::size_t row, std::size_t span) {
+    const std::size_t first = span * span_slots_;
+    const std::size_t slots = std::min(span_slots_, grid_.slots - first);
+    blocks_.scan(grid_.block(row, first, 0), slots * grid_.lanes);
 }
 
 // The word after a block was sent; if it was sent as class counts, its finite elements come next.

@@ -45,7 +45,6 @@ class Columns {
         std::array<std::uint32_t, wire::kLanesMax> own;  // words that this worker has sent last
         std::array<Agreed, wire::kLanesMax> agreed;      // those of the lanes in `present`
         std::size_t agreements = 0;
-        std::size_t scanned_rows = 0;
         wire::Present present = 0;
     };
 
@@ -59,6 +58,10 @@ class Columns {
     // Adjacent blocks go through the codec together.
     class Run;
 
+    // Blocks of neighbouring slots are scanned together: about so many of a row.
+    static constexpr std::size_t kSpanBlocks = 256;
+
+    void scan(std::size_t row, std::size_t span);
     std::uint32_t next_word(std::size_t first_row, std::size_t slot, std::size_t lane);
     std::uint32_t word_after(std::size_t block, bool counts);
     void take_counts(const Agreed& agreed, const std::int32_t* sums);
@@ -67,7 +70,9 @@ class Columns {
 
     Blocks blocks_;
     Grid grid_;
+    std::size_t span_slots_;
     std::vector<SlotColumns> slots_;
+    std::vector<std::size_t> scanned_rows_;  // by span
     // By block.
     std::unordered_map<std::size_t, Classes> classes_;
 };

@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace afflux::worker {
+namespace {
+
+// Seconds for which a line's timers wait while its socket is read out.
+constexpr double kDrain = 0.02;
+
+}  // namespace
 
 UdpLoop::UdpLoop(std::vector<Line*> lines) : lines_(std::move(lines)) {}
 
@@ -17,6 +23,7 @@ double UdpLoop::next_timer() const {
 
 void UdpLoop::run(double until) {
     readable_.assign(lines_.size(), true);
+    drained_at_.assign(lines_.size(), monotonic_now());
     for (;;) {
         bool more = false;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
@@ -29,8 +36,13 @@ void UdpLoop::run(double until) {
         bool idle = true;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
             Line& line = *lines_[serving_];
-            if (time >= line.next_timer()) line.expire(time);
-            if (line.too_long() != 0) return;
+            if (!readable_[serving_]) drained_at_[serving_] = time;
+            // What is asked for may lie unread in the socket, but not for ever if it is flooded.
+            const bool due = time >= line.next_timer();
+            if (due && (!readable_[serving_] || time >= drained_at_[serving_] + kDrain)) {
+                line.expire(time);
+            }
+            if (!line.idle() && line.too_long() != 0) return;
             idle &= line.idle();
         }
         if (idle) return;
@@ -58,9 +70,12 @@ void UdpLoop::wait(double seconds) {
     // Interrupted or not, the caller looks at the clock.
     if (ppoll(sockets_.data(), sockets_.size(), &time, nullptr) <= 0) return;
     const std::size_t of_line = sockets_.size() / lines_.size();
+    const double woken = monotonic_now();
     for (std::size_t i = 0; i < sockets_.size(); ++i) {
+        if (sockets_[i].revents == 0) continue;
         // A line that can be written to is flushed when it has been read.
-        if (sockets_[i].revents != 0) readable_[i / of_line] = true;
+        readable_[i / of_line] = true;
+        drained_at_[i / of_line] = woken;
     }
 }
 

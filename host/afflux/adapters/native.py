@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import Store
 import afflux_drivers
 from afflux.group.core import Group
 from afflux.group.membership import Membership
-from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.reducer import NativeReducer
 from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
 
 __all__ = ["AdapterUnavailable", "create", "load", "main"]
@@ -54,7 +54,7 @@ def load() -> ModuleType:
         raise AdapterUnavailable("no C++ compiler was found (g++, c++ or $CXX)")
     command = [*compiler.split(), *_flags()]
     texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
-    texts.append((_INCLUDES / "shared" / "c_calls.h").read_text(encoding="utf-8"))
+    texts.append((_INCLUDES / "calls.h").read_text(encoding="utf-8"))
     key = digest(torch.__version__, _SUFFIX, sys.prefix, *command, *texts)
     try:
         folder = cached(default_folder("adapter"), key, functools.partial(_compile, command))
@@ -74,7 +74,7 @@ def create(membership: Membership) -> Any:
     parts = _Parts(module)
     core = Group(membership, parts)
     reducer = core.reducer
-    calls = reducer.calls() if isinstance(reducer, SharedMemoryReducer) else None
+    calls = reducer.calls() if isinstance(reducer, NativeReducer) else None
     only_gloo = reducer.engine == "gloo"
     backend = module.AffluxBackend(
         core.rank,

@@ -45,7 +45,11 @@ class AffluxProcessGroup(dist.ProcessGroup):
         self.core = Group(membership)
         # C++ callers reach some methods without coming through this class: they must not meet the
         # group's own calls in one Gloo group.
-        self._direct = make_gloo(PrefixStore("direct", membership.store), membership)
+        try:
+            self._direct = make_gloo(PrefixStore("direct", self.core.store), membership)
+        except BaseException:
+            self.core.abort()
+            raise
         self._register_backend(_CPU, dist.ProcessGroup.BackendType.CUSTOM, self._direct)
         self.core.held.append(self._direct)
         self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)

@@ -1,4 +1,4 @@
-"""An aggregator as a process: an engine behind a UDP socket, until it is stopped.
+"""An aggregator as a process: an engine behind a UDP socket, or on a board, until it is stopped.
 
 soft:// and rtl:// start this file as a script (`python serve.py --engine soft …`), so it imports
 nothing from the package above it, whose first import would load torch.
@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.sockets import MulticastGroup
@@ -27,7 +28,8 @@ READY = "afflux: {engine} engine on udp://{host}:{port}"
 FAILED = "afflux: cannot serve: {error}"
 """The line on standard output if the engine does not start."""
 
-_DEFAULTS = {"soft": {"jobs": 64, "slots": 2048}, "rtl": {"jobs": 8, "slots": 512}}
+_IN_HARDWARE = {"jobs": 8, "slots": 512}
+_DEFAULTS = {"soft": {"jobs": 64, "slots": 2048}, "rtl": _IN_HARDWARE, "node": _IN_HARDWARE}
 # A job is a few numbers in software, but a row of every table in hardware.
 
 _PR_SET_PDEATHSIG = 1
@@ -35,7 +37,13 @@ _PR_SET_PDEATHSIG = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `afflux serve`."""
-    parser.add_argument("--engine", choices=["soft", "rtl"], default="soft", help="(%(default)s)")
+    parser.add_argument(
+        "--engine",
+        choices=["soft", "rtl", "node"],
+        default="soft",
+        help="software, the simulated engine behind this host's socket, or the simulated node with "
+        "ports of its own (%(default)s)",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
     parser.add_argument(
         "--port",
@@ -49,8 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lanes", type=int, default=wire.LANES_MAX, help="most lanes of a slot (%(default)s)"
     )
-    parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, rtl 8)")
-    parser.add_argument("--slots", type=int, help="slots, shared by all jobs (soft 2048, rtl 512)")
+    parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, others 8)")
+    parser.add_argument(
+        "--slots", type=int, help="slots, shared by all jobs (soft 2048, others 512)"
+    )
     parser.add_argument(
         "--threads",
         type=int,
@@ -62,7 +72,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=[32, 512],
         default=512,
-        help="bus width, for rtl only (%(default)s)",
+        help="bus width, for rtl and node only (%(default)s)",
+    )
+    parser.add_argument(
+        "--network-tap",
+        metavar="NAME",
+        help="tap device at whose other end the network port is, for node only",
+    )
+    parser.add_argument(
+        "--host-tap",
+        metavar="NAME",
+        help="tap device at whose other end the host port is, for node only; it has the address "
+        "that --host names, and its MAC address is the node's",
     )
     parser.add_argument(
         "--group",
@@ -96,11 +117,13 @@ def _group(text: str) -> MulticastGroup:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def make_engine(arguments: argparse.Namespace) -> Engine:
+def make_engine(arguments: argparse.Namespace) -> Engine | Board:
     """Make the engine that the options name.
 
     Raises:
-        RuntimeError: rtl was asked for and its packages are not installed.
+        RuntimeError: rtl or node was asked for and its packages are not installed.
+        ValueError: node was asked for without its ports.
+        OSError: A port of the node cannot be had.
     """
     defaults = _DEFAULTS[arguments.engine]
     jobs = defaults["jobs"] if arguments.jobs is None else arguments.jobs
@@ -111,13 +134,26 @@ def make_engine(arguments: argparse.Namespace) -> Engine:
 
         return SoftEngine(**size, shares=arguments.threads)
     try:
+        if arguments.engine == "node":
+            return _make_board(arguments, size)
         from afflux_sim.rtl.verilated import VerilatedEngine
-    except ImportError as error:
-        raise _rtl_is_missing(error) from error
-    try:
+
         return VerilatedEngine(bus_bits=arguments.bus_bits, **size)
     except ImportError as error:
         raise _rtl_is_missing(error) from error
+
+
+def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
+    if not arguments.network_tap or not arguments.host_tap:
+        raise ValueError("a node needs --network-tap and --host-tap")
+    from afflux_sim.board.simulated_board import open_board
+
+    board, queue = open_board(arguments.network_tap, arguments.host_tap, arguments.bus_bits, **size)
+    try:
+        return Board(board, "node", queue)
+    except BaseException:
+        board.close()
+        raise
 
 
 def _rtl_is_missing(error: ImportError) -> RuntimeError:

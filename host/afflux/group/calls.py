@@ -61,15 +61,15 @@ class KnownCall(NamedTuple):
 
     Attributes:
         text: The call in words.
-        native: Whether the shared memory carries it out; if not, Gloo does.
-        prepared: The shared memory's call; None for Gloo's.
+        way: Who carries it out: the reducer's "native" calls, "gloo", or "python".
+        prepared: The reducer's call; None for others.
         counted: As what a call to Gloo is counted.
         call: The same as Gloo's part of the group takes it.
         size: Bytes of its tensors.
     """
 
     text: str
-    native: bool
+    way: str
     prepared: Any
     counted: str
     call: Call

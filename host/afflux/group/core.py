@@ -30,9 +30,10 @@ from afflux.group.notices import CallRecord, Notices, behind
 from afflux.group.options import settings_for
 from afflux.group.parts import PYTHON_PARTS, Parts
 from afflux.group.progress import Progress
+from afflux.group.reducer import Begun, NativeReducer
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
-from afflux.group.shared_reducer import Begun, SharedMemoryReducer
+from afflux.group.shared_reducer import SharedMemoryReducer
 from afflux.group.tensors import check_devices, check_writable, dtype_name
 from afflux.group.work import NO_TIMEOUT, ObservedTransfer
 from afflux.observe.observation import Observation
@@ -104,6 +105,8 @@ class Group(BackendMethods):
             raise kind(f"rank {rank}: {error}") from None
         self.reducer, keys = meet(membership, self.settings)
         self._keys = keys
+        # Of this life of the group: an earlier one over the same store had other keys.
+        self.store = keys.store
         self.closed = False
         try:
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
@@ -154,7 +157,13 @@ class Group(BackendMethods):
         # torch's mark for "the group's" is negative; none at all is a limit like others.
         own = wish is None or wish < NO_TIMEOUT
         timeout = timedelta(seconds=self.timeout_s) if own else wish
-        monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+        seconds = timeout.total_seconds()
+
+        def step() -> None:
+            monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
+
+        # Gloo numbers what all ranks call, and the barrier is two such calls.
+        self._progress.in_turn("monitored_barrier", step, seconds)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Limit the operations that are submitted from now on."""
@@ -230,19 +239,23 @@ class Group(BackendMethods):
     def known_call(self, method: str, arguments: tuple[Any, ...]) -> KnownCall:
         """Return what C++ has to know to carry out such calls."""
         reducer = self.reducer
-        if not isinstance(reducer, SharedMemoryReducer):
-            call = describe(method, arguments)
-            return KnownCall(call.text, False, None, self.fallback.name_count(call), call)
-        if method == "barrier":
-            prepared = reducer.agreement(_BARRIER.agreed_number)
-            return KnownCall(_BARRIER.text, True, prepared, "", _BARRIER)
+        if isinstance(reducer, NativeReducer):
+            if method == "barrier":
+                prepared = reducer.agreement(_BARRIER.agreed_number)
+                return KnownCall(_BARRIER.text, "native", prepared, "", _BARRIER)
+            planned = self._planned(method, arguments)
+            if planned is not None:
+                ((part, plan),) = planned
+                call = describe(method, arguments)
+                prepared = reducer.prepared(plan)
+                size = sum(tensor.nbytes for tensor in part.outputs + part.inputs)
+                way = "python" if prepared is None else "native"
+                return KnownCall(call.text, way, prepared, "", call, size)
         call = describe(method, arguments)
-        planned = self._planned(method, arguments)
-        if planned is not None:
-            ((part, plan),) = planned
-            size = sum(tensor.nbytes for tensor in part.outputs + part.inputs)
-            return KnownCall(call.text, True, plan, "", call, size)
-        return KnownCall(call.text, False, None, self.fallback.name_count(call), call)
+        # An aggregator's ranks agree on each call to Gloo before it.
+        agreed = isinstance(reducer, SharedMemoryReducer) or reducer.engine == "gloo"
+        way = "gloo" if agreed else "python"
+        return KnownCall(call.text, way, None, self.fallback.name_count(call), call)
 
     def carry_on(
         self,
@@ -260,8 +273,8 @@ class Group(BackendMethods):
             known: The call.
             arguments: Of the method that was called.
             timeout_s: Its timeout in seconds; the group's if it is not positive.
-            operation: The operation's number in the shared memory.
-            status: What the shared memory returned.
+            operation: The operation's number among the reducer's.
+            status: What the reducer's calls returned.
             text: Why, if the status says that it failed.
             work: Gloo's work, if that is what takes so long, or has failed.
 
@@ -272,7 +285,7 @@ class Group(BackendMethods):
         if work is None:
             began_s = time.monotonic() - min(limit_s, NATIVE_SLICE_S)
             begun = Begun(known.prepared, operation, status, text, began_s)
-            self._progress.carry_on(self._finish_shared, begun, limit_s)
+            self._progress.carry_on(self._finish_native, begun, limit_s)
         else:
             self._progress.carry_on(self._finish_gloo, known, arguments, work, limit_s)
 
@@ -291,8 +304,8 @@ class Group(BackendMethods):
             known: The call; for the other arguments see `carry_on`.
             arguments: Of the method that was called.
             timeout_s: Its timeout in seconds.
-            operation: The operation's number in the shared memory.
-            status: What the shared memory returned.
+            operation: The operation's number among the reducer's.
+            status: What the reducer's calls returned.
             text: Why, if the status says that it failed.
         """
         limit_s = timeout_s if timeout_s > 0 else self.timeout_s
@@ -315,14 +328,13 @@ class Group(BackendMethods):
     def _finish_adopted(
         self, begun: Begun, arguments: tuple[Any, ...], timeout_s: float
     ) -> list[torch.Tensor]:
-        self._finish_shared(begun, timeout_s)
+        self._finish_native(begun, timeout_s)
         self.turn.count_engine_operation()
         return tensors_in(arguments[0])
 
-    def _finish_shared(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
-        reducer = self.reducer
-        assert isinstance(reducer, SharedMemoryReducer)
-        reducer.finish(begun, timeout_s, self._progress.interrupted)
+    def _finish_native(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
+        assert isinstance(self.reducer, NativeReducer)
+        self.reducer.finish(begun, timeout_s, self._progress.interrupted)
         return []
 
     def _finish_gloo(

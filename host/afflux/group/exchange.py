@@ -215,7 +215,9 @@ class Exchange:
             join()
         except Exception as error:
             cause = error
-        self._store.set(f"joined/{self._rank}", str(cause) if cause else "ok")
+        self._store.set(
+            f"joined/{self._rank}", (str(cause) or type(cause).__name__) if cause else "ok"
+        )
         texts = self._collect([f"joined/{rank}" for rank in range(self._size)], self._timeout_s)
         errors = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text != "ok"]
         if errors:

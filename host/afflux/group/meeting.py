@@ -61,6 +61,7 @@ class Meeting:
         self._deadline = time.monotonic() + timeout_s + (0.0 if rank == 0 else _GRACE_S)
         self._nonce = secrets.token_hex(8)
         self._last_ticket = ""
+        self._declined = ""
         self.life = secrets.token_hex(8) if rank == 0 else ""
 
     @property
@@ -74,6 +75,7 @@ class Meeting:
 
     def introduce(self, introduction: Introduction) -> None:
         """Write who this rank is: the first step, at every rank."""
+        self._declined = introduction.error
         fields = {"nonce": self._nonce, **introduction.to_fields()}
         self._store.set(f"rank/{self._rank}", json.dumps(fields))
 
@@ -94,7 +96,6 @@ class Meeting:
             RendezvousError: Ranks did not come in time. Those that have come raise it too.
         """
         everyone = range(self._size)
-        others = [rank for rank in everyone if rank != self._rank]
         called: list[str] = []
         late = missing_of(self._store, [f"rank/{rank}" for rank in everyone], self.left_s)
         while not late:
@@ -102,10 +103,17 @@ class Meeting:
             if texts != called:
                 called = texts
                 self._write_roll(called)
+            introductions = [Introduction.from_fields(json.loads(text)) for text in called]
+            # Who cannot take part says so, and does not stay for long.
+            taking_part = [
+                f"heard/{rank}"
+                for rank in everyone
+                if rank != self._rank and not introductions[rank].error
+            ]
             wait_s = min(_ROLL_S, max(self.left_s, 0.01))
-            unheard = missing_of(keys.store, [f"heard/{rank}" for rank in others], wait_s)
+            unheard = missing_of(keys.store, taking_part, wait_s)
             if not unheard:
-                return [Introduction.from_fields(json.loads(text)) for text in called]
+                return introductions
             if self.left_s <= 0:
                 late = [f"rank/{key.partition('/')[2]}" for key in unheard]
         error = self._too_late(late)
@@ -158,6 +166,8 @@ class Meeting:
         keys.store.set(f"heard/{self._rank}", "1")
 
     def _too_late(self, late: list[str]) -> RendezvousError:
+        if self._declined:
+            return RendezvousError(f"rank {self._rank}: {self._declined}")
         return RendezvousError(
             f"{timed_out(self._timeout_s)}: rank {self._rank} of {self._size} waited for "
             f"{names_of(late or ['rank/0'])}"

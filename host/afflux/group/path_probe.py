@@ -30,6 +30,8 @@ _MAGIC = b"afflux?\0"
 _BUFFER_BYTES = 4 << 20
 _RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
 
+_RECEIVE_MOST = 1000
+
 _FIRST_S = 0.01
 _LAST_S = 0.1
 _ALL_SIZES_AFTER_S = 0.15
@@ -96,6 +98,9 @@ class PathProbe:
         expected = {number: _lanes_of_route(peer) for number, peer in peers.items()}
         found: Paths = dict.fromkeys(peers, 0)
         reported = False
+        # select takes no number beyond 1023.
+        waiting = select.poll()
+        waiting.register(self._udp, select.POLLIN)
         start = time.monotonic()
         next_send, pause_s = start, _FIRST_S
         while True:
@@ -115,8 +120,7 @@ class PathProbe:
                 pause_s = min(pause_s * 2, _LAST_S)
             wait_s = min(next_send, start + limit_s) - time.monotonic()
             # Reports of others come through the store, which is asked in between.
-            readable, _, _ = select.select([self._udp], [], [], max(0.0, min(wait_s, 0.005)))
-            if readable:
+            if waiting.poll(1e3 * max(0.0, min(wait_s, 0.005))):
                 self._receive(found)
 
     def _send(self, peer: tuple[str, int], most: int, all_sizes: bool) -> None:
@@ -129,7 +133,8 @@ class PathProbe:
                 self._udp.sendto(header.ljust(wire.datagram_bytes(lanes), b"\0"), peer)
 
     def _receive(self, found: Paths) -> None:
-        while True:
+        # As many as there may be of honest ones; a flood must not keep this host from its clock.
+        for _ in range(_RECEIVE_MOST):
             try:
                 packet = self._udp.recv(_RECEIVE_BYTES)
             except BlockingIOError:

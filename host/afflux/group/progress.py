@@ -37,6 +37,9 @@ _RECORDS_TIMEOUT_S = 2.0
 _REFUSALS_INTERVAL_S = 0.5
 """How often a waiting rank asks whether another one has refused the call."""
 
+_TURN_INTERVAL_S = 0.001
+"""How often a call that is in no queue looks whether it has come to its turn."""
+
 _REASON_TIMEOUT_S = 1.0
 """The reason of another rank's failure may reach the store a moment after the failure is seen."""
 
@@ -55,6 +58,10 @@ class _Task:
 
 class _News:
     """In the queue of tasks: there are notices for this rank."""
+
+
+class _Adopted:
+    """In the queue of tasks: the turn has been handed over, with a task that has begun."""
 
 
 class Progress:
@@ -94,12 +101,15 @@ class Progress:
         self._has_failed = has_failed
         self._parts = parts
         # A signal handler may run, and use it, in the middle of any line.
-        self._tasks: queue.SimpleQueue[_Task | _News | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | _News | _Adopted | None] = queue.SimpleQueue()
         self._counting = threading.RLock()
         # Who has it may use reducer and Gloo. Its count of pending operations is of those that have
         # been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
         self._failure: AffluxError | None = None
+        # What goes with the turn that is being handed over: the thread carries it out first when it
+        # gets the turn, whatever it wants that for.
+        self._adopted: _Task | None = None
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
@@ -179,6 +189,34 @@ class Progress:
         finally:
             self.turn.leave()
 
+    def in_turn(self, call: str, step: Callable[[], None], timeout_s: float) -> None:
+        """Do what is no operation of the group's, when those that were asked for before are over.
+
+        Args:
+            call: What is asked for, for messages.
+            step: Does it, in the calling thread. Its errors end nothing.
+            timeout_s: How long to wait for the turn.
+
+        Raises:
+            AffluxError: The group has failed or is closed.
+            OperationTimeout: Operations before it are not over in time.
+        """
+        if self.turn.mine():
+            return step()
+        deadline = time.monotonic() + timeout_s
+        while not self.turn.try_enter():
+            if time.monotonic() >= deadline:
+                raise OperationTimeout(
+                    f"rank {self._rank}: {call} timed out after {timeout_s:g} s: {self._named()} "
+                    "was called before, and is not over"
+                )
+            time.sleep(_TURN_INTERVAL_S)
+        try:
+            self.check()
+            return step()
+        finally:
+            self.turn.leave()
+
     def adopt(self, call: str, step: Step, *arguments: Any) -> PendingWork:
         """Bring an operation to its end, in the thread, that the calling one has begun.
 
@@ -196,8 +234,9 @@ class Progress:
             queued = not self._stopping
             if queued:
                 self.turn.add_pending(1)
+                self._adopted = task
                 self.turn.hand_over()
-                self._queue(task)
+                self._queue(_Adopted())
         if not queued:
             # Behind the mark of the end it would be lost.
             try:
@@ -323,7 +362,7 @@ class Progress:
         elif timeout_s is not None:
             self._notices.confirm_close()
 
-    def _queue(self, task: _Task | _News | None) -> None:
+    def _queue(self, task: _Task | _News | _Adopted | None) -> None:
         """Let the thread do it, which is started if there is none."""
         self._tasks.put(task)
         if self._thread is None:
@@ -349,28 +388,42 @@ class Progress:
                 break
             if isinstance(task, _News):
                 self._news = True
+            elif isinstance(task, _Adopted):
+                if self.turn.take_over():
+                    self._carry_out_adopted()
             else:
-                if task.begun:
-                    self.turn.take_over()
-                else:
-                    self.turn.enter()
-                try:
-                    self._carry_out(task)
-                finally:
-                    self.turn.leave()
-                self.turn.add_pending(-1)
+                self._enter()
+                self._carry_out_last(task)
             # Its arguments are tensors, and the next one may be long in coming.
             task = None
             if self._news:
                 self._hear()
         # An operation in a caller's thread may be in progress.
-        self.turn.enter()
+        self._enter()
         self._drained.set()
         self.turn.leave()
 
+    def _enter(self) -> None:
+        """Wait for the turn, and for what has begun before."""
+        while self.turn.enter():
+            self._carry_out_adopted()
+
+    def _carry_out_adopted(self) -> None:
+        task, self._adopted = self._adopted, None
+        assert task is not None
+        self._carry_out_last(task)
+
+    def _carry_out_last(self, task: _Task) -> None:
+        """Carry out what has been queued, and give the turn back."""
+        try:
+            self._carry_out(task)
+        finally:
+            self.turn.leave()
+        self.turn.add_pending(-1)
+
     def _hear(self) -> None:
         """Learn of other ranks' failures while idle, and let who holds the job close."""
-        self.turn.enter()
+        self._enter()
         try:
             self._notices.look()
             if self._failure is not None or not self._notices.notice():

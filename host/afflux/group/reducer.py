@@ -1,25 +1,37 @@
 """What carries out the collectives of a group: the interface, and an aggregator's worker."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
+from afflux.group.failure import CallRefused
 from afflux.group.host_worker import HostWorker
 from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.topology import Topology
+from afflux_drivers.calls import Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
+from afflux_drivers.worker.calls import WorkerCall
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["Interruption", "JobReducer", "Reducer"]
+__all__ = [
+    "Begun",
+    "Interruption",
+    "JobReducer",
+    "NativeJobReducer",
+    "NativeReducer",
+    "Reducer",
+    "refused",
+]
 
 _REDUCTIONS = {each.value: each for each in Reduction}
 
@@ -114,11 +126,71 @@ class Reducer(Protocol[_Plan]):
         """Give everything back. If it `holds`, all ranks must be done with that."""
 
 
+class Begun(NamedTuple):
+    """An operation that C++ has begun and has not brought to a good end.
+
+    Attributes:
+        call: What was called, as `NativeReducer.prepared` gave it.
+        operation: Its number.
+        status: What the C++ call returned.
+        text: Why, if the status says that it failed.
+        began_s: When it began, as `time.monotonic` has it.
+    """
+
+    call: Any
+    operation: int
+    status: int
+    text: str
+    began_s: float
+
+    @property
+    def waited_s(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self.began_s
+
+
+@runtime_checkable
+class NativeReducer(Protocol):
+    """What else a group needs of a reducer whose collectives C++ can begin (`calls.h`)."""
+
+    def calls(self) -> Any:
+        """Return the capsule through which C++ calls."""
+
+    def agreement(self, number: int) -> Any:
+        """Return the call of `agree`, prepared."""
+
+    def prepared(self, plan: Any) -> Any:
+        """Return a plan's call as C++ takes it; None if it needs Python."""
+
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
+        """Bring an operation that C++ has begun to its end.
+
+        Args:
+            begun: The operation.
+            timeout_s: How long it may take, from its beginning.
+            interrupted: As for `run`.
+
+        Raises:
+            CallRefused: As for `run`.
+            AffluxError: As for `run`.
+        """
+
+
+@contextmanager
+def refused(call: str) -> Iterator[None]:
+    """Raise what a worker refuses as an error of the call, not of the group."""
+    try:
+        yield
+    except ValueError as error:
+        raise CallRefused(f"{call}: {error}") from error
+
+
 class _JobPlan(NamedTuple):
     dtype: wire.Dtype
     reduction: Reduction
     shape: tuple[int, ...]
     divided: bool
+    prepared: WorkerCall | None
 
 
 class JobReducer:
@@ -170,7 +242,15 @@ class JobReducer:
             return None
         # The engine's average is a float's; an integer's is the sum, divided here.
         divided = reduction is Reduction.AVG and dtype is wire.Dtype.INT32
-        return _JobPlan(dtype, Reduction.SUM if divided else reduction, asked.shape, divided)
+        if divided:
+            return _JobPlan(dtype, Reduction.SUM, asked.shape, True, None)
+        return _JobPlan(
+            dtype, reduction, asked.shape, False, self._prepare(dtype, reduction, asked)
+        )
+
+    def _prepare(self, dtype: wire.Dtype, reduction: Reduction, asked: Asked) -> WorkerCall | None:
+        """Return the call as C++ takes it: None, as the ranks of a host need Python."""
+        return None
 
     def run(
         self,
@@ -248,3 +328,45 @@ class JobReducer:
         """Close the worker, then give back what this rank holds for the group."""
         self._worker.close()
         self._holding.give_back()
+
+
+class NativeJobReducer(JobReducer):
+    """A `NativeReducer` over a worker that each rank has for itself."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
+    ) -> None:
+        super().__init__(worker, tickets, url, holding, topology)
+        self._own_worker = worker
+
+    def _prepare(self, dtype: wire.Dtype, reduction: Reduction, asked: Asked) -> WorkerCall | None:
+        return self._own_worker.prepare(dtype, reduction, asked.shape)
+
+    def calls(self) -> Any:
+        """Return the capsule through which C++ calls."""
+        return self._own_worker.calls()
+
+    def agreement(self, number: int) -> WorkerCall:
+        """Return the call of `agree`, prepared."""
+        return self._own_worker.prepare(wire.Dtype.INT32, Reduction.SUM, (0, number))
+
+    def prepared(self, plan: _JobPlan) -> WorkerCall | None:
+        """Return the plan's call; None if integers are to be divided."""
+        return plan.prepared
+
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
+        """See `NativeReducer`."""
+        with self._naming(), refused(begun.call.about.text):
+            self._own_worker.finish(
+                begun.call,
+                timeout_s,
+                self._watching(interrupted),
+                begun.waited_s,
+                Status(begun.status),
+                begun.text,
+            )

@@ -29,7 +29,7 @@ from afflux.group.host_worker import HostWorker
 from afflux.group.job_lease import GroupLease
 from afflux.group.meeting import Meeting
 from afflux.group.membership import Membership
-from afflux.group.reducer import Holding, JobReducer, Reducer
+from afflux.group.reducer import Holding, JobReducer, NativeJobReducer, Reducer
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards, ShardsPlan
 from afflux.group.shared_memory import claim_memory, offer_memory
@@ -321,13 +321,11 @@ def _join(
         "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
         tickets[0].slots, where,
     )  # fmt: skip
-    taking: Worker | HostWorker
     if units.by_host:
-        taking = HostWorker(rank, units.own, units.shared, worker)
-    else:
-        assert worker is not None
-        taking = worker
-    return JobReducer(taking, tickets, settings.aggregator, holding, topology)
+        ours = HostWorker(rank, units.own, units.shared, worker)
+        return JobReducer(ours, tickets, settings.aggregator, holding, topology)
+    assert worker is not None
+    return NativeJobReducer(worker, tickets, settings.aggregator, holding, topology)
 
 
 def _own(text: str, rank: int) -> list[JobTicket]:

@@ -1,47 +1,26 @@
 """Collectives of the ranks of one host, through memory that they share."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
-from afflux.group.failure import CallRefused
-from afflux.group.reducer import Interruption
+from afflux.group.reducer import Begun, Interruption, refused
 from afflux.group.tensors import dtype_name
 from afflux.group.topology import Topology
 from afflux.group.turn import Turn
+from afflux_drivers.calls import Collective, Status
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, Collective, SharedCall, Status
+from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, SharedCall
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_hdl.contract import wire
 
-__all__ = ["Begun", "SharedMemoryReducer"]
+__all__ = ["SharedMemoryReducer"]
 
 _COLLECTIVES = {each.name.lower(): each for each in Collective}
 
 _NO_PRODUCT = (torch.float32, torch.float16, torch.bfloat16)
-
-
-class Begun(NamedTuple):
-    """An operation that C++ has begun and has not brought to a good end.
-
-    Attributes:
-        call: What was called.
-        operation: Its number.
-        status: What the C++ call returned.
-        text: Why, if the status says that it failed.
-        began_s: When it began, as `time.monotonic` has it.
-    """
-
-    call: SharedCall
-    operation: int
-    status: int
-    text: str
-    began_s: float
 
 
 class SharedMemoryReducer:
@@ -89,7 +68,7 @@ class SharedMemoryReducer:
     ) -> None:
         """Carry it out straight from and to the tensors' memory where they are contiguous."""
         if plan.collective == Collective.ALL_REDUCE and _lies_plainly(outputs[0]):
-            with _refused(plan.name):
+            with refused(plan.name):
                 self._worker.all_reduce(
                     outputs[0].data_ptr(), plan, timeout_s, interrupted, self._turn.history
                 )
@@ -103,7 +82,7 @@ class SharedMemoryReducer:
         ]
         sources = [each.data_ptr() for each in given]
         targets = [each.data_ptr() for each in taken]
-        with _refused(plan.name):
+        with refused(plan.name):
             self._worker.run(sources, targets, plan, timeout_s, interrupted, self._turn.history)
         for own, each in zip(outputs, taken, strict=True):
             if each is not own:
@@ -119,6 +98,10 @@ class SharedMemoryReducer:
     def agreement(self, number: int) -> SharedCall:
         """Return the call of `agree`."""
         return self._worker.agreement(number)
+
+    def prepared(self, plan: SharedCall) -> SharedCall:
+        """Return the plan: C++ takes it as it is."""
+        return plan
 
     def calls(self) -> Any:
         """Return the capsule through which C++ calls."""
@@ -137,10 +120,10 @@ class SharedMemoryReducer:
             AffluxError: As for `run`.
         """
         call = begun.call
-        with _refused(call.name):
+        with refused(call.name):
             if begun.status != Status.NOT_YET:
                 raise self._worker.failure_of(begun.status, call, begun.text)
-            waited_s = time.monotonic() - begun.began_s
+            waited_s = begun.waited_s
             self._worker.finish(call, begun.operation, timeout_s, interrupted, waited_s)
 
     def complete(self, timeout_s: float, interrupted: Interruption) -> None:
@@ -173,12 +156,3 @@ def _lies_plainly(tensor: torch.Tensor) -> bool:
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
     # .data: a collective is not a step of autograd and leaves version counters alone, like Gloo.
     return tensor.data.resolve_conj().resolve_neg().contiguous()
-
-
-@contextmanager
-def _refused(call: str) -> Iterator[None]:
-    """Raise what the worker refuses as an error of the call, not of the group."""
-    try:
-        yield
-    except ValueError as error:
-        raise CallRefused(f"{call}: {error}") from error

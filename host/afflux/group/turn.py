@@ -7,6 +7,9 @@ __all__ = ["Turn"]
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _WORD = (1 << 64) - 1
 
+_LOOK_S = 0.02
+"""Only C++ hands the turn over, and it has a turn of its own: nobody waits for so long."""
+
 
 class Turn:
     """The turn of one group at one rank, and the count of the operations that had it.
@@ -36,6 +39,7 @@ class Turn:
         self._counting = threading.RLock()
         self._lock = threading.Lock()
         self._owner = 0
+        self._handed = False
 
     def try_enter(self) -> bool:
         """Take the turn if nobody has it and nobody waits in the queue."""
@@ -44,10 +48,17 @@ class Turn:
         self._owner = threading.get_ident()
         return True
 
-    def enter(self) -> None:
-        """Wait for the turn and take it."""
-        self._lock.acquire()
+    def enter(self) -> bool:
+        """Wait for the turn, free or handed over, and take it.
+
+        Returns:
+            Whether it was handed over.
+        """
+        while not self._lock.acquire(timeout=_LOOK_S):
+            if self.take_over():
+                return True
         self._owner = threading.get_ident()
+        return False
 
     def leave(self) -> None:
         """Give the turn back."""
@@ -55,12 +66,16 @@ class Turn:
         self._lock.release()
 
     def hand_over(self) -> None:
-        """Keep the turn for the thread that calls `take_over`."""
+        """Keep the turn for the thread that calls `take_over`, or that waits in `enter`."""
         self._owner = 0
+        self._handed = True
 
-    def take_over(self) -> None:
-        """Take the turn that another thread has handed over."""
-        self._owner = threading.get_ident()
+    def take_over(self) -> bool:
+        """Take the turn if another thread has handed it over; return whether it has."""
+        handed, self._handed = self._handed, False
+        if handed:
+            self._owner = threading.get_ident()
+        return handed
 
     def mine(self) -> bool:
         """Return whether the calling thread has the turn."""

@@ -58,11 +58,12 @@ def passes(
     changed = [copy_source(folder, bug)] if bug is not None else []
     if sanitized:
         names = {path.name for path in changed}
-        others = [path for path in SOURCES.glob("shared/*.cpp") if path.name not in names]
+        sources = [*SOURCES.glob("shared/*.cpp"), *SOURCES.glob("calls/*.cpp")]
+        others = [path for path in sources if path.name not in names]
         inputs = [source_of(program), *changed, *others]
         link(executable, inputs, ("codec",), "-O1", "-g1", "-fsanitize=thread")
     else:
-        link(executable, [main_object(program), *changed], ("shared", "codec"), "-O2")
+        link(executable, [main_object(program), *changed], ("shared", "codec", "calls"), "-O2")
     try:
         status = subprocess.run([executable, *ARGUMENTS], check=False, timeout=LIMIT_S).returncode
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.network.namespaces import Network, missing
+from benchmarks.network.namespaces import Network, boards_missing, missing
 
 __all__ = ["network"]
 
@@ -19,7 +19,7 @@ __all__ = ["network"]
 @contextmanager
 def network(**options: Any) -> Iterator[Network]:
     """Yield a network with these options of `Network`; skip the test if none can be made."""
-    if reason := missing():
+    if reason := boards_missing() if options.get("boards") else missing():
         pytest.skip(reason)
     with Network(**options) as made:
         yield made

@@ -19,7 +19,7 @@ namespace afflux {
 namespace {
 
 // Longer waits go on in Python, which listens for other ranks' failures and for signals.
-constexpr std::int64_t kRingSliceNs = 100'000'000;
+constexpr std::int64_t kSliceNs = 100'000'000;
 constexpr std::chrono::milliseconds kGlooSlice{250};
 
 // A small asynchronous call is tried at once, as long as handing it to another thread and back may
@@ -27,14 +27,19 @@ constexpr std::chrono::milliseconds kGlooSlice{250};
 constexpr std::int64_t kAsyncSliceNs = 400'000;
 constexpr std::size_t kMostAtOnce = std::size_t{256} << 10;
 
-const afflux_shared_calls* calls_in(const py::object& capsule) {
+const afflux_calls* calls_in(const py::object& capsule) {
     if (capsule.is_none()) return nullptr;
-    const auto* calls = static_cast<const afflux_shared_calls*>(
-        PyCapsule_GetPointer(capsule.ptr(), AFFLUX_SHARED_CALLS));
+    const auto* calls =
+        static_cast<const afflux_calls*>(PyCapsule_GetPointer(capsule.ptr(), AFFLUX_CALLS));
     if (calls == nullptr) throw py::error_already_set();
-    if (calls->version != AFFLUX_SHARED_CALLS_VERSION || calls->size != sizeof(*calls))
+    if (calls->version != AFFLUX_CALLS_VERSION || calls->size != sizeof(*calls))
         throw std::runtime_error("afflux: its parts are of different versions; build them again");
     return calls;
+}
+
+Way way_of(const std::string& name) {
+    if (name == "native") return Way::Native;
+    return name == "gloo" ? Way::Gloo : Way::Python;
 }
 
 // Whether the tensor's elements lie one after the other at an address, and are what it shows.
@@ -94,7 +99,7 @@ struct AffluxBackend::Asked {
     Kind kind;
     bool async;
     std::chrono::milliseconds timeout;
-    // Of the collective as shared memory carries it out; empty if it goes to Gloo at any rate.
+    // Of the collective as the reducer carries it out; empty if it is Gloo's at any rate.
     std::vector<const void*> inputs{};
     std::vector<void*> outputs{};
     Tensors result{};
@@ -150,8 +155,8 @@ std::shared_ptr<const Known> AffluxBackend::known(const Asked& asked) {
         made.python = PythonObject(python);
         made.text = std::make_shared<const std::string>(python.attr("text").cast<std::string>());
         const py::object call = python.attr("prepared");
-        made.native = python.attr("native").cast<bool>();
-        if (!made.native)
+        made.way = way_of(python.attr("way").cast<std::string>());
+        if (made.way == Way::Gloo)
             made.count = &gloo_counts_.slot(python.attr("counted").cast<std::string>());
         made.agreed = python.attr("call").attr("agreed_number").cast<std::uint64_t>();
         made.bytes = python.attr("size").cast<std::size_t>();
@@ -182,15 +187,16 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
     } holding{*turn_};
     const std::shared_ptr<const Known> held = known(asked);
     const Known& call = *held;
-    const bool queued = asked.async && (!call.native || call.bytes > kMostAtOnce);
+    const bool native = call.way == Way::Native;
+    const bool queued = asked.async && (!native || call.bytes > kMostAtOnce);
     // Gloo refuses an average, or cannot divide integers; Python divides what Gloo has summed.
-    const bool divided = !call.native && asked.kind.reduction == kAverage;
-    if (queued || divided) {
+    const bool divided = call.way == Way::Gloo && asked.kind.reduction == kAverage;
+    if (queued || divided || call.way == Way::Python) {
         holding.leave();
         return ended_with(general(), recording);
     }
     afflux_request request = call.request;
-    if (call.native) {
+    if (native) {
         request.inputs = asked.inputs.data();
         request.input_count = static_cast<std::uint32_t>(asked.inputs.size());
         request.outputs = asked.outputs.data();
@@ -198,9 +204,9 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
     }
     const std::uint64_t sequence = turn_->begin(call.text);
     afflux_outcome outcome{};
-    if (call.native) {
+    if (native) {
         request.history = turn_->history.load();
-        std::int64_t slice = asked.async ? kAsyncSliceNs : kRingSliceNs;
+        std::int64_t slice = asked.async ? kAsyncSliceNs : kSliceNs;
         if (asked.timeout.count() > 0)
             slice = std::min<std::int64_t>(slice, asked.timeout.count() * 1'000'000);
         const std::int32_t status = calls_->run(calls_->group, &request, slice, &outcome);
@@ -209,7 +215,7 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
         if (status != AFFLUX_OVER) finish(call, asked, outcome, status, WorkPointer());
     }
     WorkPointer work;
-    if (call.native) {
+    if (native) {
         ++turn_->engine_operations;
         work = c10::make_intrusive<FinishedWork>(std::move(asked.result), sequence);
     } else {

@@ -28,8 +28,8 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 class AffluxBackend : public c10d::Backend {
   public:
-    // `core` is the group, `gloo` its Gloo backend; `calls` the capsule of its shared memory, None
-    // if the ranks share none, and then `only_gloo` says that there is no other engine either;
+    // `core` is the group, `gloo` its Gloo backend; `calls` the capsule of its reducer, None
+    // if C++ cannot call that; `only_gloo` says that there is no other engine than Gloo;
     // `splitter(core, store, ranks, options)` makes a group of some ranks.
     AffluxBackend(int rank, int size, py::object core, c10::intrusive_ptr<c10d::Backend> gloo,
                   std::shared_ptr<Turn> turn, py::object calls, bool only_gloo, py::object splitter,
@@ -162,7 +162,7 @@ class AffluxBackend : public c10d::Backend {
     mutable std::mutex gloo_mutex_;
     c10::intrusive_ptr<c10d::Backend> gloo_;  // none once the group is closed
     const std::shared_ptr<Turn> turn_;
-    const afflux_shared_calls* const calls_;
+    const afflux_calls* const calls_;
     const bool only_gloo_;
     const pid_t process_;
     const std::shared_ptr<Completions> completions_;

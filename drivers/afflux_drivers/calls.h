@@ -1,15 +1,17 @@
-/* Collectives of a shared-memory group for another shared library of the same process, which may be
- * compiled by another compiler and against other headers: plain C types only.
+/* A group's collectives for another shared library of the same process, which may be compiled by
+ * another compiler and against other headers: plain C types only. The group is one of ranks that
+ * share memory, or a worker's of jobs at aggregators; the latter's can only all-reduce, in place,
+ * what the protocol has types and reductions for.
  *
- * `SharedGroup.calls()` returns a PyCapsule of the name AFFLUX_SHARED_CALLS to a struct
- * afflux_shared_calls. The capsule keeps the group's memory; whoever uses the pointer keeps the
- * capsule. After `SharedGroup.close()` every call returns AFFLUX_FAILED, "the group is closed".
+ * `SharedGroup.calls()` and `WorkerCalls.calls()` return a PyCapsule of the name AFFLUX_CALLS to a
+ * struct afflux_calls. The capsule keeps its memory; whoever uses the pointer keeps the capsule.
+ * After `close()` every call returns AFFLUX_FAILED.
  *
  * No function throws, and none needs or takes Python's lock: call them without it, as they wait.
  * Calls of one group may come from any thread, one after the other.
  */
-#ifndef AFFLUX_SHARED_C_CALLS_H
-#define AFFLUX_SHARED_C_CALLS_H
+#ifndef AFFLUX_CALLS_H
+#define AFFLUX_CALLS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,10 +20,10 @@
 extern "C" {
 #endif
 
-#define AFFLUX_SHARED_CALLS "afflux.shared_calls"
+#define AFFLUX_CALLS "afflux.calls"
 
 /* Grows with every change of a struct or of a number below. Refuse other versions. */
-#define AFFLUX_SHARED_CALLS_VERSION 1u
+#define AFFLUX_CALLS_VERSION 2u
 
 enum afflux_collective {
     AFFLUX_ALL_REDUCE = 0,
@@ -58,12 +60,13 @@ enum afflux_reduction {
 enum afflux_status {
     /* The outputs hold the result. */
     AFFLUX_OVER = 0,
-    /* The operation goes on: call `advance`, or SharedWorker.finish. */
+    /* The operation goes on: call `advance`, or the Python worker's `finish`. */
     AFFLUX_NOT_YET = 1,
-    /* The ranks called different things. No tensor has changed. The group is of no more use. */
+    /* The ranks called different things. In shared memory no tensor has changed; at aggregators,
+     * one in place may have. The group is of no more use. */
     AFFLUX_DISAGREEMENT = 2,
-    /* A rank has ended or failed the group. The outputs are undefined. The group is of no more
-     * use. */
+    /* A rank has ended or failed the group, or an aggregator has. The outputs are undefined. The
+     * group is of no more use. */
     AFFLUX_FAILED = 3,
     /* The request cannot be, or another operation is in progress. Nothing has happened. */
     AFFLUX_INVALID = 4
@@ -88,8 +91,9 @@ struct afflux_request {
     int32_t reduction; /* of all-reduce and reduce-scatter, else ignored */
     int32_t root;      /* of a broadcast, else 0 */
     uint64_t count;
-    uint64_t fingerprint; /* of what else must be the same at all ranks */
-    uint64_t history;     /* of what the rank called before; 0 for none, at all ranks */
+    /* Of what else must be the same at all ranks; for aggregators, what `describe` returned. */
+    uint64_t fingerprint;
+    uint64_t history; /* of what the rank called before; 0 for none; aggregators ignore it */
     const void* const* inputs;
     void* const* outputs;
     uint32_t input_count;
@@ -97,15 +101,14 @@ struct afflux_request {
 };
 
 struct afflux_outcome {
-    uint64_t
-        operation;  /* number of the operation, counted from 1; what SharedWorker.finish takes */
-    char text[512]; /* why, if neither over nor not yet; ends with a zero byte */
+    uint64_t operation; /* number of the operation, counted from 1; what `advance` takes */
+    char text[512];     /* why, if neither over nor not yet; ends with a zero byte */
 };
 
 struct afflux_group; /* opaque */
 
-struct afflux_shared_calls {
-    uint32_t version; /* AFFLUX_SHARED_CALLS_VERSION */
+struct afflux_calls {
+    uint32_t version; /* AFFLUX_CALLS_VERSION */
     uint32_t size;    /* of this struct, in bytes */
     struct afflux_group* group;
     int32_t rank;

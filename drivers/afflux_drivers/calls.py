@@ -1,0 +1,25 @@
+"""Numbers of `calls.h`, through which other libraries call what a group shares."""
+
+from enum import IntEnum
+
+__all__ = ["Collective", "Status"]
+
+
+class Collective(IntEnum):
+    """A collective; its value is its number in `calls.h`."""
+
+    ALL_REDUCE = 0
+    BROADCAST = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    BARRIER = 4
+
+
+class Status(IntEnum):
+    """What a function of `calls.h` returns."""
+
+    OVER = 0
+    NOT_YET = 1
+    DISAGREEMENT = 2
+    FAILED = 3
+    INVALID = 4

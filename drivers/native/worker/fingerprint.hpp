@@ -1,0 +1,12 @@
+// What ranks compare of an operation (protocol, section 9).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace afflux::worker {
+
+// CRC-32 of the operation's number and the rest of its text, such as ":sum:float32:300".
+std::uint32_t fingerprint(std::uint64_t number, std::string_view rest);
+
+}  // namespace afflux::worker

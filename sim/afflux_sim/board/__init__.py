@@ -1,0 +1,1 @@
+"""A board without hardware: the Verilated node, whose ports are interfaces of this machine."""

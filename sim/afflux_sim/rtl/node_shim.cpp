@@ -1,0 +1,339 @@
+// C interface to one Verilated node: whole frames in and out at its network port and its host port,
+// registers over AXI4-Lite.
+//
+// Compiled together with the Verilated sources into one shared library, which Python binds with
+// ctypes. The node's ports are named in docs/node.md. Nothing here knows what a frame means.
+//
+// BUS_BYTES is defined by the build: the width of all four packet streams.
+
+#include "VAffluxNode.h"
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "verilated.h"
+
+static_assert(sizeof(VAffluxNode::net_rx_data) == BUS_BYTES, "the model has another bus width");
+static_assert(sizeof(VAffluxNode::host_rx_data) == BUS_BYTES, "the model has another bus width");
+
+// Verilator's own version of this ends the process.
+void vl_fatal(const char* file, int line, const char* /*scope*/, const char* message) {
+    throw std::runtime_error(std::string(file ? file : "") + ":" + std::to_string(line) + ": "
+                             + (message ? message : "fatal error"));
+}
+
+namespace {
+
+using Data = std::remove_reference_t<decltype(VAffluxNode::net_rx_data)>;
+using Keep = std::remove_reference_t<decltype(VAffluxNode::net_rx_keep)>;
+
+constexpr uint32_t OKAY = 0;
+// More than an access takes, which waits for nothing but its own turn.
+constexpr int ACCESS_CYCLES = 1000;
+
+// Frames on their way into the node, one after the other in memory.
+struct Frames {
+    const uint8_t* data;
+    const uint32_t* lengths;
+    size_t count;
+};
+
+// Layout known to verilated_node.py.
+struct Statistics {
+    uint64_t cycles;
+    uint64_t network_stalls;  // cycles with net_rx_valid high and net_rx_ready low
+    uint64_t host_stalls;     // the same of host_tx, which may stall
+};
+
+// The pins of a stream into the node.
+class Driver {
+public:
+    Driver(Data& data, Keep& keep, CData& last, CData& error, CData& valid, CData& ready)
+        : m_data{data}, m_keep{keep}, m_last{last}, m_valid{valid}, m_ready{ready} {
+        // A frame that is bad never gets this far: the kernel has no such thing.
+        error = 0;
+        m_valid = 0;
+    }
+
+    void begin(Frames frames) {
+        m_frames = frames;
+        m_left = frames.count ? frames.lengths[0] : 0;
+        show();
+    }
+    bool is_done() const { return m_frames.count == 0; }
+    bool is_taken() const { return m_valid && m_ready; }
+    bool is_stalled() const { return m_valid && !m_ready; }
+
+    // After an edge at which the beat was taken.
+    void next() {
+        const uint32_t bytes = m_left < BUS_BYTES ? m_left : BUS_BYTES;
+        m_frames.data += bytes;
+        m_left -= bytes;
+        if (m_left == 0) {
+            ++m_frames.lengths;
+            m_left = --m_frames.count ? *m_frames.lengths : 0;
+        }
+        show();
+    }
+    void abandon() {
+        m_frames.count = 0;
+        show();
+    }
+
+private:
+    void show() {
+        m_valid = !is_done();
+        if (is_done()) return;
+        const uint32_t bytes = m_left < BUS_BYTES ? m_left : BUS_BYTES;
+        // Ports are little-endian words, as is every host that this is built for.
+        std::memcpy(&m_data, m_frames.data, bytes);
+        m_keep = static_cast<Keep>(~uint64_t{0} >> (64 - bytes));
+        m_last = bytes == m_left;
+    }
+
+    Data& m_data;
+    Keep& m_keep;
+    CData& m_last;
+    CData& m_valid;
+    CData& m_ready;
+    Frames m_frames{};
+    uint32_t m_left = 0;  // bytes of the frame that is being driven
+};
+
+// The pins of a stream out of the node, which may send in every cycle.
+class Sampler {
+public:
+    Sampler(Data& data, Keep& keep, CData& last, CData& valid, CData& ready)
+        : m_data{data}, m_keep{keep}, m_last{last}, m_valid{valid} {
+        ready = 1;
+    }
+
+    void sample() {
+        if (!m_valid) return;
+        const uint64_t keep = m_keep;
+        // Contiguous from bit 0, so that the number of ones is the number of bytes.
+        if (keep & (keep + 1)) throw std::runtime_error("keep is not contiguous");
+        const auto bytes = static_cast<size_t>(__builtin_popcountll(keep));
+        if (bytes != BUS_BYTES && !m_last) {
+            throw std::runtime_error("keep is not all ones before the last beat");
+        }
+        const auto* const data = reinterpret_cast<const uint8_t*>(&m_data);
+        m_output.insert(m_output.end(), data, data + bytes);
+        if (m_last) {
+            m_lengths.push_back(static_cast<uint32_t>(m_output.size() - m_whole));
+            m_whole = m_output.size();
+        }
+    }
+    void clear() {
+        // A frame whose last beat is still to come stays.
+        m_output.erase(m_output.begin(), m_output.begin() + static_cast<ptrdiff_t>(m_whole));
+        m_whole = 0;
+        m_lengths.clear();
+    }
+    void forget() {
+        clear();
+        m_output.clear();
+    }
+    const std::vector<uint32_t>& lengths() const { return m_lengths; }
+    const uint8_t* frames() const { return m_output.data(); }
+
+private:
+    Data& m_data;
+    Keep& m_keep;
+    CData& m_last;
+    CData& m_valid;
+    std::vector<uint8_t> m_output;
+    std::vector<uint32_t> m_lengths;
+    size_t m_whole = 0;  // bytes of m_output that belong to whole frames
+};
+
+class Simulation {
+public:
+    Simulation()
+        : m_model{&m_context, "node"},
+          m_from_network{m_model.net_rx_data,  m_model.net_rx_keep,  m_model.net_rx_last,
+                         m_model.net_rx_error, m_model.net_rx_valid, m_model.net_rx_ready},
+          m_from_host{m_model.host_tx_data,  m_model.host_tx_keep,  m_model.host_tx_last,
+                      m_model.host_tx_error, m_model.host_tx_valid, m_model.host_tx_ready},
+          m_to_network{m_model.net_tx_data, m_model.net_tx_keep, m_model.net_tx_last,
+                       m_model.net_tx_valid, m_model.net_tx_ready},
+          m_to_host{m_model.host_rx_data, m_model.host_rx_keep, m_model.host_rx_last,
+                    m_model.host_rx_valid, m_model.host_rx_ready} {
+        m_model.s_axil_awvalid = m_model.s_axil_wvalid = m_model.s_axil_arvalid = 0;
+        m_model.s_axil_awprot = m_model.s_axil_arprot = 0;
+        m_model.s_axil_bready = m_model.s_axil_rready = 1;
+        m_model.s_axil_wstrb = 0xF;
+        m_model.rst = 1;
+        for (int i = 0; i < 4; ++i) tick();
+        m_model.rst = 0;
+        tick();
+        tick();
+        m_to_network.forget();
+        m_to_host.forget();
+        m_statistics = Statistics{};
+    }
+    ~Simulation() { m_model.final(); }
+
+    uint32_t read(uint32_t address) {
+        m_model.s_axil_araddr = static_cast<SData>(address);
+        m_model.s_axil_arvalid = 1;
+        for (int cycle = 0; cycle < ACCESS_CYCLES; ++cycle) {
+            m_model.eval();
+            const bool taken = m_model.s_axil_arready;
+            const bool answered = m_model.s_axil_rvalid;
+            const uint32_t value = m_model.s_axil_rdata;
+            const uint32_t response = m_model.s_axil_rresp;
+            tick();
+            if (taken) m_model.s_axil_arvalid = 0;
+            if (answered) return checked(response, "read", address), value;
+        }
+        throw std::runtime_error("no answer to a read of " + std::to_string(address));
+    }
+
+    void write(uint32_t address, uint32_t value) {
+        m_model.s_axil_awaddr = static_cast<SData>(address);
+        m_model.s_axil_wdata = value;
+        m_model.s_axil_awvalid = m_model.s_axil_wvalid = 1;
+        for (int cycle = 0; cycle < ACCESS_CYCLES; ++cycle) {
+            m_model.eval();
+            const bool address_taken = m_model.s_axil_awready;
+            const bool data_taken = m_model.s_axil_wready;
+            const bool answered = m_model.s_axil_bvalid;
+            const uint32_t response = m_model.s_axil_bresp;
+            tick();
+            if (address_taken) m_model.s_axil_awvalid = 0;
+            if (data_taken) m_model.s_axil_wvalid = 0;
+            if (answered) return checked(response, "write", address);
+        }
+        throw std::runtime_error("no answer to a write of " + std::to_string(address));
+    }
+
+    // Drive frames into both ports at once; with `drain`, run on until the node is idle.
+    void play(Frames from_network, Frames from_host, uint64_t max_cycles, bool drain) {
+        m_from_network.begin(from_network);
+        m_from_host.begin(from_host);
+        const uint64_t last = m_statistics.cycles + max_cycles;
+        bool stepped = !drain;
+        while (!m_from_network.is_done() || !m_from_host.is_done()
+               || (drain && !(stepped && m_model.idle))) {
+            if (m_statistics.cycles >= last) {
+                m_from_network.abandon();
+                m_from_host.abandon();
+                throw std::runtime_error("not idle after " + std::to_string(max_cycles)
+                                         + " cycles");
+            }
+            tick();
+            stepped = true;
+        }
+    }
+
+    Sampler& output(bool host) { return host ? m_to_host : m_to_network; }
+    const Statistics& statistics() const { return m_statistics; }
+
+private:
+    static void checked(uint32_t response, const char* what, uint32_t address) {
+        if (response != OKAY) {
+            throw std::runtime_error(std::string(what) + " of register " + std::to_string(address)
+                                     + " was answered with error " + std::to_string(response));
+        }
+    }
+
+    void tick() {
+        // The inputs of this cycle reach the outputs before the edge.
+        m_model.clk = 0;
+        m_model.eval();
+        m_to_network.sample();
+        m_to_host.sample();
+        const bool network_taken = m_from_network.is_taken();
+        const bool host_taken = m_from_host.is_taken();
+        m_statistics.network_stalls += m_from_network.is_stalled();
+        m_statistics.host_stalls += m_from_host.is_stalled();
+        m_model.clk = 1;
+        m_model.eval();
+        ++m_statistics.cycles;
+        if (network_taken) m_from_network.next();
+        if (host_taken) m_from_host.next();
+    }
+
+    VerilatedContext m_context;
+    VAffluxNode m_model;
+    Driver m_from_network, m_from_host;
+    Sampler m_to_network, m_to_host;
+    Statistics m_statistics{};
+};
+
+// What the C functions work on: an error must not cross them as an exception.
+struct Handle {
+    std::unique_ptr<Simulation> node;
+    std::string error;
+};
+
+template <typename Body>
+int guarded(Handle* handle, Body body) {
+    try {
+        body(*handle->node);
+        return 0;
+    } catch (const std::exception& error) {
+        handle->error = error.what();
+        return -1;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Null if there is no memory for it.
+Handle* afflux_node_open() {
+    try {
+        return new Handle{std::make_unique<Simulation>(), {}};
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
+void afflux_node_close(Handle* handle) { delete handle; }
+
+// Of the last function that returned -1.
+const char* afflux_node_error(const Handle* handle) { return handle->error.c_str(); }
+
+int afflux_node_read(Handle* handle, uint32_t address, uint32_t* value) {
+    return guarded(handle, [&](Simulation& node) { *value = node.read(address); });
+}
+
+int afflux_node_write(Handle* handle, uint32_t address, uint32_t value) {
+    return guarded(handle, [&](Simulation& node) { node.write(address, value); });
+}
+
+int afflux_node_play(Handle* handle, const Frames* from_network, const Frames* from_host,
+                     uint64_t max_cycles, int drain) {
+    return guarded(handle, [&](Simulation& node) {
+        node.play(*from_network, *from_host, max_cycles, drain != 0);
+    });
+}
+
+// Whole frames sent to the network, or to the host, since the last afflux_node_clear_output. The
+// pointers hold until the next call that clocks the node or clears its output.
+size_t afflux_node_output(Handle* handle, int host, const uint8_t** data,
+                          const uint32_t** lengths) {
+    Sampler& output = handle->node->output(host != 0);
+    *data = output.frames();
+    *lengths = output.lengths().data();
+    return output.lengths().size();
+}
+
+void afflux_node_clear_output(Handle* handle, int host) {
+    handle->node->output(host != 0).clear();
+}
+
+void afflux_node_statistics(const Handle* handle, Statistics* statistics) {
+    *statistics = handle->node->statistics();
+}
+
+}  // extern "C"

@@ -1,0 +1,221 @@
+"""The Verilated node: frames at its network port and at its host port, registers over AXI4-Lite.
+
+::
+
+    with VerilatedNode(NodeParameters()) as node:
+        node.write(address_of("local_address"), 0x0A4D0005)
+        to_network, to_host = node.play([arp_request], [])
+
+Built on first use, as `afflux_sim.rtl.verilated` is.
+"""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import NODE, build_library
+from afflux_sim.rtl.build.verilog_cache import node_verilog
+from afflux_sim.rtl.verilated import SimulationError
+
+__all__ = ["NodeStatistics", "VerilatedNode"]
+
+
+class _Frames(ctypes.Structure):
+    """`Frames` of the shim."""
+
+    _fields_ = (("data", c_char_p), ("lengths", POINTER(c_uint32)), ("count", c_size_t))
+
+
+class _Statistics(ctypes.Structure):
+    """`Statistics` of the shim."""
+
+    _fields_ = (("cycles", c_uint64), ("network_stalls", c_uint64), ("host_stalls", c_uint64))
+
+
+_PROTOTYPES = {
+    "open": (c_void_p, []),
+    "close": (None, [c_void_p]),
+    "error": (c_char_p, [c_void_p]),
+    "read": (c_int, [c_void_p, c_uint32, POINTER(c_uint32)]),
+    "write": (c_int, [c_void_p, c_uint32, c_uint32]),
+    "play": (c_int, [c_void_p, POINTER(_Frames), POINTER(_Frames), c_uint64, c_int]),
+    "output": (
+        c_size_t,
+        [c_void_p, c_int, POINTER(POINTER(c_uint8)), POINTER(POINTER(c_uint32))],
+    ),
+    "clear_output": (None, [c_void_p, c_int]),
+    "statistics": (None, [c_void_p, POINTER(_Statistics)]),
+}
+
+
+@cache
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(library, f"afflux_node_{name}")
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+@dataclass(frozen=True)
+class NodeStatistics:
+    """What has passed the pins of a simulated node since it was opened.
+
+    Attributes:
+        cycles: Clock cycles.
+        network_stalls: Cycles in which a beat from the network had to wait. The node promises that
+            there are none.
+        host_stalls: The same for beats from the host, which may have to wait.
+    """
+
+    cycles: int
+    network_stalls: int
+    host_stalls: int
+
+
+class VerilatedNode:
+    """A node in simulation, driven by whole frames at both ports and by its registers.
+
+    Any thread may use it: a lock makes the calls on one instance take turns. The interpreter's lock
+    is released while the model runs.
+
+    Args:
+        parameters: What the node is built for.
+        cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
+
+    Raises:
+        ToolchainError: If Verilator or a C++ compiler is missing.
+        BuildError: If the build fails; the message names the log.
+    """
+
+    def __init__(self, parameters: NodeParameters, cache_folder: Path | None = None) -> None:
+        folder = cache_folder or default_folder()
+        # Before the Verilog: a missing compiler is noticed sooner than that is made.
+        toolchain = find_toolchain()
+        verilog = node_verilog(folder, parameters)
+        path = build_library(toolchain, folder, verilog, parameters.engine.bus_bits, model=NODE)
+        self._lock = threading.Lock()
+        self._library = _load(path)
+        self._handle: int | None = self._library.afflux_node_open()
+        if self._handle is None:
+            raise SimulationError(f"no memory for another node of {path}")
+
+    def play(
+        self, from_network: Sequence[bytes], from_host: Sequence[bytes], drain: bool = True
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Drive frames into both ports at once.
+
+        Args:
+            from_network: Ethernet frames of at least one byte, without frame check sequence, which
+                come back to back.
+            from_host: The same from the host, which waits if the node makes it.
+            drain: Run on until the node is idle. If not, end with the last beat that goes in; what
+                the node sends later is returned by later calls.
+
+        Returns:
+            The frames that it has sent to the network and to the host since the last call, in
+            order.
+
+        Raises:
+            ValueError: If a frame is empty.
+            SimulationError: If the node does not become idle, or breaks the rules of a stream.
+        """
+        if not all(from_network) or not all(from_host):
+            raise ValueError("an empty frame cannot be driven: it has no last beat")
+        inputs = [_frames(from_network), _frames(from_host)]
+        # Each byte may be sent to 64 workers over a bus of at least four bytes; ten times over.
+        limit = 10 * (100_000 + 16 * sum(map(len, (*from_network, *from_host))))
+        with self._lock:
+            handle = self._use()
+            self._check(self._library.afflux_node_play(handle, *inputs, limit, drain))
+            return self._take_output(False), self._take_output(True)
+
+    def read(self, address: int) -> int:
+        """Read the register at byte `address`.
+
+        Raises:
+            SimulationError: There is none.
+        """
+        value = c_uint32()
+        with self._lock:
+            self._check(self._library.afflux_node_read(self._use(), address, ctypes.byref(value)))
+        return value.value
+
+    def write(self, address: int, value: int) -> None:
+        """Write the 32-bit `value` to the register at byte `address`.
+
+        Raises:
+            SimulationError: There is none that can be written.
+        """
+        with self._lock:
+            self._check(self._library.afflux_node_write(self._use(), address, value))
+
+    def statistics(self) -> NodeStatistics:
+        """Return what has passed the pins so far."""
+        counts = _Statistics()
+        with self._lock:
+            self._library.afflux_node_statistics(self._use(), ctypes.byref(counts))
+        return NodeStatistics(counts.cycles, counts.network_stalls, counts.host_stalls)
+
+    def close(self) -> None:
+        """Free the model. Further calls except this one raise `ValueError`."""
+        with self._lock:
+            if self._handle is not None:
+                self._library.afflux_node_close(self._handle)
+                self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # If the constructor has failed, nothing needs to be freed.
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _use(self) -> int:
+        if self._handle is None:
+            raise ValueError("the node is closed")
+        return self._handle
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            message = self._library.afflux_node_error(self._use()).decode()
+            raise SimulationError(f"the simulated node failed: {message}")
+
+    def _take_output(self, host: bool) -> list[bytes]:
+        data, lengths = POINTER(c_uint8)(), POINTER(c_uint32)()
+        handle = self._use()
+        count = self._library.afflux_node_output(
+            handle, host, ctypes.byref(data), ctypes.byref(lengths)
+        )
+        frames, start = [], 0
+        if count:
+            sizes = lengths[:count]
+            whole = ctypes.string_at(data, sum(sizes))
+            for size in sizes:
+                frames.append(whole[start : start + size])
+                start += size
+        self._library.afflux_node_clear_output(handle, host)
+        return frames
+
+
+def _frames(frames: Sequence[bytes]) -> _Frames:
+    return _Frames(b"".join(frames), (c_uint32 * len(frames))(*map(len, frames)), len(frames))

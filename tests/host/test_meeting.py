@@ -1,0 +1,55 @@
+"""How ranks meet that come late, or that cannot take part."""
+
+import threading
+import time
+
+import pytest
+from torch._C._distributed_c10d import HashStore
+
+from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.exchange import Introduction, RendezvousError
+from afflux.group.meeting import Meeting
+
+BAD = "AFFLUX_SLOTS='0': must be an integer from 1 to 512"
+
+
+def introduction(error=""):
+    return Introduction(AggregatorUrl("auto"), "host", 16, error, "python")
+
+
+def test_who_has_declined_and_left_is_not_waited_for():
+    store = HashStore()
+    first, second, third = (Meeting(store, rank, 3, 20.0) for rank in range(3))
+    second.introduce(introduction(BAD))
+    found = []
+
+    def come_late():
+        time.sleep(0.3)
+        third.introduce(introduction())
+        found.append(third.next_ticket())
+        third.confirm(third.keys())
+
+    late = threading.Thread(target=come_late)
+    late.start()
+    first.introduce(introduction())
+    started = time.monotonic()
+    keys = first.keys()
+    assert [each.error for each in first.call_roll(keys)] == ["", BAD, ""]
+    assert time.monotonic() - started < 10
+    late.join()
+    assert len(found[0]["roll"]) == 3
+    keys.release()
+
+
+def test_rank_0_says_why_it_cannot_take_part_when_it_leaves():
+    store = HashStore()
+    first, second = (Meeting(store, rank, 3, 20.0) for rank in range(2))
+    second.introduce(introduction())
+    first.hurry(0.2)
+    first.introduce(introduction(BAD))
+    keys = first.keys()
+    with pytest.raises(RendezvousError, match=f"^rank 0: {BAD}"):
+        first.call_roll(keys)
+    with pytest.raises(RendezvousError, match=f"^rank 0: {BAD}"):
+        second.next_ticket()
+    keys.release()
