@@ -27,12 +27,14 @@ IN_PAIRS = [[0, 1], [2, 3]]
         ("auto", [[0, 1]], "gloo"),
         ("shards://", [[0, 1]], "shards"),
         ("shards://", EACH_ALONE, "shards"),
-        ("shards://", IN_PAIRS, "sharded tree"),
-        ("shards://", [[0, 2], [1]], "sharded tree"),
+        ("shards://", IN_PAIRS, "shards by host"),
+        ("shards://", [[0, 2], [1]], "shards by host"),
         ("gloo://", [[0, 1]], "gloo"),
         ("gloo://", EACH_ALONE, "gloo"),
         ("soft://", EACH_ALONE, "aggregator"),
-        ("udp://a,udp://b", IN_PAIRS, "aggregator"),
+        ("udp://a,udp://b", IN_PAIRS, "aggregator by host"),
+        ("udp://a", [[0, 1]], "aggregator"),
+        ("soft://", IN_PAIRS, "aggregator"),
         ("udp://a?parent=b", IN_PAIRS, "tree"),
     ],
 )
@@ -137,7 +139,7 @@ def test_shards_give_the_bits_of_one_aggregator(size, per_host, loss):
     together = values(run_ranks(in_shards, size, per_host, environment=environment))
     for results, statistics, _ in together:
         assert results == alone[0][0]
-        assert statistics["topology"] == ("shards" if per_host == 1 else "sharded tree")
+        assert statistics["topology"] == ("shards" if per_host == 1 else "shards by host")
         assert statistics["topology_reason"] == "AFFLUX_AGGREGATOR=shards://"
         assert statistics["aggregators"] == size // per_host
         assert (statistics["lanes"], statistics["engine"]) == (16, "soft")

@@ -1,7 +1,8 @@
 """Tickets: all that a rank must know to join a job, or a child aggregator its parent's job."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 __all__ = ["JobTicket", "ParentJob"]
@@ -24,13 +25,17 @@ class JobTicket:
         engine: Name of the engine behind the aggregator.
         group: Multicast address that results go to; empty if each worker gets its own.
         group_port: UDP port of the group; 0 without one.
-        members: Rank of each worker, in a tree of aggregators; empty if worker w is rank w.
+        members: Rank of each worker, in a tree of aggregators or where workers are whole hosts;
+            empty if worker w is rank w.
         ranks: Ranks of the whole tree; 0 if the job has them all.
         ranges: Ranges of equal length that the slots are in, one for each thread of the aggregator;
             packets of one range are best joined with one another only.
+        beside: Of each worker the other ranks of its host, whose elements it sends, too; empty if
+            no worker has any.
 
     Raises:
-        ValueError: If `members` and `ranks` do not fit the number of workers, or one another.
+        ValueError: If `members`, `beside` and `ranks` do not fit the number of workers, or one
+            another.
     """
 
     host: str
@@ -48,14 +53,18 @@ class JobTicket:
     members: tuple[int, ...] = ()
     ranks: int = 0
     ranges: int = 1
+    beside: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.members and not self.ranks:
+        if not self.members and not self.ranks and not self.beside:
             return
-        apart = len(set(self.members)) == len(self.members) == self.workers
-        if not apart or not all(0 <= rank < self.ranks for rank in self.members):
+        named = [*self.members, *(rank for each in self.beside for rank in each)]
+        apart = len(set(named)) == len(named) and len(self.members) == self.workers
+        fits = not self.beside or len(self.beside) == self.workers
+        if not apart or not fits or not all(0 <= rank < self.ranks for rank in named):
             raise ValueError(
-                f"ranks {self.members} of {self.ranks} are not those of {self.workers} workers"
+                f"ranks {self.members} of {self.ranks}, beside which are {self.beside}, are not "
+                f"those of {self.workers} workers"
             )
 
     @property
@@ -66,6 +75,10 @@ class JobTicket:
     def rank_of(self, worker: int) -> int:
         """Return the rank that is this worker."""
         return self.members[worker] if self.members else worker
+
+    def ranks_of(self, worker: int) -> tuple[int, ...]:
+        """Return the ranks whose elements this worker sends, its own first."""
+        return (self.rank_of(worker), *(self.beside[worker] if self.beside else ()))
 
     def worker_of(self, rank: int) -> int:
         """Return the worker that is this rank.
@@ -80,6 +93,14 @@ class JobTicket:
                 + (f", ranks {members}" if self.members else "")
             )
         return members.index(rank)
+
+    def of_units(self, units: Sequence[Sequence[int]]) -> "JobTicket":
+        """Return the ticket of a job whose workers send the elements of these ranks each."""
+        if all(list(ranks) == [worker] for worker, ranks in enumerate(units)):
+            return self
+        members = tuple(ranks[0] for ranks in units)
+        beside = tuple(tuple(ranks[1:]) for ranks in units)
+        return replace(self, members=members, beside=beside, ranks=sum(map(len, units)))
 
     def to_json(self) -> str:
         """Return one line of JSON; the key is in hexadecimal, as JSON numbers may lose bits."""
@@ -98,6 +119,7 @@ class JobTicket:
         fields = json.loads(text)
         fields["key"] = int(fields["key"], 16)
         fields["members"] = tuple(fields.get("members", ()))
+        fields["beside"] = tuple(map(tuple, fields.get("beside", ())))
         return cls(**fields)
 
 

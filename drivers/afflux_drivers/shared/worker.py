@@ -3,7 +3,7 @@
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -45,18 +45,24 @@ class SharedWorker:
         descriptor: File descriptor of the group's segment, which belongs to the worker from now on.
         rank: Own rank.
         ranks: Number of ranks in the group.
+        names: What messages and errors call the ranks, in order: their numbers in a larger group.
+            None: as they are numbered here.
 
     Raises:
         OSError: The segment cannot be mapped.
         ValueError: It is not one for so many ranks, or the rank's place is taken.
     """
 
-    def __init__(self, descriptor: int, rank: int, ranks: int) -> None:
-        self.rank = rank
+    def __init__(
+        self, descriptor: int, rank: int, ranks: int, names: Sequence[int] | None = None
+    ) -> None:
+        self._names = tuple(range(ranks)) if names is None else tuple(names)
+        self.rank = self._names[rank]
         self.ranks = ranks
         self._pid = os.getpid()
         self._failure = ""
-        self._group = _native.SharedGroup(descriptor, rank, ranks)
+        self._own = rank
+        self._group = _native.SharedGroup(descriptor, rank, ranks, list(self._names))
         self._run = self._group.run
         self._next_offset = 0
 
@@ -184,6 +190,45 @@ class SharedWorker:
         """Return the call that `agree` makes."""
         return SharedCall.barrier(f"agreement:{number}")
 
+    def pass_phase(
+        self,
+        operation: int,
+        call: SharedCall,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+        waited_s: float = 0.0,
+    ) -> None:
+        """Wait until all ranks have come to an operation that is a barrier.
+
+        A signal handler that interrupts this, at any point, may call it for the same operation and
+        then for others: here it is over then.
+
+        Args:
+            operation: Its number, counted from 1.
+            call: Whose fingerprint the ranks compare, and whose name is in messages.
+            timeout_s: As for `run`.
+            interrupted: As for `run`.
+            waited_s: How much of that time has passed.
+
+        Raises:
+            AffluxError: As for `run`.
+        """
+        if self._failure:
+            raise self._failed_before()
+        started = time.monotonic() - waited_s
+        at_once_s = max(0.0, min(_SLICE_S, timeout_s - waited_s))
+        try:
+            if self._group.pass_phase(operation, call.fingerprint, at_once_s):
+                self._wait(operation, timeout_s, time.monotonic() - started, interrupted)
+        except BaseException as error:
+            raise self._seen(error, call) from None
+
+    def trouble(self) -> AffluxError | None:
+        """Return the error if a rank has ended or failed the group, which this one cannot heed."""
+        if self._group.dead() or self._group.failed():
+            return self._lost(self._group.failure())
+        return None
+
     def calls(self) -> Any:
         """Return a capsule with the calls of `calls.h`."""
         return self._group.calls()
@@ -252,12 +297,19 @@ class SharedWorker:
             1-D uint8, of whole pages. The memory goes back to the system with the last array or
             tensor that refers to it.
         """
+        return self._group.allocate(*self._next_slices(length))
+
+    def allocate_all(self, length: int) -> list[NDArray[Any]]:
+        """Do the same as `allocate`; return the memory of every rank, this one's among it."""
+        return self._group.allocate_all(*self._next_slices(length))
+
+    def _next_slices(self, length: int) -> tuple[int, int]:
         page = os.sysconf("SC_PAGE_SIZE")
         whole = max(-(-length // page), 1) * page
         offset = self._next_offset
         # Never used again, as another rank may still have the old one; a hole in a memfd is free.
         self._next_offset += whole * self.ranks
-        return self._group.allocate(offset, whole)
+        return offset, whole
 
     def fail(self, reason: str) -> None:
         """Make the other ranks leave their operations now. Any thread."""
@@ -320,7 +372,7 @@ class SharedWorker:
         return error
 
     def _too_late(self, timeout_s: float) -> DeadlineExceeded:
-        ranks = tuple(self._group.missing())
+        ranks = self._named(self._group.missing())
         if not ranks:
             return DeadlineExceeded(f"{timed_out(timeout_s)} at rank {self.rank} (shared memory)")
         return RanksMissing(
@@ -330,7 +382,7 @@ class SharedWorker:
         )
 
     def _lost(self, reason: str) -> AffluxError:
-        ended = tuple(self._group.dead())
+        ended = self._named(self._group.dead())
         if ended:
             return RanksEnded(
                 f"rank(s) {_names(ended)} ended or closed the group; rank {self.rank} waited for "
@@ -339,11 +391,14 @@ class SharedWorker:
             )
         return Interrupted(f"rank {self.rank}: {reason}")
 
+    def _named(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        return tuple(self._names[rank] for rank in ranks)
+
     def _disagreement(self, call: SharedCall | None) -> Disagreement:
         group = self._group
         fingerprints, histories = tuple(group.fingerprints()), group.histories()
-        own = fingerprints[self.rank]
-        about = f"rank {self.rank} called this operation, but ranks {group.differing()}"
+        own, differing = fingerprints[self._own], list(self._named(group.differing()))
+        about = f"rank {self.rank} called this operation, but ranks {differing}"
         if len(set(fingerprints)) == 1 and len(set(histories)) > 1:
             about += " have called other ones before"
         else:
@@ -353,7 +408,8 @@ class SharedWorker:
             number=max(group.in_progress(), 1) - 1,
             description=self._text(call),
             fingerprint=own,
-            fingerprints=fingerprints,
+            # Some ranks of a larger group are not all of it.
+            fingerprints=fingerprints if self._names == tuple(range(self.ranks)) else None,
         )
 
 

@@ -5,6 +5,7 @@ neither sockets nor clocks, so tests can play any schedule of loss, duplication 
 machine is in C++ (`drivers/native/worker`); names and texts are here.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def missing_ranks(part: _native.Part, session: Session) -> tuple[int, ...]:
     """Return the ranks whose contributions are missing, as last reported; ascending."""
     ticket, bits = session.ticket, part.missing_workers
     workers = (worker for worker in range(ticket.workers) if bits >> worker & 1)
-    return tuple(sorted(map(ticket.rank_of, workers)))
+    return tuple(sorted(rank for worker in workers for rank in ticket.ranks_of(worker)))
 
 
 class OpenedPart:
@@ -97,6 +98,8 @@ class Operation(_native.Operation):
         share: Number of the aggregator, and of how many that share the tensor's columns. All parts
             of an operation have the same number.
         slots: The least slot count of their jobs; by default that of the session's.
+        others: The elements of the other ranks of the session, in their order, as many each.
+        part: Whether these are only some of the elements of a tensor of that shape.
         result: Where the result goes, that of all parts of an operation: zeros of the elements'
             length and dtype, or the elements themselves. New zeros if None.
 
@@ -120,8 +123,15 @@ class Operation(_native.Operation):
         share: tuple[int, int] = (0, 1),
         slots: int | None = None,
         result: NDArray[Any] | None = None,
+        others: Sequence[NDArray[Any]] = (),
+        part: bool = False,
     ) -> None:
-        _check(elements, dtype, reduction, shape)
+        _check(elements, dtype, reduction, (len(elements),) if part else shape)
+        if len(others) != len(session.ranks) - 1:
+            raise ValueError(
+                f"elements of {len(others)} other ranks were given, those of "
+                f"{len(session.ranks) - 1} are sent"
+            )
         self._session = session
         self.description = Description(session.number, reduction, dtype, shape)
         self._result: NDArray[Any] = (
@@ -136,6 +146,7 @@ class Operation(_native.Operation):
             self.description.fingerprint,
             share,
             session.ticket.slots if slots is None else slots,
+            list(others),
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:

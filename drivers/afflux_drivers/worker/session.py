@@ -24,6 +24,7 @@ class Session(_native.Session):
     Attributes:
         ticket: The job run.
         rank: Own rank.
+        ranks: Those whose elements are sent here, the own one first.
         worker: Own worker number at the aggregator.
         slots: The job's slots, with their rounds.
         trip: Estimator of the timeout.
@@ -38,6 +39,7 @@ class Session(_native.Session):
         self.ticket = ticket
         self.rank = rank
         self.worker = ticket.worker_of(rank)
+        self.ranks = ticket.ranks_of(self.worker)
         group = group_of(ticket)
         self._statistics = WorkerStatistics()
         super().__init__(
@@ -54,6 +56,7 @@ class Session(_native.Session):
             *(group.words if group else (0, 0)),
             cap_s,
             ticket.ranges,
+            sum(1 << each for each in self.ranks[1:]),
         )
 
     @property

@@ -142,6 +142,10 @@ class Worker:
         interrupted: Callable[[], str | None] = _never,
         *,
         in_place: bool = False,
+        others: Sequence[NDArray[Any]] = (),
+        part: bool = False,
+        number: int | None = None,
+        waited_s: float = 0.0,
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the job.
 
@@ -156,6 +160,11 @@ class Worker:
                 the operation ends with that text as error.
             in_place: Put the result where the elements are. What is there after an error is
                 undefined: some blocks may be sums.
+            others: The elements of the other ranks of this one's host, as the tickets have them
+                beside it: as many each, which nobody may change before the call returns.
+            part: Whether these are only some of the elements of a tensor of that shape.
+            number: The operation's. If it has been already, nothing happens. None: the next one.
+            waited_s: How much of the timeout has passed.
 
         Returns:
             The elements, if in place; else a new 1-D array of the same length and storage dtype.
@@ -172,12 +181,15 @@ class Worker:
             WorkerFailed: If this worker had failed before.
         """
         self._require_usable("all_reduce")
+        if number is not None and self.number > number:
+            return elements
         try:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
-            operations = self._start(elements, dtype, reduction, shape, in_place)
+            result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
+            operations = self._start(elements, dtype, reduction, shape, result, others, part)
             try:
-                self._run(operations, timeout_s, interrupted)
+                self._run(operations, timeout_s, interrupted, waited_s)
             except AffluxError as error:
                 error.operation = operations[0].description.text
                 raise
@@ -187,6 +199,16 @@ class Worker:
         self._operations = ()
         self._operations_over += 1
         return operations[0].result()
+
+    @property
+    def number(self) -> int:
+        """Number of the operation in progress, or of the next one."""
+        return self._loop.lines[0].session.number
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operation is in progress."""
+        return not _over(self._operations)
 
     def complete(self, timeout_s: float, interrupted: Callable[[], str | None] = _never) -> None:
         """Bring the operation in progress, if there is one, to its end.
@@ -292,7 +314,9 @@ class Worker:
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
-        in_place: bool,
+        result: NDArray[Any],
+        others: Sequence[NDArray[Any]],
+        part: bool,
     ) -> tuple[Operation, ...]:
         """Open an operation's parts, one on each aggregator that has columns of the tensor."""
         lines = self._loop.lines
@@ -301,7 +325,6 @@ class Worker:
         parts = _native.sharing(
             int(dtype), reduction.number, len(elements), self.tickets[0].lanes, len(lines)
         )
-        result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
         operations = []
         for own, line in enumerate(lines[:parts]):
             line.session.number = number
@@ -315,6 +338,8 @@ class Worker:
                     (own, parts),
                     self._slots,
                     result,
+                    others,
+                    part,
                 )
             )
         self._operations = tuple(operations)
@@ -330,8 +355,8 @@ class Worker:
         waited_s: float = 0.0,
     ) -> None:
         """Wait until operations that have been opened are over."""
-        start = now = time.monotonic() - waited_s
-        deadline = start + timeout_s
+        start = now = time.monotonic()
+        deadline = start + timeout_s - waited_s
         next_look = start + _INTERRUPT_EVERY_S
         # Another call of this method, in `interrupted`, may have brought them to their end.
         while pending := [line for line, each in self._lines_of(operations) if not each.done]:

@@ -87,9 +87,9 @@ struct SliceOwner {
 
 class SharedGroup {
   public:
-    SharedGroup(int fd, int rank, int ranks)
-        : handle_(std::make_shared<shared::Calls>(std::make_shared<Group>(
-              std::make_shared<Segment>(fd, ranks, Segment::Liveness::RecordLocks), rank))) {}
+    SharedGroup(int fd, int rank, int ranks, std::vector<int> names)
+        : handle_(std::make_shared<shared::Calls>(
+              std::make_shared<Group>(mapped(fd, ranks, std::move(names)), rank))) {}
 
     std::uint64_t begin(const Output& array, int dtype, int reduction, std::uint64_t fingerprint) {
         void* const output = array.data();
@@ -139,6 +139,19 @@ class SharedGroup {
         return run(request, timeout_s);
     }
 
+    // Goes through the phase of this number, unless that is over already.
+    std::uint64_t pass_phase(std::uint64_t operation, std::uint64_t fingerprint, double timeout_s) {
+        const auto group = open();
+        Request request;
+        request.what = Collective::Barrier;
+        request.fingerprint = fingerprint;
+        const nb::gil_scoped_release no_python;
+        if (group->in_progress() != operation && group->statistics().operations < operation &&
+            group->begin(request) != operation)
+            throw std::logic_error("the phases of a group come in order");
+        return group->advance(nanoseconds(timeout_s), operation) ? 0 : operation;
+    }
+
     nb::object calls() const { return capsule_of(handle_); }
 
     std::uint64_t in_progress() const { return handle_->in_progress(); }
@@ -153,6 +166,7 @@ class SharedGroup {
     }
     void fail(const std::string& text) { open()->fail(text); }
     bool failed() const { return !open()->failure().empty(); }
+    std::string failure() const { return open()->failure(); }
     int rank() const { return open()->rank(); }
     int ranks() const { return open()->ranks(); }
 
@@ -166,6 +180,19 @@ class SharedGroup {
             owner.get(), [](void* memory) noexcept { delete static_cast<SliceOwner*>(memory); });
         owner.release();
         return Slice(data, {bytes}, capsule);
+    }
+
+    std::vector<Slice> allocate_all(std::size_t offset, std::size_t bytes) {
+        const Slice own = allocate(offset, bytes);
+        // The slices lie one after the other, and all arrays keep the whole.
+        const auto group = open();
+        std::uint8_t* const first = own.data() - static_cast<std::size_t>(group->rank()) * bytes;
+        const nb::object kept = nb::cast(own);
+        std::vector<Slice> all;
+        for (int rank = 0; rank < group->ranks(); ++rank)
+            all.emplace_back(first + static_cast<std::size_t>(rank) * bytes,
+                             std::initializer_list<std::size_t>{bytes}, kept);
+        return all;
     }
 
     nb::dict statistics() const {
@@ -201,6 +228,12 @@ class SharedGroup {
         return group->advance(nanoseconds(timeout_s), operation) ? 0 : operation;
     }
 
+    static std::shared_ptr<Segment> mapped(int fd, int ranks, std::vector<int> names) {
+        auto segment = std::make_shared<Segment>(fd, ranks, Segment::Liveness::RecordLocks);
+        segment->rename(std::move(names));
+        return segment;
+    }
+
     const std::shared_ptr<shared::Calls> handle_;
     nb::object array_;  // of the operation in progress
 };
@@ -224,7 +257,8 @@ void bind_shared(nb::module_& module) {
         "One rank's end of a shared-memory group; see docs/shared_memory.md.\n\n"
         "Takes over the descriptor: nobody else may close it, nor any other\n"
         "descriptor of the same memfd in this process.")
-        .def(nb::init<int, int, int>(), "fd"_a, "rank"_a, "ranks"_a)
+        .def(nb::init<int, int, int, std::vector<int>>(), "fd"_a, "rank"_a, "ranks"_a,
+             "names"_a = std::vector<int>{})
         .def_prop_ro("rank", &SharedGroup::rank)
         .def_prop_ro("ranks", &SharedGroup::ranks)
         .def("begin", &SharedGroup::begin, "array"_a, "dtype"_a, "reduction"_a, "fingerprint"_a,
@@ -240,6 +274,9 @@ void bind_shared(nb::module_& module) {
              "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
              "or else its number. Numbers and arguments are those of calls.h. The caller\n"
              "keeps the memory until the operation is over.")
+        .def("pass_phase", &SharedGroup::pass_phase, "operation"_a, "fingerprint"_a, "timeout_s"_a,
+             "Begin a barrier that is the group's operation of this number, unless it has begun,\n"
+             "and `advance`; return 0 if it is over, or else its number.")
         .def("calls", &SharedGroup::calls,
              "Return a capsule of the calls in calls.h, for another C or C++ library.")
         .def("in_progress", &SharedGroup::in_progress,
@@ -256,9 +293,12 @@ void bind_shared(nb::module_& module) {
         .def("fail", &SharedGroup::fail, "text"_a,
              "Make all ranks leave their operations with SharedFailed; the first text stays.")
         .def("failed", &SharedGroup::failed, "Return whether a rank has ended or failed the group.")
+        .def("failure", &SharedGroup::failure, "Return why the group failed; empty if it did not.")
         .def("allocate", &SharedGroup::allocate, "offset"_a, "bytes"_a,
              "Return this rank's slice of reachable memory, uint8. Collective: all ranks with the\n"
              "same arguments, whole pages of 4096 bytes, no offset twice. Freed with the array.")
+        .def("allocate_all", &SharedGroup::allocate_all, "offset"_a, "bytes"_a,
+             "The same, but return all ranks' slices.")
         .def("statistics", &SharedGroup::statistics)
         .def("close", &SharedGroup::close,
              "Leave the group: operations of others that wait for this rank fail.");

@@ -57,16 +57,19 @@ class Collected final : public worker::PacketSink {
 class BoundOperation final : public worker::Operation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
-                   std::uint32_t fingerprint, worker::Share share, std::size_t slots)
-        : Operation(session, to_tensor(session, elements, result, dtype, op), fingerprint, share,
-                    slots),
+                   std::uint32_t fingerprint, worker::Share share, std::size_t slots,
+                   std::vector<Elements> others)
+        : Operation(session, to_tensor(session, elements, result, dtype, op, others), fingerprint,
+                    share, slots),
           elements_(std::move(elements)),
-          result_(std::move(result)) {}
+          result_(std::move(result)),
+          others_(std::move(others)) {}
 
   private:
     static worker::Tensor to_tensor(const Session& session, const Elements& elements,
-                                    const Result& result, int dtype, int op) {
-        const worker::Tensor tensor{
+                                    const Result& result, int dtype, int op,
+                                    const std::vector<Elements>& others) {
+        worker::Tensor tensor{
             .dtype = static_cast<codec::Dtype>(dtype),
             .op = static_cast<codec::Op>(op),
             .ranks = static_cast<int>(session.job.ranks),
@@ -84,11 +87,17 @@ class BoundOperation final : public worker::Operation {
                 std::to_string(result.shape(0)) + " of " + std::to_string(result.itemsize()) +
                 " bytes were given");
         }
+        for (const Elements& each : others) {
+            if (each.itemsize() != bytes || each.shape(0) != tensor.count)
+                throw std::invalid_argument("the ranks of a host need as many elements each");
+            tensor.others.push_back(each.data());
+        }
         return tensor;
     }
 
     Elements elements_;
     Result result_;
+    std::vector<Elements> others_;
 };
 
 // A line that keeps the dialogue on it.
@@ -284,7 +293,7 @@ void bind_session(nb::module_& module) {
             [](Session* self, wire::Job job, wire::Key key, wire::Round first_round,
                unsigned workers, unsigned lanes, std::size_t slots, wire::Worker worker,
                unsigned rank, unsigned ranks, std::uint32_t credit, std::uint32_t group_host,
-               std::uint16_t group_port, double cap_s, unsigned ranges) {
+               std::uint16_t group_port, double cap_s, unsigned ranges, std::uint64_t others) {
                 const worker::JobRun run{.number = job,
                                          .key = key,
                                          .first_round = first_round,
@@ -294,6 +303,7 @@ void bind_session(nb::module_& module) {
                                          .worker = worker,
                                          .rank = rank,
                                          .ranks = ranks,
+                                         .others = others,
                                          .credit = credit,
                                          .group_host = group_host,
                                          .group_port = group_port,
@@ -303,7 +313,7 @@ void bind_session(nb::module_& module) {
             nb::arg("job"), nb::arg("key"), nb::arg("first_round"), nb::arg("workers"),
             nb::arg("lanes"), nb::arg("slots"), nb::arg("worker"), nb::arg("rank"),
             nb::arg("ranks"), nb::arg("credit"), nb::arg("group_host"), nb::arg("group_port"),
-            nb::arg("cap_s"), nb::arg("ranges") = 1)
+            nb::arg("cap_s"), nb::arg("ranges") = 1, nb::arg("others") = 0)
         .def_rw("number", &Session::number, "Number of the next operation.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")
@@ -383,13 +393,14 @@ void bind_dialogues(nb::module_& module) {
             "__init__",
             [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
                int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
-               std::size_t slots) {
+               std::size_t slots, std::vector<Elements> others) {
                 new (self) BoundOperation(session, std::move(elements), std::move(result), dtype,
-                                          op, fingerprint, {share.first, share.second}, slots);
+                                          op, fingerprint, {share.first, share.second}, slots,
+                                          std::move(others));
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
-            nb::arg("slots"));
+            nb::arg("slots"), nb::arg("others") = std::vector<Elements>{});
 }
 
 void bind_loop(nb::module_& module) {

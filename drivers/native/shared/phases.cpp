@@ -149,7 +149,7 @@ bool Phases::look_around(Clock::time_point now) {
     looked_ = now;
     std::string names;
     for (const int rank : missing())
-        if (segment_.ended(rank)) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+        if (segment_.ended(rank)) names += (names.empty() ? "" : ", ") + segment_.name(rank);
     // A rank that arrived and then ended does not hold up this phase.
     if (over()) return true;
     if (names.empty()) return false;
@@ -182,7 +182,8 @@ std::string Phases::failure() const {
         const FailureState state = failure.state.load(std::memory_order_acquire);
         if (state == FailureState::None) return {};
         if (state == FailureState::Written)
-            return "rank " + std::to_string(failure.rank) + " reports: " + failure.text;
+            return "rank " + segment_.name(static_cast<int>(failure.rank)) +
+                   " reports: " + failure.text;
         pause();
     }
     return "a rank has failed the group, and ended before it could give the reason";

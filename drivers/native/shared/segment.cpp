@@ -128,6 +128,11 @@ Segment::~Segment() {
     close(fd_);
 }
 
+std::string Segment::name(int rank) const {
+    const auto index = static_cast<std::size_t>(rank);
+    return std::to_string(index < names_.size() ? names_[index] : rank);
+}
+
 void Segment::attach(int rank) {
     if (rank < 0 || rank >= ranks_)
         throw std::invalid_argument("no rank " + std::to_string(rank) + " among " +

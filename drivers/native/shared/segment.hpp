@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "shared/layout.hpp"
 
@@ -60,6 +61,10 @@ class Segment {
     Segment& operator=(const Segment&) = delete;
 
     int ranks() const { return ranks_; }
+    // What messages call a rank of this segment: its number in a larger group, if it has names.
+    std::string name(int rank) const;
+    // Names all ranks. Before any other call.
+    void rename(std::vector<int> names) { names_ = std::move(names); }
     Control& control() const { return *reinterpret_cast<Control*>(base_); }
     Member& member(int rank) const { return control().members[rank]; }
     Area& area(int rank) const { return reinterpret_cast<Area*>(base_ + kControlBytes)[rank]; }
@@ -81,6 +86,7 @@ class Segment {
     int fd_;
     int ranks_;
     Liveness liveness_;
+    std::vector<int> names_;
     std::byte* base_;
     std::mutex mutex_;
     // Ranks that are threads must see one mapping, or a sanitizer could not tell what they share.

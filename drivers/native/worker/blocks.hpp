@@ -1,7 +1,6 @@
 // A tensor's blocks on their way into packets, and results on their way out (protocol, section 8).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "codec/numbers.hpp"
 #include "codec/types.hpp"
 #include "contract/wire.hpp"
+#include "worker/beside.hpp"
 
 namespace afflux::worker {
 
@@ -23,6 +23,8 @@ struct Tensor {
     void* result;
     // Whether blocks of zeros are sent, too. Those of Max and Min always are.
     bool every_block = false;
+    // Elements of other ranks of the host, as many each, that the worker sends as its own.
+    std::vector<const void*> others{};
 
     // Whether blocks share an exponent, so that the ranks have to agree on it first.
     bool has_exponents() const { return codec::is_sum(op) && dtype != codec::Dtype::Int32; }
@@ -30,9 +32,6 @@ struct Tensor {
     wire::Opcode opcode() const;
     wire::OpcodeDtype opcode_dtype() const;
 };
-
-// The elements of a block, the last of a tensor padded with zeros.
-using BlockElements = std::array<std::uint8_t, wire::kBlockBytes>;
 
 class Blocks {
   public:
@@ -61,16 +60,17 @@ class Blocks {
     void encode(std::size_t first, std::size_t blocks, const std::uint8_t* exponents,
                 std::int32_t* out);
 
-    // The same of one block whose elements have been kept.
-    void encode_kept(const BlockElements& elements, std::uint8_t exponent, std::int32_t* out) const;
+    // The same of one block whose own elements have been kept.
+    void encode_kept(std::size_t block, const BlockElements& elements, std::uint8_t exponent,
+                     std::int32_t* out) const;
 
-    // The elements of a block as they are now.
+    // The own elements of a block as they are now.
     BlockElements keep(std::size_t block) const;
 
     // Makes a block of the result zeros.
     void clear(std::size_t block);
 
-    // What this rank adds to the class counts of a block.
+    // What this worker adds to the class counts of a block.
     void count_classes(std::size_t block, std::int32_t* out) const;
 
     // Puts the elements of adjacent blocks' sums into the result.
@@ -90,6 +90,7 @@ class Blocks {
                       void* out) const;
 
     Tensor tensor_;
+    Beside beside_;
     bool in_place_;
     codec::Numbers numbers_;
     std::size_t size_;

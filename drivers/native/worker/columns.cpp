@@ -128,7 +128,7 @@ wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,
         if (counts) {
             blocks_.count_classes(block, blocks + offset);
         } else if (const Classes* classes = classes_of(block)) {
-            blocks_.encode_kept(classes->elements, static_cast<std::uint8_t>(255 - low),
+            blocks_.encode_kept(block, classes->elements, static_cast<std::uint8_t>(255 - low),
                                 blocks + offset);
         } else {
             run.add(block, low, offset, encode);

@@ -1,6 +1,7 @@
 #include "worker/operation.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -67,6 +68,9 @@ void Operation::open(double now, PacketSink& out) {
             std::fill_n(blocks, wire::kBlockElements,
                         static_cast<std::int32_t>(identity(tensor_.opcode())));
             blocks[session_.job.rank] = static_cast<std::int32_t>(fingerprint_);
+            // The ranks of the host have compared their calls.
+            for (std::uint64_t rest = session_.job.others; rest != 0; rest &= rest - 1)
+                blocks[std::countr_zero(rest)] = static_cast<std::int32_t>(fingerprint_);
             present = 1;
             if (direct_) {
                 direct_->put(blocks + wire::kBlockElements);

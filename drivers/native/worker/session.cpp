@@ -37,6 +37,10 @@ void JobRun::check() const {
                                     std::to_string(rank) + " are not in a job of " +
                                     std::to_string(workers) + " workers and " +
                                     std::to_string(ranks) + " ranks");
+    const std::uint64_t everyone = ~std::uint64_t{0} >> (64 - ranks);
+    if ((others & ~everyone) != 0 || (others >> rank & 1) != 0)
+        throw std::invalid_argument("the other ranks of rank " + std::to_string(rank) +
+                                    "'s host are not among " + std::to_string(ranks));
 }
 
 Session::Session(const JobRun& given, double cap)

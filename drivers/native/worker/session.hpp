@@ -25,6 +25,8 @@ struct JobRun {
     wire::Worker worker;  // own number there
     unsigned rank;        // own number among all that are summed
     unsigned ranks;
+    // Bitmap of other ranks, of its host, whose elements this worker sends, too.
+    std::uint64_t others = 0;
     std::uint32_t credit;
     std::uint32_t group_host;  // multicast address that results go to; 0 if there is none
     std::uint16_t group_port;

@@ -44,7 +44,9 @@ _STEPS = {
     "address": "find the address of its host",
     "paths": "probe the paths to its host",
     "shard": "start the shard of its host",
-    "leaf": "start the leaf of its host",
+    "memory": "make memory for the ranks of its host",
+    "shared": "share memory with the ranks of its host",
+    "job": "get a job of the aggregator",
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections.abc import Sequence
 
 from torch._C._distributed_c10d import Store
 
@@ -27,19 +28,22 @@ class GroupLease:
 
     Args:
         store: The group's store.
-        size: Ranks of the group.
         settings: Own.
     """
 
-    def __init__(self, store: Store, size: int, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
-        self._size = size
         self._settings = settings
         self._lease: JobsLease | None = None
         self._started: tuple[AggregatorUrl, str] | None = None
 
-    def get(self, everyone: list[Introduction]) -> str:
-        """Make the jobs, and return the tickets of their aggregators. Rank 0."""
+    def get(self, everyone: list[Introduction], units: Sequence[Sequence[int]]) -> str:
+        """Make the jobs, and return the tickets of their aggregators. Rank 0.
+
+        Args:
+            everyone: The introductions of all ranks.
+            units: The ranks that each worker sends for; in a tree each is one rank.
+        """
         settings = self._settings
         url = settings.aggregator
         addresses = url.addresses
@@ -55,7 +59,9 @@ class GroupLease:
             leaves = [(each.url.host, each.url.port) for each in everyone]
             self._lease = create_tree(url.parent, leaves, *wish, timeout_s)
         else:
-            self._lease = create_jobs(addresses, self._size, *wish, timeout_s)
+            self._lease = create_jobs(addresses, len(units), *wish, timeout_s)
+            tickets = [ticket.of_units(units) for ticket in self._lease.tickets]
+            return json.dumps([ticket.to_json() for ticket in tickets])
         return json.dumps([ticket.to_json() for ticket in self._lease.tickets])
 
     @property

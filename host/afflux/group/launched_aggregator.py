@@ -1,4 +1,4 @@
-"""Aggregators that this process launched: for soft:// and rtl://, and a host's shards and leaves.
+"""Aggregators that this process launched: for soft:// and rtl://, and a host's shards.
 
 There is one for each URL, address and role, shared by all groups. It ends with the last group, or
 with this process, however that ends.
@@ -94,7 +94,7 @@ def _start(url: AggregatorUrl, host: str, timeout_s: float) -> _Launched:
     command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
     command += ["--owner", str(os.getpid())]
     if url.scheme == "soft":
-        # A job is a few numbers there, and the leaf of a host takes one for each other host.
+        # A job is a few numbers there, and each group takes one.
         command += ["--jobs", str(_SOFT_JOBS)]
     if url.group:
         command += ["--group", str(url.group)]

@@ -12,6 +12,7 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.failure import CallRefused
+from afflux.group.host_worker import HostWorker
 from afflux.group.rates import Rates
 from afflux.group.tensors import ENGINE_DTYPES, elements_of, write_back
 from afflux.group.topology import Topology
@@ -23,7 +24,15 @@ from afflux_drivers.worker.calls import WorkerCall
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 
-__all__ = ["Begun", "Interruption", "JobReducer", "NativeReducer", "Reducer", "refused"]
+__all__ = [
+    "Begun",
+    "Interruption",
+    "JobReducer",
+    "NativeJobReducer",
+    "NativeReducer",
+    "Reducer",
+    "refused",
+]
 
 _REDUCTIONS = {each.value: each for each in Reduction}
 
@@ -192,7 +201,7 @@ class JobReducer:
     """A `Reducer` over a worker of jobs at one or more aggregators.
 
     Args:
-        worker: It has joined the jobs.
+        worker: It has joined the jobs, here or at the leader of this rank's host.
         tickets: The jobs.
         url: AFFLUX_AGGREGATOR.
         holding: What this rank holds of the jobs; given back after the worker is closed.
@@ -206,7 +215,7 @@ class JobReducer:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: Worker | HostWorker,
         tickets: Sequence[JobTicket],
         url: AggregatorUrl,
         holding: Holding,
@@ -242,8 +251,13 @@ class JobReducer:
         divided = reduction is Reduction.AVG and dtype is wire.Dtype.INT32
         if divided:
             return _JobPlan(dtype, Reduction.SUM, asked.shape, True, None)
-        prepared = self._worker.prepare(dtype, reduction, asked.shape)
-        return _JobPlan(dtype, reduction, asked.shape, False, prepared)
+        return _JobPlan(
+            dtype, reduction, asked.shape, False, self._prepare(dtype, reduction, asked)
+        )
+
+    def _prepare(self, dtype: wire.Dtype, reduction: Reduction, asked: Asked) -> WorkerCall | None:
+        """Return the call as C++ takes it: None, as the ranks of a host need Python."""
+        return None
 
     def run(
         self,
@@ -281,30 +295,6 @@ class JobReducer:
                 self._watching(interrupted),
             )  # fmt: skip
 
-    def calls(self) -> Any:
-        """Return the capsule through which C++ calls."""
-        return self._worker.calls()
-
-    def agreement(self, number: int) -> WorkerCall:
-        """Return the call of `agree`, prepared."""
-        return self._worker.prepare(wire.Dtype.INT32, Reduction.SUM, (0, number))
-
-    def prepared(self, plan: _JobPlan) -> WorkerCall | None:
-        """Return the plan's call; None if integers are to be divided."""
-        return plan.prepared
-
-    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
-        """See `NativeReducer`."""
-        with self._naming(), refused(begun.call.about.text):
-            self._worker.finish(
-                begun.call,
-                timeout_s,
-                self._watching(interrupted),
-                begun.waited_s,
-                Status(begun.status),
-                begun.text,
-            )
-
     def complete(self, timeout_s: float, interrupted: Interruption) -> None:
         """Drive the worker's operation."""
         with self._naming():
@@ -328,7 +318,9 @@ class JobReducer:
         return torch.zeros(elements, dtype=dtype)
 
     def give_up(self, reason: str) -> None:
-        """Do nothing: the others look at the group's notices while they wait."""
+        """Wake the other ranks of the host; all others look at the group's notices."""
+        if isinstance(self._worker, HostWorker):
+            self._worker.fail(reason)
 
     def statistics(self) -> dict[str, Any]:
         """Return the job's size and the worker's counts."""
@@ -344,3 +336,45 @@ class JobReducer:
         """Close the worker, then give back what this rank holds for the group."""
         self._worker.close()
         self._holding.give_back()
+
+
+class NativeJobReducer(JobReducer):
+    """A `NativeReducer` over a worker that each rank has for itself."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        tickets: Sequence[JobTicket],
+        url: AggregatorUrl,
+        holding: Holding,
+        topology: Topology,
+    ) -> None:
+        super().__init__(worker, tickets, url, holding, topology)
+        self._own_worker = worker
+
+    def _prepare(self, dtype: wire.Dtype, reduction: Reduction, asked: Asked) -> WorkerCall | None:
+        return self._own_worker.prepare(dtype, reduction, asked.shape)
+
+    def calls(self) -> Any:
+        """Return the capsule through which C++ calls."""
+        return self._own_worker.calls()
+
+    def agreement(self, number: int) -> WorkerCall:
+        """Return the call of `agree`, prepared."""
+        return self._own_worker.prepare(wire.Dtype.INT32, Reduction.SUM, (0, number))
+
+    def prepared(self, plan: _JobPlan) -> WorkerCall | None:
+        """Return the plan's call; None if integers are to be divided."""
+        return plan.prepared
+
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
+        """See `NativeReducer`."""
+        with self._naming(), refused(begun.call.about.text):
+            self._own_worker.finish(
+                begun.call,
+                timeout_s,
+                self._watching(interrupted),
+                begun.waited_s,
+                Status(begun.status),
+                begun.text,
+            )

@@ -25,11 +25,13 @@ from afflux.group.exchange import (
     host_identity,
 )
 from afflux.group.gloo_reducer import GlooReducer
+from afflux.group.host_memory import Units, share_on_hosts
+from afflux.group.host_worker import HostWorker
 from afflux.group.job_lease import GroupLease
 from afflux.group.meeting import Meeting
 from afflux.group.membership import Membership
 from afflux.group.rates import Rates
-from afflux.group.reducer import Holding, JobReducer, Reducer
+from afflux.group.reducer import Holding, JobReducer, NativeJobReducer, Reducer
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards, ShardsPlan
 from afflux.group.shared_memory import claim_memory, offer_memory
@@ -167,7 +169,8 @@ def _reducer(
         size: Ranks of the group.
         settings: Own.
     """
-    lease = GroupLease(keys.store, size, settings)
+    lease = GroupLease(keys.store, settings)
+    units = Units.flat(rank, size)
 
     def first_ticket() -> str:
         check_agreement(everyone)
@@ -191,9 +194,12 @@ def _reducer(
         if topology.sharded:
             _log.info("ranks of each host: %s", names_of_hosts(hosts))
             lanes = min(each.lanes for each in everyone)
-            plan = ShardsPlan(hosts, topology.tree, secrets.token_hex(16), lanes, settings.slots)
+            plan = ShardsPlan(hosts, secrets.token_hex(16), lanes, settings.slots)
             return json.dumps({**ticket, "shards": plan._asdict()})
-        return json.dumps({**ticket, "job": lease.get(everyone)})
+        if topology.by_host:
+            _log.info("ranks of each host: %s", names_of_hosts(hosts))
+            return json.dumps({**ticket, "hosts": hosts})
+        return json.dumps({**ticket, "job": lease.get(everyone, units.all)})
 
     try:
         if rank == 0:
@@ -202,12 +208,15 @@ def _reducer(
             patience_s = settings.start_timeout_s + settings.connect_timeout_s
             ticket = json.loads(exchange.ticket(patience_s))
         topology = Topology(*ticket["topology"])
-        if "shards" in ticket:
+        plan = ShardsPlan(**ticket["shards"]) if "shards" in ticket else None
+        if topology.by_host:
+            units = share_on_hosts(exchange, rank, plan.hosts if plan else ticket["hosts"])
+            topology = topology if units.by_host else topology.flat()
+        if plan is not None:
             master = master_of(keys.store) or os.environ.get("MASTER_ADDR", "")
-            plan = ShardsPlan(**ticket["shards"])
-            shards = Shards(exchange, rank, plan, settings, master)
+            shards = Shards(exchange, rank, plan, units.all, settings, master)
             try:
-                reducer = _join_shards(exchange, rank, settings, shards, topology)
+                reducer = _join_shards(exchange, rank, settings, shards, units, topology)
                 reducer.contest = ticket["contest"]
                 if "rates" in ticket:
                     reducer.rates = Rates(ticket["rates"])
@@ -220,15 +229,31 @@ def _reducer(
                 if ticket["require"]:
                     raise RendezvousError(_only_gloo(reason)) from error
                 topology = Topology("gloo", reason)
-        elif "job" in ticket:
-            tickets = _own(ticket["job"], rank)
-            return _join(exchange, rank, settings, tickets, lease, topology)
+        elif topology.name != "gloo":
+            text = ticket.get("job") or _job(exchange, lease, everyone, units, settings)
+            tickets = _own(text, units.own[0])
+            return _join(exchange, rank, settings, tickets, lease, units, topology)
         if rank == 0 and ticket.get("gloo") != "":
             _warn_of_gloo(topology.reason)
+        units.close()
         return GlooReducer(settings.aggregator, topology)
     except BaseException:
+        units.close()
         lease.give_back()
         raise
+
+
+def _job(
+    exchange: Exchange,
+    lease: GroupLease,
+    everyone: list[Introduction],
+    units: Units,
+    settings: Settings,
+) -> str:
+    """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
+    patience_s = settings.start_timeout_s + settings.connect_timeout_s
+    (text,) = exchange.share("job", [0], lambda: lease.get(everyone, units.all), patience_s)
+    return str(text)
 
 
 def _only_gloo(reason: str) -> str:
@@ -246,11 +271,16 @@ def _warn_of_gloo(reason: str) -> None:
 
 
 def _join_shards(
-    exchange: Exchange, rank: int, settings: Settings, shards: Shards, topology: Topology
+    exchange: Exchange,
+    rank: int,
+    settings: Settings,
+    shards: Shards,
+    units: Units,
+    topology: Topology,
 ) -> JobReducer:
     try:
         tickets = shards.set_up()
-        return _join(exchange, rank, settings, tickets, shards, topology)
+        return _join(exchange, rank, settings, tickets, shards, units, topology)
     except BaseException:
         shards.give_back()
         raise
@@ -262,12 +292,16 @@ def _join(
     settings: Settings,
     tickets: list[JobTicket],
     holding: Holding,
+    units: Units,
     topology: Topology,
 ) -> JobReducer:
     worker: Worker | None = None
+    leads = rank == units.own[0]
 
     def join() -> None:
         nonlocal worker
+        if not leads:
+            return
         worker = Worker(
             tickets,
             rank,
@@ -286,14 +320,16 @@ def _join(
         if worker is not None:
             worker.close()
         raise
-    if worker is None:
-        raise RendezvousError(f"rank {rank} has no worker")
     where = ", ".join(f"{each.host}:{each.port}" for each in tickets)
     _log.info(
         "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
         tickets[0].slots, where,
     )  # fmt: skip
-    return JobReducer(worker, tickets, settings.aggregator, holding, topology)
+    if units.by_host:
+        ours = HostWorker(rank, units.own, units.shared, worker)
+        return JobReducer(ours, tickets, settings.aggregator, holding, topology)
+    assert worker is not None
+    return NativeJobReducer(worker, tickets, settings.aggregator, holding, topology)
 
 
 def _own(text: str, rank: int) -> list[JobTicket]:

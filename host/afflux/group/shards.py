@@ -6,10 +6,8 @@ in the store; a leader that cannot do its part says why, and then no rank goes o
     leaders   publish the address of their host                        address/<r>
     leaders   probe the paths, publish what they have heard            paths/<r>
     leaders   start the shard of their host, publish their job there   shard<n>/<r>
-    leaders   in a tree: start the leaf of their host, which has       leaf<n>/<r>
-              a job for each shard, whose child it is; publish these
 
-The last two are repeated with less, n = 0, 1, …, until all have granted the same lanes and slots.
+The last one is repeated with less, n = 0, 1, …, until all have granted the same lanes and slots.
 """
 
 import contextlib
@@ -18,7 +16,6 @@ import logging
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from afflux.group import launched_aggregator
@@ -28,7 +25,7 @@ from afflux.group.host_address import own_address
 from afflux.group.path_probe import PathProbe, Paths
 from afflux.group.settings import Settings
 from afflux_drivers.control.client import JobLease, create_job
-from afflux_drivers.control.tickets import JobTicket, ParentJob
+from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
@@ -38,6 +35,7 @@ _log = logging.getLogger("afflux")
 
 _SOFT = AggregatorUrl("soft")
 _TRIES = 4
+_ROLE = "shard"
 
 PROBE_S = 1.5
 """All paths are probed at once; with what the store takes this stays below two seconds."""
@@ -51,14 +49,12 @@ class ShardsPlan(NamedTuple):
 
     Attributes:
         hosts: The ranks of each host, in order of the leaders.
-        tree: Whether a leaf in each host sums what its ranks send.
         key: 16 bytes in hexadecimal, for the probes.
         lanes: Most lanes that all ranks want.
         slots: Slots that rank 0 wants.
     """
 
     hosts: list[list[int]]
-    tree: bool
     key: str
     lanes: int
     slots: int
@@ -77,23 +73,31 @@ class Shards:
         exchange: The group's.
         rank: Own rank.
         plan: Rank 0's, the same at all ranks.
+        units: The ranks that each worker sends for.
         settings: Own.
         master: Name or address of the store's server, which is on another host perhaps.
     """
 
     def __init__(
-        self, exchange: Exchange, rank: int, plan: ShardsPlan, settings: Settings, master: str
+        self,
+        exchange: Exchange,
+        rank: int,
+        plan: ShardsPlan,
+        units: Sequence[Sequence[int]],
+        settings: Settings,
+        master: str,
     ) -> None:
         self._exchange = exchange
         self._rank = rank
         self._plan = plan
+        self._units = units
         self._settings = settings
         self._master = master
         self._leaders = [ranks[0] for ranks in plan.hosts]
         self._own = next(n for n, ranks in enumerate(plan.hosts) if rank in ranks)
         self._hosts: list[_Host] = []
         self._leases: list[JobLease] = []
-        self._launched: list[str] = []
+        self._launched = False
         self._names: dict[str, str] = {}
 
     @property
@@ -102,17 +106,16 @@ class Shards:
         return self._rank in self._leaders
 
     def named(self, text: str) -> str:
-        """Return a message in which a shard's or leaf's address is followed by whose it is."""
+        """Return a message in which a shard's address is followed by whose it is."""
         for peer, name in self._names.items():
             text = text.replace(peer, f"{peer} ({name})", 1)
         return text
 
     def trouble(self) -> str | None:
-        """Return that the shard or the leaf of this host has ended, at its leader."""
-        for role in self._launched:
-            host = self._hosts[self._own].address
-            if not launched_aggregator.runs(_SOFT, host, role):
-                return f"the {role} of rank {self._name(self._rank)} has ended"
+        """Return that the shard of this host has ended, at its leader."""
+        host = self._hosts[self._own].address if self._launched else ""
+        if self._launched and not launched_aggregator.runs(_SOFT, host, _ROLE):
+            return f"the shard of rank {self._name(self._rank)} has ended"
         return None
 
     def set_up(self) -> list[JobTicket]:
@@ -141,9 +144,9 @@ class Shards:
     def give_back(self) -> None:
         """End what this rank has started, once no other rank needs it any more."""
         self._close_jobs()
-        for role in self._launched:
-            launched_aggregator.release(_SOFT, self._hosts[self._own].address, role)
-        self._launched.clear()
+        if self._launched:
+            launched_aggregator.release(_SOFT, self._hosts[self._own].address, _ROLE)
+        self._launched = False
 
     def _close_jobs(self) -> None:
         for lease in self._leases:
@@ -250,71 +253,40 @@ class Shards:
         host = self._hosts[self._leaders.index(rank)]
         return f"{rank} on {host.name} ({host.address})"
 
-    def _note(self, role: str, tickets: Sequence[JobTicket]) -> None:
-        """Remember which host's is at these addresses."""
+    def _note(self, tickets: Sequence[JobTicket]) -> None:
+        """Remember whose shard is at these addresses."""
         for leader, host, ticket in zip(self._leaders, self._hosts, tickets, strict=True):
             peer = f"{ticket.host}:{ticket.port}"
-            self._names[peer] = f"the {role} of rank {leader} on {host.name}"
+            self._names[peer] = f"the shard of rank {leader} on {host.name}"
 
     def _create(
         self, attempt: int, wish: tuple[int, int]
     ) -> tuple[list[JobTicket], tuple[int, int]]:
         """Create all jobs; return this rank's tickets, and the least lanes and slots granted."""
-        plan, timeout_s = self._plan, self._settings.connect_timeout_s
-        size = sum(map(len, plan.hosts))
-        workers = len(plan.hosts) if plan.tree else size
-        patience_s = _START_S + timeout_s
+        timeout_s = self._settings.connect_timeout_s
 
         def start_shard() -> str:
-            lease = create_job(self._launch("shard"), workers, *wish, timeout_s, to_each=plan.tree)
+            lease = create_job(self._launch(), len(self._units), *wish, timeout_s)
             self._leases.append(lease)
-            return lease.ticket.to_json()
+            return lease.ticket.of_units(self._units).to_json()
 
-        def start_leaf() -> list[str]:
-            return [ticket.to_json() for ticket in self._create_leaf(shards, wish, size)]
-
-        share = self._exchange.share
-        texts = share(f"shard{attempt}", self._leaders, start_shard, patience_s, self._name)
+        patience_s = _START_S + timeout_s
+        step = f"shard{attempt}"
+        texts = self._exchange.share(step, self._leaders, start_shard, patience_s, self._name)
         shards = [JobTicket.from_json(text) for text in texts]
-        self._note("shard", shards)
-        if not plan.tree:
-            return shards, _least(shards)
-        lists = share(f"leaf{attempt}", self._leaders, start_leaf, patience_s, self._name)
-        leaves = [[JobTicket.from_json(text) for text in each] for each in lists]
-        self._note("leaf", [each[0] for each in leaves])
-        return leaves[self._own], _least([*shards, *(ticket for each in leaves for ticket in each)])
+        self._note(shards)
+        return shards, (min(each.lanes for each in shards), min(each.slots for each in shards))
 
-    def _create_leaf(
-        self, shards: Sequence[JobTicket], wish: tuple[int, int], size: int
-    ) -> list[JobTicket]:
-        """Create a job for each shard at this host's leaf, and let it join there."""
-        ranks, timeout_s = self._plan.hosts[self._own], self._settings.connect_timeout_s
-        address = self._launch("leaf")
-        leases = []
-        for shard in shards:
-            parent = ParentJob(shard.host, shard.port, shard.job, shard.key, self._own, shard.round)
-            lease = create_job(address, len(ranks), *wish, timeout_s, parent)
-            self._leases.append(lease)
-            leases.append(lease)
-        for lease in leases:
-            lease.join_parent(timeout_s)
-        return [replace(each.ticket, members=tuple(ranks), ranks=size) for each in leases]
-
-    def _launch(self, role: str) -> tuple[str, int]:
-        """Return the address of this host's shard or leaf, which is started unless it runs."""
+    def _launch(self) -> tuple[str, int]:
+        """Return the address of this host's shard, which is started unless it runs."""
         host = self._hosts[self._own].address
         patience_s = min(self._settings.start_timeout_s, _START_S)
-        address = launched_aggregator.acquire(_SOFT, host, patience_s, role)
-        if role in self._launched:
+        address = launched_aggregator.acquire(_SOFT, host, patience_s, _ROLE)
+        if self._launched:
             # The second try of this group.
-            launched_aggregator.release(_SOFT, host, role)
-        else:
-            self._launched.append(role)
+            launched_aggregator.release(_SOFT, host, _ROLE)
+        self._launched = True
         return address
-
-
-def _least(tickets: Sequence[JobTicket]) -> tuple[int, int]:
-    return min(each.lanes for each in tickets), min(each.slots for each in tickets)
 
 
 def _is_loopback(address: str) -> bool:

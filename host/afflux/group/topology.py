@@ -1,14 +1,15 @@
 """Which way the sums of a group take: the topologies that there are, and the choice of one.
 
-topology         sums are made
-memory           in the memory that the ranks of one host share
-aggregator       by one aggregator, or by several that share the columns
-tree             by aggregators below a parent
-shards           by a software aggregator in each host, all of which share the columns
-sharded tree     as with shards; in each host a leaf first sums what the host's own ranks send
-gloo             by Gloo
+topology             sums are made
+memory               in the memory that the ranks of one host share
+aggregator           by one aggregator, or by several that share the columns
+tree                 by aggregators below a parent
+shards               by a software aggregator in each host, all of which share the columns
+aggregator by host   as above; where a host has several ranks they first share memory, and one of
+shards by host       them sends for all (`afflux.group.host_worker`)
+gloo                 by Gloo
 
-A host with a hundred ranks sends its tensor once in a sharded tree, a hundred times with shards.
+By host, a host with a hundred ranks sends one tensor, else a hundred.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Introduction
 
 __all__ = ["Topology", "choose", "hosts_of", "names_of_hosts"]
+
+
+_BY_HOST = " by host"
 
 
 class Topology(NamedTuple):
@@ -34,12 +38,16 @@ class Topology(NamedTuple):
     @property
     def sharded(self) -> bool:
         """Whether each host has a shard."""
-        return self.name in ("shards", "sharded tree")
+        return self.name.startswith("shards")
 
     @property
-    def tree(self) -> bool:
-        """Whether aggregators have a parent."""
-        return self.name in ("tree", "sharded tree")
+    def by_host(self) -> bool:
+        """Whether the ranks of a host send one stream."""
+        return self.name.endswith(_BY_HOST)
+
+    def flat(self) -> "Topology":
+        """Return the same for hosts whose ranks cannot share memory."""
+        return self._replace(name=self.name.removesuffix(_BY_HOST))
 
     def __str__(self) -> str:
         return f"{self.name} ({self.reason})"
@@ -69,7 +77,9 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
     if url.scheme == "udp" and url.parent is not None:
         return Topology("tree", f"AFFLUX_AGGREGATOR={url}")
     if url.scheme == "shards":
-        return Topology(_sharded(hosts), f"AFFLUX_AGGREGATOR={url}")
+        return Topology("shards" + _suffix(hosts), f"AFFLUX_AGGREGATOR={url}")
+    if url.scheme == "udp":
+        return Topology("aggregator" + _suffix(hosts), f"AFFLUX_AGGREGATOR={url}")
     if url.scheme == "gloo":
         return Topology("gloo", f"AFFLUX_AGGREGATOR={url}")
     if url.scheme != "auto":
@@ -78,9 +88,10 @@ def choose(url: AggregatorUrl, hosts: Sequence[Sequence[int]], unshared: str) ->
         return Topology("gloo", unshared or "the ranks of one host cannot share memory")
     apart = f"rank {hosts[1][0]} is on another host or in another network namespace than rank 0"
     # If paths and leaders allow it, and if a contest with Gloo does not tell otherwise.
-    return Topology(_sharded(hosts), apart)
+    return Topology("shards" + _suffix(hosts), apart)
 
 
-def _sharded(hosts: Sequence[Sequence[int]]) -> str:
+def _suffix(hosts: Sequence[Sequence[int]]) -> str:
+    # Who names an aggregator for the ranks of one host wants to see it work.
     alone = len(hosts) == 1 or all(len(ranks) == 1 for ranks in hosts)
-    return "shards" if alone else "sharded tree"
+    return "" if alone else _BY_HOST
