@@ -11,6 +11,7 @@ import hashlib
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,12 +21,12 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from afflux.group.collectives import Asked
-from afflux.group.either_reducer import EitherReducer
+from afflux.group.either_reducer import EitherReducer, NativeEitherReducer
 from afflux.group.exchange import Introduction, RendezvousError
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo_reducer import GlooReducer
 from afflux.group.rates import Point, Rates
-from afflux.group.reducer import JobReducer, Reducer
+from afflux.group.reducer import JobReducer, NativeReducer, Reducer
 from afflux.group.topology import Topology
 from afflux.group.waiting_calls import WaitingCalls
 from afflux_drivers.errors import AffluxError
@@ -72,20 +73,26 @@ def settle(
     rates = reducer.rates or _measured(reducer, gloo, rank)
     first = reducer.rates is None
     took = _told(rates.points[-1])
-    if any(map(_failed, rates.points)) or not any(map(_worth_it, rates.points)):
+    failed = any(map(_failed, rates.points))
+    if failed or not any(map(_worth_it, rates.points)):
         # Every rank knows the outcome: nobody sends to the shards any more.
         reducer.leave()
-        return _noted(reducer.contest, GlooReducer(reducer.url, Topology("gloo", took)), rank)
+        only_gloo = GlooReducer(reducer.url, Topology("gloo", took))
+        # The next group of these ranks may have better luck.
+        return _noted(reducer.contest, only_gloo, rank, failed)
     reducer.topology = Topology(reducer.topology.name, took)
     waiting = WaitingCalls(PrefixStore("waiting", store), rank, size)
-    found = EitherReducer(reducer, fallback, rates, waiting, rank, size)
+    native = isinstance(reducer, NativeReducer)
+    made = NativeEitherReducer if native else EitherReducer
+    found = made(reducer, fallback, rates, waiting, rank, size)
     return _noted(reducer.contest, found, rank) if first else found
 
 
 def contest_of(everyone: Sequence[Introduction]) -> str:
-    """Return the key of a contest between the hosts of these ranks."""
-    hosts = sorted({each.host for each in everyone})
-    return hashlib.sha256("\n".join(hosts).encode()).hexdigest()[:16]
+    """Return the key of a contest between the hosts of these ranks, as many of them on each."""
+    hosts = sorted(Counter(each.host for each in everyone).items())
+    words = "\n".join(f"{ranks} on {host}" for host, ranks in hosts)
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
 def known(contest: str) -> Topology | Rates | None:
@@ -93,8 +100,13 @@ def known(contest: str) -> Topology | Rates | None:
     return _outcomes.get(contest)
 
 
-def _noted(contest: str, found: EitherReducer | GlooReducer, rank: int) -> Reducer[Any]:
-    _outcomes[contest] = found.rates if isinstance(found, EitherReducer) else found.topology
+def _noted(
+    contest: str, found: EitherReducer | GlooReducer, rank: int, failed: bool = False
+) -> Reducer[Any]:
+    if isinstance(found, EitherReducer):
+        _outcomes[contest] = found.rates
+    elif not failed:
+        _outcomes[contest] = found.topology
     if rank == 0:
         more = ", or Gloo, by tensor" if isinstance(found, EitherReducer) else ""
         _log.info("AFFLUX_AGGREGATOR=auto takes %s%s", found.topology, more)

@@ -1,14 +1,11 @@
 """A group at one rank: which calls go to the engine, and which to Gloo."""
 
-import atexit
 import collections
 import contextlib
-import ctypes
 import logging
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -25,6 +22,7 @@ from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
+from afflux.group.living import living
 from afflux.group.membership import Membership
 from afflux.group.monitored_barrier import monitored_barrier
 from afflux.group.notices import CallRecord, Notices, behind
@@ -49,9 +47,6 @@ _BARRIER = Call("barrier", "-", "barrier", "barrier")
 
 _PLANS_MAX = 4096
 """Kinds of calls that a group remembers; a training loop has some hundreds."""
-
-_EXIT_DRAIN_S = 1.0
-"""When the interpreter ends, nobody waits for results any more."""
 
 
 class Group(BackendMethods):
@@ -128,7 +123,7 @@ class Group(BackendMethods):
         self.turn = self._progress.turn
         if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
             self.reducer.follow(self.turn)
-        _living.add(self)
+        living.add(self)
 
     def barrier(self, options: dist.BarrierOptions) -> Any:
         """Agree with every rank that it is here; that is all it takes."""
@@ -559,11 +554,15 @@ class Group(BackendMethods):
             # this one before it ends.
             threading.Thread(target=free, name=f"afflux-{self.name}-free").start()
 
+    def close_at_exit(self, seconds: float) -> None:
+        """End the group with the interpreter: operations in flight have so long."""
+        self._close(seconds, seconds, at_exit=True)
+
     def _close(self, drain_s: float, confirm_s: float, at_exit: bool = False) -> None:
         if self.closed or os.getpid() != self.pid:
             return
         self.closed = True
-        _living.discard(self)
+        living.discard(self)
         reducer = self.reducer
         ended = self._progress.stop(drain_s)
         if ended or (reducer.holds and isinstance(self._progress.failure, GroupClosed)):
@@ -580,24 +579,3 @@ class Group(BackendMethods):
 
 def _nothing() -> None:
     return None
-
-
-_living: "weakref.WeakSet[Group]" = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    # A thread that still waits when the interpreter ends could not end cleanly.
-    for group in list(_living):
-        with contextlib.suppress(Exception):
-            group._close(_EXIT_DRAIN_S, _EXIT_DRAIN_S, at_exit=True)
-
-
-def _keep_all() -> None:
-    # A forked process has copies of groups, and no threads of Gloo's, for which its destructor
-    # waits: nothing may drop the copies, not even the end of the interpreter.
-    for group in list(_living):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_keep_all)

@@ -29,9 +29,9 @@ import torch.distributed as dist
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.fallback import GlooFallback, divide
-from afflux.group.ledger import DENSE, Ledger, Way
+from afflux.group.ledger import DENSE, SMALL_BYTES, Ledger, Way
 from afflux.group.rates import Rates
-from afflux.group.reducer import Interruption, Reducer
+from afflux.group.reducer import Begun, Interruption, NativeReducer, Reducer
 from afflux.group.tensors import dtype_name, elements_of, in_place, write_back
 from afflux.group.topology import Topology
 from afflux.group.turn import Turn
@@ -40,7 +40,7 @@ from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import Disagreement
 from afflux_hdl.contract import wire
 
-__all__ = ["EitherReducer"]
+__all__ = ["EitherReducer", "NativeEitherReducer"]
 
 _log = logging.getLogger("afflux")
 
@@ -226,6 +226,32 @@ class EitherReducer:
             ledger = self._ledgers[plan.text] = Ledger(self.rates, size, plan.chosen)
             _log.debug("rank %d: %s by %s: %s", self.rank, plan.text, ledger.way, ledger.reason)
         return ledger
+
+
+class NativeEitherReducer(EitherReducer):
+    """A `NativeReducer` over shards whose small sums C++ can begin: these never go by Gloo."""
+
+    shards: NativeReducer[Any]
+
+    def calls(self) -> Any:
+        """Return the shards' capsule."""
+        return self.shards.calls()
+
+    def agreement(self, number: int) -> Any:
+        """Return the shards' call of `agree`, prepared."""
+        return self.shards.agreement(number)
+
+    def prepared(self, plan: _Plan) -> Any:
+        """Return the shards' call; None if Gloo may sum the tensor, too."""
+        size = plan.elements * plan.asked.dtype.itemsize
+        if plan.chosen and size >= SMALL_BYTES:
+            return None
+        return self.shards.prepared(plan.of_shards)
+
+    def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
+        """See `NativeReducer`."""
+        text = f"all_reduce {begun.call.about.rest[1:]}"
+        self.shards.finish(begun, timeout_s, self.watching(_SHARDS, text, interrupted))
 
 
 class _Call:

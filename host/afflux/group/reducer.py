@@ -154,7 +154,7 @@ class Begun(NamedTuple):
 
 
 @runtime_checkable
-class NativeReducer(Protocol):
+class NativeReducer(Reducer[_Plan], Protocol[_Plan]):
     """What else a group needs of a reducer whose collectives C++ can begin (`calls.h`)."""
 
     def calls(self) -> Any:
@@ -163,7 +163,7 @@ class NativeReducer(Protocol):
     def agreement(self, number: int) -> Any:
         """Return the call of `agree`, prepared."""
 
-    def prepared(self, plan: Any) -> Any:
+    def prepared(self, plan: _Plan) -> Any:
         """Return a plan's call as C++ takes it; None if it needs Python."""
 
     def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
