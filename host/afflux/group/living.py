@@ -7,6 +7,9 @@ import os
 import weakref
 from typing import Protocol
 
+# Registers its end before the groups', which so come first: they still need their aggregators.
+import afflux.group.launched_aggregator  # noqa: F401
+
 __all__ = ["living"]
 
 _EXIT_DRAIN_S = 1.0
