@@ -1,16 +1,19 @@
-"""Which way sums take: several aggregators, a shard in each host, a leaf below; and Gloo."""
+"""Which way sums take: several aggregators, a shard in each host, and Gloo."""
 
 import os
 import re
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import host_address, rendezvous
+from afflux.group import host_address, launched_aggregator, rendezvous
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.settings import Settings
 from afflux.group.shards import Shards
 from afflux.group.topology import choose, hosts_of
 from afflux_drivers.control.client import read_counters
@@ -65,6 +68,45 @@ def test_an_interface_is_named_in_three_ways():
     for wrong in ("nonesuch0", "203.0.113.1", "203.0.113.0/24"):
         with pytest.raises(OSError, match=re.escape(f"AFFLUX_INTERFACE={wrong}: ")):
             find(wrong)
+
+
+def test_the_own_name_does_not_lead_to_the_default_route(monkeypatch):
+    """On the host of the store's server, whose name often has a loopback address there."""
+    routes = {"master": "127.0.0.1", "10.0.0.2": "10.0.0.1", host_address._ELSEWHERE: "203.0.113.7"}
+    monkeypatch.setattr(host_address, "local_address_towards", routes.__getitem__)
+    leader: Any = object.__new__(Shards)
+    leader._settings, leader._master = Settings(), "master"
+    leader._plan = SimpleNamespace(hosts=[[0], [1]])
+    leader._own, leader._leaders = 0, [0, 1]
+    said = [{"address": "10.0.0.2"}]
+    leader._exchange = SimpleNamespace(parts=lambda *_: said)
+    assert leader._find_address() == "10.0.0.1"
+    # If nobody says where it is, the default route is better than nothing.
+    said.clear()
+    assert leader._find_address() == "203.0.113.7"
+
+
+def test_who_releases_a_dead_aggregator_leaves_its_successor(no_aggregators):
+    url = AggregatorUrl("soft")
+    first = launched_aggregator.acquire(url, "127.0.0.1", 30.0)
+    first.process.kill()
+    first.process.wait()
+    second = launched_aggregator.acquire(url, "127.0.0.1", 30.0)
+    assert second is not first
+    launched_aggregator.release(first)
+    assert second.runs() and not first.runs()
+    assert launched_aggregator.acquire(url, "127.0.0.1", 30.0) is second
+    launched_aggregator.release(second)
+    assert second.runs()
+    launched_aggregator.release(second)
+    assert not second.runs()
+
+
+@pytest.fixture
+def no_aggregators():
+    yield
+    for each in list(launched_aggregator._launched.values()):
+        launched_aggregator.release(each)
 
 
 def reduce_some(rank, group):

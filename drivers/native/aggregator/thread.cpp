@@ -70,11 +70,10 @@ void Server::Thread::close() {
 
 void Server::Thread::serve() {
     while (!server_.stopping_.load(std::memory_order_relaxed)) {
-        if (!outbox_.flush()) {
+        if (!flush()) {
             // Nothing is taken meanwhile, which could change what waits to be sent. What comes
             // stays in the socket's buffer, whose size bounds the credit.
             wait_until_writable();
-            drop_if_jobs_have_changed();
             continue;
         }
         const std::span<const datagrams::Datagram> arrived = receiver_.receive(socket_);
@@ -89,7 +88,7 @@ void Server::Thread::serve() {
             jobs_changed_ = share_.core.jobs_changed();
             note_traffic();
         }
-        if (!more && outbox_.flush()) wait();
+        if (!more && flush()) wait();
     }
 }
 
@@ -152,9 +151,13 @@ bool Server::Thread::take_from_parents() {
     return more;
 }
 
-void Server::Thread::drop_if_jobs_have_changed() {
+bool Server::Thread::flush() {
+    // The kernel copies results out of the slots. If a job has ended since they were put there,
+    // these may be another's, which a thread could be writing to: so nobody may change jobs
+    // meanwhile.
     const std::lock_guard alone(share_.mutex);
     if (share_.core.jobs_changed() != jobs_changed_) outbox_.drop();
+    return outbox_.flush();
 }
 
 std::uint16_t Server::Thread::parent_port(unsigned job) const {

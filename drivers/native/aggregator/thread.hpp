@@ -40,8 +40,8 @@ class Server::Thread {
     // Returns whether there may be more.
     bool take_from_parents();
 
-    // Forgets what waits to be sent if jobs have changed since, whose slots others may have now.
-    void drop_if_jobs_have_changed();
+    // Sends what the outbox holds, unless jobs have changed since. Returns whether nothing is left.
+    bool flush();
     std::uint16_t parent_port(unsigned job) const;
     void watch(int file);
     void wait();

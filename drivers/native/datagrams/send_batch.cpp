@@ -113,6 +113,7 @@ void SendBatch::prepare(std::size_t first, std::size_t count) {
 }
 
 void SendBatch::count_sent(std::size_t first, std::size_t count) {
+    tried_again_ = false;
     for (std::size_t i = first; i < first + count; ++i) {
         const Message& message = messages_[i];
         ++traffic_.messages;
@@ -136,6 +137,18 @@ std::size_t SendBatch::after_error(std::size_t at) {
             return again ? at : at + 1;
         }
         case EMSGSIZE:
+            if (message.datagrams > 1) {
+                // The kernel does not cut what does not fit the path when it is cut. A socket that
+                // may send fragments can send each.
+                cut_apart(at, false);
+                return at;
+            }
+            if (!tried_again_) {
+                // About an earlier datagram, perhaps, which a router has reported: see above.
+                tried_again_ = true;
+                return at;
+            }
+            tried_again_ = false;
             too_long_ = message.segment;
             return at + 1;
         case EIO:
@@ -144,7 +157,7 @@ std::size_t SendBatch::after_error(std::size_t at) {
         case EOPNOTSUPP:
             if (message.datagrams < 2) return at + 1;
             // No offload on this route, or a length that the route does not carry.
-            cut_apart(at);
+            cut_apart(at, true);
             return at;
         default:
             // No buffers, or no route for now.
@@ -152,7 +165,7 @@ std::size_t SendBatch::after_error(std::size_t at) {
     }
 }
 
-void SendBatch::cut_apart(std::size_t at) {
+void SendBatch::cut_apart(std::size_t at, bool for_good) {
     const Message whole = std::move(messages_[at]);
     std::vector<Message> pieces;
     std::size_t bytes = 0;
@@ -162,7 +175,7 @@ void SendBatch::cut_apart(std::size_t at) {
             pieces.back().to = whole.to;
             pieces.back().segment = whole.segment;
             pieces.back().datagrams = 1;
-            pieces.back().apart = true;
+            pieces.back().apart = for_good;
         }
         pieces.back().parts.push_back(part);
         bytes += part.iov_len;

@@ -76,7 +76,9 @@ class SendBatch {
     void count_sent(std::size_t first, std::size_t count);
     // Looks at errno after message number `at` was refused. Returns where to go on.
     std::size_t after_error(std::size_t at);
-    void cut_apart(std::size_t at);
+    // Makes a message of each datagram. `for_good`: if they can be sent, the kernel cannot cut, and
+    // nothing is joined any more.
+    void cut_apart(std::size_t at, bool for_good);
     void drop_sent(std::size_t count);
 
     static constexpr std::size_t kMessages = 64;  // of a call
@@ -88,6 +90,7 @@ class SendBatch {
     const UdpSocket& socket_;
     bool segments_;
     bool refused_ = false;
+    bool tried_again_ = false;  // after EMSGSIZE
     std::size_t too_long_ = 0;
     // Of these the first used_ hold something; the others keep their memory.
     std::vector<Message> messages_;

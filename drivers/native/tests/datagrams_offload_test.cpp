@@ -1,6 +1,9 @@
 // Datagrams joined and not, over loopback: all arrive as they were, with few calls, and what cannot
 // be sent is noticed.
+#include <net/if.h>
 #include <netinet/udp.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -185,6 +188,42 @@ void test_refused_segmentation() {
     CHECK(take_all(here, receiver) == sent);
 }
 
+// Moves this process into a network of its own, whose loopback interface has this MTU. Returns
+// whether it may.
+bool narrow_loopback(int mtu) {
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+    const UdpSocket any;
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_mtu = mtu;
+    if (ioctl(any.number(), SIOCSIFMTU, &request) != 0) return false;
+    request.ifr_flags = IFF_UP;
+    return ioctl(any.number(), SIOCSIFFLAGS, &request) == 0;
+}
+
+// The kernel cuts what has been joined, but makes no fragments of the pieces.
+void test_a_path_that_is_narrower_than_the_datagrams() {
+    if (!narrow_loopback(1500)) return;
+    const UdpSocket here = bound(false);
+    UdpSocket there = bound(false);
+    std::vector<Octets> sent;
+    for (unsigned i = 0; i < 20; ++i) sent.push_back(octets(kLongest, i));
+    SendBatch batch(there);
+    const bool segments = batch.segments();
+    for (const Octets& each : sent) batch.add(here.own_address(), {Part(each)});
+    CHECK(batch.flush());
+    Receiver receiver(kLongest, false);
+    CHECK(take_all(here, receiver) == sent);
+    CHECK(batch.too_long() == 0);
+    // Others are joined still.
+    CHECK(batch.segments() == segments);
+    there.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
+    for (const Octets& each : sent) batch.add(here.own_address(), {Part(each)});
+    CHECK(batch.flush());
+    CHECK(take_all(here, receiver).empty());
+    CHECK(batch.too_long() == kLongest);
+}
+
 }  // namespace
 
 int main() {
@@ -198,4 +237,5 @@ int main() {
     test_too_long_and_refused();
     test_a_full_buffer();
     test_refused_segmentation();
+    test_a_path_that_is_narrower_than_the_datagrams();
 }

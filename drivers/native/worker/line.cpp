@@ -126,6 +126,11 @@ void Line::send(Octets datagram) {
     if (waiting_ >= kBatchBytes) flush();
 }
 
+void Line::send_now(Octets datagram) {
+    send(datagram);
+    flush();
+}
+
 void Line::flush() {
     waiting_ = 0;
     const datagrams::Traffic before = batch_.traffic();

@@ -86,6 +86,7 @@ class Line : private PacketSink {
 
   private:
     void send(Octets datagram) override;
+    void send_now(Octets datagram) override;
     bool receive_from(const datagrams::UdpSocket& socket);
     bool is_foreign(const Address& source) const { return !(source == aggregator_); }
 

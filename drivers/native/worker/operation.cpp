@@ -351,7 +351,7 @@ void Operation::take_missing(Slot& slot, const std::uint32_t* words, double now,
     // partial sum again.
     if (own_lost || slot.waits_above) {
         ++session_.counts.retransmissions;
-        out.send(slot.again());
+        out.send_now(slot.again());
     }
 }
 

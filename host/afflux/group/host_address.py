@@ -10,7 +10,7 @@ import struct
 
 from afflux.group.aggregator_url import local_address_towards
 
-__all__ = ["address_of_interface", "own_address"]
+__all__ = ["address_of_interface", "default_address", "is_loopback", "own_address"]
 
 _SIOCGIFADDR = 0x8915
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -19,11 +19,12 @@ _ELSEWHERE = "203.0.113.1"
 
 
 def own_address(interface: str | None, towards: str | None) -> str:
-    """Return this host's IPv4 address for others, a loopback one if there is no better.
+    """Return this host's IPv4 address for others, a loopback one if none is found.
 
     Args:
         interface: AFFLUX_INTERFACE, if it is set.
-        towards: Name or address of another host, if one is known.
+        towards: Name or address of another host, if one is known. It may turn out to be this one's:
+            /etc/hosts often gives the own name a loopback address.
 
     Raises:
         OSError: There is no such interface.
@@ -34,11 +35,20 @@ def own_address(interface: str | None, towards: str | None) -> str:
     for name in filter(None, os.environ.get(_GLOO_INTERFACE, "").split(",")):
         with contextlib.suppress(OSError):
             return address_of_interface(name)
-    found = local_address_towards(towards) if towards else ""
-    if not found or ipaddress.ip_address(found).is_loopback:
-        # A name of the own host, perhaps, which /etc/hosts gives a loopback address.
-        found = local_address_towards(_ELSEWHERE)
-    return found
+    return local_address_towards(towards) if towards else default_address()
+
+
+def default_address() -> str:
+    """Return the address of the default route, a loopback one if there is none.
+
+    It may lead to another network than that of the other hosts: a last resort.
+    """
+    return local_address_towards(_ELSEWHERE)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether other hosts cannot reach this address."""
+    return ipaddress.ip_address(address).is_loopback
 
 
 def address_of_interface(interface: str) -> str:

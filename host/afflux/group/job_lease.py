@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from torch._C._distributed_c10d import Store
 
 from afflux.group import launched_aggregator
-from afflux.group.aggregator_url import AggregatorUrl, local_address_towards
 from afflux.group.exchange import Introduction
+from afflux.group.host_address import default_address, is_loopback, own_address
 from afflux.group.settings import Settings
 from afflux.group.torch_store import master_of
 from afflux_drivers.control.several import JobsLease, create_jobs
@@ -35,7 +35,7 @@ class GroupLease:
         self._store = store
         self._settings = settings
         self._lease: JobsLease | None = None
-        self._started: tuple[AggregatorUrl, str] | None = None
+        self._started: launched_aggregator.Launched | None = None
 
     def get(self, everyone: list[Introduction], units: Sequence[Sequence[int]]) -> str:
         """Make the jobs, and return the tickets of their aggregators. Rank 0.
@@ -50,9 +50,11 @@ class GroupLease:
         if url.embedded:
             master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
-            host = _LOOPBACK if one_host else local_address_towards(master)
-            addresses = (launched_aggregator.acquire(url, host, settings.start_timeout_s),)
-            self._started = (url, host)
+            host = _LOOPBACK if one_host else own_address(settings.interface, master)
+            if not one_host and is_loopback(host):
+                host = default_address()
+            self._started = launched_aggregator.acquire(url, host, settings.start_timeout_s)
+            addresses = (self._started.address,)
         wish = min(each.lanes for each in everyone), settings.slots
         timeout_s = settings.connect_timeout_s
         if url.parent is not None:
@@ -75,9 +77,9 @@ class GroupLease:
 
     def trouble(self) -> str | None:
         """Return that the engine has ended, if this process has started it."""
-        if self._started is None or launched_aggregator.runs(*self._started):
+        if self._started is None or self._started.runs():
             return None
-        return f"the engine of {self._started[0]} has ended"
+        return f"the engine of {self._settings.aggregator} has ended"
 
     def give_back(self) -> None:
         """End the jobs, and the engine if no other group uses it."""
@@ -90,4 +92,4 @@ class GroupLease:
                 _log.debug("the job was not closed", exc_info=True)
         started, self._started = self._started, None
         if started is not None:
-            launched_aggregator.release(*started)
+            launched_aggregator.release(started)

@@ -19,7 +19,7 @@ from typing import IO
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux_drivers.errors import AffluxError
 
-__all__ = ["AggregatorNotStarted", "acquire", "release", "runs"]
+__all__ = ["AggregatorNotStarted", "Launched", "acquire", "release"]
 
 _SCRIPT = Path(__file__).parents[1] / "commands" / "serve.py"
 _READY = re.compile(r"^afflux: \S+ engine on udp://(?P<host>[^:]+):(?P<port>\d+)$")
@@ -31,20 +31,41 @@ class AggregatorNotStarted(AffluxError):
     """The engine that soft:// or rtl:// names did not start."""
 
 
-@dataclass
-class _Launched:
+_Key = tuple[AggregatorUrl, str, str]
+
+
+@dataclass(eq=False)
+class Launched:
+    """An aggregator that this process has launched, for those who have acquired it.
+
+    Attributes:
+        process: It runs there.
+        address: Where it listens.
+    """
+
     process: subprocess.Popen[str]
     address: tuple[str, int]
     users: int
     owner: int
 
+    def runs(self) -> bool:
+        """Return whether it still runs."""
+        return self.process.poll() is None
 
-_launched: dict[tuple[AggregatorUrl, str, str], _Launched] = {}
-_lock = threading.Lock()
+
+_launched: dict[_Key, Launched] = {}
 
 
-def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> tuple[str, int]:
-    """Return the address of the aggregator for `url`, launched if there is none yet.
+class _Own:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_own = _Own()
+
+
+def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> Launched:
+    """Return the aggregator for `url`, launched if there is none yet, or if the last one has ended.
 
     Args:
         url: Its scheme is soft or rtl.
@@ -56,40 +77,32 @@ def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> 
         AggregatorNotStarted: It did not start; the message gives the reason.
     """
     key = (url, host, role)
-    with _lock:
+    with _own.lock:
         running = _launched.get(key)
-        if running is not None and (
-            running.owner != os.getpid() or running.process.poll() is not None
-        ):
+        if running is not None and (running.owner != os.getpid() or not running.runs()):
             # Inherited across fork, or already dead.
             running = None
         if running is None:
             running = _start(url, host, timeout_s)
             _launched[key] = running
         running.users += 1
-        return running.address
+        return running
 
 
-def runs(url: AggregatorUrl, host: str, role: str = "") -> bool:
-    """Return whether the aggregator that `acquire` has returned still runs."""
-    # Without the lock: an operation asks, while another thread may start one.
-    running = _launched.get((url, host, role))
-    return running is not None and running.process.poll() is None
-
-
-def release(url: AggregatorUrl, host: str, role: str = "") -> None:
-    """Release the aggregator for one user; it ends with the last one."""
-    with _lock:
-        running = _launched.get((url, host, role))
-        if running is None or running.owner != os.getpid():
+def release(aggregator: Launched) -> None:
+    """Release an aggregator for one user; it ends with the last one."""
+    with _own.lock:
+        if aggregator.owner != os.getpid():
             return
-        running.users -= 1
-        if running.users <= 0:
-            del _launched[(url, host, role)]
-            _end(running.process)
+        aggregator.users -= 1
+        if aggregator.users <= 0:
+            # Another one may have its place, if it had ended before.
+            for key in [key for key, each in _launched.items() if each is aggregator]:
+                del _launched[key]
+            _end(aggregator.process)
 
 
-def _start(url: AggregatorUrl, host: str, timeout_s: float) -> _Launched:
+def _start(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
     command = [sys.executable, "-P", str(_SCRIPT), "--engine", url.scheme]
     command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
     command += ["--owner", str(os.getpid())]
@@ -109,7 +122,7 @@ def _start(url: AggregatorUrl, host: str, timeout_s: float) -> _Launched:
         _end(process)
         reason = line.removeprefix("afflux: cannot serve: ")
         raise AggregatorNotStarted(f"{url.scheme}://: {reason}")
-    return _Launched(process, (ready["host"], int(ready["port"])), 0, os.getpid())
+    return Launched(process, (ready["host"], int(ready["port"])), 0, os.getpid())
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> str:
@@ -152,12 +165,15 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _end_all() -> None:
-    with _lock:
+    with _own.lock:
         for each in _launched.values():
             if each.owner == os.getpid():
                 _end(each.process)
         _launched.clear()
 
+
+# Another thread may have had the lock when this process was forked.
+os.register_at_fork(after_in_child=_own.__init__)  # type: ignore[misc]
 
 # Registered at import, hence run after the groups' own, which still need their aggregator.
 atexit.register(_end_all)

@@ -11,7 +11,6 @@ The last one is repeated with less, n = 0, 1, …, until all have granted the sa
 """
 
 import contextlib
-import ipaddress
 import logging
 import socket
 import time
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 from afflux.group import launched_aggregator
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.exchange import Exchange, RendezvousError, StepFailed
-from afflux.group.host_address import own_address
+from afflux.group.host_address import default_address, is_loopback, own_address
 from afflux.group.path_probe import PathProbe, Paths
 from afflux.group.settings import Settings
 from afflux_drivers.control.client import JobLease, create_job
@@ -97,7 +96,7 @@ class Shards:
         self._own = next(n for n, ranks in enumerate(plan.hosts) if rank in ranks)
         self._hosts: list[_Host] = []
         self._leases: list[JobLease] = []
-        self._launched = False
+        self._launched: launched_aggregator.Launched | None = None
         self._names: dict[str, str] = {}
 
     @property
@@ -113,8 +112,7 @@ class Shards:
 
     def trouble(self) -> str | None:
         """Return that the shard of this host has ended, at its leader."""
-        host = self._hosts[self._own].address if self._launched else ""
-        if self._launched and not launched_aggregator.runs(_SOFT, host, _ROLE):
+        if self._launched is not None and not self._launched.runs():
             return f"the shard of rank {self._name(self._rank)} has ended"
         return None
 
@@ -144,9 +142,9 @@ class Shards:
     def give_back(self) -> None:
         """End what this rank has started, once no other rank needs it any more."""
         self._close_jobs()
-        if self._launched:
-            launched_aggregator.release(_SOFT, self._hosts[self._own].address, _ROLE)
-        self._launched = False
+        launched, self._launched = self._launched, None
+        if launched is not None:
+            launched_aggregator.release(launched)
 
     def _close_jobs(self) -> None:
         for lease in self._leases:
@@ -188,7 +186,7 @@ class Shards:
         """Return this host's address, for its leader."""
         wanted, hosts = self._settings.interface, self._plan.hosts
         found = own_address(wanted, self._master)
-        if wanted is not None or len(hosts) == 1 or not _is_loopback(found):
+        if wanted is not None or len(hosts) == 1 or not is_loopback(found):
             return found
         # On the host of the store's server: by the route to another.
         if self._own == 0:
@@ -196,8 +194,11 @@ class Shards:
                 patience_s = self._settings.connect_timeout_s
                 for each in self._exchange.parts("address", self._leaders[1:], patience_s):
                     found = own_address(None, each["address"])
-                    if not _is_loopback(found):
+                    if not is_loopback(found):
                         return found
+        found = default_address()
+        if not is_loopback(found):
+            return found
         raise OSError(
             f"{socket.gethostname()} has no address that leads to other hosts, only {found}; "
             "AFFLUX_INTERFACE names one"
@@ -281,13 +282,9 @@ class Shards:
         """Return the address of this host's shard, which is started unless it runs."""
         host = self._hosts[self._own].address
         patience_s = min(self._settings.start_timeout_s, _START_S)
-        address = launched_aggregator.acquire(_SOFT, host, patience_s, _ROLE)
-        if self._launched:
+        before = self._launched
+        self._launched = launched_aggregator.acquire(_SOFT, host, patience_s, _ROLE)
+        if before is not None:
             # The second try of this group.
-            launched_aggregator.release(_SOFT, host, _ROLE)
-        self._launched = True
-        return address
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
+            launched_aggregator.release(before)
+        return self._launched.address
