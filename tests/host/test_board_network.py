@@ -178,7 +178,8 @@ def test_ranks_of_two_hosts_sum_at_the_board(mtu, lanes):
             assert results == wanted
             assert (engine, of_group) == ("node", lanes)
         counters = counters_from(made.hosts[0], url)
-        assert counters["joins"] >= 4
+        # The ranks of a host are one worker.
+        assert counters["joins"] >= len(made.hosts)
         assert counters["blocks_accepted"] == sum(sent for *_, sent in outcomes)
         assert counters["bad_checksum"] == counters["bad_ip"] == counters["bad_length"] == 0
         assert counters["node_to_engine"] == counters["frames_in"]

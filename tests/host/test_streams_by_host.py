@@ -13,6 +13,7 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -298,3 +299,27 @@ def test_a_dead_host_is_noticed_long_before_the_timeout():
         for rank, (message, _, seconds) in enumerate(values(outcomes[:4])):
             assert "the shard of rank 4 on h2" in message, rank
             assert seconds < 15
+
+
+def copy_late(rank, size, url):
+    group = made(rank, PAIRS, url)
+    tensor = torch.full((30_000,), float(rank))
+    copyto = host_worker.np.copyto
+    if rank % 2:
+
+        def late(target, source):
+            # The result of the last piece; meanwhile the leader leaves the group.
+            end = tensor.data_ptr() + tensor.nbytes
+            if target.ctypes.data + target.nbytes == end:
+                time.sleep(0.5)
+            copyto(target, source)
+
+        host_worker.np = SimpleNamespace(copyto=late, ndarray=host_worker.np.ndarray)
+    dist.all_reduce(tensor, group=group)
+    dist.destroy_process_group(group)
+    return tensor.unique().tolist()
+
+
+def test_the_leader_may_leave_before_its_result_is_copied():
+    with aggregator() as url:
+        assert values(run_ranks(copy_late, 4, url)) == [[6.0]] * 4

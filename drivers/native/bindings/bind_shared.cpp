@@ -74,13 +74,16 @@ struct SliceOwner {
     std::shared_ptr<Allocation> allocation;
     int rank;
     pid_t process;
+    // Whether other ranks may read the slice when this one has no use for it any more: then it is
+    // freed with the segment.
+    bool read_by_others;
 
     ~SliceOwner() {
         // A forked process may drop its copy of the array; the memory stays its parent's.
         if (getpid() != process) return;
         if (const auto alive = group.lock())
-            alive->release(allocation);
-        else
+            alive->release(allocation, !read_by_others);
+        else if (!read_by_others)
             allocation->discard(rank);
     }
 };
@@ -170,11 +173,15 @@ class SharedGroup {
     int rank() const { return open()->rank(); }
     int ranks() const { return open()->ranks(); }
 
-    Slice allocate(std::size_t offset, std::size_t bytes) {
+    Slice allocate(std::size_t offset, std::size_t bytes) const {
+        return own_slice(offset, bytes, false);
+    }
+
+    Slice own_slice(std::size_t offset, std::size_t bytes, bool read_by_others) const {
         const auto group = open();
         // Made in place, as the end of a temporary would free the memory.
-        std::unique_ptr<SliceOwner> owner(
-            new SliceOwner{group, group->allocate(offset, bytes), group->rank(), getpid()});
+        std::unique_ptr<SliceOwner> owner(new SliceOwner{group, group->allocate(offset, bytes),
+                                                         group->rank(), getpid(), read_by_others});
         std::byte* const data = owner->allocation->slice(owner->rank);
         const nb::capsule capsule(
             owner.get(), [](void* memory) noexcept { delete static_cast<SliceOwner*>(memory); });
@@ -183,7 +190,7 @@ class SharedGroup {
     }
 
     std::vector<Slice> allocate_all(std::size_t offset, std::size_t bytes) {
-        const Slice own = allocate(offset, bytes);
+        const Slice own = own_slice(offset, bytes, true);
         // The slices lie one after the other, and all arrays keep the whole.
         const auto group = open();
         std::uint8_t* const first = own.data() - static_cast<std::size_t>(group->rank()) * bytes;

@@ -338,11 +338,11 @@ std::shared_ptr<Allocation> Group::allocate(std::size_t offset, std::size_t byte
     return allocation;
 }
 
-void Group::release(const std::shared_ptr<Allocation>& allocation) {
+void Group::release(const std::shared_ptr<Allocation>& allocation, bool discard) {
     if (getpid() != process_) return;
     const std::scoped_lock lock(allocations_mutex_);
     if (std::erase(allocations_, allocation) == 0) return;
-    allocation->discard(rank_);
+    if (discard) allocation->discard(rank_);
     counters_.reachable.fetch_sub(allocation->bytes, std::memory_order_relaxed);
 }
 

@@ -81,8 +81,9 @@ class Group {
     // Allocates memory for tensors that all ranks can reach, of which this rank gets its slice.
     // Collective: all ranks with the same `offset` and `bytes`, in whole pages, no offset twice.
     std::shared_ptr<Allocation> allocate(std::size_t offset, std::size_t bytes);
-    // Frees it. No operation on it may be in progress.
-    void release(const std::shared_ptr<Allocation>& allocation);
+    // Gives it back. No operation on it may be in progress. `discard`: this rank's slice is freed,
+    // and not only with the segment.
+    void release(const std::shared_ptr<Allocation>& allocation, bool discard = true);
 
     Statistics statistics() const;
 
