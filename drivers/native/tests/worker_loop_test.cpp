@@ -1,6 +1,9 @@
 // When a worker's loop asks for results, with a real socket.
 #include <time.h>
 
+#include <array>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "tests/check.hpp"
@@ -18,13 +21,32 @@ void sleep_for(double seconds) {
     nanosleep(&time, nullptr);
 }
 
+// Sends each contribution that has come back as its result: the job has one worker.
+void answer(datagrams::UdpSocket& aggregator, datagrams::Receiver& receiver,
+            const datagrams::Address& worker) {
+    do {
+        datagrams::SendBatch batch(aggregator, false);
+        std::vector<std::vector<std::uint8_t>> results;
+        for (const datagrams::Datagram& each : receiver.receive(aggregator)) {
+            if (each.data[0] != packet::version_type(wire::Type::Data)) continue;
+            results.emplace_back(each.data, each.data + each.bytes)[0] =
+                packet::version_type(wire::Type::Result);
+        }
+        for (const auto& each : results) batch.add(worker, {each});
+        CHECK(batch.flush());
+    } while (receiver.more());
+}
+
 // More of them than one call of the kernel gives: what has come is read before anything is asked.
 void test_results_that_wait_to_be_read_are_not_asked_for() {
     constexpr unsigned kLanes = 2;
     constexpr std::size_t kSlots = 2048;
-    tests::Mirror mirror;
+    datagrams::UdpSocket aggregator;
+    aggregator.enlarge(worker::kBufferBytes);
+    aggregator.bind({tests::kLoopback, 0});
+    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
     worker::Session session(tests::mirrored_job(kLanes, kSlots), 1.0);
-    worker::Line line(mirror.address(), session, nullptr);
+    worker::Line line(aggregator.own_address(), session, nullptr);
     worker::UdpLoop loop({&line});
     std::vector<float> elements(kLanes * kSlots * wire::kBlockElements, 1.5F);
     std::vector<float> result(elements.size());
@@ -37,15 +59,70 @@ void test_results_that_wait_to_be_read_are_not_asked_for() {
     worker::Operation operation(session, tensor, 1);
     line.open(operation);
     // The process gets no processor, and meanwhile all is answered and every timer runs out.
+    answer(aggregator, receiver, line.own_address());
     sleep_for(1.5 * worker::kInitial);
-    loop.run(worker::monotonic_now() + 30);
-    CHECK(operation.done());
+    std::size_t turns = 0;
+    for (; turns < 1000 && !operation.done(); ++turns) {
+        loop.run(worker::monotonic_now());
+        answer(aggregator, receiver, line.own_address());
+    }
+    CHECK(operation.done() && turns >= 10);
     CHECK(result == elements);
     CHECK(session.counts.probes == 0);
+}
+
+// An aggregator says that a contribution is missing, and then that it has come after all. What is
+// sent again is the contribution as it was, though the next one is made in its place.
+void test_what_is_sent_again_is_as_it_was() {
+    constexpr unsigned kLanes = 2;
+    datagrams::UdpSocket aggregator;
+    aggregator.bind({tests::kLoopback, 0});
+    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
+    worker::Session session(tests::mirrored_job(kLanes, 1), 1.0);
+    worker::Line line(aggregator.own_address(), session, nullptr);
+    // Both lanes, then one: the packets have different lengths.
+    std::vector<float> elements((2 * kLanes + 1) * wire::kBlockElements, 1.5F);
+    std::vector<float> result(elements.size());
+    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
+                                .op = codec::Op::Sum,
+                                .ranks = 1,
+                                .count = elements.size(),
+                                .elements = elements.data(),
+                                .result = result.data()};
+    worker::Operation operation(session, tensor, 1);
+    line.open(operation);
+    std::map<wire::Round, std::vector<std::uint8_t>> contributions;
+    std::size_t repeated = 0;
+    for (int turn = 0; turn < 100 && !operation.done(); ++turn) {
+        datagrams::SendBatch batch(aggregator, false);
+        std::vector<std::array<std::uint8_t, wire::kUdpPayloadMin>> missing;
+        std::vector<std::vector<std::uint8_t>> results;
+        for (const datagrams::Datagram& each : receiver.receive(aggregator)) {
+            packet::Header header = packet::load_header(each.data);
+            CHECK(each.bytes == packet::datagram_bytes(header.blocks()));
+            std::vector<std::uint8_t> sent(each.data, each.data + each.bytes);
+            const auto [known, first] = contributions.try_emplace(header.round, sent);
+            CHECK(known->second == sent);
+            repeated += static_cast<std::size_t>(!first);
+            if (!first) continue;
+            sent[0] = packet::version_type(wire::Type::Result);
+            results.push_back(std::move(sent));
+            header.version_type = packet::version_type(wire::Type::Missing);
+            header.present = 0;
+            packet::store_header(missing.emplace_back().data(), header);
+        }
+        for (const auto& each : missing) batch.add(line.own_address(), {each});
+        for (const auto& each : results) batch.add(line.own_address(), {each});
+        CHECK(batch.flush());
+        line.receive();
+    }
+    CHECK(operation.done() && result == elements);
+    CHECK(repeated >= 3);
 }
 
 }  // namespace
 
 int main() {
+    test_what_is_sent_again_is_as_it_was();
     test_results_that_wait_to_be_read_are_not_asked_for();
 }

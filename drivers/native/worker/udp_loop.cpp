@@ -8,8 +8,9 @@
 namespace afflux::worker {
 namespace {
 
-// Seconds for which a line's timers wait while its socket is read out.
-constexpr double kDrain = 0.02;
+// Reads for which a line's timers wait while its socket is read out: more than what a full one
+// holds takes. A count, so that it is the same however slow the processor is.
+constexpr std::size_t kDrainReads = 512;
 
 }  // namespace
 
@@ -23,7 +24,7 @@ double UdpLoop::next_timer() const {
 
 void UdpLoop::run(double until) {
     readable_.assign(lines_.size(), true);
-    drained_at_.assign(lines_.size(), monotonic_now());
+    reads_.assign(lines_.size(), 0);
     for (;;) {
         bool more = false;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
@@ -36,12 +37,10 @@ void UdpLoop::run(double until) {
         bool idle = true;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
             Line& line = *lines_[serving_];
-            if (!readable_[serving_]) drained_at_[serving_] = time;
+            reads_[serving_] = readable_[serving_] ? reads_[serving_] + 1 : 0;
             // What is asked for may lie unread in the socket, but not for ever if it is flooded.
-            const bool due = time >= line.next_timer();
-            if (due && (!readable_[serving_] || time >= drained_at_[serving_] + kDrain)) {
-                line.expire(time);
-            }
+            const bool read_out = !readable_[serving_] || reads_[serving_] >= kDrainReads;
+            if (read_out && time >= line.next_timer()) line.expire(time);
             if (!line.idle() && line.too_long() != 0) return;
             idle &= line.idle();
         }
@@ -70,12 +69,10 @@ void UdpLoop::wait(double seconds) {
     // Interrupted or not, the caller looks at the clock.
     if (ppoll(sockets_.data(), sockets_.size(), &time, nullptr) <= 0) return;
     const std::size_t of_line = sockets_.size() / lines_.size();
-    const double woken = monotonic_now();
     for (std::size_t i = 0; i < sockets_.size(); ++i) {
         if (sockets_[i].revents == 0) continue;
         // A line that can be written to is flushed when it has been read.
         readable_[i / of_line] = true;
-        drained_at_[i / of_line] = woken;
     }
 }
 
