@@ -94,30 +94,25 @@ def test_each_tensor_takes_its_way():
         assert again == found["topology_reason"]
 
 
-def density(rank, size):
-    group = made(FAST)
-    right = [summed(sparse(), group) for _ in range(5)]
+def several(rank, size, points, fill, calls):
+    group = made(Rates(points))
+    right = [summed(fill(), group) for _ in range(calls)]
     (choice,) = afflux.statistics(group)["choices"].values()
     return right, choice
 
 
 def test_mostly_zero_tensors_go_to_shards_where_dense_ones_do_not():
     with network(hosts=2, aggregators=0, gbit=None) as hosts:
-        for right, choice in values(run_ranks(density, 4, hosts=hosts.hosts)):
+        for right, choice in values(
+            run_ranks(several, 4, FAST.points, sparse, 5, hosts=hosts.hosts)
+        ):
             assert all(right)
             assert (choice["way"], choice["gloo"], choice["shards"]) == ("shards", 1, 4)
 
 
-def trial(rank, size):
-    group = made(DOUBTFUL)
-    right = [summed(dense(), group) for _ in range(12)]
-    (choice,) = afflux.statistics(group)["choices"].values()
-    return right, choice
-
-
 def test_ranks_try_both_ways_and_come_to_one():
     with network(hosts=2, aggregators=0, gbit=None) as hosts:
-        outcomes = values(run_ranks(trial, 2, hosts=hosts.hosts))
+        outcomes = values(run_ranks(several, 2, DOUBTFUL.points, dense, 12, hosts=hosts.hosts))
     assert outcomes[0] == outcomes[1]
     right, choice = outcomes[0]
     assert all(right)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from afflux.group.ledger import DENSE, SMALL_BYTES, Ledger, Way
+from afflux.group.ledger import DENSE, Ledger, Way
 from afflux.group.rates import Rates
 
 MIB = 1 << 20
@@ -113,18 +113,6 @@ def test_chance_does_not_change_the_way():
     assert ranks.each[0].reason == before
 
 
-def test_small_tensors_go_to_shards_and_ask_nothing():
-    ranks = Ranks(FAST, SMALL_BYTES - 4)
-    assert ranks.calls(5, DENSE) == [Way.SHARDS] * 5
-    assert ranks.asked == 0
-
-
-def test_what_only_shards_sum_alike_goes_to_shards():
-    ledger = Ledger(FAST, 16 * MIB, chosen=False)
-    ledger.done(Way.SHARDS, 10, DENSE)
-    assert (ledger.way, ledger.ask) == (Way.SHARDS, False)
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_ranks_never_differ(seed):
     chance = random.Random(seed)
@@ -133,7 +121,7 @@ def test_ranks_never_differ(seed):
         dense, gloo = chance.uniform(0.001, 0.1), chance.uniform(0.001, 0.1)
         points.append((size, dense, dense * chance.random(), gloo))
         size *= chance.randrange(2, 9)
-    ranks = Ranks(Rates(points), chance.randrange(SMALL_BYTES, 64 * MIB), chance=chance)
+    ranks = Ranks(Rates(points), chance.randrange(32 << 10, 64 * MIB), chance=chance)
     for _ in range(20):
         took_us = (chance.randrange(1, 10**6), chance.randrange(1, 10**6))
         ranks.calls(chance.randrange(1, 40), chance.randrange(DENSE + 1), took_us)

@@ -29,7 +29,7 @@ import torch.distributed as dist
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.fallback import GlooFallback, divide
-from afflux.group.ledger import DENSE, SMALL_BYTES, Ledger, Way
+from afflux.group.ledger import DENSE, Ledger, Way
 from afflux.group.rates import Rates
 from afflux.group.reducer import Begun, Interruption, NativeReducer, Reducer
 from afflux.group.tensors import dtype_name, elements_of, in_place, write_back
@@ -48,6 +48,9 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _REDUCTIONS = ("sum", "avg")
 """Both ways give about the same for these; beyond an integer's range, and for NaN, they differ."""
 
+_SMALL_BYTES = 32 << 10
+"""Below, what ranks compare before a call goes to Gloo takes as long as the sum does by shards."""
+
 _LEDGERS_MAX = 4096
 """Kinds of tensors that are remembered; a training loop has some hundreds."""
 
@@ -62,7 +65,7 @@ _NUMBER_MASK = (1 << 31) - 1
 class _Plan(NamedTuple):
     asked: Asked
     of_shards: Any
-    elements: int
+    size: int
     chosen: bool
     text: str
 
@@ -123,9 +126,10 @@ class EitherReducer:
         if plan is None:
             return None
         elements = int(np.prod(asked.shape, dtype=np.int64))
-        chosen = asked.dtype in _FLOATS and asked.reduction in _REDUCTIONS
+        size = elements * asked.dtype.itemsize
+        alike = asked.dtype in _FLOATS and asked.reduction in _REDUCTIONS
         text = f"all_reduce {asked.reduction} {dtype_name(asked.dtype)} {elements}"
-        return _Plan(asked, plan, elements, chosen, text)
+        return _Plan(asked, plan, size, alike and size >= _SMALL_BYTES, text)
 
     def run(
         self,
@@ -136,11 +140,12 @@ class EitherReducer:
         interrupted: Interruption,
     ) -> bool:
         """Sum a tensor; return whether shards did."""
-        ledger = self._ledger(plan)
-        if not ledger.chosen and ledger.way is Way.SHARDS:
+        ledger = self._ledger(plan) if plan.chosen else None
+        if ledger is None or (not ledger.chosen and ledger.way is Way.SHARDS):
             interrupted = self.watching(_SHARDS, plan.text, interrupted)
             self.shards.run(plan.of_shards, inputs, outputs, timeout_s, interrupted)
-            ledger.calls[Way.SHARDS] += 1
+            if ledger is not None:
+                ledger.calls[Way.SHARDS] += 1
             return True
         call = _Call(self, plan, ledger, outputs[0], timeout_s, interrupted)
         self._call = call
@@ -222,8 +227,7 @@ class EitherReducer:
         if ledger is None:
             if len(self._ledgers) >= _LEDGERS_MAX:
                 self._ledgers.clear()
-            size = plan.elements * plan.asked.dtype.itemsize
-            ledger = self._ledgers[plan.text] = Ledger(self.rates, size, plan.chosen)
+            ledger = self._ledgers[plan.text] = Ledger(self.rates, plan.size)
             _log.debug("rank %d: %s by %s: %s", self.rank, plan.text, ledger.way, ledger.reason)
         return ledger
 
@@ -243,10 +247,7 @@ class NativeEitherReducer(EitherReducer):
 
     def prepared(self, plan: _Plan) -> Any:
         """Return the shards' call; None if Gloo may sum the tensor, too."""
-        size = plan.elements * plan.asked.dtype.itemsize
-        if plan.chosen and size >= SMALL_BYTES:
-            return None
-        return self.shards.prepared(plan.of_shards)
+        return None if plan.chosen else self.shards.prepared(plan.of_shards)
 
     def finish(self, begun: Begun, timeout_s: float, interrupted: Interruption) -> None:
         """See `NativeReducer`."""

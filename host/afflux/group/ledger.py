@@ -27,9 +27,6 @@ __all__ = ["DENSE", "Ledger", "Way"]
 DENSE = 1024
 """The density of a tensor all of whose blocks are not zero: densities are in 1024ths."""
 
-SMALL_BYTES = 32 << 10
-"""Below, what ranks compare before a call goes to Gloo takes as long as the sum does by shards."""
-
 _DOUBT = 1.5
 """A prediction is trusted if it says that one way takes so many times as long as the other."""
 
@@ -69,9 +66,9 @@ class Ledger:
     Args:
         rates: The contest's.
         size: Bytes of a tensor.
-        chosen: Whether there is a choice; if not, shards have all calls.
 
     Attributes:
+        chosen: Whether there is a choice: not if one way is faster at every density.
         way: Of the next call.
         reason: Why, in words.
         calls: By way.
@@ -79,7 +76,7 @@ class Ledger:
             result. Not the same at all ranks.
     """
 
-    def __init__(self, rates: Rates, size: int, chosen: bool = True) -> None:
+    def __init__(self, rates: Rates, size: int) -> None:
         self.calls = [0, 0]
         self.news = (0, 0)
         self._rates = rates
@@ -91,15 +88,10 @@ class Ledger:
         # Calls to Gloo since the ranks told each other something.
         self._untold = 0
         self._untold_most = max(1, min(_UNTOLD_MOST, round(_UNTOLD_S / max(self._gloo_s, 1e-6))))
-        self.way, self.reason = Way.SHARDS, "no other way sums such tensors alike"
-        self.chosen = chosen
-        if not chosen:
-            return
         sparse, dense = self._clear(0), self._clear(DENSE)
-        if size < SMALL_BYTES:
-            self.chosen, self.reason = False, "it is small"
-        elif sparse == dense is not None:
-            self.chosen, self.way = False, dense
+        self.chosen = dense is None or sparse != dense
+        if dense is not None and not self.chosen:
+            self.way = dense
             self.reason = f"{self._predicted(DENSE)}, dense"
         else:
             slower = self._shards_s(DENSE) > self._gloo_s * _PREFERENCE
