@@ -1,8 +1,8 @@
 // The backend "afflux" as torch's own C++ has backends.
 //
-// Two kinds of calls need no Python: synchronous ones that the memory of the ranks' host carries
-// out, and synchronous ones that go to Gloo. All others, and whatever takes longer than a moment or
-// fails, go to the group in Python (afflux.group.core), whose turn both share.
+// Simple calls need no Python: what the group's reducer offers to C++ (calls.h), and synchronous
+// ones that go to Gloo where the ranks need not agree before. All others, and whatever takes longer
+// than a moment or fails, go to the group in Python (afflux.group.core), whose turn both share.
 #pragma once
 
 #include <sys/types.h>
