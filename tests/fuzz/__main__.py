@@ -7,7 +7,8 @@ import argparse
 import sys
 import time
 
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 
 STEP = 50_000

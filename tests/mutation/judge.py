@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from afflux_sim.rtl.stimulus import Stimulus
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
 from tests.mutation.battery import Trial
 from tests.mutation.mutants import SELECTOR
 from tests.mutation.transcript import Bounded, Recorder, Transcript

@@ -6,7 +6,8 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
 from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.afflux_layer import Afflux

@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
 from tests.checks.control_checks import check_behind_a_join
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Build, Director

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from afflux_sim.rtl.stimulus import Stimulus
-from afflux_sim.rtl.verilated import SimulationError, VerilatedEngine
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
 from tests.support.loopback import broken_keep, loopback, never_idle
 
 WIDTHS = [512, 32]

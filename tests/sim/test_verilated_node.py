@@ -12,7 +12,7 @@ from afflux_hdl.contract.registers import (
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
-from afflux_sim.rtl.verilated import SimulationError
+from afflux_sim.rtl.verilated_model import SimulationError
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC

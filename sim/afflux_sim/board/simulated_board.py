@@ -13,7 +13,7 @@ import threading
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.board.tap import Tap
-from afflux_sim.rtl.verilated import SimulationError
+from afflux_sim.rtl.verilated_model import SimulationError
 from afflux_sim.rtl.verilated_node import VerilatedNode
 
 __all__ = ["SimulatedBoard", "open_board"]

@@ -11,11 +11,9 @@ Built on first use, see `afflux_sim.rtl.build.verilator` and `afflux_sim.rtl.bui
 
 import ctypes
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from afflux_hdl.engine.parameters import Parameters
@@ -25,12 +23,9 @@ from afflux_sim.rtl.build.verilator import build_library
 from afflux_sim.rtl.build.verilog_cache import engine_verilog
 from afflux_sim.rtl.shim_binding import ShimStatistics, ShimStimulus, load
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
+from afflux_sim.rtl.verilated_model import VerilatedModel
 
-__all__ = ["SimulationError", "Statistics", "VerilatedEngine"]
-
-
-class SimulationError(RuntimeError):
-    """The simulated engine broke a rule, such as to become idle in the end."""
+__all__ = ["Statistics", "VerilatedEngine"]
 
 
 @dataclass(frozen=True)
@@ -55,12 +50,8 @@ class Statistics:
     receive_stalls: int
 
 
-class VerilatedEngine:
+class VerilatedEngine(VerilatedModel):
     """An engine in simulation, driven by whole frames and registers.
-
-    Instances are independent, and each may be used by any thread: a lock makes the calls on one
-    instance take turns. The interpreter's lock is released while the model runs, so several
-    instances use several cores.
 
     Args:
         bus_bits: Width of the packet streams.
@@ -76,6 +67,8 @@ class VerilatedEngine:
     """
 
     name = "rtl"
+    kind = "engine"
+    prefix = "afflux"
 
     def __init__(
         self,
@@ -94,7 +87,8 @@ class VerilatedEngine:
         # Before the Verilog: a missing compiler is noticed sooner than that is made.
         find_toolchain()
         verilog = engine_verilog(folder, parameters)
-        self._open(build_library(find_toolchain(), folder, verilog, bus_bits))
+        path = build_library(find_toolchain(), folder, verilog, bus_bits)
+        self._open(load(path), path)
 
     @classmethod
     def from_verilog(cls, verilog: str, bus_bits: int, *, cache_folder: Path | None = None) -> Self:
@@ -106,15 +100,8 @@ class VerilatedEngine:
     def from_library(cls, path: Path) -> Self:
         """Make an engine from what `build.verilator.build_library` has built."""
         self = cls.__new__(cls)
-        self._open(path)
+        self._open(load(path), path)
         return self
-
-    def _open(self, path: Path) -> None:
-        self._lock = threading.Lock()
-        self._library = load(path)
-        self._handle: int | None = self._library.afflux_open()
-        if self._handle is None:
-            raise SimulationError(f"no memory for another engine of {path}")
 
     def play(
         self,
@@ -148,7 +135,7 @@ class VerilatedEngine:
                 handle, data, lengths, errors, len(frames), ctypes.byref(how)
             )
             self._check(status)
-            return self._take_output()
+            return self._take_frames()
 
     def feed(self, frames: Sequence[bytes]) -> list[bytes]:
         """Drive `frames` in back to back and return what the engine has sent meanwhile.
@@ -162,7 +149,7 @@ class VerilatedEngine:
         """Let `cycles` clock cycles pass without input; return the frames that came out."""
         with self._lock:
             self._check(self._library.afflux_run(self._use(), cycles))
-            return self._take_output()
+            return self._take_frames()
 
     def reset(self) -> None:
         """Hold the reset pin for four cycles. What was under way in either direction is lost.
@@ -171,18 +158,6 @@ class VerilatedEngine:
         """
         with self._lock:
             self._check(self._library.afflux_reset(self._use()))
-
-    def read(self, address: int) -> int:
-        """Read the register at byte `address`, in one clock cycle."""
-        value = ctypes.c_uint32()
-        with self._lock:
-            self._check(self._library.afflux_read(self._use(), address, ctypes.byref(value)))
-        return value.value
-
-    def write(self, address: int, value: int) -> None:
-        """Write the 32-bit `value` to the register at byte `address`, in one clock cycle."""
-        with self._lock:
-            self._check(self._library.afflux_write(self._use(), address, value))
 
     @property
     def cycles(self) -> int:
@@ -207,53 +182,6 @@ class VerilatedEngine:
             if not hasattr(self._library, "afflux_write_coverage"):
                 raise ValueError("this library was built without coverage")
             self._check(self._library.afflux_write_coverage(handle, os.fsencode(path)))
-
-    def close(self) -> None:
-        """Free the model. Further calls except this one raise `ValueError`."""
-        with self._lock:
-            if self._handle is not None:
-                self._library.afflux_close(self._handle)
-                self._handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # If the constructor has failed, nothing needs to be freed.
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    def _use(self) -> int:
-        if self._handle is None:
-            raise ValueError("the engine is closed")
-        return self._handle
-
-    def _check(self, status: int) -> None:
-        if status != 0:
-            message = self._library.afflux_error(self._use()).decode()
-            raise SimulationError(f"the simulated engine failed: {message}")
-
-    def _take_output(self) -> list[bytes]:
-        data = ctypes.POINTER(ctypes.c_uint8)()
-        lengths = ctypes.POINTER(ctypes.c_uint32)()
-        handle = self._use()
-        count = self._library.afflux_output(handle, ctypes.byref(data), ctypes.byref(lengths))
-        sizes = lengths[:count]
-        whole = ctypes.string_at(data, sum(sizes)) if count else b""
-        self._library.afflux_clear_output(handle)
-        frames, start = [], 0
-        for size in sizes:
-            frames.append(whole[start : start + size])
-            start += size
-        return frames
 
 
 def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:

@@ -10,21 +10,18 @@ Built on first use, as `afflux_sim.rtl.verilated` is.
 """
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import NODE, build_library
 from afflux_sim.rtl.build.verilog_cache import node_verilog
-from afflux_sim.rtl.verilated import SimulationError
+from afflux_sim.rtl.verilated_model import VerilatedModel
 
 __all__ = ["NodeStatistics", "VerilatedNode"]
 
@@ -83,11 +80,8 @@ class NodeStatistics:
     host_stalls: int
 
 
-class VerilatedNode:
+class VerilatedNode(VerilatedModel):
     """A node in simulation, driven by whole frames at both ports and by its registers.
-
-    Any thread may use it: a lock makes the calls on one instance take turns. The interpreter's lock
-    is released while the model runs.
 
     Args:
         parameters: What the node is built for.
@@ -98,17 +92,16 @@ class VerilatedNode:
         BuildError: If the build fails; the message names the log.
     """
 
+    kind = "node"
+    prefix = "afflux_node"
+
     def __init__(self, parameters: NodeParameters, cache_folder: Path | None = None) -> None:
         folder = cache_folder or default_folder()
         # Before the Verilog: a missing compiler is noticed sooner than that is made.
         toolchain = find_toolchain()
         verilog = node_verilog(folder, parameters)
         path = build_library(toolchain, folder, verilog, parameters.engine.bus_bits, model=NODE)
-        self._lock = threading.Lock()
-        self._library = _load(path)
-        self._handle: int | None = self._library.afflux_node_open()
-        if self._handle is None:
-            raise SimulationError(f"no memory for another node of {path}")
+        self._open(_load(path), path)
 
     def play(
         self, from_network: Sequence[bytes], from_host: Sequence[bytes], drain: bool = True
@@ -138,27 +131,7 @@ class VerilatedNode:
         with self._lock:
             handle = self._use()
             self._check(self._library.afflux_node_play(handle, *inputs, limit, drain))
-            return self._take_output(False), self._take_output(True)
-
-    def read(self, address: int) -> int:
-        """Read the register at byte `address`.
-
-        Raises:
-            SimulationError: There is none.
-        """
-        value = c_uint32()
-        with self._lock:
-            self._check(self._library.afflux_node_read(self._use(), address, ctypes.byref(value)))
-        return value.value
-
-    def write(self, address: int, value: int) -> None:
-        """Write the 32-bit `value` to the register at byte `address`.
-
-        Raises:
-            SimulationError: There is none that can be written.
-        """
-        with self._lock:
-            self._check(self._library.afflux_node_write(self._use(), address, value))
+            return self._take_frames(False), self._take_frames(True)
 
     def statistics(self) -> NodeStatistics:
         """Return what has passed the pins so far."""
@@ -166,55 +139,6 @@ class VerilatedNode:
         with self._lock:
             self._library.afflux_node_statistics(self._use(), ctypes.byref(counts))
         return NodeStatistics(counts.cycles, counts.network_stalls, counts.host_stalls)
-
-    def close(self) -> None:
-        """Free the model. Further calls except this one raise `ValueError`."""
-        with self._lock:
-            if self._handle is not None:
-                self._library.afflux_node_close(self._handle)
-                self._handle = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # If the constructor has failed, nothing needs to be freed.
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    def _use(self) -> int:
-        if self._handle is None:
-            raise ValueError("the node is closed")
-        return self._handle
-
-    def _check(self, status: int) -> None:
-        if status != 0:
-            message = self._library.afflux_node_error(self._use()).decode()
-            raise SimulationError(f"the simulated node failed: {message}")
-
-    def _take_output(self, host: bool) -> list[bytes]:
-        data, lengths = POINTER(c_uint8)(), POINTER(c_uint32)()
-        handle = self._use()
-        count = self._library.afflux_node_output(
-            handle, host, ctypes.byref(data), ctypes.byref(lengths)
-        )
-        frames, start = [], 0
-        if count:
-            sizes = lengths[:count]
-            whole = ctypes.string_at(data, sum(sizes))
-            for size in sizes:
-                frames.append(whole[start : start + size])
-                start += size
-        self._library.afflux_node_clear_output(handle, host)
-        return frames
 
 
 def _frames(frames: Sequence[bytes]) -> _Frames:
