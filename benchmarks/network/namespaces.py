@@ -14,8 +14,10 @@ that does so: this costs as little CPU as there.
 """
 
 import contextlib
+import json
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -72,8 +74,8 @@ class _Namespaces:
     def paths(self) -> dict[str, str]:
         return {kind: f"/proc/{os.getpid()}/fd/{fd}" for kind, fd in self.descriptors.items()}
 
-    def run(self, arguments: Sequence[str], lines: str | None = None) -> None:
-        """Run a program in the network namespace, with its standard input.
+    def run(self, arguments: Sequence[str], lines: str | None = None) -> str:
+        """Run a program in the network namespace, with its standard input; return its output.
 
         Raises:
             NotPermitted: It failed.
@@ -90,6 +92,25 @@ class _Namespaces:
         if done.returncode != 0:
             said = " ".join((done.stderr or done.stdout).split())
             raise NotPermitted(f"{' '.join(arguments)}: {said}")
+        return done.stdout
+
+    def wait_for_link(self, device: str) -> None:
+        """Wait until the kernel has noticed that the interface's cable carries.
+
+        It notices that some time after the cable is plugged in at its other end, and drops what is
+        sent before.
+
+        Raises:
+            NotPermitted: It has not noticed for long.
+        """
+        until = time.monotonic() + _TIMEOUT_S
+        while True:
+            [found] = json.loads(self.run(["ip", "-json", "link", "show", "dev", device]))
+            if found["operstate"] == "UP":
+                return
+            if time.monotonic() > until:
+                raise NotPermitted(f"{device} is {found['operstate']}, not UP")
+            time.sleep(0.01)
 
 
 class Network:
@@ -147,7 +168,7 @@ class Network:
         self.offloads = offloads and not loss
         self._held = contextlib.ExitStack()
         self._ports: dict[str, int] = {}
-        self._made_boards: dict[str, _Namespaces] = {}
+        self._hosts: dict[str, _Namespaces] = {}
         names = [f"h{n}" for n in range(hosts)] + [f"a{n}" for n in range(aggregators)]
         of_boards = [f"b{n}" for n in range(boards)]
         try:
@@ -209,7 +230,11 @@ class Network:
     def unplug(self, host: Host, *, link: int = 0, plugged: bool = False) -> None:
         """Pull the host's cable out of the switch, or plug it in again."""
         state = "up" if plugged else "down"
-        self._switch.run(["ip", "link", "set", "dev", self._port(host, link), state])
+        port = self._port(host, link)
+        self._switch.run(["ip", "link", "set", "dev", port, state])
+        if plugged:
+            self._switch.wait_for_link(port)
+            self._hosts[host.name].wait_for_link(f"eth{link}")
 
     def plug(self, board: Host, device: str) -> None:
         """Plug a cable into the switch whose end is an interface of a board's host.
@@ -219,7 +244,7 @@ class Network:
             device: The interface. It becomes the switch's port; who has its other end keeps it.
         """
         port = self._port(board, 0)
-        self._made_boards[board.name].run(
+        self._hosts[board.name].run(
             ["ip", "link", "set", "dev", device, "netns", self._switch.paths()["net"], "name", port]
         )
         lines = [f"link set dev {port} mtu {self.mtu} master switch0", f"link set dev {port} up"]
@@ -270,9 +295,8 @@ class Network:
         self._switch.run(["ip", "-batch", "-"], joined(lines))
 
     def _make_board(self, name: str, number: int, names: Sequence[str]) -> Host:
-        made = self._made(name, _hosts_file(names))
+        made = self._hosts[name] = self._made(name, _hosts_file(names))
         self._ports[name] = number
-        self._made_boards[name] = made
         address, address6 = f"10.77.0.{number}", f"fd77::{number:x}"
         lines = [
             _MAKE_TAP,
@@ -287,7 +311,7 @@ class Network:
     def _make(
         self, name: str, number: int, names: Sequence[str], rate: float | None, loss: float
     ) -> Host:
-        made = self._made(name, _hosts_file(names))
+        made = self._hosts[name] = self._made(name, _hosts_file(names))
         self._ports[name] = number
         addresses = {f"eth{link}": f"10.77.{link}.{number}" for link in range(self.links)}
         paths = made.paths()
@@ -321,6 +345,9 @@ class Network:
         made.run(["ip", "-batch", "-"], joined(inside))
         made.run(["tc", "-batch", "-"], joined(queues))
         self._switch.run(["tc", "-batch", "-"], joined(ports))
+        for link, interface in enumerate(addresses):
+            self._switch.wait_for_link(self._port(host, link))
+            made.wait_for_link(interface)
         return host
 
 
