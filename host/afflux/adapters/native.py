@@ -113,7 +113,8 @@ def _split(core: Group, store: Store, ranks: list[int], timeout: timedelta, name
         return None
     members = [core.global_ranks[rank] for rank in ranks]
     own = ranks.index(core.rank)
-    return create(Membership(store, own, len(ranks), timeout, name, members))
+    options = core.pg_options
+    return create(Membership(store, own, len(ranks), timeout, name, members, options))
 
 
 def _flags() -> list[str]:

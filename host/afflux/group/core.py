@@ -80,6 +80,8 @@ class Group(BackendMethods):
         self.global_ranks = list(membership.global_ranks) or list(range(size))
         self.pid = os.getpid()
         self.timeout_s = membership.timeout.total_seconds()
+        # Groups that are made of this one's ranks start from the same.
+        self.pg_options = membership.pg_options
         self._parts = parts
         self._plans: dict[Asked, Any] = {}
         self._plain = PlainCalls()
