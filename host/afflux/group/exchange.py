@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.bounded_store import BoundedStore, StoreSilent
 from afflux.group.membership import NATIVE, PYTHON_PROCESS_GROUP
 from afflux_drivers.errors import AffluxError, timed_out
 
@@ -145,13 +146,16 @@ def check_agreement(everyone: list[Introduction]) -> None:
         raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
 
 
-def missing_of(store: Store, keys: list[str], timeout_s: float) -> list[str]:
+def missing_of(store: BoundedStore, keys: list[str], timeout_s: float) -> list[str]:
     """Wait until all keys are in the store; return those that are not after `timeout_s`.
 
-    It asks again and again: a store's own wait writes to stderr when its time is over, and does
-    not heed Ctrl-C.
+    It asks again and again: a store's own wait writes to stderr when its time is over.
+
+    Raises:
+        StoreSilent: The store does not say.
     """
     deadline = time.monotonic() + timeout_s
+    store = store.until(deadline)
     pause_s = _FIRST_POLL_S
     while not store.check(keys):
         left_s = deadline - time.monotonic()
@@ -172,11 +176,15 @@ class Exchange:
         timeout_s: Timeout of each step; the error names the ranks that did not come.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
-        self._store = store
+    def __init__(self, store: Store | BoundedStore, rank: int, size: int, timeout_s: float) -> None:
+        self._keys = store if isinstance(store, BoundedStore) else BoundedStore(store)
         self._rank = rank
         self._size = size
         self._timeout_s = timeout_s
+
+    @property
+    def _store(self) -> BoundedStore:
+        return self._keys.until(time.monotonic() + self._timeout_s)
 
     def publish(self, make: Callable[[], str]) -> str:
         """Publish and return what `make` returns, or publish its error: step one, at rank 0."""
@@ -254,7 +262,11 @@ class Exchange:
 
     def have_parts(self, step: str, ranks: Sequence[int]) -> bool:
         """Return whether these ranks have published theirs."""
-        return bool(self._store.check([f"{step}/{rank}" for rank in ranks])) if ranks else True
+        try:
+            return self._keys.check([f"{step}/{rank}" for rank in ranks]) if ranks else True
+        except StoreSilent:
+            # Who needs them says how long it waits for them.
+            return False
 
     def parts(
         self, step: str, ranks: Sequence[int], patience_s: float, tell: Callable[[int], str] = str
@@ -273,13 +285,14 @@ class Exchange:
         return [each["value"] for each in found]
 
     def _collect(self, keys: list[str], timeout_s: float) -> list[str]:
-        missing = missing_of(self._store, keys, timeout_s)
-        if missing:
-            raise RendezvousError(
-                f"{timed_out(timeout_s)}: rank {self._rank} of {self._size} waited for "
-                f"{names_of(missing)}"
-            )
-        return [self._store.get(key).decode() for key in keys]
+        who = f"{timed_out(timeout_s)}: rank {self._rank} of {self._size} waited for "
+        try:
+            missing = missing_of(self._store, keys, timeout_s)
+            if not missing:
+                return [self._store.get(key).decode() for key in keys]
+        except StoreSilent as silence:
+            raise RendezvousError(f"{who}{names_of(keys)}: {silence}") from None
+        raise RendezvousError(f"{who}{names_of(missing)}")
 
 
 def names_of(keys: list[str]) -> str:

@@ -15,6 +15,7 @@ import secrets
 from typing import Any, NamedTuple
 
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to
+from afflux.group.bounded_store import StoreSilent
 from afflux.group.contest import contest_of, known
 from afflux.group.exchange import (
     Exchange,
@@ -39,7 +40,7 @@ from afflux.group.shared_reducer import SharedMemoryReducer
 from afflux.group.topology import Topology, choose, hosts_of, names_of_hosts
 from afflux.group.torch_store import GroupStore, master_of
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.errors import AffluxError
+from afflux_drivers.errors import AffluxError, timed_out
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
@@ -86,8 +87,14 @@ def meet(membership: Membership, settings: Settings) -> Met:
         decline(membership, reason)
         raise RendezvousError(f"rank {membership.rank}: {reason}") from error
     meeting = _meeting(membership)
-    meeting.introduce(introduction)
-    return _follow(meeting, introduction, membership, settings)
+    try:
+        meeting.introduce(introduction)
+        return _follow(meeting, introduction, membership, settings)
+    except StoreSilent as silence:
+        raise RendezvousError(
+            f"{timed_out(membership.timeout.total_seconds())}: rank {membership.rank} of "
+            f"{membership.size} waited for the others to come to the new group: {silence}"
+        ) from None
 
 
 def _meeting(membership: Membership) -> Meeting:
@@ -102,8 +109,8 @@ def decline(membership: Membership, reason: str) -> None:
     introduction = Introduction(
         AggregatorUrl("auto"), host_identity(), wire.LANES_MAX, reason, membership.adapter
     )
-    meeting.introduce(introduction)
     try:
+        meeting.introduce(introduction)
         _follow(meeting, introduction, membership, Settings()).keys.release()
     except (AffluxError, RuntimeError):
         _log.debug("declined", exc_info=True)
@@ -137,7 +144,7 @@ def _follow(
                 ticket = meeting.next_ticket()
             keys = meeting.keys()
             meeting.confirm(keys)
-        exchange = Exchange(keys.store, rank, size, timeout.total_seconds())
+        exchange = Exchange(keys.asked, rank, size, timeout.total_seconds())
         return Met(_reducer(exchange, keys, everyone, reason, rank, size, settings), keys)
     except BaseException:
         if keys is not None:
