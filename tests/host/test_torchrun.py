@@ -1,5 +1,7 @@
 """Programs under torchrun, or another launcher, and what becomes of a caller that waits."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,17 +31,14 @@ def test_what_ranks_print_comes_in_lines_until_the_last_has_ended():
 
 def test_a_strange_process_with_the_pipe_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(torchrun, "_LAST_WORDS_S", 0.2)
-    script = "echo last; sleep 30 & echo $! >&2"
-    process = subprocess.Popen(
-        ["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    stranger = int(process.stderr.readline())
-    try:
-        assert list(torchrun._lines_of(process, 25.0)) == ["last\n"]
-    finally:
-        subprocess.run(["kill", str(stranger)], check=True)
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+    with subprocess.Popen(
+        ["sh", "-c", "echo last; sleep 30 & echo $! >&2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        stranger = int(process.stderr.readline())
+        try:
+            assert list(torchrun._lines_of(process, 25.0)) == ["last\n"]
+        finally:
+            os.kill(stranger, signal.SIGKILL)
