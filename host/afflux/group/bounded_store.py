@@ -105,6 +105,10 @@ class Asker:
         answer: _T = question.answer()
         return answer
 
+    def later(self, call: Callable[[], Any]) -> None:
+        """Let the thread carry out what nobody waits for; its errors are lost."""
+        self._put(_Question(call))
+
     def _put(self, question: _Question) -> None:
         with self._lock:
             self._questions.put(question)
@@ -182,9 +186,17 @@ class BoundedStore:
         """Write a key."""
         self._ask(lambda: self._store.set(key, value), writes=True)
 
+    def delete_key(self, key: str) -> bool:
+        """Delete a key; return whether it was there."""
+        return self._ask(lambda: self._store.delete_key(key))
+
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
         """Write a key if it has the expected value; return what it has then."""
         return self._ask(lambda: self._store.compare_set(key, expected, desired), writes=True)
+
+    def later(self, call: Callable[[Store], Any]) -> None:
+        """Let `call` ask torch's store, when nobody else does. Its errors are lost."""
+        self._asker.later(lambda: call(self._store))
 
     def _ask(self, call: Callable[[], _T], writes: bool = False) -> _T:
         if self._deadline is not None:

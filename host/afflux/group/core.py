@@ -110,6 +110,7 @@ class Group(BackendMethods):
             self.reducer.leave()
             keys.release()
             raise
+        keys.tidy()
         self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self._progress = Progress(
             Notices(keys, rank, size),
@@ -574,7 +575,7 @@ class Group(BackendMethods):
             self._free_gloo(at_exit)
         self.observers.close()
         self.reducer.leave()
-        self._keys.release()
+        self._keys.release(left=True)
         last = self._more_counts()
         self._more_counts = lambda: last
 

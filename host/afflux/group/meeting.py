@@ -94,7 +94,10 @@ class Meeting:
     def keys(self) -> GroupStore:
         """Return the keys of this life, in which this rank takes part."""
         limit_s = max(self.left_s, _GRACE_S)
-        return GroupStore(self._torch_store, self.life, self._rank, self._asker, limit_s)
+        rank, size = self._rank, self._size
+        keys = GroupStore(self._torch_store, self.life, rank, size, self._asker, limit_s)
+        keys.met = self._own_keys, [f"rank/{rank}"] + (["ticket"] if rank == 0 else [])
+        return keys
 
     # Rank 0's steps.
 

@@ -14,13 +14,20 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import Store, TCPStore
 
 from afflux.group.bounded_store import Asker, BoundedStore
 
-__all__ = ["NEWS_KEY", "StoreWatch", "acquire_watch", "release_watch"]
+__all__ = [
+    "NEWS_KEY",
+    "StoreWatch",
+    "acquire_watch",
+    "forget_left",
+    "note_left",
+    "release_watch",
+]
 
 _log = logging.getLogger("afflux")
 
@@ -50,6 +57,7 @@ class StoreWatch:
         limit_s: How long it may take to connect to it.
 
     Attributes:
+        key: Which store it is.
         asked: For short calls of any thread: of a TCPStore a connection of its own, of which there
             is one for each process; otherwise the store itself.
         wake_key: What appears in the store when there is news for this process; empty if it polls.
@@ -58,6 +66,7 @@ class StoreWatch:
     def __init__(self, root: Store, limit_s: float) -> None:
         self.users = 0
         self.owner = os.getpid()
+        self.key = _key_of(root)
         self._blocks = isinstance(root, TCPStore)
         asker = Asker()
         self._connection: Any = root
@@ -169,15 +178,28 @@ class StoreWatch:
                     news()
 
 
+class _Left(NamedTuple):
+    """A group that this process has left."""
+
+    prefix: str
+    rank: int
+    size: int
+
+
 class _Watches:
-    """The watches of this process, by store."""
+    """The watches of this process, by store, and what it has left there."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.by_store: dict[object, StoreWatch] = {}
+        self.left: dict[object, list[_Left]] = {}
 
 
 _own = _Watches()
+
+
+def _key_of(root: Store) -> object:
+    return (root.host, root.port) if isinstance(root, TCPStore) else id(root)
 
 
 def acquire_watch(root: Store, limit_s: float) -> StoreWatch:
@@ -191,7 +213,7 @@ def acquire_watch(root: Store, limit_s: float) -> StoreWatch:
         StoreSilent: It does not answer.
     """
     with _own.lock:
-        key = (root.host, root.port) if isinstance(root, TCPStore) else id(root)
+        key = _key_of(root)
         watch = _own.by_store.get(key)
         if watch is None:
             watch = StoreWatch(root, limit_s)
@@ -211,6 +233,45 @@ def release_watch(watch: StoreWatch) -> None:
             return
         _own.by_store = {key: each for key, each in _own.by_store.items() if each is not watch}
     watch.stop()
+
+
+def note_left(watch: StoreWatch, prefix: str, rank: int, size: int) -> None:
+    """Note that this process needs nothing any more that is under a group's prefix.
+
+    Nothing is written yet: the store may be about to end with the program. See `forget_left`.
+
+    Args:
+        watch: Of the store.
+        prefix: The group's, which no other group has.
+        rank: Own rank in the group.
+        size: Ranks of the group.
+    """
+    if watch.wake_key:
+        with _own.lock:
+            _own.left.setdefault(watch.key, []).append(_Left(prefix, rank, size))
+
+
+def forget_left(watch: StoreWatch) -> None:
+    """Delete, in the background, the keys of groups that have been left, here and by all ranks.
+
+    For whoever makes one group more: so a store holds the keys of groups that live, and of the
+    latest that do not, however many there have been.
+    """
+    with _own.lock:
+        left = _own.left.pop(watch.key, [])
+    if left:
+        watch.asked.later(lambda store: _forget(store, left))
+
+
+def _forget(store: Any, left: list[_Left]) -> None:
+    for group in left:
+        store.set(f"{group.prefix}/left/{group.rank}", "1")
+        # Whoever of the last two comes last, or both, as nothing is written there any more.
+        if store.check([f"{group.prefix}/left/{rank}" for rank in range(group.size)]):
+            for key in store.list_keys():
+                name = key.decode() if isinstance(key, bytes) else key
+                if name.startswith(f"{group.prefix}/"):
+                    store.delete_key(name)
 
 
 # A forked process has no thread, and no right to its parent's connections; the lock may be held.
