@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["end_processes"]
 
 
 def end_processes(
-    processes: "Sequence[subprocess.Popen[str]]", *, patience_s: float, with_groups: bool = False
+    processes: "Sequence[subprocess.Popen[Any]]", *, patience_s: float, with_groups: bool = False
 ) -> None:
     """Ask those that still run to end, kill those that do not, and close what they wrote into.
 

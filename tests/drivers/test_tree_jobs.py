@@ -197,16 +197,40 @@ def test_a_parent_that_does_not_answer(no_threads_left, monkeypatch):
         create_tree(parent, [leaf], 4, 2, 5.0).close()
 
 
+@contextlib.contextmanager
+def taken(address: tuple[str, int], numbers: range) -> Iterator[None]:
+    """Hold the parent ports of these jobs of an aggregator, as other programs may."""
+    with contextlib.ExitStack() as held:
+        for number in numbers:
+            other = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            try:
+                other.bind((address[0], address[1] + 1 + number))
+            except OSError:
+                pytest.skip("somebody else has the port")
+        yield
+
+
 def test_a_parent_port_that_is_taken(three):
+    """A job of another number has another port."""
     parent, leaf, _ = (each.address for each in three)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        try:
-            other.bind((leaf[0], leaf[1] + 1))
-        except OSError:
-            pytest.skip("somebody else has the port")
-        with pytest.raises(AggregatorRefused, match=rf"port {leaf[1] + 1}, on which the parent"):
-            create_tree(parent, [leaf], 4, 2, 5.0)
-    create_tree(parent, [leaf], 4, 2, 5.0).close()
+    with taken(leaf, range(2)):
+        lease = create_tree(parent, [leaf] * 2, 16, 8, 5.0)
+    assert lease.tickets[0].job == 2
+    check(lease, 0.0, lanes=16, count=500)
+    lease.close()
+    lease = create_tree(parent, [leaf], 4, 2, 5.0)
+    assert lease.tickets[0].job == 0
+    lease.close()
+
+
+def test_no_parent_port_is_free():
+    with serving(SoftEngine(), SoftEngine(jobs=2)) as running:
+        parent, leaf = (each.address for each in running)
+        with taken(leaf, range(2)):
+            named = f"none of the ports .* is free: {leaf[1] + 1}, {leaf[1] + 2}"
+            with pytest.raises(AggregatorRefused, match=named):
+                create_tree(parent, [leaf], 4, 2, 5.0)
+        create_tree(parent, [leaf], 4, 2, 5.0).close()
 
 
 @pytest.mark.parametrize("leaves", [0, 65])

@@ -1,14 +1,17 @@
 """`afflux.Options`: what a group is told beside the environment."""
 
 import re
+from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
 
 import afflux
+from afflux.adapters import native
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.options import settings_for
 from afflux.group.settings import Settings, SettingsError
+from afflux.statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 
 
@@ -62,3 +65,32 @@ def test_options_of_a_group():
         assert "rank 1: the backend afflux takes pg_options=afflux.Options(...)" in foreign[0]
         assert apart[1] == "RendezvousError"
         assert "rank 0: shm://; rank 1: auto" in apart[0]
+
+
+def without_options(rank, size):
+    store = dist.distributed_c10d._get_default_store()
+
+    def begin(backend, options=None):
+        dist.destroy_process_group()
+        own = dist.PrefixStore(backend, store)
+        dist.init_process_group(backend, store=own, rank=rank, world_size=size, pg_options=options)
+
+    begin("afflux", afflux.Options(slots=3, close_timeout_s=4.0))
+    inherited = afflux.statistics(dist.new_group())["slots"]
+    given = dist.new_group(pg_options=afflux.Options(slots=5))
+    # What torch's split_group calls; some versions refuse it for CPUs.
+    own = dist.PrefixStore("split", store)
+    ranks = list(range(size))
+    split = native._split(group_of(given), own, ranks, timedelta(seconds=20), "split").core
+    slots = [inherited, afflux.statistics(given)["slots"], split.settings.slots]
+    split.shutdown()
+    # A default group that has ended has no say any more.
+    begin("gloo")
+    after = afflux.statistics(dist.new_group(backend="afflux"))["slots"]
+    return slots, after
+
+
+def test_groups_start_from_the_options_of_the_group_that_they_are_made_of():
+    soft = {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_SLOTS": "2"}
+    found = run_ranks(without_options, 2, environment=soft, tcp_store=True)
+    assert values(found) == [([3, 5, 5], 2)] * 2

@@ -88,6 +88,8 @@ class Stranger:
         assert self._worker.joined[:4] == told
         self.set("joined/1", "ok")
         assert self.get("joined/0") == "ok"
+        self.set("finding/1", json.dumps({"error": "", "stays": True, "waited": False}))
+        assert json.loads(self.get("verdict"))["error"] == ""
 
     def reduce(self, tensor: np.ndarray, dtype: str, reduction: str) -> np.ndarray:
         """Call one operation, over a network that loses nothing."""

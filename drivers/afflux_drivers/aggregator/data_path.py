@@ -21,7 +21,7 @@ class DataPath(Protocol):
         """Open the port on which the parent of a job answers. Thread-safe.
 
         Raises:
-            OSError: If the port is not free; names the port.
+            PortTaken: It is not free; then a job of another number may have one.
         """
 
     def close(self, job: int) -> None:

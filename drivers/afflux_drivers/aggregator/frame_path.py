@@ -69,7 +69,7 @@ class FramePath:
         """Open the port on which the parent of a job answers. Thread-safe.
 
         Raises:
-            OSError: If the port is not free; names the port.
+            PortTaken: It is not free; then a job of another number may have one.
         """
         self._parent_ports.open(job)
 

@@ -9,7 +9,7 @@ from afflux_drivers import _native
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Registers
-from afflux_drivers.aggregator.parent_ports import lanes_towards
+from afflux_drivers.aggregator.parent_ports import PortTaken, lanes_towards
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
@@ -23,6 +23,10 @@ _CREDIT_MAX = 0xFFFF
 _BUSY_SLOTS = 16
 """So many of 5 lanes keep a path of 1 Gbit/s busy for 0.2 ms: a round trip between processes that
 share processors."""
+
+
+_PORTS_TRIED = 16
+"""Of jobs below a parent, whose numbers decide on which port the parent answers."""
 
 
 class NoRoom(Exception):
@@ -139,12 +143,14 @@ class JobTable:
         base, length = self._largest_gap()
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
+        number = free[0]
         if parent is not None:
-            lanes = min(lanes, self._open_parent_port(free[0], parent))
+            number, carried = self._open_parent_port(free, parent)
+            lanes = min(lanes, carried)
         lanes = min(lanes, self._limits["lanes"])
         granted = min(slots, self._share(workers, lanes), length, _CREDIT_MAX)
         job = Job(
-            number=free[0],
+            number=number,
             key=secrets.randbits(64),
             round=secrets.randbits(32) if parent is None else parent.round,
             workers=workers,
@@ -186,18 +192,28 @@ class JobTable:
         self._command(job.number, registers.Command.JOIN_PARENT)
         return False
 
-    def _open_parent_port(self, number: int, parent: ParentJob) -> int:
-        """Open the parent port of job `number`; return how many lanes the route to it carries."""
+    def _open_parent_port(self, free: list[int], parent: ParentJob) -> tuple[int, int]:
+        """Open the parent port of one of these jobs, the first whose port nobody else has.
+
+        Returns:
+            Number of the job, and for how many lanes the route to the parent carries packets.
+        """
         if self._parent_ports is None:
             raise NoRoom("this aggregator cannot have a parent")
+        where = f"cannot reach the parent at {parent.address}:{parent.port}: "
+        taken: list[PortTaken] = []
         try:
             lanes = lanes_towards(parent.address, parent.port)
-            self._parent_ports.open(number)
+            for number in free[:_PORTS_TRIED]:
+                try:
+                    self._parent_ports.open(number)
+                    return number, lanes
+                except PortTaken as error:
+                    taken.append(error)
         except (OSError, ValueError) as error:
-            raise NoRoom(
-                f"cannot reach the parent at {parent.address}:{parent.port}: {error}"
-            ) from None
-        return lanes
+            raise NoRoom(f"{where}{error}") from None
+        ports = ", ".join(str(each.port) for each in taken)
+        raise NoRoom(f"{where}none of the ports on which it could answer is free: {ports}")
 
     def find(self, number: int, key: int) -> Job | None:
         """Return the job of this number, if this is its key."""

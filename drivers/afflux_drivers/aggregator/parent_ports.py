@@ -8,13 +8,27 @@ from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
-__all__ = ["ParentPorts", "bound_parent_port", "lanes_towards"]
+__all__ = ["ParentPorts", "PortTaken", "bound_parent_port", "lanes_towards"]
 
 # Linux's number; the socket module has no name for it before Python 3.14.
 _IP_MTU = 14
 
 _BUFFER_BYTES = 4 << 20
 _RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
+
+
+class PortTaken(OSError):
+    """A parent port is not free: a job of another number has another one.
+
+    Args:
+        port: The port.
+        reason: What the kernel says.
+    """
+
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(f"port {port}, on which the parent is to answer: {reason}")
+        self.port = port
+        self.reason = reason
 
 
 def lanes_towards(address: str, port: int) -> int:
@@ -38,10 +52,14 @@ def bound_parent_port(address: tuple[str, int], job: int) -> socket.socket:
         job: Number of the job.
 
     Raises:
-        OSError: If the port is not free; names the port.
+        PortTaken: It is not free.
+        OSError: There can be no more sockets.
     """
     host, own = address
     port = (own + 1 + job) & 0xFFFF
+    if port == 0:
+        # To the kernel it means any.
+        raise PortTaken(port, "there is no such port")
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         enlarge(udp, _BUFFER_BYTES)
@@ -49,7 +67,7 @@ def bound_parent_port(address: tuple[str, int], job: int) -> socket.socket:
         udp.bind((host, port))
     except OSError as error:
         udp.close()
-        raise OSError(f"port {port}, on which the parent is to answer: {error.strerror}") from None
+        raise PortTaken(port, error.strerror or str(error)) from None
     return udp
 
 
@@ -73,7 +91,7 @@ class ParentPorts:
         """Open the parent port of a job.
 
         Raises:
-            OSError: If the port is not free; names the port.
+            PortTaken: It is not free.
         """
         udp = bound_parent_port((self._address, self._port), job)
         port = udp.getsockname()[1]

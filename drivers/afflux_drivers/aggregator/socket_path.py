@@ -68,7 +68,7 @@ class SocketPath:
         """Open the port on which the parent of a job answers. Thread-safe.
 
         Raises:
-            OSError: If the port is not free; names the port.
+            PortTaken: It is not free; then a job of another number may have one.
         """
         # The server keeps a copy.
         with bound_parent_port(self._address, job) as udp:

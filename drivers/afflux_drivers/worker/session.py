@@ -41,7 +41,6 @@ class Session(_native.Session):
         self.worker = ticket.worker_of(rank)
         self.ranks = ticket.ranks_of(self.worker)
         group = group_of(ticket)
-        self._statistics = WorkerStatistics()
         super().__init__(
             ticket.job,
             ticket.key,
@@ -61,9 +60,5 @@ class Session(_native.Session):
 
     @property
     def statistics(self) -> WorkerStatistics:
-        """What has been done so far."""
-        statistics = self._statistics
-        for name, count in self.take_counts().items():
-            setattr(statistics, name, getattr(statistics, name) + count)
-        statistics.round_trip_s = self.trip.smoothed_s
-        return statistics
+        """What has been done so far. Any thread may ask."""
+        return WorkerStatistics(**self.counts(), round_trip_s=self.trip.smoothed_s)

@@ -50,15 +50,13 @@ Server::Thread::Thread(Server& server, unsigned number, int socket)
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "no epoll")),
       wakes_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "no eventfd")) {
     watch(socket_.number());
-    watch(wakes_);
+    watch(wakes_.get());
     const std::lock_guard alone(share_.mutex);
     former_sink_ = share_.core.send_to(&outbox_);
 }
 
 Server::Thread::~Thread() {
     close();
-    ::close(epoll_);
-    ::close(wakes_);
 }
 
 void Server::Thread::close() {
@@ -182,28 +180,28 @@ void Server::Thread::close_parent_port(unsigned job) {
 void Server::Thread::wake() {
     const std::uint64_t one = 1;
     // It fails only when it is too full to need more.
-    [[maybe_unused]] const auto written = write(wakes_, &one, sizeof one);
+    [[maybe_unused]] const auto written = write(wakes_.get(), &one, sizeof one);
 }
 
 void Server::Thread::watch(int file) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = file;
-    checked(epoll_ctl(epoll_, EPOLL_CTL_ADD, file, &event), "not watched");
+    checked(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, file, &event), "not watched");
 }
 
 void Server::Thread::wait() {
     ++waits_;
     std::array<epoll_event, 8> events;
-    const int ready = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), -1);
+    const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
     for (int i = 0; i < ready; ++i) {
-        if (events[static_cast<std::size_t>(i)].data.fd == wakes_) clear_wakes();
+        if (events[static_cast<std::size_t>(i)].data.fd == wakes_.get()) clear_wakes();
     }
 }
 
 void Server::Thread::wait_until_writable() {
     ++waits_;
-    std::array<pollfd, 2> files{{{socket_.number(), POLLOUT, 0}, {wakes_, POLLIN, 0}}};
+    std::array<pollfd, 2> files{{{socket_.number(), POLLOUT, 0}, {wakes_.get(), POLLIN, 0}}};
     poll(files.data(), files.size(), -1);
     // All that a wake may be for is looked at before the next wait for packets.
     if (files[1].revents != 0) clear_wakes();
@@ -211,7 +209,7 @@ void Server::Thread::wait_until_writable() {
 
 void Server::Thread::clear_wakes() {
     std::uint64_t times = 0;
-    [[maybe_unused]] const auto got = ::read(wakes_, &times, sizeof times);
+    [[maybe_unused]] const auto got = ::read(wakes_.get(), &times, sizeof times);
 }
 
 void Server::Thread::note_traffic() {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "aggregator/file_number.hpp"
 #include "aggregator/outbox.hpp"
 #include "aggregator/server.hpp"
 #include "aggregator/strays.hpp"
@@ -61,8 +62,8 @@ class Server::Thread {
     std::uint64_t jobs_changed_ = 0;  // Core::jobs_changed() when the outbox was filled
     engine::PacketSink* former_sink_;
     Strays strays_;
-    int epoll_;
-    int wakes_;
+    FileNumber epoll_;
+    FileNumber wakes_;
     // For totals(): written by this thread only, guarded by the core's lock.
     Totals totals_;
     std::uint64_t waits_ = 0;

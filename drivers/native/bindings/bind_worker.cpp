@@ -191,21 +191,22 @@ std::size_t sharing(int dtype, int op, std::size_t count, std::size_t lanes,
     return worker::Operation::sharing(tensor, lanes, aggregators);
 }
 
-nb::dict take_counts(Session& session) {
-    const worker::Counts counts = std::exchange(session.counts, {});
-    nb::dict taken;
-    taken["packets_sent"] = counts.packets_sent;
-    taken["packets_received"] = counts.packets_received;
-    taken["bytes_sent"] = counts.bytes_sent;
-    taken["bytes_received"] = counts.bytes_received;
-    taken["blocks_sent"] = counts.blocks_sent;
-    taken["rounds"] = counts.rounds;
-    taken["retransmissions"] = counts.retransmissions;
-    taken["probes"] = counts.probes;
-    taken["ignored"] = counts.ignored;
-    taken["dropped_sent"] = counts.dropped_sent;
-    taken["dropped_received"] = counts.dropped_received;
-    return taken;
+nb::dict counts_of(const Session& session) {
+    const worker::Counts& counts = session.counts;
+    const auto now = [](const worker::Tally& tally) { return std::uint64_t{tally}; };
+    nb::dict counted;
+    counted["packets_sent"] = now(counts.packets_sent);
+    counted["packets_received"] = now(counts.packets_received);
+    counted["bytes_sent"] = now(counts.bytes_sent);
+    counted["bytes_received"] = now(counts.bytes_received);
+    counted["blocks_sent"] = now(counts.blocks_sent);
+    counted["rounds"] = now(counts.rounds);
+    counted["retransmissions"] = now(counts.retransmissions);
+    counted["probes"] = now(counts.probes);
+    counted["ignored"] = now(counts.ignored);
+    counted["dropped_sent"] = now(counts.dropped_sent);
+    counted["dropped_received"] = now(counts.dropped_received);
+    return counted;
 }
 
 // An exception class of the module's own, whose argument holds more than a text.
@@ -329,7 +330,7 @@ void bind_session(nb::module_& module) {
                 return slots;
             },
             nb::rv_policy::reference_internal, "The job's slots, with their rounds.")
-        .def("take_counts", &take_counts, "Return what was counted since the last call, by name.");
+        .def("counts", &counts_of, "Return what has been counted so far, by name.");
 }
 
 void bind_dialogues(nb::module_& module) {

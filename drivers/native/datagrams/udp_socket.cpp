@@ -49,7 +49,11 @@ UdpSocket::UdpSocket() : number_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SO
 }
 
 UdpSocket::UdpSocket(int number) : number_(number) {
-    if (fcntl(number, F_SETFL, fcntl(number, F_GETFL) | O_NONBLOCK) < 0) fail("not a socket");
+    if (fcntl(number, F_SETFL, fcntl(number, F_GETFL) | O_NONBLOCK) < 0) {
+        const int why = errno;
+        close();
+        throw std::system_error(why, std::generic_category(), "not a socket");
+    }
 }
 
 void UdpSocket::close() {

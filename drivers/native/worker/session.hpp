@@ -10,6 +10,7 @@
 #include "worker/errors.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
+#include "worker/tally.hpp"
 #include "worker/window.hpp"
 
 namespace afflux::worker {
@@ -46,19 +47,19 @@ struct JobRun {
     void check() const;
 };
 
-// Counts since they were taken last. Bytes are of UDP payload.
+// Counts since the session began, which any thread may read. Bytes are of UDP payload.
 struct Counts {
-    std::uint64_t packets_sent = 0;
-    std::uint64_t packets_received = 0;
-    std::uint64_t bytes_sent = 0;
-    std::uint64_t bytes_received = 0;
-    std::uint64_t blocks_sent = 0;
-    std::uint64_t rounds = 0;
-    std::uint64_t retransmissions = 0;
-    std::uint64_t probes = 0;
-    std::uint64_t ignored = 0;
-    std::uint64_t dropped_sent = 0;
-    std::uint64_t dropped_received = 0;
+    Tally packets_sent;
+    Tally packets_received;
+    Tally bytes_sent;
+    Tally bytes_received;
+    Tally blocks_sent;
+    Tally rounds;
+    Tally retransmissions;
+    Tally probes;
+    Tally ignored;
+    Tally dropped_sent;
+    Tally dropped_received;
 };
 
 class Session {

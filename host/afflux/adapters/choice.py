@@ -3,14 +3,17 @@
 import functools
 import logging
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch.distributed as dist
 from torch.torch_version import __version__ as torch_version
 
 from afflux.adapters import native
 from afflux.adapters.process_group import AffluxProcessGroup
 from afflux.adapters.python_backend import PythonBackend
+from afflux.group.core import Group
 from afflux.group.membership import (
     NATIVE,
     PYTHON_BACKEND,
@@ -31,9 +34,12 @@ def create_backend(options: Any, backend_options: Any = None) -> Any:
 
     Args:
         options: torch's `_DistributedBackendOptions`.
-        backend_options: `pg_options` of the caller.
+        backend_options: `pg_options` of the caller; None for those of the default group.
     """
     adapter = _adapter()
+    is_default = not dist.is_initialized()
+    if backend_options is None and not is_default:
+        backend_options = _default_group.options
     membership = Membership(
         options.store,
         options.group_rank,
@@ -44,7 +50,26 @@ def create_backend(options: Any, backend_options: Any = None) -> Any:
         backend_options,
         adapter,
     )
-    return _MAKERS[adapter](membership)
+    made = _MAKERS[adapter](membership)
+    if is_default:
+        _default_group.core = weakref.ref(made.core)
+    return made
+
+
+class _DefaultGroup:
+    """torch's default group of this process, if it is ours."""
+
+    def __init__(self) -> None:
+        self.core: Callable[[], Group | None] = lambda: None
+
+    @property
+    def options(self) -> Any:
+        core = self.core()
+        # An earlier default group says nothing about this one's.
+        return None if core is None or core.closed else core.pg_options
+
+
+_default_group = _DefaultGroup()
 
 
 _MAKERS: dict[str, Callable[[Membership], Any]] = {

@@ -10,7 +10,6 @@ import importlib.util
 import logging
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from datetime import timedelta
@@ -25,6 +24,7 @@ import afflux_drivers
 from afflux.group.core import Group
 from afflux.group.membership import Membership
 from afflux.group.reducer import NativeReducer
+from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
 
 __all__ = ["AdapterUnavailable", "create", "load", "main"]
@@ -113,7 +113,8 @@ def _split(core: Group, store: Store, ranks: list[int], timeout: timedelta, name
         return None
     members = [core.global_ranks[rank] for rank in ranks]
     own = ranks.index(core.rank)
-    return create(Membership(store, own, len(ranks), timeout, name, members))
+    options = core.pg_options
+    return create(Membership(store, own, len(ranks), timeout, name, members, options))
 
 
 def _flags() -> list[str]:
@@ -143,7 +144,7 @@ def _compile(command: list[str], folder: Path) -> None:
     log = folder / "compiler.log"
     with log.open("w", encoding="utf-8") as output:
         print(*whole, file=output, flush=True)
-        done = subprocess.run(whole, stdout=output, stderr=subprocess.STDOUT, check=False)
+        done = run_attended(whole, stdout=output)
     if done.returncode != 0:
         raise BuildError(f"the adapter for torch {torch.__version__} does not compile: see {log}")
 

@@ -112,9 +112,9 @@ class PythonBackend(Backend):
             )
         rank, name = ranks.index(self.core.rank), str(options.group_name)
         members = [self.core.global_ranks[each] for each in ranks]
-        timeout = options._timeout
+        timeout, own = options._timeout, self.core.pg_options
         membership = Membership(
-            store, rank, len(ranks), timeout, name, members, adapter=PYTHON_BACKEND
+            store, rank, len(ranks), timeout, name, members, own, PYTHON_BACKEND
         )
         return self.create(membership)
 

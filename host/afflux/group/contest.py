@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store
 
+from afflux.group.bounded_store import BoundedStore
 from afflux.group.collectives import Asked
 from afflux.group.either_reducer import EitherReducer, NativeEitherReducer
 from afflux.group.exchange import Introduction, RendezvousError
@@ -56,7 +56,12 @@ _outcomes: dict[str, Topology | Rates] = {}
 
 
 def settle(
-    reducer: Reducer[Any], gloo: Any, fallback: GlooFallback, store: Store, rank: int, size: int
+    reducer: Reducer[Any],
+    gloo: Any,
+    fallback: GlooFallback,
+    store: BoundedStore,
+    rank: int,
+    size: int,
 ) -> Reducer[Any]:
     """Return the reducer with which a group is to go on. Collective.
 
@@ -64,7 +69,7 @@ def settle(
         reducer: The group's. If nobody has asked for shards, they compete with Gloo.
         gloo: The group's Gloo.
         fallback: The same, as it carries out calls.
-        store: The group's, on a connection on which nothing blocks.
+        store: The group's.
         rank: Own rank.
         size: Ranks of the group.
     """
@@ -81,7 +86,7 @@ def settle(
         # The next group of these ranks may have better luck.
         return _noted(reducer.contest, only_gloo, rank, failed)
     reducer.topology = Topology(reducer.topology.name, took)
-    waiting = WaitingCalls(PrefixStore("waiting", store), rank, size)
+    waiting = WaitingCalls(store.under("waiting"), rank, size)
     native = isinstance(reducer, NativeReducer)
     made = NativeEitherReducer if native else EitherReducer
     found = made(reducer, fallback, rates, waiting, rank, size)

@@ -80,6 +80,8 @@ class Group(BackendMethods):
         self.global_ranks = list(membership.global_ranks) or list(range(size))
         self.pid = os.getpid()
         self.timeout_s = membership.timeout.total_seconds()
+        # Groups that are made of this one's ranks start from the same.
+        self.pg_options = membership.pg_options
         self._parts = parts
         self._plans: dict[Asked, Any] = {}
         self._plain = PlainCalls()
@@ -108,6 +110,7 @@ class Group(BackendMethods):
             self.reducer.leave()
             keys.release()
             raise
+        keys.tidy()
         self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self._progress = Progress(
             Notices(keys, rank, size),
@@ -572,7 +575,7 @@ class Group(BackendMethods):
             self._free_gloo(at_exit)
         self.observers.close()
         self.reducer.leave()
-        self._keys.release()
+        self._keys.release(left=True)
         last = self._more_counts()
         self._more_counts = lambda: last
 

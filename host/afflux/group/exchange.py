@@ -3,11 +3,17 @@
     rank 0       gets a job, writes the ticket                      ticket
     every rank   joins the job, writes whether that worked          joined/<r>
     every rank   reads all of these
+    every rank   writes its finding: whether it can go on           finding/<r>
+    rank 0       reads all of these, writes the verdict             verdict
+    every rank   goes by the verdict
 
 An error anywhere is written in place of the value, so every rank raises one that names the cause.
+Whoever fails otherwise, such as by its own timeout, writes `failed`, so that nobody waits for it.
+No rank goes on, or to Gloo, by what it has found alone.
 """
 
 import json
+import logging
 import os
 import socket
 import time
@@ -21,6 +27,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.bounded_store import BoundedStore, StoreSilent
 from afflux.group.membership import NATIVE, PYTHON_PROCESS_GROUP
 from afflux_drivers.errors import AffluxError, timed_out
 
@@ -35,6 +42,8 @@ __all__ = [
     "names_of",
 ]
 
+_log = logging.getLogger("afflux")
+
 _FIRST_POLL_S = 0.0003
 _LAST_POLL_S = 0.05
 
@@ -47,7 +56,17 @@ _STEPS = {
     "memory": "make memory for the ranks of its host",
     "shared": "share memory with the ranks of its host",
     "job": "get a job of the aggregator",
+    "finding": "say whether they can go on",
 }
+
+_FAILED = "failed"
+"""Key of the first failure: whoever waits for a step waits in vain."""
+
+_PATIENCE_S = 3.0
+"""For ranks that others have waited for in vain."""
+
+_GRACE_S = 1.0
+"""Rank 0 knows best who is missing: the others give it time to say so."""
 
 
 def published(make: Callable[[], Any]) -> str:
@@ -145,18 +164,33 @@ def check_agreement(everyone: list[Introduction]) -> None:
         raise RendezvousError(f"the ranks disagree on AFFLUX_AGGREGATOR: {lines}")
 
 
-def missing_of(store: Store, keys: list[str], timeout_s: float) -> list[str]:
+def missing_of(
+    store: BoundedStore, keys: list[str], timeout_s: float, unless: str = ""
+) -> list[str]:
     """Wait until all keys are in the store; return those that are not after `timeout_s`.
 
-    It asks again and again: a store's own wait writes to stderr when its time is over, and does
-    not heed Ctrl-C.
+    It asks again and again: a store's own wait writes to stderr when its time is over.
+
+    Args:
+        store: The store.
+        keys: What is waited for.
+        timeout_s: How long.
+        unless: A key with the reason why they may never come; empty for none.
+
+    Raises:
+        StoreSilent: The store does not say.
+        StepFailed: The key `unless` came instead.
     """
     deadline = time.monotonic() + timeout_s
+    store = store.until(deadline)
     pause_s = _FIRST_POLL_S
     while not store.check(keys):
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             return [key for key in keys if not store.check([key])]
+        reason = store.find(unless) if unless else None
+        if reason is not None:
+            raise StepFailed(reason.decode())
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * 1.3, _LAST_POLL_S)
     return []
@@ -172,11 +206,15 @@ class Exchange:
         timeout_s: Timeout of each step; the error names the ranks that did not come.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
-        self._store = store
+    def __init__(self, store: Store | BoundedStore, rank: int, size: int, timeout_s: float) -> None:
+        self._keys = store if isinstance(store, BoundedStore) else BoundedStore(store)
         self._rank = rank
         self._size = size
         self._timeout_s = timeout_s
+
+    @property
+    def _store(self) -> BoundedStore:
+        return self._keys.until(time.monotonic() + self._timeout_s)
 
     def publish(self, make: Callable[[], str]) -> str:
         """Publish and return what `make` returns, or publish its error: step one, at rank 0."""
@@ -198,7 +236,12 @@ class Exchange:
         Raises:
             RendezvousError: Rank 0 could not get a job; it raises for the same reason.
         """
-        (text,) = self._collect(["ticket"], self._timeout_s + patience_s)
+        try:
+            (text,) = self._collect(["ticket"], self._timeout_s + patience_s)
+        except BaseException as error:
+            # Rank 0 may be about to publish it.
+            self.report(error, stays=False)
+            raise
         answer = json.loads(text)
         if "error" in answer:
             raise RendezvousError(answer["error"])
@@ -254,7 +297,19 @@ class Exchange:
 
     def have_parts(self, step: str, ranks: Sequence[int]) -> bool:
         """Return whether these ranks have published theirs."""
-        return bool(self._store.check([f"{step}/{rank}" for rank in ranks])) if ranks else True
+        try:
+            return self._keys.check([f"{step}/{rank}" for rank in ranks]) if ranks else True
+        except StoreSilent:
+            # Who needs them says how long it waits for them.
+            return False
+
+    def failure(self) -> str:
+        """Return the first failure that a rank has reported; empty if none has."""
+        try:
+            reason = self._keys.find(_FAILED)
+        except StoreSilent:
+            return ""
+        return reason.decode() if reason is not None else ""
 
     def parts(
         self, step: str, ranks: Sequence[int], patience_s: float, tell: Callable[[int], str] = str
@@ -272,20 +327,110 @@ class Exchange:
             raise StepFailed("; ".join(errors))
         return [each["value"] for each in found]
 
-    def _collect(self, keys: list[str], timeout_s: float) -> list[str]:
-        missing = missing_of(self._store, keys, timeout_s)
-        if missing:
-            raise RendezvousError(
-                f"{timed_out(timeout_s)}: rank {self._rank} of {self._size} waited for "
-                f"{names_of(missing)}"
-            )
-        return [self._store.get(key).decode() for key in keys]
+    def report(self, failure: BaseException | None, stays: bool = True) -> None:
+        """Write this rank's finding.
+
+        Args:
+            failure: Why it cannot go on; None if it can.
+            stays: Whether it waits for the verdict.
+        """
+        text = ""
+        if failure is not None:
+            text = str(failure) or type(failure).__name__
+            # A RendezvousError already names the ranks that it is about.
+            text = text if isinstance(failure, RendezvousError) else f"rank {self._rank}: {text}"
+        finding = {"error": text, "stays": stays, "waited": _in_vain(failure)}
+        try:
+            self._keys.set(f"finding/{self._rank}", json.dumps(finding))
+            if text:
+                self._keys.compare_set(_FAILED, "", text)
+        except RuntimeError:
+            # A silent store may write it later. The verdict does not come either.
+            _log.debug("the finding was not written", exc_info=True)
+
+    def verdict(self, failure: Exception | None, may_fall: bool, patience_s: float) -> str:
+        """Write this rank's finding; return the verdict upon those of all ranks. Collective.
+
+        Args:
+            failure: Why this rank cannot go on; None if it can.
+            may_fall: Whether the group can do without what the ranks have tried, at rank 0.
+            patience_s: For ranks of which nothing is heard, once others have failed. Who has waited
+                for them in vain has had patience: then it is at most a few seconds.
+
+        Returns:
+            Why all ranks do without; empty if all have succeeded.
+
+        Raises:
+            RendezvousError: At every rank: ranks have failed, and nothing else is left; or not all
+                have come to this, so that the group cannot be made.
+        """
+        self.report(failure)
+        if self._rank == 0:
+            self._store.set("verdict", json.dumps(self._judge(may_fall, patience_s)))
+        if _in_vain(failure):
+            patience_s = min(patience_s, _PATIENCE_S)
+        try:
+            try:
+                (text,) = self._collect(["verdict"], self._timeout_s + _GRACE_S)
+            except StepFailed:
+                limit_s = _GRACE_S if self._keys.silence else patience_s + 2 * _GRACE_S
+                (text,) = self._collect(["verdict"], limit_s, heeds=False)
+        except RendezvousError as error:
+            reason = f"{failure}; " if failure is not None else ""
+            raise RendezvousError(f"{reason}{error}") from failure
+        verdict = json.loads(text)
+        if verdict["error"] and not verdict["falls"]:
+            kind = StepFailed if verdict["complete"] else RendezvousError
+            raise kind(verdict["error"]) from failure
+        return str(verdict["error"])
+
+    def _judge(self, may_fall: bool, patience_s: float) -> dict[str, Any]:
+        keys = [f"finding/{rank}" for rank in range(self._size)]
+        try:
+            late = missing_of(self._store, keys, self._timeout_s, _FAILED)
+        except StepFailed:
+            # Who lives hears of it, too, unless it is busy.
+            if any(each["waited"] for each in self._findings(keys)):
+                patience_s = min(patience_s, _PATIENCE_S)
+            late = missing_of(self._store, keys, patience_s)
+        findings = self._findings(keys)
+        # Ranks that have failed of the same say the same.
+        reasons = [each["error"] for each in findings if each["error"]]
+        if late:
+            reasons.append(f"rank 0 of {self._size} waited for {names_of(late)}")
+        return {
+            "error": "; ".join(dict.fromkeys(reasons)),
+            "falls": may_fall and not late and all(each["stays"] for each in findings),
+            "complete": not late,
+        }
+
+    def _findings(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the findings that have come."""
+        texts = (self._store.find(key) for key in keys)
+        return [json.loads(text) for text in texts if text is not None]
+
+    def _collect(self, keys: list[str], timeout_s: float, heeds: bool = True) -> list[str]:
+        who = f"{timed_out(timeout_s)}: rank {self._rank} of {self._size} waited for "
+        try:
+            missing = missing_of(self._store, keys, timeout_s, _FAILED if heeds else "")
+            if not missing:
+                return [self._store.get(key).decode() for key in keys]
+        except StoreSilent as silence:
+            raise RendezvousError(f"{who}{names_of(keys)}: {silence}") from None
+        raise RendezvousError(f"{who}{names_of(missing)}")
+
+
+def _in_vain(failure: BaseException | None) -> bool:
+    """Return whether a rank has failed because it has waited for others in vain."""
+    return isinstance(failure, RendezvousError) and not isinstance(failure, StepFailed)
 
 
 def names_of(keys: list[str]) -> str:
     """Say in words whose step is missing where these keys are."""
     if keys[0] == "ticket":
         return "rank 0 to get a job of the aggregator"
+    if keys[0] == "verdict":
+        return "rank 0 to say whether all ranks can go on"
     ranks = [key.partition("/")[2] for key in keys]
     noun = "rank" if len(ranks) == 1 else "ranks"
     # What is tried again has a number behind the step's name.

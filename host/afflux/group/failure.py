@@ -47,7 +47,11 @@ def error_kind(failure: Exception | None) -> str:
 
 
 def explain(
-    own: AffluxError, first: CallRecord, records: dict[int, CallRecord], size: int
+    own: AffluxError,
+    first: CallRecord,
+    records: dict[int, CallRecord],
+    size: int,
+    silence: str = "",
 ) -> AffluxError:
     """Add what the other ranks were doing to this rank's error.
 
@@ -56,6 +60,7 @@ def explain(
         first: The rank that failed first, maybe this one.
         records: The records of the ranks that answered, by rank.
         size: Ranks of the group.
+        silence: That the store does not answer, through which records come.
     """
     lines = [
         str(records[rank]) if rank in records else f"rank {rank}: does not answer"
@@ -68,5 +73,5 @@ def explain(
         error = first.error.removeprefix(same) if message.startswith(same) else first.error
         message = f"{message}; first failure, at rank {first.rank}: {error}"
     # Attributes such as the missing ranks stay what they are.
-    own.args = (f"{message} [{'; '.join(lines)}]",)
+    own.args = (f"{message} [{silence or '; '.join(lines)}]",)
     return own

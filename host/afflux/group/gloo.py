@@ -8,13 +8,17 @@ used, but a group made so stops its device when it ends, and with it all other g
 """
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 from torch.torch_version import __version__ as torch_version
 
+from afflux.group.bounded_store import Asker, StoreSilent
+from afflux.group.exchange import RendezvousError
 from afflux.group.membership import Membership
+from afflux_drivers.errors import timed_out
 
 __all__ = ["make_gloo"]
 
@@ -23,6 +27,11 @@ _THREADS_PER_DEVICE = 2
 
 _SEQUENCE_FROM_0 = "2.14"
 """The version from which Gloo counts its operations unasked, and warns of who asks."""
+
+_GRACE_S = 2.0
+"""Gloo's own errors say more, and come when the timeout has passed."""
+
+_T = TypeVar("_T")
 
 # By process, as a forked one has none of the threads, and by what the environment chose.
 _devices: dict[tuple[int, str], list[Any]] = {}
@@ -37,6 +46,7 @@ def make_gloo(store: Store, membership: Membership) -> dist.ProcessGroupGloo:
 
     Raises:
         RuntimeError: Another rank did not come, or cannot be reached.
+        RendezvousError: The store does not answer.
     """
     # torch's stub has other names than torch.
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
@@ -45,15 +55,26 @@ def make_gloo(store: Store, membership: Membership) -> dist.ProcessGroupGloo:
     options._threads = _THREADS_PER_DEVICE * len(options._devices)
     options.global_ranks_in_group = list(membership.global_ranks)
     options.group_name = membership.name
-    gloo = dist.ProcessGroupGloo(
-        store,
-        membership.rank,
-        membership.size,
-        options,
-    )
+    rank, size = membership.rank, membership.size
+    gloo = _in_time(lambda: dist.ProcessGroupGloo(store, rank, size, options), store, membership)
     if torch_version < _SEQUENCE_FROM_0:
         gloo._set_sequence_number_for_group()
     return gloo
+
+
+def _in_time(connect: Callable[[], _T], store: Store, membership: Membership) -> _T:
+    """Return what `connect` returns, unless the store has fallen silent under it.
+
+    Gloo asks the store for the other ranks' addresses, and limits each of its waits itself.
+    """
+    limit_s = membership.timeout.total_seconds()
+    try:
+        return Asker().ask(connect, limit_s + _GRACE_S, store)
+    except StoreSilent as silence:
+        raise RendezvousError(
+            f"{timed_out(limit_s)}: rank {membership.rank} of {membership.size} waited for Gloo to "
+            f"connect it with the others: {silence}"
+        ) from None
 
 
 def _own_devices() -> list[Any]:

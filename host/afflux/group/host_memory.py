@@ -141,6 +141,10 @@ def _serve(exchange: Exchange, offer: SegmentOffer, ranks: Sequence[int]) -> str
             if exchange.have_parts("memory", [rank]):
                 (reason,) = exchange.parts("memory", [rank], _PATIENCE_S)
                 return f"rank {rank}: {reason}"
+        # Who has heard of it does not come any more.
+        failure = exchange.failure()
+        if failure:
+            return failure
     for index, refusal in offer.refusals.items():
         return f"rank {ranks[index]}: {refusal}"
     names = ", ".join(str(ranks[index]) for index in sorted(offer.missing))

@@ -20,6 +20,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
+from afflux.group.bounded_store import Asker, BoundedStore
 from afflux.group.exchange import Introduction, RendezvousError, missing_of, names_of
 from afflux.group.torch_store import GroupStore
 from afflux_drivers.errors import timed_out
@@ -53,7 +54,9 @@ class Meeting:
 
     def __init__(self, store: Store, rank: int, size: int, timeout_s: float) -> None:
         self._torch_store = store
-        self._store = PrefixStore(f"afflux/{os.environ.get(_RESTARTS, '0')}", store)
+        self._asker = Asker()
+        own = PrefixStore(f"afflux/{os.environ.get(_RESTARTS, '0')}", store)
+        self._own_keys = BoundedStore(own, self._asker)
         self._rank = rank
         self._size = size
         self._timeout_s = timeout_s
@@ -69,6 +72,15 @@ class Meeting:
         """Seconds until all ranks must have come."""
         return self._deadline - time.monotonic()
 
+    @property
+    def _store(self) -> BoundedStore:
+        """The keys in which the ranks meet, until all must have come."""
+        return self._own_keys.until(self._deadline)
+
+    def in_time(self, keys: GroupStore) -> BoundedStore:
+        """Return a life's keys, until all must have come."""
+        return keys.asked.until(self._deadline)
+
     def hurry(self, seconds: float) -> None:
         """Wait no longer than this from now on: there will be no group."""
         self._deadline = min(self._deadline, time.monotonic() + seconds)
@@ -81,7 +93,11 @@ class Meeting:
 
     def keys(self) -> GroupStore:
         """Return the keys of this life, in which this rank takes part."""
-        return GroupStore(self._torch_store, self.life, self._rank)
+        limit_s = max(self.left_s, _GRACE_S)
+        rank, size = self._rank, self._size
+        keys = GroupStore(self._torch_store, self.life, rank, size, self._asker, limit_s)
+        keys.met = self._own_keys, [f"rank/{rank}"] + (["ticket"] if rank == 0 else [])
+        return keys
 
     # Rank 0's steps.
 
@@ -111,7 +127,7 @@ class Meeting:
                 if rank != self._rank and not introductions[rank].error
             ]
             wait_s = min(_ROLL_S, max(self.left_s, 0.01))
-            unheard = missing_of(keys.store, taking_part, wait_s)
+            unheard = missing_of(keys.asked, taking_part, wait_s)
             if not unheard:
                 return introductions
             if self.left_s <= 0:
@@ -163,7 +179,7 @@ class Meeting:
 
     def confirm(self, keys: GroupStore) -> None:
         """Confirm that this rank has been called."""
-        keys.store.set(f"heard/{self._rank}", "1")
+        self.in_time(keys).set(f"heard/{self._rank}", "1")
 
     def _too_late(self, late: list[str]) -> RendezvousError:
         if self._declined:

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 
 from afflux.group.store_watch import NEWS_KEY
 from afflux.group.torch_store import GroupStore, waker_key
@@ -88,6 +87,11 @@ class Notices:
         self._checked_at = 0.0
         self._noticed = False
         self._wrote = False
+
+    @property
+    def silence(self) -> str:
+        """That the store does not answer, in words; empty if it does."""
+        return self._store.silence
 
     def look(self) -> None:
         """Let the next `notice` ask the store, however recently it was asked."""
@@ -239,14 +243,11 @@ class Notices:
             return False
 
     def _get(self, key: str) -> str | None:
-        if not self._has(key):
-            return None
         try:
-            # Present, so this returns at once; the limit is for a store that dies meanwhile.
-            self._store.wait([key], timedelta(seconds=2))
-            return self._store.get(key).decode()
+            found = self._store.find(key)
         except RuntimeError:
             return None
+        return None if found is None else found.decode()
 
     def _set(self, key: str, value: str) -> None:
         try:

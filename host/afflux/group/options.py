@@ -23,8 +23,10 @@ class Options:
 
         dist.init_process_group("afflux", pg_options=afflux.Options(slots=64))
 
-    The values, units and defaults are those of the variables in `afflux.group.settings`; times are
-    in seconds. All ranks must give the same `aggregator`, or aggregators with the same parent.
+    Groups that are made later without `pg_options` have those of the default group, and the parts
+    of a group that is split have the group's. The values, units and defaults are those of the
+    variables in `afflux.group.settings`; times are in seconds. All ranks must give the same
+    `aggregator`, or aggregators with the same parent.
 
     Attributes:
         aggregator: As AFFLUX_AGGREGATOR, such as "shm://" or "udp://host:4700".

@@ -551,7 +551,7 @@ class Progress:
             if ask and not isinstance(error, GroupClosed):
                 dead = error.ranks if isinstance(error, RanksEnded) else ()
                 records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
-                error = explain(error, first, records, self._size)
+                error = explain(error, first, records, self._size, self._notices.silence)
         self._set_failure(error)
         self._has_failed(error, records)
         _log.info("rank %d: %s", self._rank, error)

@@ -15,12 +15,12 @@ import secrets
 from typing import Any, NamedTuple
 
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to
+from afflux.group.bounded_store import StoreSilent
 from afflux.group.contest import contest_of, known
 from afflux.group.exchange import (
     Exchange,
     Introduction,
     RendezvousError,
-    StepFailed,
     check_agreement,
     host_identity,
 )
@@ -33,13 +33,13 @@ from afflux.group.membership import Membership
 from afflux.group.rates import Rates
 from afflux.group.reducer import Holding, JobReducer, NativeJobReducer, Reducer
 from afflux.group.settings import Settings
-from afflux.group.shards import Shards, ShardsPlan
+from afflux.group.shards import START_S, Shards, ShardsPlan
 from afflux.group.shared_memory import claim_memory, offer_memory
 from afflux.group.shared_reducer import SharedMemoryReducer
 from afflux.group.topology import Topology, choose, hosts_of, names_of_hosts
 from afflux.group.torch_store import GroupStore, master_of
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.errors import AffluxError
+from afflux_drivers.errors import AffluxError, timed_out
 from afflux_drivers.shared.worker import SharedWorker
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.worker import Worker
@@ -86,8 +86,14 @@ def meet(membership: Membership, settings: Settings) -> Met:
         decline(membership, reason)
         raise RendezvousError(f"rank {membership.rank}: {reason}") from error
     meeting = _meeting(membership)
-    meeting.introduce(introduction)
-    return _follow(meeting, introduction, membership, settings)
+    try:
+        meeting.introduce(introduction)
+        return _follow(meeting, introduction, membership, settings)
+    except StoreSilent as silence:
+        raise RendezvousError(
+            f"{timed_out(membership.timeout.total_seconds())}: rank {membership.rank} of "
+            f"{membership.size} waited for the others to come to the new group: {silence}"
+        ) from None
 
 
 def _meeting(membership: Membership) -> Meeting:
@@ -102,8 +108,8 @@ def decline(membership: Membership, reason: str) -> None:
     introduction = Introduction(
         AggregatorUrl("auto"), host_identity(), wire.LANES_MAX, reason, membership.adapter
     )
-    meeting.introduce(introduction)
     try:
+        meeting.introduce(introduction)
         _follow(meeting, introduction, membership, Settings()).keys.release()
     except (AffluxError, RuntimeError):
         _log.debug("declined", exc_info=True)
@@ -137,7 +143,7 @@ def _follow(
                 ticket = meeting.next_ticket()
             keys = meeting.keys()
             meeting.confirm(keys)
-        exchange = Exchange(keys.store, rank, size, timeout.total_seconds())
+        exchange = Exchange(keys.asked, rank, size, timeout.total_seconds())
         return Met(_reducer(exchange, keys, everyone, reason, rank, size, settings), keys)
     except BaseException:
         if keys is not None:
@@ -208,52 +214,88 @@ def _reducer(
             patience_s = settings.start_timeout_s + settings.connect_timeout_s
             ticket = json.loads(exchange.ticket(patience_s))
         topology = Topology(*ticket["topology"])
-        plan = ShardsPlan(**ticket["shards"]) if "shards" in ticket else None
-        if topology.by_host:
-            units = share_on_hosts(exchange, rank, plan.hosts if plan else ticket["hosts"])
-            topology = topology if units.by_host else topology.flat()
-        if plan is not None:
-            master = master_of(keys.store) or os.environ.get("MASTER_ADDR", "")
-            shards = Shards(exchange, rank, plan, units.all, settings, master)
+        if topology.name != "gloo":
+            maker = _Maker(exchange, keys, everyone, lease, rank, settings)
+            failure: Exception | None = None
             try:
-                reducer = _join_shards(exchange, rank, settings, shards, units, topology)
-                reducer.contest = ticket["contest"]
-                if "rates" in ticket:
-                    reducer.rates = Rates(ticket["rates"])
+                reducer = maker.make(ticket, topology, units)
+            except Exception as error:
+                failure = error
+            except BaseException as error:
+                exchange.report(error, stays=False)
+                raise
+            try:
+                may_fall = settings.aggregator.scheme == "auto"
+                patience_s = START_S + settings.connect_timeout_s
+                reason = exchange.verdict(failure, may_fall, patience_s)
+            except BaseException:
+                if failure is None:
+                    reducer.leave()
+                raise
+            if not reason:
                 return reducer
-            except StepFailed as error:
-                # Every rank has this error, and goes the same way.
-                if settings.aggregator.scheme != "auto":
-                    raise
-                reason = f"{topology.reason}; and there are no shards: {error}"
-                if ticket["require"]:
-                    raise RendezvousError(_only_gloo(reason)) from error
-                topology = Topology("gloo", reason)
-        elif topology.name != "gloo":
-            text = ticket.get("job") or _job(exchange, lease, everyone, units, settings)
-            tickets = _own(text, units.own[0])
-            return _join(exchange, rank, settings, tickets, lease, units, topology)
+            if failure is None:
+                reducer.leave()
+            reason = f"{topology.reason}; and there are no shards: {reason}"
+            if ticket["require"]:
+                raise RendezvousError(_only_gloo(reason)) from failure
+            topology = Topology("gloo", reason)
         if rank == 0 and ticket.get("gloo") != "":
             _warn_of_gloo(topology.reason)
-        units.close()
         return GlooReducer(settings.aggregator, topology)
     except BaseException:
-        units.close()
         lease.give_back()
         raise
 
 
-def _job(
-    exchange: Exchange,
-    lease: GroupLease,
-    everyone: list[Introduction],
-    units: Units,
-    settings: Settings,
-) -> str:
-    """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
-    patience_s = settings.start_timeout_s + settings.connect_timeout_s
-    (text,) = exchange.share("job", [0], lambda: lease.get(everyone, units.all), patience_s)
-    return str(text)
+class _Maker(NamedTuple):
+    """What makes the reducer of a rank that shares no memory with all others."""
+
+    exchange: Exchange
+    keys: GroupStore
+    everyone: list[Introduction]
+    lease: GroupLease
+    rank: int
+    settings: Settings
+
+    def make(self, ticket: dict[str, Any], topology: Topology, units: Units) -> JobReducer:
+        """Join the aggregators that rank 0's ticket names or plans. Collective.
+
+        Args:
+            ticket: Rank 0's.
+            topology: The same, as such.
+            units: Those of ranks that share no memory.
+        """
+        exchange, rank, settings = self.exchange, self.rank, self.settings
+        plan = ShardsPlan(**ticket["shards"]) if "shards" in ticket else None
+        try:
+            if topology.by_host:
+                units = share_on_hosts(exchange, rank, plan.hosts if plan else ticket["hosts"])
+                topology = topology if units.by_host else topology.flat()
+            if plan is None:
+                text = ticket.get("job") or self._job(units)
+                tickets = _own(text, units.own[0])
+                return _join(exchange, rank, settings, tickets, self.lease, units, topology)
+            master = master_of(self.keys.store) or os.environ.get("MASTER_ADDR", "")
+            shards = Shards(exchange, rank, plan, units.all, settings, master)
+            reducer = _join_shards(exchange, rank, settings, shards, units, topology)
+            reducer.contest = ticket["contest"]
+            if "rates" in ticket:
+                reducer.rates = Rates(ticket["rates"])
+            return reducer
+        except BaseException:
+            units.close()
+            raise
+
+    def _job(self, units: Units) -> str:
+        """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
+        patience_s = self.settings.start_timeout_s + self.settings.connect_timeout_s
+
+        def get() -> str:
+            return self.lease.get(self.everyone, units.all)
+
+        (text,) = self.exchange.share("job", [0], get, patience_s)
+        return str(text)
 
 
 def _only_gloo(reason: str) -> str:

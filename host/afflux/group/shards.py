@@ -28,7 +28,7 @@ from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
-__all__ = ["PROBE_S", "Shards", "ShardsPlan"]
+__all__ = ["PROBE_S", "START_S", "Shards", "ShardsPlan"]
 
 _log = logging.getLogger("afflux")
 
@@ -39,7 +39,7 @@ _ROLE = "shard"
 PROBE_S = 1.5
 """All paths are probed at once; with what the store takes this stays below two seconds."""
 
-_START_S = 30.0
+START_S = 30.0
 """A software aggregator starts in half a second, unless its host is busy."""
 
 
@@ -271,7 +271,7 @@ class Shards:
             self._leases.append(lease)
             return lease.ticket.of_units(self._units).to_json()
 
-        patience_s = _START_S + timeout_s
+        patience_s = START_S + timeout_s
         step = f"shard{attempt}"
         texts = self._exchange.share(step, self._leaders, start_shard, patience_s, self._name)
         shards = [JobTicket.from_json(text) for text in texts]
@@ -281,7 +281,7 @@ class Shards:
     def _launch(self) -> tuple[str, int]:
         """Return the address of this host's shard, which is started unless it runs."""
         host = self._hosts[self._own].address
-        patience_s = min(self._settings.start_timeout_s, _START_S)
+        patience_s = min(self._settings.start_timeout_s, START_S)
         before = self._launched
         self._launched = launched_aggregator.acquire(_SOFT, host, patience_s, _ROLE)
         if before is not None:

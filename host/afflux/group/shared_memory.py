@@ -59,8 +59,9 @@ def _serve(offer: SegmentOffer, meeting: Meeting, keys: GroupStore) -> str:
         offer.serve(min(glance_s, meeting.left_s))
         for rank, refusal in offer.refusals.items():
             return f"rank {rank}: {refusal}"
-        if offer.missing and keys.store.check([_APART]):
-            return str(keys.store.get(_APART).decode())
+        apart = meeting.in_time(keys).find(_APART) if offer.missing else None
+        if apart is not None:
+            return apart.decode()
         glance_s = min(glance_s * 1.5, _LAST_GLANCE_S)
     return ""
 
@@ -81,10 +82,12 @@ def claim_memory(
         worker, reason = _claim(ticket["segment"], meeting, rank, size)
     if worker is not None:
         return worker, keys
-    if reason:
-        # Nobody reads it if the ticket is of an earlier life.
-        keys.store.set(_APART, f"rank {rank}: {reason}")
-    keys.release()
+    try:
+        if reason:
+            # Nobody reads it if the ticket is of an earlier life.
+            meeting.in_time(keys).set(_APART, f"rank {rank}: {reason}")
+    finally:
+        keys.release()
     return None
 
 

@@ -14,10 +14,20 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import Store, TCPStore
 
-__all__ = ["NEWS_KEY", "StoreWatch", "acquire_watch", "release_watch"]
+from afflux.group.bounded_store import Asker, BoundedStore
+
+__all__ = [
+    "NEWS_KEY",
+    "StoreWatch",
+    "acquire_watch",
+    "forget_left",
+    "note_left",
+    "release_watch",
+]
 
 _log = logging.getLogger("afflux")
 
@@ -44,19 +54,26 @@ class StoreWatch:
 
     Args:
         root: The store, without prefixes.
+        limit_s: How long it may take to connect to it.
 
     Attributes:
-        connection: For short calls of any thread: of a TCPStore a connection of its own, of which
-            there is one for each process; otherwise the store itself.
+        key: Which store it is.
+        asked: For short calls of any thread: of a TCPStore a connection of its own, of which there
+            is one for each process; otherwise the store itself.
         wake_key: What appears in the store when there is news for this process; empty if it polls.
     """
 
-    def __init__(self, root: Store) -> None:
+    def __init__(self, root: Store, limit_s: float) -> None:
         self.users = 0
         self.owner = os.getpid()
+        self.key = _key_of(root)
         self._blocks = isinstance(root, TCPStore)
-        # A FileStore's clone would count as one more user, of whom the last deletes the file.
-        self.connection: Store = root.clone() if self._blocks else root  # type: ignore[attr-defined]
+        asker = Asker()
+        self._connection: Any = root
+        if self._blocks:
+            # A FileStore's clone would count as one more user, of whom the last deletes the file.
+            self._connection = asker.ask(root.clone, limit_s, root)  # type: ignore[attr-defined]
+        self.asked = BoundedStore(self._connection, asker)
         self.wake_key = f"afflux/wake/{secrets.token_hex(8)}" if self._blocks else ""
         self._woken: set[str] = set()
         self._groups: dict[str, Callable[[], None]] = {}
@@ -85,7 +102,7 @@ class StoreWatch:
 
     def wake(self, wake_key: str) -> None:
         """Wake the process with this key, after the news for it has been written."""
-        self.connection.set(wake_key, "1")
+        self.asked.set(wake_key, "1")
         self._woken.add(wake_key)
 
     def stop(self) -> None:
@@ -98,7 +115,7 @@ class StoreWatch:
             # Who has heard that all of its groups are closed has no need to say so, and perhaps no
             # store to say it to.
             if self._blocks and self._left_early:
-                self.connection.set(self.wake_key + _ENDED, "1")
+                self.asked.set(self.wake_key + _ENDED, "1")
             for key in self._woken - {self.wake_key}:
                 while self._asleep(key) and time.monotonic() < deadline:
                     time.sleep(0.002)
@@ -110,21 +127,21 @@ class StoreWatch:
             return
         if self._blocks and waits:
             with contextlib.suppress(RuntimeError):
-                self.connection.set(self.wake_key, "stop")
+                self.asked.set(self.wake_key, "stop")
         if thread is not threading.current_thread():
             thread.join(_JOIN_S)
 
     def _asleep(self, wake_key: str) -> bool:
-        check = self.connection.check
+        check = self.asked.check
         return check([wake_key]) and not check([wake_key + _ENDED])
 
     def _run(self) -> None:
         try:
             if self._blocks:
-                self._wait(self.connection.clone())  # type: ignore[attr-defined]
+                self._wait(self._connection.clone())
             else:
                 while not self._stopping.wait(_POLL_S):
-                    self._look(self.connection)
+                    self._look(self._connection)
         except RuntimeError:
             # The store is gone, and with it all news. Operations still notice failures.
             _log.debug("the store cannot be watched", exc_info=True)
@@ -161,24 +178,45 @@ class StoreWatch:
                     news()
 
 
+class _Left(NamedTuple):
+    """A group that this process has left."""
+
+    prefix: str
+    rank: int
+    size: int
+
+
 class _Watches:
-    """The watches of this process, by store."""
+    """The watches of this process, by store, and what it has left there."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.by_store: dict[object, StoreWatch] = {}
+        self.left: dict[object, list[_Left]] = {}
 
 
 _own = _Watches()
 
 
-def acquire_watch(root: Store) -> StoreWatch:
-    """Return this process's watch of a store, for one more group."""
+def _key_of(root: Store) -> object:
+    return (root.host, root.port) if isinstance(root, TCPStore) else id(root)
+
+
+def acquire_watch(root: Store, limit_s: float) -> StoreWatch:
+    """Return this process's watch of a store, for one more group.
+
+    Args:
+        root: The store, without prefixes.
+        limit_s: How long it may take to connect to it.
+
+    Raises:
+        StoreSilent: It does not answer.
+    """
     with _own.lock:
-        key = (root.host, root.port) if isinstance(root, TCPStore) else id(root)
+        key = _key_of(root)
         watch = _own.by_store.get(key)
         if watch is None:
-            watch = StoreWatch(root)
+            watch = StoreWatch(root, limit_s)
             # A signal handler that has made a group meanwhile has made it first.
             watch = _own.by_store.setdefault(key, watch)
         watch.users += 1
@@ -195,6 +233,45 @@ def release_watch(watch: StoreWatch) -> None:
             return
         _own.by_store = {key: each for key, each in _own.by_store.items() if each is not watch}
     watch.stop()
+
+
+def note_left(watch: StoreWatch, prefix: str, rank: int, size: int) -> None:
+    """Note that this process needs nothing any more that is under a group's prefix.
+
+    Nothing is written yet: the store may be about to end with the program. See `forget_left`.
+
+    Args:
+        watch: Of the store.
+        prefix: The group's, which no other group has.
+        rank: Own rank in the group.
+        size: Ranks of the group.
+    """
+    if watch.wake_key:
+        with _own.lock:
+            _own.left.setdefault(watch.key, []).append(_Left(prefix, rank, size))
+
+
+def forget_left(watch: StoreWatch) -> None:
+    """Delete, in the background, the keys of groups that have been left, here and by all ranks.
+
+    For whoever makes one group more: so a store holds the keys of groups that live, and of the
+    latest that do not, however many there have been.
+    """
+    with _own.lock:
+        left = _own.left.pop(watch.key, [])
+    if left:
+        watch.asked.later(lambda store: _forget(store, left))
+
+
+def _forget(store: Any, left: list[_Left]) -> None:
+    for group in left:
+        store.set(f"{group.prefix}/left/{group.rank}", "1")
+        # Whoever of the last two comes last, or both, as nothing is written there any more.
+        if store.check([f"{group.prefix}/left/{rank}" for rank in range(group.size)]):
+            for key in store.list_keys():
+                name = key.decode() if isinstance(key, bytes) else key
+                if name.startswith(f"{group.prefix}/"):
+                    store.delete_key(name)
 
 
 # A forked process has no thread, and no right to its parent's connections; the lock may be held.

@@ -3,12 +3,12 @@
 import os
 import shlex
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain
@@ -216,9 +216,7 @@ def _compile(
 
 
 def _run(command: list[str], log: Path, environment: dict[str, str]) -> None:
-    result = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    result = run_attended(command, environment=environment)
     text = result.stdout.decode(errors="replace")
     with log.open("a", encoding="utf-8") as output:
         output.write(f"$ {shlex.join(command)}\n{text}")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 
 __all__ = ["engine_verilog", "node_verilog"]
@@ -60,7 +61,7 @@ def _generate(work: Path, module: str, options: Mapping[str, int]) -> None:
     for option, value in options.items():
         command += [f"--{option.replace('_', '-')}", str(value)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    result = subprocess.run(command, env=environment, capture_output=True, check=False)
+    result = run_attended(command, stderr=subprocess.PIPE, environment=environment)
     if result.returncode != 0:
         message = result.stderr.decode(errors="replace")
         raise BuildError(f"the Verilog of {module} could not be generated:\n{message}")

@@ -1,0 +1,143 @@
+"""Ranks of a new group that fail at any stage: all go to Gloo then, or none."""
+
+import threading
+import types
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+
+from afflux.group import launched_aggregator, rendezvous, shards
+from afflux.group.exchange import Exchange, RendezvousError
+from afflux.group.membership import Membership
+from afflux.group.path_probe import PathProbe
+from afflux.group.rendezvous import meet
+from afflux.group.settings import Settings
+from afflux.group.shards import Shards
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.worker.worker import Worker
+from tests.support.drivers.served import Served
+
+HOSTS = ["host A", "host A", "host B"]
+SETTINGS = Settings(interface="127.0.0.1", connect_timeout_s=5.0)
+LIMIT_S = 30.0
+
+# What ranks do one after the other: where it is, and for the how manieth call the failure is drawn.
+STAGES = [
+    ("memory", rendezvous, "share_on_hosts", 1),
+    ("memory, its verdict", Exchange, "parts", 1),
+    ("address", Shards, "_find_address", 1),
+    ("addresses of others", Exchange, "parts", 3),
+    ("probe", PathProbe, "run", 1),
+    ("paths", Shards, "_check", 1),
+    ("shard", Shards, "_launch", 1),
+    ("shards of others", Shards, "_note", 1),
+    ("worker", rendezvous, "Worker", 1),
+    ("join", Worker, "join", 1),
+    ("all have joined", Exchange, "join", 1),
+    ("host's worker", rendezvous, "HostWorker", 1),
+]
+
+
+class OneProcess(threading.local):
+    """What tells ranks apart that are threads of one process."""
+
+    rank = -1
+
+
+@dataclass
+class Drawn:
+    """Makes one rank fail at one stage."""
+
+    rank: int
+    error: Exception
+    at: int
+    late: bool
+    calls: int = 0
+
+    def around(self, own, call):
+        def carried_out(*arguments, **named):
+            mine = own.rank == self.rank
+            self.calls += mine
+            fails = mine and self.calls == self.at
+            if fails and not self.late:
+                raise self.error
+            result = call(*arguments, **named)
+            if fails:
+                raise self.error
+            return result
+
+        return carried_out
+
+    @property
+    def failed(self):
+        return self.calls >= self.at
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """Serve two hosts, of which one has two ranks, in this process."""
+    own = OneProcess()
+    served = Served(SoftEngine())
+    launched = types.SimpleNamespace(address=served.address, runs=lambda: True)
+    monkeypatch.setattr(rendezvous, "host_identity", lambda: HOSTS[own.rank])
+    monkeypatch.setattr(launched_aggregator, "acquire", lambda *_: launched)
+    monkeypatch.setattr(launched_aggregator, "release", lambda _: None)
+    monkeypatch.setattr(shards, "PROBE_S", 0.3)
+    yield own
+    served.stop()
+
+
+def outcomes(own, settings):
+    """Return what each rank has got: engine and reason, or the error."""
+    store = dist.HashStore()
+    found: dict[int, tuple[object, str]] = {}
+
+    def come(rank):
+        own.rank = rank
+        membership = Membership(store, rank, len(HOSTS), timedelta(seconds=LIMIT_S), "")
+        try:
+            reducer, keys = meet(membership, settings[rank])
+        except Exception as error:
+            found[rank] = type(error), str(error)
+            return
+        found[rank] = reducer.engine, reducer.topology.reason
+        reducer.leave()
+        keys.release()
+
+    ranks = [threading.Thread(target=come, args=(rank,)) for rank in range(len(HOSTS))]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join(2 * LIMIT_S)
+        assert not each.is_alive()
+    return [found[rank] for rank in range(len(HOSTS))]
+
+
+@pytest.mark.parametrize("rank", range(3))
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage[0])
+def test_one_verdict_for_all(own, monkeypatch, stage, rank):
+    name, owner, method, at = stage
+    # An error of its own, or that it alone has waited in vain for another rank.
+    errors = OSError("drawn"), RendezvousError("drawn")
+    drawn = Drawn(rank, errors[(rank + len(name)) % 2], at, late=rank % 2 == 1)
+    monkeypatch.setattr(owner, method, drawn.around(own, getattr(owner, method)))
+    found = outcomes(own, [SETTINGS] * 3)
+    assert len({kind for kind, _ in found}) == 1, found
+    assert len({reason for _, reason in found}) == 1, found
+    assert found[0][0] == ("gloo" if drawn.failed else "soft")
+    if drawn.failed:
+        assert "drawn" in found[0][1]
+
+
+@pytest.mark.parametrize("rank", range(3))
+def test_require_is_for_all(own, monkeypatch, rank):
+    """Rank 0's word counts."""
+    drawn = Drawn(rank, OSError("drawn"), 1, late=True)
+    monkeypatch.setattr(Exchange, "join", drawn.around(own, Exchange.join))
+    insisting = replace(SETTINGS, require=True)
+    for kind, text in outcomes(own, [insisting, SETTINGS, SETTINGS]):
+        assert kind is RendezvousError
+        assert text.startswith("AFFLUX_REQUIRE=1, but only Gloo is left: ")
+        assert text.endswith(f"there are no shards: rank {rank}: drawn")
