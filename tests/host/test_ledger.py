@@ -130,6 +130,15 @@ def test_tensors_of_one_size_and_several_densities_go_their_ways(rates):
     assert ranks.calls(3, 10, took[10]) == [Way.SHARDS] * 3
 
 
+def test_a_density_that_changes_seldom_is_not_looked_at_before_each_call():
+    ranks = Ranks(SLOW)
+    for _ in range(4):
+        ranks.calls(100, 10)
+        before = ranks.asked
+        ranks.calls(100, 100)
+        assert ranks.asked == before
+
+
 def test_small_tensors_are_not_looked_at_before_each_call():
     ranks = Ranks(FAST, size=MIB)
     for _ in range(20):

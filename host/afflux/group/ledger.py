@@ -42,8 +42,9 @@ _TURNS_LEAST, _TURNS_MOST = 2, 8
 _CHANGED, _CHANGED_LEAST = 2.0, DENSE // 50
 """A density has changed if it is so many times what it was, and not only by the sample's chance."""
 
-_VARIES = 2
-"""After so many changes of the density it keeps changing."""
+_VARIES, _SOON = 2, 64
+"""After so many changes of the density it keeps changing, if one follows the other within so many
+calls."""
 
 _LOOKED_AT_S = 0.02
 """Of tensors that Gloo sums faster, the ranks do not tell each other the density before each call:
@@ -191,7 +192,7 @@ class Ledger:
         self._choice = choice = _Choice(rates, size, DENSE)
         # Where densities vary, by the number of bits of that of what is to be summed.
         self._choices: dict[int, _Choice] = {}
-        self._changes = 0
+        self._changes, self._changed_at = 0, 0
         # Calls to Gloo since the ranks told each other something.
         self._untold = 0
         self._untold_most = max(1, min(_UNTOLD_MOST, round(_UNTOLD_S / max(choice.gloo_s, 1e-6))))
@@ -265,7 +266,11 @@ class Ledger:
 
     def _note(self, changed: bool) -> None:
         """Count a change of the density, and come to know that there is one after the other."""
-        self._changes += changed
+        if not changed:
+            return
+        calls = sum(self.calls)
+        self._changes = self._changes + 1 if calls - self._changed_at <= _SOON else 1
+        self._changed_at = calls
         if self._changes >= _VARIES and self._choice.gloo_s >= _LOOKED_AT_S:
             self.varies = True
 
