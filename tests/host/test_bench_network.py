@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from afflux.commands.bench.inputs import Inputs
+from afflux.commands.bench.registry import Row
 from benchmarks.network import __main__ as command
 from benchmarks.network import launch, tables
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
@@ -58,7 +59,7 @@ def test_a_quick_run(permitted, tmp_path, capfd):
 
 
 def test_a_step_shows_how_much_of_it_is_communication():
-    row = {"bench": "network", "setup": "gigabit", "case": "embedding", "topology": "auto"}
+    row: Row = {"bench": "network", "setup": "gigabit", "case": "embedding", "topology": "auto"}
     row |= {"bytes": 25_600_000, "afflux_s": 0.1, "gloo_s": 0.4, "alone_s": 0.05, "ratio": 4.0}
     (line,) = tables.TABLES["steps"]([row]).splitlines()[2:]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
