@@ -130,6 +130,10 @@ formal: $(SETUP) ## all proofs about the gateware
 mutation: $(SETUP) ## which of 500 mutants of the gateware the tests catch, into build/mutation.json
 	$(PY) -m tests.mutation $(MUTATION_ARGS)
 
+.PHONY: mutation-native
+mutation-native: $(SETUP) ## which of some bugs in the C++ of aggregator and worker the tests catch
+	$(PY) -m tests.mutation.native $(MUTATION_ARGS)
+
 .PHONY: coverage
 coverage: $(SETUP) ## lines and toggles of the gateware that the tests reach, into build/coverage
 	$(PY) -m tests.coverage

@@ -25,7 +25,7 @@ from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, aggregator, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import Network, NotPermitted, missing
-from benchmarks.network.rank import BUDGET_S, CASE_LIMIT_S, ROW_MARK
+from benchmarks.network.rank import ALONE, BUDGET_S, CASE_LIMIT_S, ROW_MARK
 from benchmarks.network.tables import text_table
 from benchmarks.network.topologies import TOPOLOGIES
 from benchmarks.report.figures import merge_rows, read_rows
@@ -149,7 +149,7 @@ def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[
     rows = []
     gloo = found["gloo"]
     others: Row = {"gloo_limit_s": gloo_limit_s(setup, case)}
-    for name in ("gloo", "mpi"):
+    for name in ("gloo", "mpi", ALONE):
         if name in found:
             others |= _figures(name, found[name])
     for topology in setup.topologies:

@@ -22,16 +22,19 @@ from afflux.commands.bench.mpi_launch import launched_by_mpi
 from afflux.torchrun import end_with_parent
 from benchmarks.network.cases import Case
 from benchmarks.network.default_buffers import keep
-from benchmarks.network.embedding import step_side
+from benchmarks.network.embedding import alone_side, step_side
 from benchmarks.network.mpi import place_from_mpi
 from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
 from benchmarks.network.turns import Measured, Pace, all_same, take_turns
 from benchmarks.report.sides import Side
 
-__all__ = ["BUDGET_S", "CASE_LIMIT_S", "ROW_MARK", "main"]
+__all__ = ["ALONE", "BUDGET_S", "CASE_LIMIT_S", "ROW_MARK", "main"]
 
 ROW_MARK = "row: "
 """Begins the line of what a case took: what is known outlives a rank that dies later."""
+
+ALONE = "alone"
+"""A contender of a step of training, in which nothing is sent."""
 
 CASE_LIMIT_S = 240.0
 """A rank that is in a case for longer ends itself."""
@@ -61,8 +64,11 @@ class _Share(Inputs):
 
 
 def _side(session: NetworkSession, case: Case, name: str) -> Side:
+    if name == ALONE:
+        return alone_side(session.group("gloo"), case.bytes, case.density, session.rank)
     if case.kind == "step":
-        return step_side(session.group(name), case.bytes, session.rank, session.ranks)
+        place = session.rank, session.ranks
+        return step_side(session.group(name), case.bytes, case.density, *place)
     contender: contenders.Contender
     if name == "mpi":
         contender = contenders.Mpi(session.ranks, torch.float32)
@@ -133,7 +139,8 @@ def main() -> int:
         case = Case(**values)
         # What hangs, and no timeout ends, ends here, and is named as failed.
         faulthandler.dump_traceback_later(CASE_LIMIT_S, exit=True)
-        makes = {name: partial(_side, session, case, name) for name in given.contenders}
+        names = [*given.contenders, *([ALONE] if case.kind == "step" else [])]
+        makes = {name: partial(_side, session, case, name) for name in names}
         found = take_turns(session, makes, pace, given.watched)
         faulthandler.cancel_dump_traceback_later()
         if session.rank == 0:

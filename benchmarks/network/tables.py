@@ -114,11 +114,31 @@ def _figures(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["bench"] == "network" and not row.get("quick")]
 
 
+def _steps(rows: list[Row]) -> str:
+    """Return the table of steps of training, of which a part is computed whoever sums."""
+    header = ["what", "who sums", "Afflux", "Gloo", "times as fast", "computing alone"]
+    header += ["communication", "that of Gloo", "times as fast in it", "CPU", "CPU of Gloo"]
+    header += ["CPU of the aggregator", "wrong"]
+    lines = []
+    for plan, case, row in _in_order(_figures(rows)):
+        if case.kind != "step":
+            continue
+        what, who, ours, gloo, times, *_, cpu, cpu_gloo, cpu_aggregator, wrong = _line(case, row)
+        alone = row.get("alone_s", 0.0)
+        # What a step takes longer than its computing: the communication that shows.
+        own, other = (max(0.0, row.get(key, 0.0) - alone) for key in ("afflux_s", "gloo_s"))
+        title = _with_reason(f"{plan.setup.title}: {what}", row)
+        seen = f"{other / own:.2f}" if own and other else "–"
+        line = [title, who, ours, gloo, times, _time(alone), _time(own), _time(other), seen]
+        lines.append([*line, cpu, cpu_gloo, cpu_aggregator, wrong])
+    return document.markdown(header, lines)
+
+
 def _of_setups(*names: str) -> Callable[[list[Row]], str]:
     def table(rows: list[Row]) -> str:
         lines = []
         for plan, case, row in _in_order(_figures(rows)):
-            if plan.setup.name in names:
+            if plan.setup.name in names and case.kind != "step":
                 first, *others = _line(case, row)
                 title = first if len(names) == 1 else f"{plan.setup.title}: {first}"
                 lines.append([_with_reason(title, row), *others])
@@ -168,6 +188,7 @@ MARK = "network figures"
 TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
+    "steps": _steps,
     "hosts": _of_setups("pairs", "eight", "unlimited"),
     "losses": _beside_itself,
     "mpi": _beside_mpi,

@@ -10,6 +10,7 @@ from tests.checks.native_checks import (
     check_numbers_do_not_overflow,
     check_schedules,
 )
+from tests.mutation.native_bugs import caught
 from tests.support.drivers.built_engine import BuiltEngine, build
 from tests.support.drivers.built_worker import CAUGHT, catches
 from tests.support.drivers.packet_header import HEADER
@@ -186,3 +187,16 @@ def test_engine_built_without_a_bug():
     library = build()
     check_engine(BuiltEngine(library, slots=64))
     check_schedules(make_engine=lambda: BuiltEngine(library))
+
+
+# A sample of `make mutation-native`: what ended too early, what has no bound, what is not compared.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sends again what is made anew by then",
+        "has no bound for reading a socket out",
+        "does not look at UDP's checksum",
+    ],
+)
+def test_bug_between_sockets(name):
+    assert caught(name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.drivers.stress_program import passes
+from tests.support.drivers.native_program import passes
 from tests.support.planting import Bug
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from afflux.commands.bench.inputs import Inputs
+from afflux.commands.bench.registry import Row
 from benchmarks.network import __main__ as command
 from benchmarks.network import launch, tables
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
@@ -50,9 +51,22 @@ def test_a_quick_run(permitted, tmp_path, capfd):
         for key in ("afflux_s", "gloo_s", "ratio", "mtu", "rate_gbit", "afflux_cpu_s"):
             assert row[key] > 0
         assert len(row["afflux_runs_s"]) == len(row["gloo_runs_s"])
+        # A step is computed alone, too.
+        assert ("alone_s" in row) == (row["kind"] == "step")
         if row["topology"] == "udp":
             assert row["engine"] == "soft"
             assert row["aggregator_cpu_s"] > 0
+
+
+def test_a_step_shows_how_much_of_it_is_communication():
+    row: Row = {"bench": "network", "setup": "gigabit", "case": "embedding", "topology": "auto"}
+    row |= {"bytes": 25_600_000, "afflux_s": 0.1, "gloo_s": 0.4, "alone_s": 0.05, "ratio": 4.0}
+    (line,) = tables.TABLES["steps"]([row]).splitlines()[2:]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1:9] == [
+        "no address given", "100.0 ms", "400.0 ms", "4.00", "50.0 ms", "50.0 ms", "350.0 ms", "7.00"
+    ]  # fmt: skip
+    assert "embedding" not in tables.TABLES["gigabit"]([row])
 
 
 def test_what_is_measured_again_replaces_only_what_it_measures(tmp_path):

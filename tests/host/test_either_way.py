@@ -20,6 +20,9 @@ MIB = 1 << 20
 FAST = Rates([(MIB, 0.004, 0.0002, 0.002)])
 """Dense tensors are for Gloo, sparse ones for shards."""
 
+SLOW = Rates([(MIB, 0.1, 0.001, 0.05)])
+"""The same on a slow network."""
+
 DOUBTFUL = Rates([(MIB, 0.1, 0.01, 0.1)])
 """Dense tensors are tried both ways."""
 
@@ -120,6 +123,30 @@ def test_ranks_try_both_ways_and_come_to_one():
     assert choice["gloo"] >= 2
 
 
+def by_turns(rank, size):
+    """Sum a dense and a sparse tensor of one size in turns; return which of them Gloo took."""
+    group = made(Rates(SLOW.points))
+    core = group_of(group)
+    steps = []
+    for _ in range(6):
+        step = []
+        for fill in dense, sparse:
+            before = core.gloo_counts().get("all_reduce float32", 0)
+            # Only one rank has something in the sparse one.
+            tensor = fill() if rank == 0 or fill is dense else torch.zeros(COUNT)
+            dist.all_reduce(tensor, group=group)
+            assert torch.equal(tensor, dense() * size if fill is dense else sparse())
+            step.append(core.gloo_counts().get("all_reduce float32", 0) > before)
+        steps.append(step)
+    return steps
+
+
+def test_tensors_of_one_size_take_their_ways_by_turns():
+    with network(hosts=2, aggregators=0, gbit=None) as hosts:
+        for steps in values(run_ranks(by_turns, 2, hosts=hosts.hosts)):
+            assert steps[-3:] == [[True, False]] * 3
+
+
 def differing(rank, size, calls):
     """After some calls one rank would choose otherwise."""
     group = made(FAST)
@@ -127,7 +154,7 @@ def differing(rank, size, calls):
         assert summed(dense(), group)
     (ledger,) = group_of(group).reducer._ledgers.values()
     if rank == 1:
-        ledger.way = Way.SHARDS
+        ledger._choice.way = Way.SHARDS
     return caught(lambda: summed(dense(), group))
 
 

@@ -32,12 +32,18 @@ class Ranks:
         self.asked = 0
 
     def call(self, density, took_us=(1000, 1000)):
-        """Make a call whose result has this density; return the way that it takes."""
+        """Make a call whose result has this density; return the way that it takes.
+
+        Of a sparse one each rank's tensor has about half of these blocks.
+        """
         assert len({ledger.ask for ledger in self.each}) == 1
         if self.each[0].ask:
             self.asked += 1
             assert len({ledger.state for ledger in self.each}) == 1
-            news = tuple(map(max, zip(*(ledger.news for ledger in self.each), strict=True)))
+            part = density if density == DENSE else density // 2
+            coming = [part - (0 < part < DENSE) * self.chance.randrange(2) for _ in self.each]
+            told = [(*ledger.news, own) for ledger, own in zip(self.each, coming, strict=True)]
+            news = tuple(map(max, zip(*told, strict=True)))
             for ledger in self.each:
                 ledger.told(news)
         assert len({(ledger.way, ledger.state, ledger.reason) for ledger in self.each}) == 1
@@ -111,6 +117,40 @@ def test_chance_does_not_change_the_way():
     before = ranks.each[0].reason
     ranks.calls(50, 140)
     assert ranks.each[0].reason == before
+
+
+@pytest.mark.parametrize("rates", [SLOW, EVEN])
+def test_tensors_of_one_size_and_several_densities_go_their_ways(rates):
+    """As the gradients of an embedding and of the layer that scores words: a bucket each."""
+    ranks = Ranks(rates)
+    took = {10: (5_000, 100_000), DENSE: (200_000, 100_000)}
+    steps = [[ranks.call(density, took[density]) for density in (DENSE, 10)] for _ in range(20)]
+    assert steps[10:] == [[Way.GLOO, Way.SHARDS]] * 10
+    # The same size, and one density again.
+    assert ranks.calls(3, 10, took[10]) == [Way.SHARDS] * 3
+
+
+def test_a_density_that_changes_seldom_is_not_looked_at_before_each_call():
+    ranks = Ranks(SLOW)
+    for _ in range(4):
+        ranks.calls(100, 10)
+        before = ranks.asked
+        ranks.calls(100, 100)
+        assert ranks.asked == before
+
+
+def test_small_tensors_are_not_looked_at_before_each_call():
+    ranks = Ranks(FAST, size=MIB)
+    for _ in range(20):
+        ranks.calls(2, DENSE)
+        ranks.calls(2, 10)
+    assert ranks.asked < 40
+
+
+def test_where_there_is_no_choice_ranks_compare_now_and_then():
+    ranks = Ranks(Rates([(MIB, 0.010, 0.009, 0.001)]), size=MIB)
+    assert ranks.calls(64, 10) == [Way.GLOO] * 64
+    assert ranks.asked <= 4
 
 
 @pytest.mark.parametrize("seed", range(20))

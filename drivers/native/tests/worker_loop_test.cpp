@@ -120,9 +120,81 @@ void test_what_is_sent_again_is_as_it_was() {
     CHECK(repeated >= 3);
 }
 
+// The answers to what is outstanding fit the receive buffer: so many packets are sent, and no more
+// before there are answers.
+void test_no_more_is_sent_than_the_buffer_has_room_for() {
+    constexpr unsigned kLanes = 16;
+    constexpr std::size_t kSlots = 256;
+    datagrams::UdpSocket aggregator;
+    aggregator.enlarge(worker::kBufferBytes);
+    aggregator.bind({tests::kLoopback, 0});
+    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
+    worker::Session session(tests::mirrored_job(kLanes, kSlots), 1.0);
+    // The kernel charges twice what is asked for: Linux's default.
+    worker::Line line(aggregator.own_address(), session, nullptr, 106'496);
+    std::vector<float> elements(kLanes * kSlots * wire::kBlockElements, 1.5F);
+    std::vector<float> result(elements.size());
+    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
+                                .op = codec::Op::Sum,
+                                .ranks = 1,
+                                .count = elements.size(),
+                                .elements = elements.data(),
+                                .result = result.data()};
+    worker::Operation operation(session, tensor, 1);
+    line.open(operation);
+    std::size_t sent = 0;
+    do {
+        sent += receiver.receive(aggregator).size();
+    } while (receiver.more());
+    CHECK(8 <= sent && sent < kSlots);
+    CHECK(sent == session.window.size());
+}
+
+// Has asked for something long ago, and counts what comes before it may ask again.
+class Impatient final : public worker::Dialogue {
+  public:
+    double next_timer() const override { return 0; }
+    bool done() const override { return asked_; }
+    void open(double, worker::PacketSink&) override {}
+    void receive(packet::PacketBuffer&, std::size_t, double, worker::PacketSink&) override {
+        ++received_;
+    }
+    void expire(double, worker::PacketSink&) override { asked_ = true; }
+
+    std::size_t received() const { return received_; }
+
+  private:
+    std::size_t received_ = 0;
+    bool asked_ = false;
+};
+
+// What lies unread is read first, but a socket that is flooded is never read out.
+void test_a_flood_does_not_keep_a_worker_from_asking() {
+    constexpr std::size_t kFlood = 48'000, kAtATime = 1'000, kRoom = 64 << 20;
+    const std::vector<std::uint8_t> noise(1);
+    datagrams::UdpSocket aggregator;
+    aggregator.bind({tests::kLoopback, 0});
+    worker::Session session(tests::mirrored_job(1, 1), 1.0);
+    worker::Line line(aggregator.own_address(), session, nullptr, kRoom);
+    Impatient dialogue;
+    line.open(dialogue);
+    datagrams::SendBatch batch(aggregator, false);
+    for (std::size_t sent = 0; sent < kFlood; sent += kAtATime) {
+        for (std::size_t i = 0; i < kAtATime; ++i) batch.add(line.own_address(), {noise});
+        CHECK(batch.flush());
+    }
+    worker::UdpLoop loop({&line});
+    loop.run(worker::monotonic_now() + 60);
+    CHECK(dialogue.done());
+    // Without the right to a large buffer the flood is a short one.
+    if (line.overflows() == 0) CHECK(1'000 <= dialogue.received() && dialogue.received() < kFlood);
+}
+
 }  // namespace
 
 int main() {
+    test_no_more_is_sent_than_the_buffer_has_room_for();
+    test_a_flood_does_not_keep_a_worker_from_asking();
     test_what_is_sent_again_is_as_it_was();
     test_results_that_wait_to_be_read_are_not_asked_for();
 }

@@ -57,6 +57,9 @@ _LEDGERS_MAX = 4096
 _SAMPLE = 512
 """Blocks of a result that are looked at."""
 
+_NEWS = 3
+"""Integers of a ledger's news; what each rank is about to do follows them."""
+
 _SHARDS = "shards"
 
 _NUMBER_MASK = (1 << 31) - 1
@@ -102,7 +105,7 @@ class EitherReducer:
         self.rates = rates
         self._waiting = waiting
         self._turn = Turn()
-        self._news_plan = shards.plan(Asked("all_reduce", torch.int32, (2 + ranks,), "max"))
+        self._news_plan = shards.plan(Asked("all_reduce", torch.int32, (_NEWS + ranks,), "max"))
         self._ledgers: dict[str, Ledger] = {}
         self._places: dict[int, Any] = {}
         self._call: _Call | None = None
@@ -285,7 +288,7 @@ class _Call:
         lies = data if in_place(data) else data.resolve_neg().contiguous()
         self._flat = lies.reshape(-1)
         self._elements = elements_of(self._flat)
-        self._news = np.zeros(2 + reducer.ranks, np.int32)
+        self._news = np.zeros(_NEWS + reducer.ranks, np.int32)
         self._number = 0
         self._work: dist.Work | None = None
         self._before = ledger.way, ledger.reason
@@ -301,13 +304,13 @@ class _Call:
     def _left_s(self) -> float:
         return max(0.001, self._deadline - time.monotonic())
 
-    def _heard(self) -> tuple[int, int]:
+    def _heard(self) -> tuple[int, int, int]:
         """Return the greatest of all ranks' news.
 
         Raises:
             Disagreement: Another rank is about to do something else.
         """
-        others = np.flatnonzero(self._news[2:] != self._number)
+        others = np.flatnonzero(self._news[_NEWS:] != self._number)
         if len(others):
             raise Disagreement(
                 f"the ranks disagree: rank {self._reducer.rank} called {self._plan.text}, but "
@@ -315,17 +318,19 @@ class _Call:
                 number=sum(self._ledger.calls),
                 description=self._plan.text,
                 fingerprint=self._number,
-                fingerprints=tuple(int(each) for each in self._news[2:]),
+                fingerprints=tuple(int(each) for each in self._news[_NEWS:]),
             )
-        return int(self._news[0]), int(self._news[1])
+        took_us, density, coming = self._news[:_NEWS].tolist()
+        return took_us, density, coming
 
     def _ask(self) -> None:
         """Tell this rank's news, and what it is about to do."""
         self._steps.popleft()
         text = f"{self._plan.text} {self._ledger.state}"
         self._number = zlib.crc32(text.encode()) & _NUMBER_MASK
-        self._news[:2] = self._ledger.news
-        self._news[2 + self._reducer.rank] = self._number
+        coming = self._reducer.density(self._elements) if self._ledger.varies else 0
+        self._news[:_NEWS] = *self._ledger.news, coming
+        self._news[_NEWS + self._reducer.rank] = self._number
         interrupted = self._reducer.watching(_SHARDS, text, self._interrupted)
         self._reducer.tell(self._news, self._left_s(), interrupted)
 

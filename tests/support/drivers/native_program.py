@@ -1,4 +1,4 @@
-"""The test programs of the shared-memory group, with a bug planted in the group or without."""
+"""The C++ test programs, with a bug planted in what they test or without."""
 
 import fcntl
 import os
@@ -12,11 +12,23 @@ from tests.support.planting import Bug
 
 __all__ = ["passes"]
 
-FOLDER = BUILD / "tests" / "stress"
+FOLDER = BUILD / "tests" / "programs"
 ARGUMENTS = ("1", "24")
 """First seed and number of groups, for a program that takes them."""
 
 LIMIT_S = 300
+
+PARTS = {
+    "shared": ("shared", "codec", "calls"),
+    "aggregator": ("aggregator", "engine", "datagrams", "packet"),
+    "engine": ("engine", "packet"),
+    "datagrams": ("datagrams",),
+    "worker": ("worker", "engine", "datagrams", "packet", "codec", "calls"),
+}
+"""Libraries by the first word of a program's name: what it tests, and what that stands on."""
+
+UNSANITIZED = ("codec",)
+"""It has neither threads nor atomics, and takes long to compile."""
 
 
 def source_of(program: str) -> Path:
@@ -32,7 +44,7 @@ def main_object(program: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         newest = max(path.stat().st_mtime_ns for path in SOURCES.glob("*/*.*pp"))
         if not made.exists() or made.stat().st_mtime_ns < newest:
-            options = ["-std=c++20", "-O2", "-fvisibility=hidden", f"-I{SOURCES}", f"-I{PACKAGE}"]
+            options = ["-std=c++20", "-O1", "-fvisibility=hidden", f"-I{SOURCES}", f"-I{PACKAGE}"]
             aside = made.with_suffix(".new.o")
             command = [compiler(), *options, "-c", str(source_of(program)), "-o", str(aside)]
             subprocess.run(command, check=True)
@@ -43,27 +55,29 @@ def main_object(program: str) -> Path:
 def passes(
     name: str, bug: Bug | None, *, program: str = "shared_stress_test", sanitized: bool = False
 ) -> bool:
-    """Return whether a test program passes on a group with this bug.
+    """Return whether a test program passes with this bug in what it tests.
 
     Args:
         name: Of the bug; names a folder.
         bug: The bug.
-        program: Name of the program.
-        sanitized: Whether the group and the test are compiled with the thread sanitizer. The codec,
-            which has neither threads nor atomics, is as it was built.
+        program: Name of the program, whose first word is what it tests.
+        sanitized: Whether the program and what it tests are compiled with the thread sanitizer, but
+            for the codec.
     """
     folder = FOLDER / re.sub(r"\W+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
     executable = folder / f"{program}.{os.getpid()}"
     changed = [copy_source(folder, bug)] if bug is not None else []
+    parts = PARTS[program.partition("_")[0]]
     if sanitized:
-        names = {path.name for path in changed}
-        sources = [*SOURCES.glob("shared/*.cpp"), *SOURCES.glob("calls/*.cpp")]
-        others = [path for path in sources if path.name not in names]
+        compiled = [part for part in parts if part not in UNSANITIZED]
+        all_sources = [path for part in compiled for path in sorted(SOURCES.glob(f"{part}/*.cpp"))]
+        others = [path for path in all_sources if bug is None or path != SOURCES / bug.file]
         inputs = [source_of(program), *changed, *others]
-        link(executable, inputs, ("codec",), "-O1", "-g1", "-fsanitize=thread")
+        rest = [part for part in parts if part in UNSANITIZED]
+        link(executable, inputs, rest, "-O1", "-g1", "-fsanitize=thread")
     else:
-        link(executable, [main_object(program), *changed], ("shared", "codec", "calls"), "-O2")
+        link(executable, [main_object(program), *changed], parts, "-O1")
     try:
         status = subprocess.run([executable, *ARGUMENTS], check=False, timeout=LIMIT_S).returncode
     finally:
