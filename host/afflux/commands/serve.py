@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from afflux_drivers.addresses import authority
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.server import AggregatorServer
@@ -22,7 +23,7 @@ from afflux_hdl.contract import wire
 
 __all__ = ["READY", "add_arguments", "main", "serve"]
 
-READY = "afflux: {engine} engine on udp://{host}:{port}"
+READY = "afflux: {engine} engine on udp://{authority}"
 """The line on standard output that reports where the aggregator listens."""
 
 FAILED = "afflux: cannot serve: {error}"
@@ -44,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="software, the simulated engine behind this host's socket, or the simulated node with "
         "ports of its own (%(default)s)",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to bind, of IPv4 or, for soft only, of IPv6; ::, all of both (%(default)s)",
+    )
     parser.add_argument(
         "--port",
         type=int,
@@ -213,14 +218,14 @@ def serve(arguments: argparse.Namespace) -> int:
                 engine, arguments.host, arguments.port, arguments.group, arguments.group_ttl
             )
         except OSError as error:
-            where = f"{arguments.host}:{arguments.port}"
+            where = authority(arguments.host, arguments.port)
             print(FAILED.format(error=f"{where}: {error.strerror or error}"), flush=True)
             return 1
         thread = threading.Thread(target=server.serve_forever, name="afflux-server")
         thread.start()
-        host, port = server.address
         ready.set()
-        print(READY.format(engine=engine.name, host=host, port=port), flush=True)
+        where = authority(*server.address)
+        print(READY.format(engine=engine.name, authority=where), flush=True)
         asked = False
         while not asked and thread.is_alive():
             asked = bool(select.select([stopped], [], [], 0.5)[0])
