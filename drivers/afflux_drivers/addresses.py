@@ -19,10 +19,10 @@ __all__ = [
     "is_ipv6",
     "is_loopback",
     "lanes_for_mtu",
+    "named",
     "never_fragment",
     "resolve",
     "route_to",
-    "without_zone",
 ]
 
 _IPV6_HEADER_BYTES = 40
@@ -51,7 +51,7 @@ class Place(NamedTuple):
     @property
     def host(self) -> str:
         """The address as a text."""
-        return str(self.where[0])
+        return named(self.where)[0]
 
 
 class Route(NamedTuple):
@@ -76,9 +76,17 @@ def is_ipv6(address: str) -> bool:
     return ":" in address
 
 
-def without_zone(address: str) -> str:
-    """Return an address without the interface that leads to it."""
-    return address.partition("%")[0]
+def named(where: tuple[Any, ...]) -> tuple[str, int]:
+    """Return address and port of what calls of a socket return, which has the interface apart."""
+    host, port = where[:2]
+    zone = where[3] if len(where) == 4 else 0
+    if zone == 0 or "%" in host:
+        return host, port
+    try:
+        return f"{host}%{socket.if_indextoname(zone)}", port
+    except OSError:
+        # The interface has gone.
+        return f"{host}%{zone}", port
 
 
 def is_loopback(address: str) -> bool:
@@ -143,7 +151,7 @@ def route_to(host: str, port: int) -> Route:
                     else (socket.IPPROTO_IP, _IP_MTU)
                 )
             )
-            return Route(str(probe.getsockname()[0]), min(mtu, _PACKET_MAX))
+            return Route(named(probe.getsockname())[0], min(mtu, _PACKET_MAX))
     assert failure is not None, "a name stands for something, or resolve raises"
     raise failure
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from afflux_drivers import _native
-from afflux_drivers.addresses import is_ipv6, resolve
+from afflux_drivers.addresses import is_ipv6, named, resolve
 from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
 from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
@@ -62,7 +62,7 @@ class AggregatorServer:
     ) -> None:
         self._lock = threading.Lock()
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
-        self.address: tuple[str, int] = listener.getsockname()[:2]
+        self.address: tuple[str, int] = named(listener.getsockname())
         try:
             own = _number_of(self.address[0], engine, group)
             buffer_bytes = [enlarge(udp, _BUFFER_BYTES) for udp in self._sockets]

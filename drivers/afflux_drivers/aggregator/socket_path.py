@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from afflux_drivers import _native
+from afflux_drivers.addresses import named
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.parent_ports import bound_parent_port
 from afflux_drivers.control.tickets import ParentJob
@@ -23,7 +24,7 @@ class SocketPath:
     """
 
     def __init__(self, engine: SoftEngine, sockets: Sequence[socket.socket]) -> None:
-        self._address: tuple[str, int] = sockets[0].getsockname()[:2]
+        self._address = named(sockets[0].getsockname())
         self._server = _native.SocketServer(engine, [each.fileno() for each in sockets])
         self._shares = len(sockets)
 

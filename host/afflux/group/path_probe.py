@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 
-from afflux_drivers.addresses import never_fragment, resolve, route_to
+from afflux_drivers.addresses import named, never_fragment, resolve, route_to
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
@@ -72,7 +72,7 @@ class PathProbe:
         except OSError as error:
             self._udp.close()
             raise OSError(f"cannot bind UDP on {address}: {error.strerror}") from error
-        self.address: tuple[str, int] = self._udp.getsockname()[:2]
+        self.address = named(self._udp.getsockname())
 
     def close(self) -> None:
         """Close the socket. May be called more than once."""
