@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -69,9 +70,7 @@ def check(workers: Sequence[Worker], dtype: wire.Dtype, reduction: Reduction) ->
     tensors = [gaussian(generator, 10_000, dtype) for _ in workers]
     results = run_ranks(
         [
-            lambda worker=worker, tensor=tensor: worker.all_reduce(
-                tensor, dtype, reduction, tensor.shape, 30.0
-            )
+            partial(worker.all_reduce, tensor, dtype, reduction, tensor.shape, 30.0)
             for worker, tensor in zip(workers, tensors, strict=True)
         ]
     )
@@ -139,7 +138,7 @@ def test_trees(above, below):
         named = "127.0.0.1" if above == "::" else above
         lease = create_tree((named, parent[1]), [leaf, leaf], 16, 8, 10.0)
         try:
-            with joined(lease.tickets * 2) as workers:
+            with joined([*lease.tickets, *lease.tickets]) as workers:
                 check(workers, F32, Reduction.SUM)
                 check(workers, wire.Dtype.INT32, Reduction.MAX)
         finally:
@@ -147,7 +146,7 @@ def test_trees(above, below):
         # Numbers are given out again, and lead to the parent of the new job.
         with serving(above) as another:
             lease = create_tree((named, another[1]), [leaf, leaf], 16, 8, 10.0)
-            with joined(lease.tickets * 2) as workers:
+            with joined([*lease.tickets, *lease.tickets]) as workers:
                 check(workers, F32, Reduction.SUM)
             assert read_counters((named, another[1]), 5.0)["rounds"] > 0
             lease.close()

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from afflux.commands import serve
+from afflux.commands.info import interfaces
 from afflux.group import host_address
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.ipv6_addresses import ipv6_addresses, link_local_addresses
 from afflux.group.settings import Settings, SettingsError
+from tests.support.host import serving
 
 
 @pytest.mark.parametrize(
@@ -87,3 +90,35 @@ def test_addresses_that_mean_something_elsewhere(tmp_path, monkeypatch):
         find("eth1")
     with pytest.raises(OSError, match=r"AFFLUX_INTERFACE=fd99::/64: "):
         find("fd99::/64")
+
+
+SERVE = (str(Path(serve.__file__)),)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--engine rtl --host ::1", "--host ::1: the engine rtl has IPv4 only"),
+        ("--engine node --host fd00::1", "--host fd00::1: the engine node has IPv4 only"),
+        ("--host [::1]", "--host [::1]: here an address stands without brackets"),
+        (
+            "--host fe80::1 --port 0",
+            "[fe80::1]:0: fe80::1 is a link-local address, to which an interface must be named: "
+            "fe80::1%eth0, for example",
+        ),
+    ],
+)
+def test_what_an_aggregator_cannot_listen_at(options, why):
+    process, line = serving.start(*options.split(), program=SERVE)
+    assert serving.finish(process) == 1
+    assert line == f"afflux: cannot serve: {why}\n"
+
+
+def test_an_interface_is_shown_with_what_it_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(interfaces, "ipv6_addresses", lambda: {"ghost0": ["fd77::1", "fd77::9"]})
+    for name in ("ghost0", "ghost1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mtu").write_text("1400")
+    (shown, bare) = interfaces.read_interfaces(tmp_path)
+    assert (shown.address, shown.lanes) == ("fd77::1", 4)
+    assert (bare.address, bare.lanes) == ("", 5)

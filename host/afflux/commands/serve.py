@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from afflux_drivers.addresses import authority
+from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.server import AggregatorServer
@@ -161,6 +161,19 @@ def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
         raise
 
 
+def _check_host(arguments: argparse.Namespace) -> None:
+    """Say what is wrong with the host before an engine is built, which may take half a minute.
+
+    Raises:
+        ValueError: It cannot be right for this engine.
+    """
+    host = arguments.host
+    if host.startswith("["):
+        raise ValueError(f"--host {host}: here an address stands without brackets")
+    if is_ipv6(host) and arguments.engine != "soft":
+        raise ValueError(f"--host {host}: the engine {arguments.engine} has IPv4 only")
+
+
 def _rtl_is_missing(error: ImportError) -> RuntimeError:
     return RuntimeError(
         f"the simulated engine needs the extra 'rtl' (pip install 'afflux[rtl]'): {error}"
@@ -208,6 +221,7 @@ def serve(arguments: argparse.Namespace) -> int:
     if arguments.owner:
         _end_with_owner(arguments.owner, arguments.owner_signal)
     try:
+        _check_host(arguments)
         engine = make_engine(arguments)
     except Exception as error:
         print(FAILED.format(error=" ".join(str(error).split())), flush=True)
