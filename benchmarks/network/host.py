@@ -46,7 +46,7 @@ class Host:
     Attributes:
         name: Its host name, which all hosts of its network can resolve.
         address, address6: Its addresses at its first interface.
-        addresses: Its IPv4 addresses, by interface.
+        addresses: Its addresses, by interface; of IPv4 if it has any.
         namespaces: Where its namespaces are: net, uts and mnt.
     """
 

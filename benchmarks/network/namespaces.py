@@ -136,6 +136,7 @@ class Network:
         buffer_bytes: int = 1 << 20,
         offloads: bool = True,
         boards: int = 0,
+        ipv4: bool = True,
     ) -> None:
         """Make the network.
 
@@ -153,6 +154,8 @@ class Network:
             offloads: Whether packets pass the interfaces uncut, as described above; if not, the
                 switch cuts them as they leave it, and hosts receive each by itself.
             boards: How many hosts with a board there are; their ports have the aggregators' rate.
+            ipv4: Whether there are addresses of IPv4, beside those of IPv6. If not, the names and
+                `Host.address` stand for those of IPv6.
 
         Raises:
             NotPermitted: It cannot be made here.
@@ -166,6 +169,7 @@ class Network:
         self.mtu, self.gbit, self.aggregator_gbit = mtu, gbit, aggregator_gbit
         self.links, self.buffer_bytes = links, buffer_bytes
         self.offloads = offloads and not loss
+        self.ipv4 = ipv4
         self._held = contextlib.ExitStack()
         self._ports: dict[str, int] = {}
         self._hosts: dict[str, _Namespaces] = {}
@@ -311,13 +315,18 @@ class Network:
     def _make(
         self, name: str, number: int, names: Sequence[str], rate: float | None, loss: float
     ) -> Host:
-        made = self._hosts[name] = self._made(name, _hosts_file(names))
+        made = self._hosts[name] = self._made(name, _hosts_file(names, self.ipv4))
         self._ports[name] = number
         addresses = {f"eth{link}": f"10.77.{link}.{number}" for link in range(self.links)}
         paths = made.paths()
-        host = Host(name, addresses["eth0"], f"fd77::{number:x}", addresses, paths)
+        six = {
+            f"eth{link}": f"fd77:{link:x}::{number:x}" if link else f"fd77::{number:x}"
+            for link in range(self.links)
+        }
+        four, addresses = addresses, addresses if self.ipv4 else six
+        host = Host(name, addresses["eth0"], six["eth0"], addresses, paths)
         inside, outside, queues, ports = [], [], [], []
-        for link, (interface, address) in enumerate(addresses.items()):
+        for link, (interface, address) in enumerate(four.items()):
             port = self._port(host, link)
             cut = "" if self.offloads else " gso_max_segs 1"
             outside += [
@@ -325,10 +334,9 @@ class Network:
                 f" peer name {interface} mtu {self.mtu} netns {paths['net']}",
                 f"link set dev {port} master switch{link}{cut} up",
             ]
-            six = "fd77::" if link == 0 else f"fd77:{link:x}::"
+            inside += [f"address add {address}/24 dev {interface}"] if self.ipv4 else []
             inside += [
-                f"address add {address}/24 dev {interface}",
-                f"address add {six}{number:x}/64 dev {interface} nodad",
+                f"address add {six[interface]}/64 dev {interface} nodad",
                 f"link set dev {interface} up",
             ]
             ports.append(f"qdisc add dev {port} clsact")
@@ -351,10 +359,11 @@ class Network:
         return host
 
 
-def _hosts_file(names: Sequence[str]) -> str:
+def _hosts_file(names: Sequence[str], ipv4: bool = True) -> str:
     """Return the text of /etc/hosts for a network of hosts with these names."""
     entries = ["127.0.0.1 localhost", "::1 localhost"]
-    entries += [f"10.77.0.{number} {each}" for number, each in enumerate(names, start=1)]
+    form = "10.77.0.{:d} {}" if ipv4 else "fd77::{:x} {}"
+    entries += [form.format(number, each) for number, each in enumerate(names, start=1)]
     return joined(entries)
 
 

@@ -12,6 +12,7 @@ import struct
 import threading
 from typing import Protocol
 
+from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import registers
 
 __all__ = ["Board", "BoardFailed", "BoardPath", "RegisterPort", "interface_mac"]
@@ -113,7 +114,7 @@ class BoardPath:
     def wake(self) -> None:
         """Do nothing: the board sends by itself."""
 
-    def open(self, job: int) -> None:
+    def open(self, job: int, parent: ParentJob) -> None:
         """Do nothing: no port of this host is meant."""
 
     def close(self, job: int) -> None:

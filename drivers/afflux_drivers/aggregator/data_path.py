@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from afflux_drivers.control.tickets import ParentJob
+
 __all__ = ["DataPath"]
 
 
@@ -17,11 +19,12 @@ class DataPath(Protocol):
     def wake(self) -> None:
         """Make the engine send what a command has caused, without a packet. Thread-safe."""
 
-    def open(self, job: int) -> None:
+    def open(self, job: int, parent: ParentJob) -> None:
         """Open the port on which the parent of a job answers. Thread-safe.
 
         Raises:
             PortTaken: It is not free; then a job of another number may have one.
+            OSError: It cannot lead to the parent.
         """
 
     def close(self, job: int) -> None:

@@ -5,8 +5,10 @@ import select
 import socket
 import threading
 
+from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.parent_ports import ParentPorts
+from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
 from afflux_hdl.contract import wire
 
@@ -65,12 +67,15 @@ class FramePath:
             self._woken = True
             self._inbox_changed.notify_all()
 
-    def open(self, job: int) -> None:
+    def open(self, job: int, parent: ParentJob) -> None:
         """Open the port on which the parent of a job answers. Thread-safe.
 
         Raises:
             PortTaken: It is not free; then a job of another number may have one.
+            OSError: The parent is one of IPv6.
         """
+        if is_ipv6(parent.address):
+            raise OSError("an engine that takes frames knows addresses of IPv4 only")
         self._parent_ports.open(job)
 
     def close(self, job: int) -> None:

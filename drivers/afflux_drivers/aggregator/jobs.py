@@ -6,10 +6,11 @@ import time
 from dataclasses import dataclass
 
 from afflux_drivers import _native
+from afflux_drivers.addresses import authority, is_ipv6, route_to
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Registers
-from afflux_drivers.aggregator.parent_ports import PortTaken, lanes_towards
+from afflux_drivers.aggregator.parent_ports import PortTaken
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
@@ -19,6 +20,10 @@ __all__ = ["Job", "JobTable", "NoRoom", "engine_limits", "read_counters"]
 
 _BUSY_TIMEOUT_S = 10.0
 _CREDIT_MAX = 0xFFFF
+
+_NOT_IPV4 = 0xFFFF_FFFF
+"""Stands in a register for a parent's IPv6 address: only that there is a parent matters then, as
+the socket of its port is connected to it. Nobody has this address."""
 
 _BUSY_SLOTS = 16
 """So many of 5 lanes keep a path of 1 Gbit/s busy for 0.2 ms: a round trip between processes that
@@ -200,13 +205,13 @@ class JobTable:
         """
         if self._parent_ports is None:
             raise NoRoom("this aggregator cannot have a parent")
-        where = f"cannot reach the parent at {parent.address}:{parent.port}: "
+        where = f"cannot reach the parent at {authority(parent.address, parent.port)}: "
         taken: list[PortTaken] = []
         try:
-            lanes = lanes_towards(parent.address, parent.port)
+            lanes = route_to(parent.address, parent.port).lanes
             for number in free[:_PORTS_TRIED]:
                 try:
-                    self._parent_ports.open(number)
+                    self._parent_ports.open(number, parent)
                     return number, lanes
                 except PortTaken as error:
                     taken.append(error)
@@ -275,7 +280,8 @@ def _charge(lanes: int) -> int:
 def _parent_registers(parent: ParentJob | None) -> list[tuple[str, int]]:
     if parent is None:
         return [("job_parent_address", 0)]
-    address = int.from_bytes(socket.inet_aton(parent.address), "big")
+    ipv6 = is_ipv6(parent.address)
+    address = _NOT_IPV4 if ipv6 else int.from_bytes(socket.inet_aton(parent.address), "big")
     # The address that frames between hosts' sockets have; a network of frames would take ARP.
     mac = int.from_bytes(mac_of(address), "big")
     return [

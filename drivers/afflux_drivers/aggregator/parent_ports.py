@@ -4,14 +4,13 @@ import select
 import socket
 import threading
 
+from afflux_drivers.addresses import is_ipv6, resolve
+from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
-__all__ = ["ParentPorts", "PortTaken", "bound_parent_port", "lanes_towards"]
-
-# Linux's number; the socket module has no name for it before Python 3.14.
-_IP_MTU = 14
+__all__ = ["ParentPorts", "PortTaken", "bound_parent_port"]
 
 _BUFFER_BYTES = 4 << 20
 _RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
@@ -31,44 +30,56 @@ class PortTaken(OSError):
         self.reason = reason
 
 
-def lanes_towards(address: str, port: int) -> int:
-    """Return for how many lanes the route to a parent carries packets unfragmented.
-
-    Raises:
-        OSError: If there is no route.
-        ValueError: If not even a packet of one block fits.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: the kernel only chooses the route.
-        probe.connect((address, port))
-        return wire.lanes_for_mtu(probe.getsockopt(socket.IPPROTO_IP, _IP_MTU))
-
-
-def bound_parent_port(address: tuple[str, int], job: int) -> socket.socket:
+def bound_parent_port(
+    address: tuple[str, int], job: int, parent: ParentJob | None = None
+) -> socket.socket:
     """Return a socket, non-blocking, on the port on which the parent of a job answers.
 
     Args:
-        address: IPv4 address and UDP port of the aggregator.
+        address: Address and UDP port of the aggregator.
         job: Number of the job.
+        parent: Who answers. An aggregator with an IPv6 address connects the socket to it, as the
+            engine's registers have no room for such an address.
 
     Raises:
         PortTaken: It is not free.
-        OSError: There can be no more sockets.
+        OSError: There can be no more sockets, or it cannot lead to the parent.
     """
     host, own = address
     port = (own + 1 + job) & 0xFFFF
     if port == 0:
         # To the kernel it means any.
         raise PortTaken(port, "there is no such port")
-    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ((family, where), *_) = resolve(host, port)
+    udp = socket.socket(family, socket.SOCK_DGRAM)
     try:
         enlarge(udp, _BUFFER_BYTES)
         udp.setblocking(False)
-        udp.bind((host, port))
+        if family == socket.AF_INET6:
+            udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        udp.bind(where)
     except OSError as error:
         udp.close()
         raise PortTaken(port, error.strerror or str(error)) from None
+    try:
+        if parent is not None:
+            _lead(udp, host, parent)
+    except BaseException:
+        udp.close()
+        raise
     return udp
+
+
+def _lead(udp: socket.socket, own: str, parent: ParentJob) -> None:
+    """Connect a socket of IPv6 to the parent; check that one of IPv4 can reach it."""
+    if udp.family != socket.AF_INET6:
+        if is_ipv6(parent.address):
+            raise OSError(f"{own}, where this aggregator listens, is an address of IPv4")
+        return
+    if not is_ipv6(parent.address) and own != "::":
+        raise OSError(f"{own}, where this aggregator listens, is an address of IPv6")
+    mapped = parent.address if is_ipv6(parent.address) else f"::ffff:{parent.address}"
+    udp.connect(resolve(mapped, parent.port)[0].where)
 
 
 class ParentPorts:

@@ -142,9 +142,9 @@ def _parent(given: Any) -> ParentJob:
     if not isinstance(given, dict):
         raise _Bad("parent must be an object")
     try:
-        address = str(ipaddress.IPv4Address(str(given["address"])))
+        address = str(ipaddress.ip_address(str(given["address"])))
     except (KeyError, ValueError):
-        raise _Bad("address of the parent must be four decimal octets") from None
+        raise _Bad("address of the parent must be four decimal octets or an IPv6 address") from None
     return ParentJob(
         address,
         _integer(given, "port", 1, 0xFFFF),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from afflux_drivers import _native
+from afflux_drivers.addresses import is_ipv6, named, resolve
 from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
 from afflux_drivers.aggregator.control_server import ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
@@ -22,10 +23,11 @@ __all__ = ["AggregatorServer"]
 
 _BUFFER_BYTES = 16 << 20
 _BIND_TRIES = 16
+_ANY = "0.0.0.0"
 
 
 class AggregatorServer:
-    """Serves one engine on one IPv4 address: UDP and, on the same port number, TCP.
+    """Serves one engine on one address: UDP and, on the same port number, TCP.
 
     The server decides nothing about packets: whatever comes goes to the engine, and what the engine
     sends goes out. For the engine in software that is done in C++, with a thread for each of its
@@ -33,7 +35,8 @@ class AggregatorServer:
 
     Args:
         engine: The engine; the server is its only user, but does not close it.
-        host: Name or IPv4 address to listen on. Answers leave with the address that routing picks,
+        host: Name or address to listen on; `::` is every address of both families, and only an
+            engine in software listens on IPv6. Answers leave with the address that routing picks,
             so on a host with several, name the one that workers use. The node of a board takes it,
             and the MAC address of the interface that has it, for its own.
         port: Port; 0 takes a free one.
@@ -45,7 +48,8 @@ class AggregatorServer:
         address: Host and port on which it listens.
 
     Raises:
-        OSError: If the address cannot be bound, or cannot send to a group.
+        OSError: If the address cannot be bound, cannot send to a group, or is of IPv6 and the
+            engine is not in software.
     """
 
     def __init__(
@@ -58,9 +62,9 @@ class AggregatorServer:
     ) -> None:
         self._lock = threading.Lock()
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
-        self.address: tuple[str, int] = listener.getsockname()
-        own = int.from_bytes(socket.inet_aton(self.address[0]), "big")
+        self.address: tuple[str, int] = named(listener.getsockname())
         try:
+            own = _number_of(self.address[0], engine, group)
             buffer_bytes = [enlarge(udp, _BUFFER_BYTES) for udp in self._sockets]
             if group is not None:
                 for udp in self._sockets:
@@ -152,21 +156,39 @@ def _data_path(
     return FramePath(engine, lock, sockets[0])
 
 
+def _number_of(address: str, engine: Engine | Board, group: MulticastGroup | None) -> int:
+    """Return an address as the engine's register has it: 0 for one of IPv6.
+
+    Raises:
+        OSError: If it is one of IPv6, and the engine or the group takes IPv4 only.
+    """
+    if not is_ipv6(address):
+        return int.from_bytes(socket.inet_aton(address), "big")
+    if not isinstance(engine, SoftEngine):
+        raise OSError(f"the engine {engine.name} takes frames of IPv4 only, and {address} is IPv6")
+    if group is not None:
+        raise OSError(f"the multicast group {group} is one of IPv4, and {address} is IPv6")
+    return 0
+
+
 def _bind(host: str, port: int, shares: int) -> tuple[list[socket.socket], socket.socket]:
     """Return UDP sockets and a listening TCP socket, all on the same port."""
     tries = _BIND_TRIES if port == 0 else 1
+    place = resolve(host or _ANY, port, socket.SOCK_STREAM)[0]
     while True:
         tries -= 1
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener = socket.socket(place.family, socket.SOCK_STREAM)
         sockets: list[socket.socket] = []
         try:
             if port:
                 # Closed connections of an earlier server must not hold the port.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
+            _take_both_families(listener)
+            listener.bind(place.where)
             for _ in range(shares):
-                udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                udp = socket.socket(place.family, socket.SOCK_DGRAM)
                 sockets.append(udp)
+                _take_both_families(udp)
                 if shares > 1:
                     # A second server is kept out by the TCP port, which it cannot share.
                     udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -180,3 +202,9 @@ def _bind(host: str, port: int, shares: int) -> tuple[list[socket.socket], socke
                 raise
         else:
             return sockets, listener
+
+
+def _take_both_families(made: socket.socket) -> None:
+    """Have `::` take what comes by IPv4, too; other addresses are of one family anyway."""
+    if made.family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from afflux_drivers import _native
+from afflux_drivers.addresses import named
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.parent_ports import bound_parent_port
+from afflux_drivers.control.tickets import ParentJob
 
 __all__ = ["SocketPath"]
 
@@ -22,7 +24,7 @@ class SocketPath:
     """
 
     def __init__(self, engine: SoftEngine, sockets: Sequence[socket.socket]) -> None:
-        self._address = sockets[0].getsockname()
+        self._address = named(sockets[0].getsockname())
         self._server = _native.SocketServer(engine, [each.fileno() for each in sockets])
         self._shares = len(sockets)
 
@@ -64,14 +66,15 @@ class SocketPath:
         """Make the engine send what a command has caused. Thread-safe."""
         self._server.wake()
 
-    def open(self, job: int) -> None:
+    def open(self, job: int, parent: ParentJob) -> None:
         """Open the port on which the parent of a job answers. Thread-safe.
 
         Raises:
             PortTaken: It is not free; then a job of another number may have one.
+            OSError: It cannot lead to the parent.
         """
         # The server keeps a copy.
-        with bound_parent_port(self._address, job) as udp:
+        with bound_parent_port(self._address, job, parent) as udp:
             self._server.open_parent_port(job, udp.fileno())
 
     def close(self, job: int) -> None:

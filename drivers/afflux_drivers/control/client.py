@@ -1,11 +1,11 @@
 """The control channel's end at worker 0: creates jobs, reads counters (protocol, section 10)."""
 
 import json
-import socket
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from afflux_drivers.addresses import authority, connect_tcp
 from afflux_drivers.control.tickets import JobTicket, ParentJob
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
 from afflux_drivers.sockets import MulticastGroup
@@ -21,13 +21,18 @@ _RANGES_MAX = 64
 
 
 class _Channel:
-    """A connection to an aggregator's control port."""
+    """A connection to an aggregator's control port.
+
+    Attributes:
+        peer: The aggregator's name and port, for messages.
+        host: How to name the aggregator so that all ranks come to the address that has answered.
+    """
 
     def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
-        self.peer = f"{address[0]}:{address[1]}"
+        self.peer = authority(*address)
         self._rest = b""
         try:
-            self._socket = socket.create_connection(address, timeout_s)
+            self._socket, self.host = connect_tcp(*address, timeout_s)
         except (OSError, OverflowError) as error:
             raise AggregatorUnreachable(
                 f"cannot reach the control channel of the aggregator at {self.peer}: {error}"
@@ -161,7 +166,7 @@ def create_job(
             },
             timeout_s,
         )
-        ticket = _ticket(address, channel.peer, answer)
+        ticket = _ticket(channel, answer)
         if ticket.workers != workers or not (
             1 <= ticket.lanes <= lanes
             and 1 <= ticket.slots <= min(slots, ticket.credit)
@@ -178,7 +183,7 @@ def create_job(
     return JobLease(channel, ticket, timeout_s)
 
 
-def _ticket(address: tuple[str, int], peer: str, answer: dict[str, Any]) -> JobTicket:
+def _ticket(channel: _Channel, answer: dict[str, Any]) -> JobTicket:
     """Return the ticket that an aggregator's answer to a create request describes."""
 
     def field(name: str, read: Callable[[Any], T]) -> T:
@@ -186,7 +191,8 @@ def _ticket(address: tuple[str, int], peer: str, answer: dict[str, Any]) -> JobT
             return read(answer[name])
         except (KeyError, TypeError, ValueError):
             raise AggregatorMisbehaved(
-                f"create on the aggregator at {peer}: malformed answer: missing or invalid {name!r}"
+                f"create on the aggregator at {channel.peer}: malformed answer: missing or invalid "
+                f"{name!r}"
             ) from None
 
     group = ""
@@ -195,7 +201,7 @@ def _ticket(address: tuple[str, int], peer: str, answer: dict[str, Any]) -> JobT
         group_port = field("group_port", int)
         group = field("group", lambda text: MulticastGroup(str(text), group_port).address)
     return JobTicket(
-        host=address[0],
+        host=channel.host,
         port=field("port", int),
         job=field("job", int),
         key=field("key", lambda text: int(text, 16)),
@@ -222,7 +228,7 @@ def read_counters(address: tuple[str, int], timeout_s: float) -> dict[str, int]:
     counters = _ask_once(address, "counters", timeout_s).get("counters")
     if not isinstance(counters, dict):
         raise AggregatorMisbehaved(
-            f"counters of the aggregator at {address[0]}:{address[1]}: malformed answer: "
+            f"counters of the aggregator at {authority(*address)}: malformed answer: "
             "missing or invalid 'counters'"
         )
     return {str(name): int(value) for name, value in counters.items()}

@@ -128,7 +128,7 @@ class ParentJob:
     """What an aggregator must know about the parent of a job, as a create request states it.
 
     Attributes:
-        address: The parent's IPv4 address, as four decimal octets.
+        address: The parent's address.
         port: Its UDP port.
         job: Job number there.
         key: Key of the job run there.

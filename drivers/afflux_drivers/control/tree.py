@@ -4,10 +4,10 @@ One process, rank 0's, creates all of them over their control channels; so the a
 settings of their own, and all jobs end with that process (protocol, sections 5.6 and 10).
 """
 
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
+from afflux_drivers.addresses import authority, resolve
 from afflux_drivers.control.client import JobLease, create_job
 from afflux_drivers.control.several import JobsLease, close_all
 from afflux_drivers.control.tickets import ParentJob
@@ -44,7 +44,7 @@ def create_tree(
     if not 1 <= len(leaves) <= wire.WORKERS_MAX:
         raise ValueError(f"a tree must have 1 to {wire.WORKERS_MAX} ranks, not {len(leaves)}")
     if parent in leaves:
-        raise ValueError(f"the aggregator at {parent[0]}:{parent[1]} cannot be its own parent")
+        raise ValueError(f"the aggregator at {authority(*parent)} cannot be its own parent")
     members: dict[tuple[str, int], list[int]] = {}
     for rank, leaf in enumerate(leaves):
         members.setdefault(leaf, []).append(rank)
@@ -68,7 +68,7 @@ def create_tree(
         close_all(leases)
         wish = granted
     raise AggregatorRefused(
-        f"the aggregators of a tree under {parent[0]}:{parent[1]} grant ever less: now {wish[0]} "
+        f"the aggregators of a tree under {authority(*parent)} grant ever less: now {wish[0]} "
         f"lanes and {wish[1]} slots"
     )
 
@@ -86,9 +86,9 @@ def _create_all(
     above = top.ticket
     granted = above.lanes, above.slots
     try:
-        address = socket.gethostbyname(parent[0])
+        address = resolve(above.host, above.port)[0].host
     except OSError as error:
-        raise AggregatorUnreachable(f"{parent[0]} has no IPv4 address: {error}") from error
+        raise AggregatorUnreachable(f"{above.host} has no address: {error}") from error
     for number, (leaf, ranks) in enumerate(members.items()):
         job = ParentJob(address, above.port, above.job, above.key, number, above.round)
         lease = create_job(leaf, len(ranks), above.lanes, above.slots, timeout_s, job)

@@ -1,26 +1,25 @@
 """A worker's sockets. The C++ in `drivers/native/worker` drives them; names and texts are here."""
 
-import socket
 from collections.abc import Sequence
 
 from afflux_drivers import _native
+from afflux_drivers.addresses import authority, is_ipv6, lanes_for_mtu, resolve
 from afflux_drivers.errors import AggregatorUnreachable, PacketTooLong
 from afflux_drivers.sockets import MulticastGroup
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.session import Session
-from afflux_hdl.contract import wire
 
 __all__ = ["Line", "UdpLoop"]
 
 
-_USUAL_LANES = wire.lanes_for_mtu(1500)
+_USUAL_MTU = 1500
 
 
 class Line(_native.Line):
     """A worker's way to one aggregator; `open` a dialogue with it.
 
     Args:
-        host: Name or IPv4 address of the aggregator.
+        host: Name or address of the aggregator.
         port: UDP port.
         session: The worker's part in a job run there.
         loss: Loses packets for tests, or None.
@@ -36,7 +35,7 @@ class Line(_native.Line):
         too_long: Bytes of a packet that did not fit the path's MTU, or 0.
 
     Raises:
-        AggregatorUnreachable: If the name has no IPv4 address, the host no route to it, or the
+        AggregatorUnreachable: If the name has no address, the host no route to it, or the
             interface that leads there no multicast.
     """
 
@@ -49,23 +48,29 @@ class Line(_native.Line):
         group: MulticastGroup | None = None,
         buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
     ) -> None:
-        self.peer = f"{host}:{port}"
+        self.peer = authority(host, port)
         self.session = session
         try:
             if not 0 < port < 1 << 16:
                 raise OSError(f"a UDP port must be 1 to 65535, not {port}")
-            address = int.from_bytes(socket.inet_aton(socket.gethostbyname(host)), "big")
-            super().__init__(address, port, session, loss, buffer_bytes)
+            self._address = resolve(host, port)[0].host
+            super().__init__(self._address, port, session, loss, buffer_bytes)
         except OSError as error:
             raise AggregatorUnreachable(
                 f"cannot reach the aggregator at {self.peer}: {error}"
             ) from error
         if group is None:
             return
+        if is_ipv6(self._address):
+            self.close()
+            raise AggregatorUnreachable(
+                f"the aggregator at {self.peer} sends results to the multicast group {group} of "
+                f"IPv4, which {self._address} is not: name its IPv4 address"
+            )
         try:
             self.join_group(*group.words)
         except OSError as error:
-            own = socket.inet_ntoa(self.own_address[0].to_bytes(4, "big"))
+            own, _ = self.own_address
             raise AggregatorUnreachable(
                 f"cannot join the multicast group {group} of the aggregator at {self.peer} on the "
                 f"interface of {own}: {error}"
@@ -80,7 +85,7 @@ class Line(_native.Line):
         """Return the error that a packet of `too_long` bytes does not fit the path's MTU."""
         mtu = self.mtu
         try:
-            remedy = f"at most {wire.lanes_for_mtu(mtu)} lanes fit"
+            remedy = f"at most {lanes_for_mtu(mtu, self._address)} lanes fit"
         except ValueError as error:
             remedy = str(error)
         return PacketTooLong(
@@ -90,10 +95,11 @@ class Line(_native.Line):
 
     def packets_vanish(self, length: int) -> PacketTooLong:
         """Return the error that packets of so many bytes never arrive, while short ones do."""
+        lanes = lanes_for_mtu(_USUAL_MTU, self._address)
         return PacketTooLong(
             f"packets of {length} bytes do not arrive at {self.peer}, while short ones do: "
             f"something on the path probably has a smaller MTU than its own end, {self.mtu} bytes, "
-            f"and does not say so; set AFFLUX_LANES to {_USUAL_LANES}, for 1,500 bytes, or to less"
+            f"and does not say so; set AFFLUX_LANES to {lanes}, for 1,500 bytes, or to less"
         )
 
 

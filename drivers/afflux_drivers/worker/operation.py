@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afflux_drivers import _native
+from afflux_drivers.addresses import authority
 from afflux_drivers.collective import Description, Reduction, storage_dtype
 from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreement
 from afflux_drivers.worker.session import Session
@@ -194,7 +195,7 @@ def _disagreement(
         others = f"ranks {ranks} called something else"
     return Disagreement(
         f"the ranks disagree: rank {session.rank} called this operation, but {others} "
-        f"(aggregator {session.ticket.host}:{session.ticket.port})",
+        f"(aggregator {authority(session.ticket.host, session.ticket.port)})",
         number=description.number,
         description=description.text,
         fingerprint=own,

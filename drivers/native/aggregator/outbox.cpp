@@ -11,6 +11,11 @@ namespace {
 constexpr int kTries = 10;
 constexpr int kWaitMs = 5;
 
+datagrams::Address address_of(const packet::Endpoint& to) {
+    if (to.ipv6 == packet::Ipv6Host{}) return {to.address, to.port};
+    return {to.ipv6.octets, to.ipv6.zone, to.port};
+}
+
 }  // namespace
 
 Outbox::Outbox(const datagrams::UdpSocket& socket,
@@ -39,15 +44,17 @@ void Outbox::send(const packet::Endpoint& from, const packet::Endpoint& to,
     ++counters[engine::Counter::FramesOut];
     counters[engine::Counter::BytesOut] += wire::kLookaheadOffset + body_bytes_;
     datagrams::SendBatch* batch = &batch_;
+    bool connected = false;
     if (from.port != core_.local().port) {
         ParentPort* port = port_at(from.port);
         if (port == nullptr) return;
         batch = &port->batch;
+        connected = port->connected;
     }
     std::uint8_t* head = keep(wire::kHeaderBytes);
     packet::store_header(head, header);
     parts_.front() = {head, wire::kHeaderBytes};
-    batch->add(datagrams::Address(to.address, to.port), parts_);
+    batch->add(connected ? datagrams::Address() : address_of(to), parts_);
 }
 
 bool Outbox::flush() {

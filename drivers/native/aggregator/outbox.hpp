@@ -14,13 +14,20 @@
 
 namespace afflux::aggregator {
 
-// The socket on which the parent of a job answers.
+// The socket on which the parent of a job answers. If it is connected to the parent, that is where
+// the parent is, whatever endpoint the engine's registers had room for.
 struct ParentPort {
-    ParentPort(std::uint16_t own, datagrams::UdpSocket&& open)
-        : port(own), socket(std::move(open)), batch(socket) {}
+    ParentPort(unsigned below, std::uint16_t own, datagrams::UdpSocket&& open)
+        : job(below),
+          port(own),
+          socket(std::move(open)),
+          connected(socket.is_connected()),
+          batch(socket) {}
 
+    unsigned job;
     std::uint16_t port;
     datagrams::UdpSocket socket;
+    bool connected;
     datagrams::SendBatch batch;
 };
 

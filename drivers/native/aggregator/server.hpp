@@ -33,7 +33,8 @@ class Server {
     void stop();
     // Has commands carried out that the engine has been given.
     void wake();
-    // Opens and closes the port on which the parent of a job answers, given its bound socket.
+    // Opens and closes the port on which the parent of a job answers, given its bound socket. One
+    // that is connected leads to the parent even where the engine's registers cannot name it.
     void open_parent_port(unsigned job, int socket);
     void close_parent_port(unsigned job);
 

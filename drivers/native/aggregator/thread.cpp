@@ -30,8 +30,11 @@ int copy_of(int file) {
     return checked(fcntl(file, F_DUPFD_CLOEXEC, 0), "no copy of the socket");
 }
 
-// The MAC address that stands for an IPv4 address, as in frames between hosts' sockets.
+// For IPv4 with the MAC address that stands for it, as in frames between hosts' sockets.
 packet::Endpoint endpoint_of(const datagrams::Address& source) {
+    if (source.is_ipv6()) {
+        return {.port = source.port(), .ipv6 = {source.octets(), source.zone()}};
+    }
     const std::uint32_t host = source.host();
     const auto octet = [host](int shift) { return static_cast<std::uint8_t>(host >> shift); };
     return {{2, 0, octet(24), octet(16), octet(8), octet(0)}, host, source.port()};
@@ -96,6 +99,17 @@ void Server::Thread::take_all(std::span<const datagrams::Datagram> all, std::uin
     }
 }
 
+void Server::Thread::take_all_of_parent(std::span<const datagrams::Datagram> all,
+                                        const ParentPort& port) {
+    const engine::Job* job = share_.core.job_at(port.job);
+    // The kernel has seen to it that they come from the parent.
+    const packet::Endpoint parent =
+        job != nullptr && job->parent ? job->parent->endpoint : packet::Endpoint{};
+    for (const datagrams::Datagram& each : all) {
+        take(parent, port.port, {each.data, each.bytes});
+    }
+}
+
 void Server::Thread::take(const packet::Endpoint& peer, std::uint16_t port,
                           packet::Octets payload) {
     engine::Core& core = share_.core;
@@ -143,7 +157,12 @@ void Server::Thread::take_strays() {
 bool Server::Thread::take_from_parents() {
     bool more = false;
     for (const auto& port : ports_) {
-        take_all(parent_receiver_.receive(port->socket), port->port);
+        const auto arrived = parent_receiver_.receive(port->socket);
+        if (port->connected) {
+            take_all_of_parent(arrived, *port);
+        } else {
+            take_all(arrived, port->port);
+        }
         more |= parent_receiver_.more();
     }
     return more;
@@ -167,7 +186,7 @@ void Server::Thread::open_parent_port(unsigned job, int socket) {
     own.coalesce();
     const std::lock_guard alone(share_.mutex);
     watch(own.number());
-    ports_.push_back(std::make_unique<ParentPort>(parent_port(job), std::move(own)));
+    ports_.push_back(std::make_unique<ParentPort>(job, parent_port(job), std::move(own)));
 }
 
 void Server::Thread::close_parent_port(unsigned job) {

@@ -34,6 +34,7 @@ class Server::Thread {
   private:
     // Take what has come on a port of the engine; the core is locked.
     void take_all(std::span<const datagrams::Datagram> all, std::uint16_t port);
+    void take_all_of_parent(std::span<const datagrams::Datagram> all, const ParentPort& port);
     void take(const packet::Endpoint& peer, std::uint16_t port, packet::Octets payload);
     void hand_over(unsigned to, const packet::Endpoint& peer, std::uint16_t port,
                    packet::Octets payload);

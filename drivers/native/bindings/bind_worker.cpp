@@ -408,9 +408,10 @@ void bind_loop(nb::module_& module) {
     nb::class_<BoundLine>(module, "Line", "A worker's way to one aggregator.")
         .def(
             "__init__",
-            [](BoundLine* self, std::uint32_t host, std::uint16_t port, Session& session,
+            [](BoundLine* self, const std::string& host, std::uint16_t port, Session& session,
                LossSwitch* loss, std::size_t buffer_bytes) {
-                new (self) BoundLine({host, port}, session, loss, buffer_bytes);
+                new (self)
+                    BoundLine(worker::Address::parse(host, port), session, loss, buffer_bytes);
             },
             nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg("host"), nb::arg("port"),
             nb::arg("session"), nb::arg("loss").none(), nb::arg("buffer_bytes"))
@@ -425,9 +426,9 @@ void bind_loop(nb::module_& module) {
             "own_address",
             [](const BoundLine& line) {
                 const worker::Address own = line.own_address();
-                return std::pair(own.host(), own.port());
+                return std::pair(own.text(), own.port());
             },
-            "Own address, as a number, and port on the way to the aggregator.")
+            "Own address, as a text, and port on the way to the aggregator.")
         .def_prop_ro("refused", &BoundLine::refused,
                      "Whether the aggregator's host has reported that nobody listens on the port.")
         .def_prop_ro("overflows", &BoundLine::overflows,
@@ -435,7 +436,7 @@ void bind_loop(nb::module_& module) {
         .def_prop_ro("calls", &BoundLine::calls, "System calls on its sockets so far.")
         .def_prop_ro("too_long", &BoundLine::too_long,
                      "Bytes of a packet that was longer than the path's MTU, or 0.")
-        .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IPv4 packet on the path.")
+        .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IP packet on the path.")
         .def("open", &BoundLine::open, nb::arg("dialogue"),
              "Begin a dialogue: send its first packets.");
 

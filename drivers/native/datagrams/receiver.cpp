@@ -10,7 +10,8 @@
 namespace afflux::datagrams {
 namespace {
 
-// The longest datagram of IPv4, and so the longest that the kernel makes by joining some.
+// The longest datagram of IPv4 and of IPv6, and so the longest that the kernel makes by joining
+// some.
 constexpr std::size_t kJoinedBytes = 65535;
 // Half a megabyte with one call, in few messages or many; more would not stay in the processor's
 // cache.

@@ -44,11 +44,16 @@ std::size_t usable(std::size_t buffer_bytes) {
     return buffer_bytes / 4 * 3;
 }
 
-UdpSocket::UdpSocket() : number_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+UdpSocket::UdpSocket(Family family)
+    : number_(socket(family == Family::Ipv6 ? AF_INET6 : AF_INET,
+                     SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+      family_(family) {
     if (number_ < 0) fail("no socket");
 }
 
-UdpSocket::UdpSocket(int number) : number_(number) {
+UdpSocket::UdpSocket(int number)
+    : number_(number),
+      family_(option_of(number, SOL_SOCKET, SO_DOMAIN) == AF_INET6 ? Family::Ipv6 : Family::Ipv4) {
     if (fcntl(number, F_SETFL, fcntl(number, F_GETFL) | O_NONBLOCK) < 0) {
         const int why = errno;
         close();
@@ -80,6 +85,21 @@ void UdpSocket::set(int level, int option, const char* what, int value) {
     if (setsockopt(number_, level, option, &value, sizeof value) < 0) fail(what);
 }
 
+void UdpSocket::never_fragment() {
+    constexpr const char* kWhat = "path MTU discovery";
+    // Through a socket of IPv6 datagrams of IPv4 may pass, too (RFC 3493, section 3.7).
+    set(IPPROTO_IP, IP_MTU_DISCOVER, kWhat, IP_PMTUDISC_DO);
+    if (family_ == Family::Ipv6) {
+        set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, kWhat, IPV6_PMTUDISC_DO);
+    }
+}
+
+bool UdpSocket::is_connected() const {
+    Address peer;
+    socklen_t length = Address::kCapacity;
+    return getpeername(number_, peer.put(), &length) == 0;
+}
+
 std::size_t UdpSocket::enlarge(std::size_t bytes) {
     enlarge_one(number_, SO_RCVBUFFORCE, SO_RCVBUF, static_cast<int>(bytes));
     enlarge_one(number_, SO_SNDBUFFORCE, SO_SNDBUF, static_cast<int>(bytes));
@@ -87,7 +107,8 @@ std::size_t UdpSocket::enlarge(std::size_t bytes) {
 }
 
 std::size_t UdpSocket::mtu() const {
-    return option_of(number_, IPPROTO_IP, IP_MTU);
+    return family_ == Family::Ipv6 ? option_of(number_, IPPROTO_IPV6, IPV6_MTU)
+                                   : option_of(number_, IPPROTO_IP, IP_MTU);
 }
 
 bool UdpSocket::coalesce() {

@@ -21,13 +21,14 @@ std::size_t usable(std::size_t buffer_bytes);
 class UdpSocket {
   public:
     // Throws std::system_error if there can be none.
-    UdpSocket();
+    explicit UdpSocket(Family family = Family::Ipv4);
 
     // Takes over the file number of an open socket, which it makes non-blocking.
     explicit UdpSocket(int number);
 
     ~UdpSocket() { close(); }
-    UdpSocket(UdpSocket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+    UdpSocket(UdpSocket&& other) noexcept
+        : number_(std::exchange(other.number_, -1)), family_(other.family_) {}
     UdpSocket& operator=(UdpSocket&&) = delete;
 
     // May be called more than once. What is sent afterwards is lost.
@@ -38,6 +39,11 @@ class UdpSocket {
     void connect(const Address& peer);
     Address own_address() const;
     void set(int level, int option, const char* what, int value);
+    // What is longer than the path's MTU, as far as that is known, is refused and not cut.
+    void never_fragment();
+
+    // Whether it sends to one peer only.
+    bool is_connected() const;
 
     // Asks for so many bytes of buffer in each direction, beyond the system's limit if privileged.
     // Returns what the receive buffer may charge in all, which may be less.
@@ -58,6 +64,7 @@ class UdpSocket {
 
   private:
     int number_;
+    Family family_;
 };
 
 }  // namespace afflux::datagrams

@@ -86,7 +86,7 @@ void Core::from_worker(const Arrival& arrival) {
     }
     if (joins) return join(*job, arrival);
     const std::optional<packet::Endpoint>& peer = job->peers[header.worker];
-    if (!peer || peer->address != arrival.peer.address || peer->port != arrival.peer.port) {
+    if (!peer || !peer->same_socket(arrival.peer)) {
         ++counters_[Counter::BadAddress];
     } else if (header.slot >= job->slots) {
         ++counters_[Counter::BadSlot];
@@ -114,8 +114,7 @@ void Core::from_parent(const Arrival& arrival) {
         ++counters_[Counter::BadKey];
     } else if (header.worker != parent->worker) {
         ++counters_[Counter::BadWorker];
-    } else if (arrival.peer.address != parent->endpoint.address ||
-               arrival.peer.port != parent->endpoint.port) {
+    } else if (!parent->endpoint.same_socket(arrival.peer)) {
         ++counters_[Counter::BadAddress];
     } else if (joined && header.present != 0) {
         ++counters_[Counter::BadPresent];

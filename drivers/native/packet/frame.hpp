@@ -10,12 +10,27 @@
 
 namespace afflux::packet {
 
+// A host of IPv6. The zone is the number of the interface that leads to a link-local address.
+struct Ipv6Host {
+    std::array<std::uint8_t, 16> octets{};
+    std::uint32_t zone = 0;
+
+    bool operator==(const Ipv6Host&) const = default;
+};
+
 struct Endpoint {
     std::array<std::uint8_t, 6> mac{};
-    std::uint32_t address = 0;  // first octet uppermost
+    std::uint32_t address = 0;  // of IPv4, first octet uppermost
     std::uint16_t port = 0;
+    // Of a peer that a socket reaches by IPv6, whose `address` is 0. Frames are of IPv4 only.
+    Ipv6Host ipv6{};
 
     bool operator==(const Endpoint&) const = default;
+
+    // Whether it is the same socket's, whatever MAC address leads there.
+    bool same_socket(const Endpoint& other) const {
+        return address == other.address && port == other.port && ipv6 == other.ipv6;
+    }
 };
 
 struct Octets {

@@ -1,8 +1,8 @@
 // Times the server on loopback, with one thread that plays all workers:
 //
-//     aggregator_bench [workers [lanes [slots [threads [rounds [offloads [ranges]]]]]]]
+//     aggregator_bench [workers [lanes [slots [threads [rounds [offloads [ranges [family]]]]]]]]
 //
-// `ranges`: as many parts of the slots, whose packets workers do not join.
+// `ranges`: as many parts of the slots, whose packets workers do not join. `family`: 4 or 6.
 // Gbit/s of payload in and out, processor time and system calls of the server's threads alone.
 #include <chrono>
 #include <cstdio>
@@ -19,7 +19,8 @@ int main(int count, char** arguments) {
     };
     const Shape shape{number(1, 4), number(2, 16), number(3, 32)};
     const unsigned threads = number(4, 1), rounds = number(5, 2000);
-    Served served(shape, threads);
+    const auto loopback = datagrams::Address::parse(number(8, 4) == 6 ? "::1" : "127.0.0.1", 0);
+    Served served(shape, threads, loopback);
     Workers workers(shape, served.address(), number(6, 1) != 0, number(7, 1));
     workers.join();
     const auto started = std::chrono::steady_clock::now();

@@ -2,6 +2,7 @@
 // jobs that change while packets come, and datagrams of which every octet may be wrong. Under
 // sanitizers nothing of that may touch what is not the server's, nor may threads.
 #include <random>
+#include <system_error>
 
 #include "tests/aggregator_workers.hpp"
 
@@ -11,9 +12,21 @@ using registers::Counter;
 
 namespace {
 
-void test_sums(unsigned shares, bool offloads) {
+// Of IPv6; of no host where there is none.
+datagrams::Address ipv6_loopback() {
+    const auto loopback = datagrams::Address::parse("::1", 0);
+    try {
+        datagrams::UdpSocket(datagrams::Family::Ipv6).bind(loopback);
+    } catch (const std::system_error&) {
+        return {};
+    }
+    return loopback;
+}
+
+void test_sums(unsigned shares, bool offloads,
+               const datagrams::Address& loopback = {kLoopback, 0}) {
     for (const Shape shape : {Shape{3, 5, 8}, Shape{1, 1, 1}, Shape{2, 16, 7}}) {
-        Served served(shape, shares);
+        Served served(shape, shares, loopback);
         Workers workers(shape, served.address(), offloads);
         workers.join();
         const auto all = static_cast<wire::Present>((1U << shape.lanes) - 1);
@@ -44,10 +57,10 @@ void test_strays() {
 
 // The kernel steers what is not joined; what it does not steer is handed over, so sums alone would
 // not show it.
-void test_steering() {
+void test_steering(const datagrams::Address& loopback = {kLoopback, 0}) {
     const Shape shape{2, 4, 64};
     for (const bool joined : {false, true}) {
-        Served served(shape, 4);
+        Served served(shape, 4, loopback);
         Workers workers(shape, served.address(), joined, 4);
         workers.join();
         workers.run(10, 0xF);
@@ -82,6 +95,21 @@ void test_answers_of_one_batch() {
         }
     }
     CHECK(served.counter(Counter::Joins) == 1 && served.counter(Counter::BadKey) == 1);
+}
+
+// Two workers behind one port number and the last half of an address, which only the first half of
+// it tells apart: a packet of one is not the other's.
+void test_whole_addresses_are_compared() {
+    using packet::Endpoint;
+    const Endpoint one{.port = 4, .ipv6 = {{0xFD, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 0}};
+    Endpoint other = one;
+    CHECK(one.same_socket(other));
+    other.ipv6.octets[1] = 2;
+    CHECK(!one.same_socket(other));
+    other = one;
+    other.ipv6.zone = 2;
+    CHECK(!one.same_socket(other));
+    CHECK(!one.same_socket({.address = 0, .port = 4}));
 }
 
 void test_jobs_change_meanwhile() {
@@ -206,4 +234,10 @@ int main() {
     test_any_octets(1);
     test_any_octets(3);
     test_numbers_differ();
+    test_whole_addresses_are_compared();
+    if (const auto loopback = ipv6_loopback(); loopback.is_ipv6()) {
+        test_sums(1, true, loopback);
+        test_sums(3, false, loopback);
+        test_steering(loopback);
+    }
 }

@@ -34,14 +34,14 @@ struct Shape {
 // An engine of one job, served by a thread for each share.
 class Served {
   public:
-    Served(const Shape& shape, unsigned shares)
+    Served(const Shape& shape, unsigned shares, const datagrams::Address& loopback = {kLoopback, 0})
         : engine_({.workers = 64, .lanes = 16, .jobs = 4, .slots = 1024}, shares) {
         std::vector<int> numbers;
         for (unsigned i = 0; i < shares; ++i) {
-            sockets_.emplace_back();
+            sockets_.emplace_back(loopback.family());
             sockets_.back().enlarge(16 << 20);
             if (shares > 1) sockets_.back().set(SOL_SOCKET, SO_REUSEPORT, "shared port", 1);
-            sockets_.back().bind(i == 0 ? datagrams::Address(kLoopback, 0) : address());
+            sockets_.back().bind(i == 0 ? loopback : address());
             numbers.push_back(sockets_.back().number());
         }
         using registers::Address;
@@ -184,7 +184,8 @@ class Workers {
   private:
     struct Worker {
         Worker(const Shape& shape, const datagrams::Address& server, bool offloads, unsigned ranges)
-            : receiver(packet::datagram_bytes(wire::kLanesMax), start(server, offloads)),
+            : socket(server.family()),
+              receiver(packet::datagram_bytes(wire::kLanesMax), start(server, offloads)),
               batches(ranges, datagrams::SendBatch(socket, offloads)),
               rounds(shape.slots, kFirst),
               packets(shape.slots, std::vector<std::uint8_t>(packet::datagram_bytes(shape.lanes))) {

@@ -9,7 +9,9 @@
 #include <array>
 #include <cstring>
 #include <set>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "datagrams/receiver.hpp"
@@ -25,10 +27,13 @@ using Octets = std::vector<std::uint8_t>;
 constexpr std::uint32_t kLoopback = 0x7F000001;
 constexpr std::size_t kLongest = 4182;
 
+// Where the tests below take place: at first with IPv4, then with IPv6.
+Address loopback{kLoopback, 0};
+
 UdpSocket bound(bool coalesce) {
-    UdpSocket made;
+    UdpSocket made(loopback.family());
     made.enlarge(4 << 20);
-    made.bind({kLoopback, 0});
+    made.bind(loopback);
     if (coalesce) coalesce = made.coalesce();
     return made;
 }
@@ -121,12 +126,12 @@ void test_source() {
     Receiver receiver(kLongest, true);
     const auto taken = receiver.receive(here);
     CHECK(taken.size() == 1 && *taken[0].source == there.own_address());
-    CHECK(taken[0].source->host() == kLoopback);
+    CHECK(taken[0].source->text() == loopback.text());
 }
 
 void test_too_long_and_refused() {
-    UdpSocket there;
-    there.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
+    UdpSocket there(loopback.family());
+    there.never_fragment();
     Address nobody;
     {
         const UdpSocket gone = bound(false);
@@ -203,7 +208,6 @@ bool narrow_loopback(int mtu) {
 
 // The kernel cuts what has been joined, but makes no fragments of the pieces.
 void test_a_path_that_is_narrower_than_the_datagrams() {
-    if (!narrow_loopback(1500)) return;
     const UdpSocket here = bound(false);
     UdpSocket there = bound(false);
     std::vector<Octets> sent;
@@ -217,16 +221,48 @@ void test_a_path_that_is_narrower_than_the_datagrams() {
     CHECK(batch.too_long() == 0);
     // Others are joined still.
     CHECK(batch.segments() == segments);
-    there.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
+    there.never_fragment();
     for (const Octets& each : sent) batch.add(here.own_address(), {Part(each)});
     CHECK(batch.flush());
     CHECK(take_all(here, receiver).empty());
     CHECK(batch.too_long() == kLongest);
 }
 
-}  // namespace
+void test_addresses() {
+    for (const std::string text : {"10.1.2.3", "fd00::1", "::1", "fe80::1%lo"}) {
+        const Address address = Address::parse(text, 4700);
+        CHECK(address.text() == text && address.port() == 4700);
+        CHECK(address.is_ipv6() == (text.find(':') != std::string::npos));
+        CHECK(address == Address::parse(text, 4700));
+        CHECK(!(address == Address::parse(text, 4701)));
+        CHECK(!(address == Address::parse("fd00::2", 4700)) && !address.is_of_no_host());
+        if (!address.is_ipv6()) continue;
+        CHECK(address == Address(address.octets(), address.zone(), 4700));
+        CHECK(!(address == Address(address.octets(), address.zone() + 1, 4700)));
+    }
+    CHECK(Address::parse("fe80::1%lo", 1).zone() == if_nametoindex("lo"));
+    CHECK(Address::parse("10.1.2.3", 1) == Address(0x0A010203, 1));
+    // What the kernel has written there before makes no difference.
+    Address again = Address::parse("fd00::1", 4700);
+    const Address ipv4(kLoopback, 4700);
+    std::memcpy(again.put(), ipv4.get(), ipv4.bytes());
+    CHECK(again == ipv4 && !again.is_ipv6() && again.bytes() == ipv4.bytes());
+    for (const char* const text : {"host", "fd00::g", "fe80::1%nowhere"}) {
+        CHECK_THROWS(std::invalid_argument, Address::parse(text, 1));
+    }
+    CHECK(Address().is_of_no_host() && Address().bytes() == 0);
+}
 
-int main() {
+bool has_ipv6() {
+    try {
+        UdpSocket(Family::Ipv6).bind(Address::parse("::1", 0));
+    } catch (const std::system_error&) {
+        return false;
+    }
+    return true;
+}
+
+void test_on_a_wide_path() {
     for (const bool segment : {false, true}) {
         for (const bool coalesce : {false, true}) test_many_of_one_length(segment, coalesce);
     }
@@ -236,6 +272,24 @@ int main() {
     test_source();
     test_too_long_and_refused();
     test_a_full_buffer();
-    test_refused_segmentation();
+    if (!loopback.is_ipv6()) test_refused_segmentation();
+}
+
+}  // namespace
+
+int main() {
+    const Address ipv6 = Address::parse("::1", 0), ipv4 = loopback;
+    test_addresses();
+    test_on_a_wide_path();
+    if (has_ipv6()) {
+        loopback = ipv6;
+        test_on_a_wide_path();
+    }
+    if (!narrow_loopback(1500)) return 0;
+    loopback = ipv4;
     test_a_path_that_is_narrower_than_the_datagrams();
+    if (has_ipv6()) {
+        loopback = ipv6;
+        test_a_path_that_is_narrower_than_the_datagrams();
+    }
 }

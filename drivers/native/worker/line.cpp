@@ -26,12 +26,12 @@ constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
 // Takes datagrams of `peer` only, and sends to it. Answers to more packets than its buffer holds
 // are not asked for.
 UdpSocket connected(const Address& peer, Session& session, std::size_t buffer_bytes) {
-    UdpSocket made;
+    UdpSocket made(peer.family());
     const std::size_t bytes = made.enlarge(buffer_bytes);
     const std::size_t longest = packet::datagram_bytes(session.job.lanes);
     session.window.limit(datagrams::usable(bytes) / datagrams::charge(longest));
     // The aggregator refuses fragments, so better an error here than silence there.
-    made.set(IPPROTO_IP, IP_MTU_DISCOVER, "path MTU discovery", IP_PMTUDISC_DO);
+    made.never_fragment();
     made.connect(peer);
     made.coalesce();
     return made;

@@ -33,8 +33,8 @@ class Line : private PacketSink {
     Line(const Line&) = delete;
     Line& operator=(const Line&) = delete;
 
-    // Takes what the aggregator sends to a multicast group, too. Throws std::system_error if the
-    // interface that leads to the aggregator cannot join it.
+    // Takes what the aggregator sends to a multicast group of IPv4, too. Throws std::system_error
+    // if the interface that leads to the aggregator cannot join it.
     void join_group(const Address& group);
 
     // Closes the sockets. May be called more than once.
@@ -49,7 +49,7 @@ class Line : private PacketSink {
     // Bytes of a packet that was longer than the path's MTU; 0 if there was none.
     std::size_t too_long() const { return batch_.too_long(); }
 
-    // Bytes of the longest IPv4 packet on the path, as far as is known.
+    // Bytes of the longest IP packet on the path, as far as is known.
     std::size_t mtu() const { return socket_.mtu(); }
 
     // Begins a dialogue, which must live until it is over or another one begins: sends its first

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.server import AggregatorServer
@@ -22,7 +23,7 @@ from afflux_hdl.contract import wire
 
 __all__ = ["READY", "add_arguments", "main", "serve"]
 
-READY = "afflux: {engine} engine on udp://{host}:{port}"
+READY = "afflux: {engine} engine on udp://{authority}"
 """The line on standard output that reports where the aggregator listens."""
 
 FAILED = "afflux: cannot serve: {error}"
@@ -44,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="software, the simulated engine behind this host's socket, or the simulated node with "
         "ports of its own (%(default)s)",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to bind, of IPv4 or, for soft only, of IPv6; ::, all of both (%(default)s)",
+    )
     parser.add_argument(
         "--port",
         type=int,
@@ -156,6 +161,19 @@ def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
         raise
 
 
+def _check_host(arguments: argparse.Namespace) -> None:
+    """Say what is wrong with the host before an engine is built, which may take half a minute.
+
+    Raises:
+        ValueError: It cannot be right for this engine.
+    """
+    host = arguments.host
+    if host.startswith("["):
+        raise ValueError(f"--host {host}: here an address stands without brackets")
+    if is_ipv6(host) and arguments.engine != "soft":
+        raise ValueError(f"--host {host}: the engine {arguments.engine} has IPv4 only")
+
+
 def _rtl_is_missing(error: ImportError) -> RuntimeError:
     return RuntimeError(
         f"the simulated engine needs the extra 'rtl' (pip install 'afflux[rtl]'): {error}"
@@ -203,6 +221,7 @@ def serve(arguments: argparse.Namespace) -> int:
     if arguments.owner:
         _end_with_owner(arguments.owner, arguments.owner_signal)
     try:
+        _check_host(arguments)
         engine = make_engine(arguments)
     except Exception as error:
         print(FAILED.format(error=" ".join(str(error).split())), flush=True)
@@ -213,14 +232,14 @@ def serve(arguments: argparse.Namespace) -> int:
                 engine, arguments.host, arguments.port, arguments.group, arguments.group_ttl
             )
         except OSError as error:
-            where = f"{arguments.host}:{arguments.port}"
+            where = authority(arguments.host, arguments.port)
             print(FAILED.format(error=f"{where}: {error.strerror or error}"), flush=True)
             return 1
         thread = threading.Thread(target=server.serve_forever, name="afflux-server")
         thread.start()
-        host, port = server.address
         ready.set()
-        print(READY.format(engine=engine.name, host=host, port=port), flush=True)
+        where = authority(*server.address)
+        print(READY.format(engine=engine.name, authority=where), flush=True)
         asked = False
         while not asked and thread.is_alive():
             asked = bool(select.select([stopped], [], [], 0.5)[0])

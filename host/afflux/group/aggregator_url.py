@@ -1,10 +1,11 @@
 """AFFLUX_AGGREGATOR as a value, and which local address and packet size lead there."""
 
 import ipaddress
-import socket
+import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from afflux_drivers.addresses import authority, is_loopback, route_to
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -14,14 +15,13 @@ EXPECTED = (
     "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port], "
     "shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
 )
-"""What AFFLUX_AGGREGATOR may be, for messages."""
+"""What AFFLUX_AGGREGATOR may be, for messages. An IPv6 address as host stands in brackets."""
 
 _BUS_BITS = 512
 _LOOPBACK = "127.0.0.1"
-_IP_MTU = 14
-"""Linux: the MTU of a connected socket's route; the socket module does not name it."""
-
-_IP_HEADER_MAX_MTU = 65535
+_ANY_PORT = 9
+_IN_BRACKETS = re.compile(r"\[(?P<host>[^][]*)\](:(?P<port>[0-9]*))?")
+_PLAIN = re.compile(r"(?P<host>[^][:@/?#\s]+)(:(?P<port>[0-9]*))?")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AggregatorUrl:
             each host, "gloo" for Gloo alone, "soft" or "rtl" for an engine that rank 0 starts,
             "udp" for one that is running, "auto" for the memory of the ranks' host if they have one
             in common, and what `afflux.group.topology` chooses if not.
-        host: Name or address; empty unless `scheme` is "udp".
+        host: Name or address, without brackets; empty unless `scheme` is "udp".
         port: UDP and TCP port; 0 unless `scheme` is "udp".
         bus_bits: Bus width of the simulated engine.
         group: Multicast group for the results of an engine that rank 0 starts; None if they go to
@@ -54,17 +54,17 @@ class AggregatorUrl:
         if self.scheme == "auto":
             return "auto"
         if self.others:
-            return ",".join(f"udp://{_authority(*each)}" for each in self.addresses)
+            return ",".join(f"udp://{authority(*each)}" for each in self.addresses)
         options = {}
         if self.bus_bits != _BUS_BITS:
             options["bus_bits"] = str(self.bus_bits)
         if self.group is not None:
             options["group"] = str(self.group)
         if self.parent is not None:
-            options["parent"] = _authority(*self.parent)
-        authority = _authority(self.host, self.port) if self.scheme == "udp" else ""
+            options["parent"] = authority(*self.parent)
+        where = authority(self.host, self.port) if self.scheme == "udp" else ""
         query = urlencode(options, safe=":[]")
-        return f"{self.scheme}://{authority}{'?' if query else ''}{query}"
+        return f"{self.scheme}://{where}{'?' if query else ''}{query}"
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -76,7 +76,7 @@ class AggregatorUrl:
         """The URLs of all aggregators that are named, one by one."""
         if not self.others:
             return [] if self.embedded else [str(self)]
-        return [f"udp://{_authority(*each)}" for each in self.addresses]
+        return [f"udp://{authority(*each)}" for each in self.addresses]
 
     @property
     def embedded(self) -> bool:
@@ -144,30 +144,42 @@ class AggregatorUrl:
         return cls("udp", *addresses[0], others=tuple(addresses[1:]))
 
 
-def _authority(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _host_and_port(text: str) -> tuple[str, int]:
-    """Split a text such as host:4700 or host. Raises `ValueError` if it is not one."""
-    parts = urlsplit(f"//{text}")
-    port = wire.PORT if parts.port is None else parts.port
-    if not parts.hostname or "@" in text or parts.netloc != text or not 0 < port < 1 << 16:
+    """Split a text such as host:4700, host or [fd00::1]:4700. Raises `ValueError` if it is none."""
+    found = _IN_BRACKETS.fullmatch(text) or _PLAIN.fullmatch(text)
+    if found is None and text.count(":") > 1 and "[" not in text:
+        raise ValueError(
+            f"{text!r} has several colons: an IPv6 address stands in brackets, as "
+            f"[fd00::1]:{wire.PORT}"
+        )
+    port = int(found["port"] or wire.PORT) if found is not None else 0
+    if found is None or not 0 < port < 1 << 16:
         raise ValueError(f"{text!r} is not a host or host:port")
-    return parts.hostname, port
+    return _ipv6(found["host"]) if text.startswith("[") else found["host"].lower(), port
 
 
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
+def _ipv6(text: str) -> str:
+    """Return an IPv6 address in its usual form. Raises `ValueError` if the text is none."""
+    # In a URL the percent sign may be written as itself (RFC 9844) or encoded (RFC 6874).
+    address, percent, zone = re.sub("%25(?=.)", "%", text).partition("%")
+    try:
+        number = ipaddress.IPv6Address(address)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address") from None
+    if number.is_multicast:
+        raise ValueError(f"{text!r} is a multicast address, and of IPv6")
+    if number.is_link_local and not zone:
+        raise ValueError(
+            f"{text!r} is a link-local address, to which the interface that leads there must be "
+            f"named, as [{number}%eth0]"
+        )
+    return f"{number}{percent}{zone}"
 
 
 def local_address_towards(host: str) -> str:
-    """Return the local IPv4 address that leads to `host`; loopback if none does."""
+    """Return the local address that leads to `host`; loopback if none does."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # Sends nothing: the kernel only chooses the route.
-            probe.connect((host, 9))
-            return str(probe.getsockname()[0])
+        return route_to(host, _ANY_PORT).own
     except OSError:
         return _LOOPBACK
 
@@ -179,9 +191,5 @@ def lanes_to(host: str, port: int) -> int:
         OSError: The name does not resolve, or there is no route.
         ValueError: Not even a packet of one block fits.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, port))
-        if _is_loopback(probe.getsockname()[0]):
-            return wire.LANES_MAX
-        mtu = probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
-    return wire.lanes_for_mtu(min(mtu, _IP_HEADER_MAX_MTU))
+    route = route_to(host, port)
+    return wire.LANES_MAX if is_loopback(route.own) else route.lanes

@@ -9,17 +9,25 @@ import socket
 import struct
 
 from afflux.group.aggregator_url import local_address_towards
+from afflux.group.ipv6_addresses import ipv6_addresses, link_local_addresses
+from afflux_drivers.addresses import is_loopback, resolve
 
 __all__ = ["address_of_interface", "default_address", "is_loopback", "own_address"]
 
 _SIOCGIFADDR = 0x8915
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 _ELSEWHERE = "203.0.113.1"
-"""In nobody's network (RFC 5737): the route to it is the default one. Nothing is sent there."""
+_ELSEWHERE6 = "2001:db8::1"
+"""In nobody's network (RFC 5737 and 3849): the route to them is the default one. Nothing is sent
+there."""
+
+_LOOPBACK = "127.0.0.1"
 
 
 def own_address(interface: str | None, towards: str | None) -> str:
-    """Return this host's IPv4 address for others, a loopback one if none is found.
+    """Return this host's address for others, a loopback one if none is found.
+
+    It is one of IPv4 if there is a choice.
 
     Args:
         interface: AFFLUX_INTERFACE, if it is set.
@@ -35,7 +43,9 @@ def own_address(interface: str | None, towards: str | None) -> str:
     for name in filter(None, os.environ.get(_GLOO_INTERFACE, "").split(",")):
         with contextlib.suppress(OSError):
             return address_of_interface(name)
-    return local_address_towards(towards) if towards else default_address()
+    found = local_address_towards(towards) if towards else default_address()
+    # To others the number of an interface of this host says nothing.
+    return _LOOPBACK if "%" in found else found
 
 
 def default_address() -> str:
@@ -43,29 +53,27 @@ def default_address() -> str:
 
     It may lead to another network than that of the other hosts: a last resort.
     """
-    return local_address_towards(_ELSEWHERE)
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether other hosts cannot reach this address."""
-    return ipaddress.ip_address(address).is_loopback
+    found = local_address_towards(_ELSEWHERE)
+    return local_address_towards(_ELSEWHERE6) if is_loopback(found) else found
 
 
 def address_of_interface(interface: str) -> str:
-    """Return the IPv4 address of an interface.
+    """Return the address of an interface, the one of IPv4 if it has both kinds.
 
     Args:
-        interface: Its name, its address, or the network that its address is in, as 10.0.0.0/24.
+        interface: Its name, its address, or the network that its address is in, as 10.0.0.0/24
+            or fd00::/64.
 
     Raises:
-        OSError: There is none, or it has no IPv4 address; names those that there are.
+        OSError: There is none, or it has no address for others; names those that there are.
     """
     found = _addresses()
     if interface in found:
         return found[interface]
     with contextlib.suppress(ValueError):
         network = ipaddress.ip_network(interface, strict=False)
-        for address in found.values():
+        more = [address for each in ipv6_addresses().values() for address in each]
+        for address in (*found.values(), *more):
             if ipaddress.ip_address(address) in network:
                 return address
         # An interface has further addresses, of which the kernel says which are its own.
@@ -73,13 +81,13 @@ def address_of_interface(interface: str) -> str:
             return str(network.network_address)
     there = ", ".join(f"{name} {address}" for name, address in found.items()) or "none at all"
     raise OSError(
-        f"AFFLUX_INTERFACE={interface}: {socket.gethostname()} has no such interface with an IPv4 "
-        f"address, only {there}"
+        f"AFFLUX_INTERFACE={interface}: {socket.gethostname()} has no such interface with an "
+        f"address for other hosts, only {there}{_of_link_only(interface)}"
     )
 
 
 def _addresses() -> dict[str, str]:
-    """Return the address of each interface that has one, by name."""
+    """Return the address of each interface that has one, by name; of IPv4 if there is a choice."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
@@ -87,13 +95,22 @@ def _addresses() -> dict[str, str]:
             with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)
                 found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+    return {name: each[0] for name, each in ipv6_addresses().items()} | found
+
+
+def _of_link_only(interface: str) -> str:
+    """Say so if an interface has a link-local address only."""
+    address = link_local_addresses().get(interface)
+    if address is None:
+        return ""
+    return f"; {interface} has the link-local address {address}, which means nothing elsewhere"
 
 
 def _is_own(address: str) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    family, where = resolve(address, 0)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind((address, 0))
+            probe.bind(where)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
                 return False

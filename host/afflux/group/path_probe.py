@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 
+from afflux_drivers.addresses import named, never_fragment, resolve, route_to
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
@@ -42,16 +43,12 @@ _SETTLED_S = 0.7
 
 _LIMIT_S = 1.5
 
-_IP_MTU_DISCOVER = 10
-_IP_PMTUDISC_DO = 2
-_IP_MTU = 14
-
 
 class PathProbe:
     """One host's end of all paths.
 
     Args:
-        address: Own IPv4 address.
+        address: Own address.
         key: Of the group's life, 16 bytes.
         own: Number of this host.
 
@@ -65,16 +62,17 @@ class PathProbe:
     def __init__(self, address: str, key: bytes, own: int) -> None:
         self._key = key
         self._own = own
-        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        family, where = resolve(address, 0)[0]
+        self._udp = socket.socket(family, socket.SOCK_DGRAM)
         try:
             enlarge(self._udp, _BUFFER_BYTES)
-            self._udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+            never_fragment(self._udp)
             self._udp.setblocking(False)
-            self._udp.bind((address, 0))
+            self._udp.bind(where)
         except OSError as error:
             self._udp.close()
             raise OSError(f"cannot bind UDP on {address}: {error.strerror}") from error
-        self.address: tuple[str, int] = self._udp.getsockname()
+        self.address = named(self._udp.getsockname())
 
     def close(self) -> None:
         """Close the socket. May be called more than once."""
@@ -160,11 +158,8 @@ def _complete(found: Paths, expected: Paths, settled: bool) -> bool:
 
 def _lanes_of_route(peer: tuple[str, int]) -> int:
     """Return the most of `LANES` that the own end of the route to a host carries; 0 for none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(peer)
-            mtu = probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
-            fit = wire.lanes_for_mtu(min(mtu, 65535))
-        except (OSError, ValueError):
-            return 0
+    try:
+        fit = route_to(*peer).lanes
+    except (OSError, ValueError):
+        return 0
     return max((lanes for lanes in LANES if lanes <= fit), default=0)

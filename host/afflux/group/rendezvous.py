@@ -38,6 +38,7 @@ from afflux.group.shared_memory import claim_memory, offer_memory
 from afflux.group.shared_reducer import SharedMemoryReducer
 from afflux.group.topology import Topology, choose, hosts_of, names_of_hosts
 from afflux.group.torch_store import GroupStore, master_of
+from afflux_drivers.addresses import authority
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError, timed_out
 from afflux_drivers.shared.worker import SharedWorker
@@ -362,7 +363,7 @@ def _join(
         if worker is not None:
             worker.close()
         raise
-    where = ", ".join(f"{each.host}:{each.port}" for each in tickets)
+    where = ", ".join(authority(each.host, each.port) for each in tickets)
     _log.info(
         "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
         tickets[0].slots, where,

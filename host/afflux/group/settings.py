@@ -2,8 +2,8 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns |
-| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4 or 10.0.0.0/24; unset, GLOO_SOCKET_IFNAME counts |
+| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets |
+| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; unset, GLOO_SOCKET_IFNAME counts |
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |

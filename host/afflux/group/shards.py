@@ -23,6 +23,7 @@ from afflux.group.exchange import Exchange, RendezvousError, StepFailed
 from afflux.group.host_address import default_address, is_loopback, own_address
 from afflux.group.path_probe import PathProbe, Paths
 from afflux.group.settings import Settings
+from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.control.client import JobLease, create_job
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
@@ -171,6 +172,7 @@ class Shards:
                 exchange.publish_part("address", bind)
             found = exchange.parts("address", leaders, self._settings.connect_timeout_s)
             self._hosts = [_Host(**each) for each in found]
+            self._check_families()
             if probe is not None:
                 self._run(probe)
             patience_s = PROBE_S + self._settings.connect_timeout_s
@@ -203,6 +205,17 @@ class Shards:
             f"{socket.gethostname()} has no address that leads to other hosts, only {found}; "
             "AFFLUX_INTERFACE names one"
         )
+
+    def _check_families(self) -> None:
+        """Check that no host has chosen an address that others cannot send to. At every rank."""
+        first = self._leaders[0]
+        for leader, host in zip(self._leaders, self._hosts, strict=True):
+            if is_ipv6(host.address) != is_ipv6(self._hosts[0].address):
+                raise StepFailed(
+                    f"rank {self._name(first)} and rank {self._name(leader)} have addresses of "
+                    "different families, so no packet passes between them; AFFLUX_INTERFACE may "
+                    "name others"
+                )
 
     def _run(self, probe: PathProbe) -> None:
         exchange, others = self._exchange, [rank for rank in self._leaders if rank != self._rank]
@@ -257,7 +270,7 @@ class Shards:
     def _note(self, tickets: Sequence[JobTicket]) -> None:
         """Remember whose shard is at these addresses."""
         for leader, host, ticket in zip(self._leaders, self._hosts, tickets, strict=True):
-            peer = f"{ticket.host}:{ticket.port}"
+            peer = authority(ticket.host, ticket.port)
             self._names[peer] = f"the shard of rank {leader} on {host.name}"
 
     def _create(

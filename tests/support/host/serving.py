@@ -21,11 +21,13 @@ def start(
         options: More options of `afflux serve`.
         stdin: Its standard input.
         program: What Python runs.
-        place: A host of a network where it runs; it listens at that host's address.
+        place: A host of a network where it runs; it listens at that host's address, unless the
+            options name another.
     """
-    command = [sys.executable, *program, "--engine", "soft", *options]
+    command = [sys.executable, *program, "--engine", "soft"]
     if place is not None:
         command = place.command(*command, "--host", place.address)
+    command += options
     process = subprocess.Popen(
         command,
         stdin=stdin,

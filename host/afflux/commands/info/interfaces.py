@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from afflux.commands.info.offloads import read_driver, read_offloads
-from afflux_hdl.contract import wire
+from afflux.group.ipv6_addresses import ipv6_addresses
+from afflux_drivers.addresses import lanes_for_mtu
 
 __all__ = ["Interface", "read_interfaces"]
 
@@ -26,7 +27,7 @@ class Interface:
         mtu: Bytes of the largest IP packet.
         lanes: Blocks that a packet of Afflux may hold at this MTU, 0 if not one fits.
         speed_mbit_per_s: Speed of the link; None if the driver does not report it.
-        address: IPv4; empty if it has none.
+        address: Of IPv4, or of IPv6 if it has no other for hosts elsewhere; empty if it has none.
         driver: Empty if unknown.
         offloads: Whether each is on, by the kernel's names.
     """
@@ -51,15 +52,16 @@ def read_interfaces(folder: Path = Path("/sys/class/net")) -> list[Interface]:
             continue
         flags = int(_word(path / "flags") or "0", 16)
         speed = _number(path / "speed")
+        address = _address(path.name)
         found.append(
             Interface(
                 name=path.name,
                 up=bool(flags & 1) and _word(path / "operstate") != "down",
                 loopback=bool(flags & 8),
                 mtu=mtu,
-                lanes=_lanes(mtu),
+                lanes=_lanes(mtu, address),
                 speed_mbit_per_s=speed if speed and speed > 0 else None,
-                address=_address(path.name),
+                address=address,
                 driver=read_driver(path.name),
                 offloads=read_offloads(path.name),
             )
@@ -67,10 +69,10 @@ def read_interfaces(folder: Path = Path("/sys/class/net")) -> list[Interface]:
     return sorted(found, key=lambda each: (not each.up, each.loopback))
 
 
-def _lanes(mtu: int) -> int:
+def _lanes(mtu: int, address: str) -> int:
     try:
         # The length field of an IP packet ends there.
-        return wire.lanes_for_mtu(min(mtu, 65535))
+        return lanes_for_mtu(min(mtu, 65535), address)
     except ValueError:
         return 0
 
@@ -79,7 +81,7 @@ def _address(interface: str) -> str:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         request = struct.pack("16s24x", interface.encode()[:15])
         return socket.inet_ntoa(fcntl.ioctl(asked, _SIOCGIFADDR, request)[20:24])
-    return ""
+    return next(iter(ipv6_addresses().get(interface, [])), "")
 
 
 def _word(path: Path) -> str:
