@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Sequence
 
 from afflux.group.aggregator_url import local_address_towards
 
@@ -18,19 +19,19 @@ _ELSEWHERE = "203.0.113.1"
 """In nobody's network (RFC 5737): the route to it is the default one. Nothing is sent there."""
 
 
-def own_address(interface: str | None, towards: str | None) -> str:
+def own_address(interfaces: Sequence[str], towards: str | None) -> str:
     """Return this host's IPv4 address for others, a loopback one if none is found.
 
     Args:
-        interface: AFFLUX_INTERFACE, if it is set.
+        interfaces: Those of AFFLUX_INTERFACE, of which the first counts; none if it is not set.
         towards: Name or address of another host, if one is known. It may turn out to be this one's:
             /etc/hosts often gives the own name a loopback address.
 
     Raises:
         OSError: There is no such interface.
     """
-    if interface is not None:
-        return address_of_interface(interface)
+    if interfaces:
+        return address_of_interface(interfaces[0])
     # A list, of which Gloo takes one after the other for its devices.
     for name in filter(None, os.environ.get(_GLOO_INTERFACE, "").split(",")):
         with contextlib.suppress(OSError):
