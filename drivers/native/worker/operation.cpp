@@ -57,7 +57,6 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
 }
 
 void Operation::open(double now, PacketSink& out) {
-    opened_at_ = joined_at_ = now;
     for (std::size_t number = 0; number < active_; ++number) {
         Slot& slot = session_.slots[number];
         std::uint32_t* words = slot.packet.words();
@@ -103,7 +102,10 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
         return;
     }
     // A job that is no more is as good as an aggregator that is no more.
-    if (header.version_type != packet::version_type(wire::Type::Refused)) session_.heard_at = now;
+    if (header.version_type != packet::version_type(wire::Type::Refused)) {
+        session_.heard_at = now;
+        unanswered_since_ = kNever;
+    }
     if (header.operation != number_ || header.slot >= active_) {
         ++counts.ignored;
         return;
@@ -169,12 +171,12 @@ void Operation::ask(Slot& slot, double now, PacketSink& out) {
     out.send(session_.probe(slot, tensor_.opcode_dtype()));
 }
 
-// After a silence: a translation on the way may have given this worker another address since it
-// has joined, and the aggregator answers none but the one that it knows.
+// When probes have had no answer for long: a translation on the way may have given this worker
+// another address since it has joined, and the aggregator answers none but the one that it knows.
 void Operation::join_again(double now, PacketSink& out) {
-    const double silent_since = std::max({opened_at_, joined_at_, session_.heard_at});
-    if (now - silent_since < session_.trip.cap()) return;
-    joined_at_ = now;
+    if (unanswered_since_ == kNever) unanswered_since_ = now;
+    if (now - unanswered_since_ < session_.trip.cap()) return;
+    unanswered_since_ = now;
     out.send(session_.join());
 }
 

@@ -78,8 +78,7 @@ class Operation : public Dialogue {
     std::optional<Columns> columns_;
     wire::Operation number_;
     double next_timer_ = kNever;
-    double opened_at_ = 0;
-    double joined_at_ = 0;  // again, since
+    double unanswered_since_ = kNever;  // the first probe since a packet has come, or JOIN has gone
     bool done_ = false;
     std::size_t outstanding_ = 0;  // packets
     Asking asking_;

@@ -19,11 +19,11 @@ _ELSEWHERE = "203.0.113.1"
 """In nobody's network (RFC 5737): the route to it is the default one. Nothing is sent there."""
 
 
-def own_address(interfaces: Sequence[str], towards: str | None) -> str:
+def own_address(interfaces: Sequence[str] | None, towards: str | None) -> str:
     """Return this host's IPv4 address for others, a loopback one if none is found.
 
     Args:
-        interfaces: Those of AFFLUX_INTERFACE, of which the first counts; none if it is not set.
+        interfaces: Those of AFFLUX_INTERFACE, of which the first counts; None if it is not set.
         towards: Name or address of another host, if one is known. It may turn out to be this one's:
             /etc/hosts often gives the own name a loopback address.
 

@@ -153,7 +153,7 @@ class HostPaths:
     def _bind(self) -> dict[str, Any]:
         """Open a probe at each of the own interfaces; return what to publish about this host."""
         ports: list[_Port] = []
-        wanted = self._settings.interface
+        wanted = self._settings.interface or ()
         for number, interface in enumerate(wanted or ("",)):
             try:
                 address = address_of_interface(interface) if interface else self._find_address()
@@ -174,7 +174,7 @@ class HostPaths:
 
     def _find_address(self) -> str:
         """Return this host's address, for its leader, where no interface is named."""
-        found = own_address((), self._master)
+        found = own_address(None, self._master)
         if len(self.leaders) == 1 or not is_loopback(found):
             return found
         # On the host of the store's server: by the route to another.
@@ -183,7 +183,7 @@ class HostPaths:
                 patience_s = self._settings.connect_timeout_s
                 for each in self._exchange.parts("address", self.leaders[1:], patience_s):
                     addresses = (port["address"] for port in each["ports"])
-                    found = own_address((), next(filter(None, addresses)))
+                    found = own_address(None, next(filter(None, addresses)))
                     if not is_loopback(found):
                         return found
         found = default_address()

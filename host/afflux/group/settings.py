@@ -54,7 +54,7 @@ class Settings:
     slots: int = 32
     connect_timeout_s: float = 10.0
     start_timeout_s: float = 900.0
-    interface: tuple[str, ...] = ()
+    interface: tuple[str, ...] | None = None
     require: bool = False
     peer_timeout_s: float = 10.0
     close_timeout_s: float = 10.0
