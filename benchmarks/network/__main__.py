@@ -103,6 +103,7 @@ def _run(
                 aggregator_gbit=setup.aggregator_gbit,
                 mtu=setup.mtu,
                 loss=setup.loss,
+                links=setup.links,
                 offloads=setup.offloads,
             )
         )
@@ -135,6 +136,7 @@ def _about(setup: Setup, case: Case, quick: bool) -> Row:
         "aggregator_rate_gbit": setup.aggregator_gbit,
         "mtu": setup.mtu,
         "loss": setup.loss,
+        "links": setup.links,
         "offloads": setup.offloads,
         "default_buffers": setup.default_buffers,
         "kind": case.kind,

@@ -20,6 +20,7 @@ class Setup:
         aggregator_gbit: Rate of the aggregator's port.
         mtu: Most bytes of an IP packet.
         loss: Share of packets that are lost.
+        links: Interfaces of each host, each at a switch of its own.
         offloads: Whether packets pass interfaces uncut.
         default_buffers: Whether receive buffers stay as Linux makes them.
         topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
@@ -36,6 +37,7 @@ class Setup:
     aggregator_gbit: float | None = 10.0
     mtu: int = 1500
     loss: float = 0.0
+    links: int = 1
     offloads: bool = True
     default_buffers: bool = False
     topologies: tuple[str, ...] = ("auto", "udp")
@@ -153,6 +155,11 @@ PLANS = (
     Plan(
         Setup("unlimited", "no limit of rates", hosts=2, gbit=None, aggregator_gbit=None),
         (_DENSE, _ONE_PERCENT),
+    ),
+    Plan(
+        Setup("interfaces", "2 interfaces of 1 Gbit/s", links=2, topologies=("shards", "two")),
+        (Case("dense", "16 MiB dense", 16 * MIB, wanted={"shards": 0.92, "two": 1.8}),
+         _ONE_PERCENT),
     ),
     Plan(
         Setup("mpi", "1 Gbit/s, beside MPI", with_mpi=True),

@@ -65,7 +65,7 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
         setup: The network.
         case: The tensor.
         topology: "udp": one aggregator with a port of its own; "soft": one beside rank 0; else a
-            share of the columns is summed at each host.
+            share of the columns is summed at each host; "two": likewise, on all of its links.
     """
     if setup.gbit is None or case.bytes < LONG_BYTES or case.kind != "all_reduce":
         return 0.0
@@ -80,4 +80,5 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
     if topology == "soft":
         return (hosts - 1) * busier * 8 / (setup.gbit * 1e9)
     both = (hosts - 1) / hosts * (streams.sent + streams.received)
-    return both * 8 / (setup.gbit * 1e9)
+    links = setup.links if topology == "two" else 1
+    return both * 8 / (setup.gbit * links * 1e9)

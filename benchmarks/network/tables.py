@@ -16,7 +16,13 @@ from benchmarks.report.durations import duration
 
 __all__ = ["NAMES", "TABLES", "render", "text_table"]
 
-NAMES = {"auto": "no address given", "udp": "aggregator", "soft": "beside rank 0"}
+NAMES = {
+    "auto": "no address given",
+    "udp": "aggregator",
+    "soft": "beside rank 0",
+    "shards": "shards at one interface",
+    "two": "shards at two interfaces",
+}
 """Of topologies, in tables."""
 
 _HEADER = ["what", "who sums", "Afflux", "Gloo", "times as fast", "Gbit/s", "wire's limit"]
@@ -190,6 +196,7 @@ TABLES: document.Tables = {
     "jumbo": _of_setups("jumbo"),
     "steps": _steps,
     "hosts": _of_setups("pairs", "eight", "unlimited"),
+    "interfaces": _of_setups("interfaces"),
     "losses": _beside_itself,
     "mpi": _beside_mpi,
     **cost_tables.TABLES,

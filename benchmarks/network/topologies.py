@@ -10,15 +10,19 @@ import torch.distributed as dist
 import afflux
 from benchmarks.report.control import Control
 
-__all__ = ["TOPOLOGIES", "NetworkSession"]
+__all__ = ["INTERFACES", "TOPOLOGIES", "NetworkSession"]
 
 TOPOLOGIES: Mapping[str, str] = {
     "auto": "auto",
     "udp": "udp://{aggregator}",
     "soft": "soft://",
     "shards": "shards://",
+    "two": "shards://",
 }
 """AFFLUX_AGGREGATOR of each topology; {aggregator} is the address of the one that runs."""
+
+INTERFACES: Mapping[str, str] = {"two": "eth0,eth1"}
+"""AFFLUX_INTERFACE of topologies that have one; without it the first interface counts."""
 
 _TIMEOUT_S = 60.0
 
@@ -43,7 +47,7 @@ class NetworkSession(Control):
                 self._made[backend] = dist.new_group(backend="gloo", timeout=timeout)
             else:
                 url = TOPOLOGIES[backend].format(aggregator=self._aggregator)
-                options = afflux.Options(aggregator=url)
+                options = afflux.Options(aggregator=url, interface=INTERFACES.get(backend))
                 self._made[backend] = dist.new_group(
                     backend="afflux", timeout=timeout, pg_options=options
                 )

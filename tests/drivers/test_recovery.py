@@ -1,5 +1,7 @@
 """How much virtual time lost packets cost, and how much traffic slow paths cause."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,33 @@ def test_a_stall_costs_little_more_than_itself(stall_s):
     # Of a flight of 32 slots each is asked after once, its result perhaps once more.
     assert probes_of(job) - before <= 4 * (32 * 2 + 10)
     assert job.now - began < 2 * stall_s + 0.1
+
+
+def test_after_a_silence_the_rank_joins_again():
+    """Its packets may come from another address by now, to which there is no answer."""
+    rank = Rank(count=20_000, slots=4)
+    heard, joined = 0.0, []
+    for step in range(1, 401):
+        now = step / 100
+        sent = rank.expire(now)
+        types = [header_of(each).version_type & 0xF for each in sent]
+        if wire.Type.JOIN in types:
+            # Before the probe: that has an answer then.
+            assert types == [wire.Type.JOIN, wire.Type.PROBE]
+            joined.append(now)
+            join = sent[0]
+            assert (header_of(join).round, header_of(join).operation) == (0, 0)
+            # Who does not know the job is no aggregator of it; this one is dead for the worker.
+            rank.receive(answer_to(join, wire.Type.REFUSED, [1] + [0] * 15), now)
+        if step == 250:
+            heard = now
+            missing = answer_to(rank.opening[0], wire.Type.MISSING, [0] * 16)
+            assert rank.receive(missing, now) is not None
+    # With the first probe after the longest timeout, 1 s, and the same again.
+    before = [each for each in joined if each < heard]
+    after = [each for each in joined if each > heard]
+    assert before and after
+    assert min(b - a for a, b in itertools.pairwise([0.0, *before])) >= 1.0
+    assert before[0] < 2.0
+    # It counts from what was heard last.
+    assert heard + 1.0 <= after[0]

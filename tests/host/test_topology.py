@@ -13,6 +13,7 @@ import torch.distributed as dist
 import afflux
 from afflux.group import host_address, launched_aggregator, rendezvous
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.host_paths import HostPaths
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards
 from afflux.group.topology import choose, hosts_of
@@ -74,11 +75,10 @@ def test_the_own_name_does_not_lead_to_the_default_route(monkeypatch):
     """On the host of the store's server, whose name often has a loopback address there."""
     routes = {"master": "127.0.0.1", "10.0.0.2": "10.0.0.1", host_address._ELSEWHERE: "203.0.113.7"}
     monkeypatch.setattr(host_address, "local_address_towards", routes.__getitem__)
-    leader: Any = object.__new__(Shards)
+    leader: Any = object.__new__(HostPaths)
     leader._settings, leader._master = Settings(), "master"
-    leader._plan = SimpleNamespace(hosts=[[0], [1]])
-    leader._own, leader._leaders = 0, [0, 1]
-    said = [{"address": "10.0.0.2"}]
+    leader.own, leader.leaders = 0, [0, 1]
+    said = [{"name": "h1", "ports": [{"interface": "", "address": "10.0.0.2"}]}]
     leader._exchange = SimpleNamespace(parts=lambda *_: said)
     assert leader._find_address() == "10.0.0.1"
     # If nobody says where it is, the default route is better than nothing.

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from afflux.group import launched_aggregator, rendezvous, shards
+from afflux.group import host_paths, launched_aggregator, rendezvous, shards
 from afflux.group.exchange import Exchange, RendezvousError
+from afflux.group.host_paths import HostPaths
 from afflux.group.membership import Membership
-from afflux.group.path_probe import PathProbe
 from afflux.group.rendezvous import meet
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards
@@ -20,19 +20,19 @@ from afflux_drivers.worker.worker import Worker
 from tests.support.drivers.served import Served
 
 HOSTS = ["host A", "host A", "host B"]
-SETTINGS = Settings(interface="127.0.0.1", connect_timeout_s=5.0)
+SETTINGS = Settings(interface=("127.0.0.1",), connect_timeout_s=5.0)
 LIMIT_S = 30.0
 
 # What ranks do one after the other: where it is, and for the how manieth call the failure is drawn.
 STAGES = [
     ("memory", rendezvous, "share_on_hosts", 1),
     ("memory, its verdict", Exchange, "parts", 1),
-    ("address", Shards, "_find_address", 1),
+    ("address", HostPaths, "_bind", 1),
     ("addresses of others", Exchange, "parts", 3),
-    ("probe", PathProbe, "run", 1),
-    ("paths", Shards, "_check", 1),
+    ("probe", host_paths, "run_probes", 1),
+    ("paths", HostPaths, "_judge", 1),
     ("shard", Shards, "_launch", 1),
-    ("shards of others", Shards, "_note", 1),
+    ("shards of others", shards, "_in_turns", 1),
     ("worker", rendezvous, "Worker", 1),
     ("join", Worker, "join", 1),
     ("all have joined", Exchange, "join", 1),
@@ -84,7 +84,7 @@ def own(monkeypatch):
     monkeypatch.setattr(rendezvous, "host_identity", lambda: HOSTS[own.rank])
     monkeypatch.setattr(launched_aggregator, "acquire", lambda *_: launched)
     monkeypatch.setattr(launched_aggregator, "release", lambda _: None)
-    monkeypatch.setattr(shards, "PROBE_S", 0.3)
+    monkeypatch.setattr(host_paths, "PROBE_S", 0.3)
     yield own
     served.stop()
 

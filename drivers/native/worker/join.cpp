@@ -8,11 +8,7 @@ namespace afflux::worker {
 
 using packet::Header;
 
-Join::Join(Session& session) : session_(session) {
-    packet_.fill(0xFF);
-    const JobRun& job = session.job;
-    packet::store_header(packet_.data(), packet::join_header(job.number, job.worker, job.key));
-}
+Join::Join(Session& session) : session_(session) {}
 
 void Join::open(double now, PacketSink& out) {
     send(session_.trip.timeout(), now, out);
@@ -27,7 +23,7 @@ void Join::send(double wait, double now, PacketSink& out) {
     sent_at_ = now;
     wait_ = wait;
     deadline_ = now + wait;
-    out.send({packet_.data(), packet_.size()});
+    out.send(session_.join());
 }
 
 void Join::receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink&) {

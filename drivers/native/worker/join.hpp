@@ -1,8 +1,6 @@
 // How a worker makes its address known to the aggregator (protocol, section 10).
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <limits>
 
 #include "worker/dialogue.hpp"
@@ -32,7 +30,6 @@ class Join final : public Dialogue {
     void send(double wait, double now, PacketSink& out);
 
     Session& session_;
-    std::array<std::uint8_t, wire::kUdpPayloadMin> packet_;
     unsigned sends_ = 0;
     double sent_at_ = 0;
     double wait_ = 0;

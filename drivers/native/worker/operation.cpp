@@ -101,7 +101,11 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
         ++counts.ignored;
         return;
     }
-    session_.heard_at = now;
+    // A job that is no more is as good as an aggregator that is no more.
+    if (header.version_type != packet::version_type(wire::Type::Refused)) {
+        session_.heard_at = now;
+        unanswered_since_ = kNever;
+    }
     if (header.operation != number_ || header.slot >= active_) {
         ++counts.ignored;
         return;
@@ -163,7 +167,17 @@ void Operation::ask(Slot& slot, double now, PacketSink& out) {
     slot.probed(now, trip.cap());
     next_timer_ = std::min(next_timer_, due(slot));
     ++session_.counts.probes;
+    join_again(now, out);
     out.send(session_.probe(slot, tensor_.opcode_dtype()));
+}
+
+// When probes have had no answer for long: a translation on the way may have given this worker
+// another address since it has joined, and the aggregator answers none but the one that it knows.
+void Operation::join_again(double now, PacketSink& out) {
+    if (unanswered_since_ == kNever) unanswered_since_ = now;
+    if (now - unanswered_since_ < session_.trip.cap()) return;
+    unanswered_since_ = now;
+    out.send(session_.join());
 }
 
 // When to ask after a slot's packet.

@@ -62,6 +62,7 @@ class Operation : public Dialogue {
                      PacketSink& out);
     double due(const Slot& slot) const;
     void ask(Slot& slot, double now, PacketSink& out);
+    void join_again(double now, PacketSink& out);
     void take_sample(const Slot& slot, double now);
     void opened(const Slot& slot, wire::Present present, const std::int32_t* blocks);
     void check_fingerprints(wire::Present present, const std::int32_t* blocks) const;
@@ -77,6 +78,7 @@ class Operation : public Dialogue {
     std::optional<Columns> columns_;
     wire::Operation number_;
     double next_timer_ = kNever;
+    double unanswered_since_ = kNever;  // the first probe since a packet has come, or JOIN has gone
     bool done_ = false;
     std::size_t outstanding_ = 0;  // packets
     Asking asking_;

@@ -45,6 +45,8 @@ void JobRun::check() const {
 
 Session::Session(const JobRun& given, double cap)
     : job(checked(given)), trip(cap), window(given.slots) {
+    join_.fill(0xFF);
+    packet::store_header(join_.data(), packet::join_header(job.number, job.worker, job.key));
     slots.reserve(job.slots);
     for (std::size_t slot = 0; slot < job.slots; ++slot) {
         slots.emplace_back(static_cast<wire::Slot>(slot), job.first_round, job.lanes);

@@ -1,6 +1,7 @@
 // A worker's state that lasts for a job run. No sockets, no clock.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -76,8 +77,14 @@ class Session {
     // When the aggregator's last packet with this job's key came, in seconds.
     double heard_at = -std::numeric_limits<double>::infinity();
 
+    // The JOIN that makes this worker's address known to the aggregator.
+    Octets join() const { return {join_.data(), join_.size()}; }
+
     // A PROBE for the slot's outstanding round. Valid until the slot's next one is made.
     Octets probe(Slot& slot, wire::OpcodeDtype opcode_dtype) const;
+
+  private:
+    std::array<std::uint8_t, wire::kUdpPayloadMin> join_;
 };
 
 }  // namespace afflux::worker

@@ -93,10 +93,15 @@ def settle(
     return _noted(reducer.contest, found, rank) if first else found
 
 
-def contest_of(everyone: Sequence[Introduction]) -> str:
-    """Return the key of a contest between the hosts of these ranks, as many of them on each."""
+def contest_of(everyone: Sequence[Introduction], interfaces: Sequence[str] = ()) -> str:
+    """Return the key of a contest between the hosts of these ranks, as many of them on each.
+
+    Args:
+        everyone: The introductions of all ranks.
+        interfaces: Those of rank 0's AFFLUX_INTERFACE: other ones may be faster.
+    """
     hosts = sorted(Counter(each.host for each in everyone).items())
-    words = "\n".join(f"{ranks} on {host}" for host, ranks in hosts)
+    words = "\n".join([*(f"{ranks} on {host}" for host, ranks in hosts), *interfaces])
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Sequence
 
 from afflux.group.aggregator_url import local_address_towards
 from afflux.group.ipv6_addresses import ipv6_addresses, link_local_addresses
@@ -24,21 +25,21 @@ there."""
 _LOOPBACK = "127.0.0.1"
 
 
-def own_address(interface: str | None, towards: str | None) -> str:
+def own_address(interfaces: Sequence[str] | None, towards: str | None) -> str:
     """Return this host's address for others, a loopback one if none is found.
 
     It is one of IPv4 if there is a choice.
 
     Args:
-        interface: AFFLUX_INTERFACE, if it is set.
+        interfaces: Those of AFFLUX_INTERFACE, of which the first counts; None if it is not set.
         towards: Name or address of another host, if one is known. It may turn out to be this one's:
             /etc/hosts often gives the own name a loopback address.
 
     Raises:
         OSError: There is no such interface.
     """
-    if interface is not None:
-        return address_of_interface(interface)
+    if interfaces:
+        return address_of_interface(interfaces[0])
     # A list, of which Gloo takes one after the other for its devices.
     for name in filter(None, os.environ.get(_GLOO_INTERFACE, "").split(",")):
         with contextlib.suppress(OSError):

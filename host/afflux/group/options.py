@@ -32,7 +32,7 @@ class Options:
         aggregator: As AFFLUX_AGGREGATOR, such as "shm://" or "udp://host:4700".
         lanes: As AFFLUX_LANES.
         slots: As AFFLUX_SLOTS. Rank 0's counts.
-        interface: As AFFLUX_INTERFACE.
+        interface: As AFFLUX_INTERFACE: one, or several as "eth1,eth2".
         require: As AFFLUX_REQUIRE. Rank 0's counts.
         connect_timeout_s: As AFFLUX_CONNECT_TIMEOUT.
         start_timeout_s: As AFFLUX_START_TIMEOUT.

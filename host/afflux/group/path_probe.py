@@ -11,13 +11,13 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from afflux_drivers.addresses import named, never_fragment, resolve, route_to
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
-__all__ = ["LANES", "PathProbe", "Paths"]
+__all__ = ["LANES", "PathProbe", "Paths", "run_probes"]
 
 LANES = (16, 13, 5, 4)
 """What is tried: jumbo frames, the 3.5 KB of some network cards, 1,500 bytes, and tunnels."""
@@ -45,7 +45,7 @@ _LIMIT_S = 1.5
 
 
 class PathProbe:
-    """One host's end of all paths.
+    """One host's end of all paths of one of its interfaces.
 
     Args:
         address: Own address.
@@ -54,6 +54,7 @@ class PathProbe:
 
     Attributes:
         address: Own address and port.
+        found: What has come from the others so far; empty before `begin`.
 
     Raises:
         OSError: The address cannot be bound.
@@ -62,6 +63,9 @@ class PathProbe:
     def __init__(self, address: str, key: bytes, own: int) -> None:
         self._key = key
         self._own = own
+        self._peers: Mapping[int, tuple[str, int]] = {}
+        self._expected: Paths = {}
+        self.found: Paths = {}
         family, where = resolve(address, 0)[0]
         self._udp = socket.socket(family, socket.SOCK_DGRAM)
         try:
@@ -78,48 +82,27 @@ class PathProbe:
         """Close the socket. May be called more than once."""
         self._udp.close()
 
-    def run(
-        self,
-        peers: Mapping[int, tuple[str, int]],
-        heard: Callable[[Paths], None],
-        finished: Callable[[], bool],
-        limit_s: float = _LIMIT_S,
-    ) -> None:
-        """Probe until everybody has heard all there is to hear, or for `limit_s`.
+    def fileno(self) -> int:
+        """Return the socket's number."""
+        return self._udp.fileno()
 
-        Args:
-            peers: The other hosts' addresses and ports, by number.
-            heard: Called once, with what has come from them, as soon as no more is expected.
-            finished: Whether all other hosts have reported what they have heard.
-            limit_s: How long at most.
-        """
-        expected = {number: _lanes_of_route(peer) for number, peer in peers.items()}
-        found: Paths = dict.fromkeys(peers, 0)
-        reported = False
-        # select takes no number beyond 1023.
-        waiting = select.poll()
-        waiting.register(self._udp, select.POLLIN)
-        start = time.monotonic()
-        next_send, pause_s = start, _FIRST_S
-        while True:
-            now = time.monotonic()
-            if not reported and (
-                _complete(found, expected, now - start >= _SETTLED_S) or now - start >= limit_s
-            ):
-                heard(found)
-                reported = True
-            if reported and (finished() or now - start >= limit_s):
-                return
-            if now >= next_send:
-                all_sizes = now - start >= _ALL_SIZES_AFTER_S
-                for number, peer in peers.items():
-                    self._send(peer, expected[number], all_sizes)
-                next_send = now + pause_s
-                pause_s = min(pause_s * 2, _LAST_S)
-            wait_s = min(next_send, start + limit_s) - time.monotonic()
-            # Reports of others come through the store, which is asked in between.
-            if waiting.poll(1e3 * max(0.0, min(wait_s, 0.005))):
-                self._receive(found)
+    def begin(self, peers: Mapping[int, tuple[str, int]]) -> None:
+        """Note where the others are: their addresses and ports, by number of the host."""
+        self._peers = peers
+        self._expected = {number: _lanes_of_route(peer) for number, peer in peers.items()}
+        self.found = dict.fromkeys(peers, 0)
+
+    def complete(self, settled: bool) -> bool:
+        """Whether no more can come: the longest packets from all, or something if `settled`."""
+        return all(
+            lanes >= self._expected[number] or (settled and lanes > 0)
+            for number, lanes in self.found.items()
+        )
+
+    def send(self, all_sizes: bool) -> None:
+        """Send the longest packets that the own end carries to all others, or all sizes."""
+        for number, peer in self._peers.items():
+            self._send(peer, self._expected[number], all_sizes)
 
     def _send(self, peer: tuple[str, int], most: int, all_sizes: bool) -> None:
         sizes = [lanes for lanes in LANES if lanes <= most]
@@ -130,7 +113,8 @@ class PathProbe:
             with contextlib.suppress(OSError):
                 self._udp.sendto(header.ljust(wire.datagram_bytes(lanes), b"\0"), peer)
 
-    def _receive(self, found: Paths) -> None:
+    def receive(self) -> None:
+        """Take what has come."""
         # As many as there may be of honest ones; a flood must not keep this host from its clock.
         for _ in range(_RECEIVE_MOST):
             try:
@@ -143,17 +127,56 @@ class PathProbe:
             if len(packet) < _HEADER.size:
                 continue
             magic, key, number, lanes = _HEADER.unpack_from(packet)
-            if (magic, key) != (_MAGIC, self._key) or number not in found or lanes not in LANES:
+            if (
+                (magic, key) != (_MAGIC, self._key)
+                or number not in self.found
+                or lanes not in LANES
+            ):
                 continue
             if len(packet) == wire.datagram_bytes(lanes):
-                found[number] = max(found[number], lanes)
+                self.found[number] = max(self.found[number], lanes)
 
 
-def _complete(found: Paths, expected: Paths, settled: bool) -> bool:
-    """Whether no more can come: the longest packets from all, or something from all for a while."""
-    return all(
-        lanes >= expected[number] or (settled and lanes > 0) for number, lanes in found.items()
-    )
+def run_probes(
+    probes: Sequence[PathProbe],
+    heard: Callable[[], None],
+    finished: Callable[[], bool],
+    limit_s: float = _LIMIT_S,
+) -> None:
+    """Probe until everybody has heard all there is to hear, or for `limit_s`.
+
+    Args:
+        probes: Of this host's interfaces, which have begun.
+        heard: Called once, as soon as no more is expected.
+        finished: Whether all other hosts have reported what they have heard.
+        limit_s: How long at most.
+    """
+    reported = False
+    # select takes no number beyond 1023.
+    waiting = select.poll()
+    for probe in probes:
+        waiting.register(probe, select.POLLIN)
+    start = time.monotonic()
+    next_send, pause_s = start, _FIRST_S
+    while True:
+        now = time.monotonic()
+        settled, over = now - start >= _SETTLED_S, now - start >= limit_s
+        if not reported and (over or all(each.complete(settled) for each in probes)):
+            heard()
+            reported = True
+        if reported and (over or finished()):
+            return
+        if now >= next_send:
+            all_sizes = now - start >= _ALL_SIZES_AFTER_S
+            for probe in probes:
+                probe.send(all_sizes)
+            next_send = now + pause_s
+            pause_s = min(pause_s * 2, _LAST_S)
+        wait_s = min(next_send, start + limit_s) - time.monotonic()
+        # Reports of others come through the store, which is asked in between.
+        if waiting.poll(1e3 * max(0.0, min(wait_s, 0.005))):
+            for probe in probes:
+                probe.receive()
 
 
 def _lanes_of_route(peer: tuple[str, int]) -> int:

@@ -188,7 +188,7 @@ def _reducer(
         topology = choose(url, hosts, reason)
         ticket: dict[str, Any] = {"topology": topology, "require": settings.require, "contest": ""}
         if topology.sharded and url.scheme == "auto" and not settings.require:
-            ticket["contest"] = contest_of(everyone)
+            ticket["contest"] = contest_of(everyone, settings.interface or ())
             earlier = known(ticket["contest"])
             if isinstance(earlier, Topology):
                 return json.dumps({**ticket, "topology": earlier, "gloo": ""})

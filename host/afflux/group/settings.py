@@ -3,7 +3,7 @@
 | variable | unit, default | meaning |
 |---|---|---|
 | AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets |
-| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; unset, GLOO_SOCKET_IFNAME counts |
+| AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; several, as eth1,eth2: a shard at each, all of which carry the data; unset, GLOO_SOCKET_IFNAME counts |
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
@@ -54,7 +54,7 @@ class Settings:
     slots: int = 32
     connect_timeout_s: float = 10.0
     start_timeout_s: float = 900.0
-    interface: str | None = None
+    interface: tuple[str, ...] | None = None
     require: bool = False
     peer_timeout_s: float = 10.0
     close_timeout_s: float = 10.0
@@ -130,6 +130,13 @@ def _switch(text: str) -> bool:
     return text == "1"
 
 
+def _interfaces(text: str) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise ValueError("must be an interface, or several different ones, as eth1,eth2")
+    return names
+
+
 def _adapter(text: str) -> str:
     if text not in ("auto", "native", "python"):
         raise ValueError("must be auto, native or python")
@@ -141,7 +148,7 @@ BUILD_VARIABLES = frozenset({"AFFLUX_BUILD", "AFFLUX_CACHE"})
 
 VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_AGGREGATOR": ("aggregator", AggregatorUrl.parse),
-    "AFFLUX_INTERFACE": ("interface", str),
+    "AFFLUX_INTERFACE": ("interface", _interfaces),
     "AFFLUX_REQUIRE": ("require", _switch),
     "AFFLUX_LANES": ("lanes", _integer(1, wire.LANES_MAX)),
     "AFFLUX_SLOTS": ("slots", _integer(1, 512)),

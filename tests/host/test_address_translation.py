@@ -1,0 +1,97 @@
+"""Workers whose addresses are translated on the way, as by a router between two networks."""
+
+import logging
+import re
+
+import torch
+import torch.distributed as dist
+
+import afflux
+from afflux.group import rendezvous
+from tests.support.host.aggregators import aggregator
+from tests.support.host.network import network
+from tests.support.host.ranks import run_ranks, values
+from tests.support.host.translator import Translator
+
+DEFAULT = {"AFFLUX_AGGREGATOR": "gloo://"}
+
+
+def reduce_some(rank, group):
+    generator = torch.Generator().manual_seed(rank)
+    results = []
+    for count in (1, 3000, 40_000):
+        tensor = torch.randn(count, generator=generator)
+        dist.all_reduce(tensor, group=group)
+        results.append(tensor.view(torch.uint8).numpy().tobytes())
+    return results
+
+
+def through(rank, size, url, rebinds, options):
+    group = dist.new_group(pg_options=afflux.Options(aggregator=url, **options))
+    results = reduce_some(rank, group)
+    for _ in range(rebinds):
+        dist.barrier()
+        if rank == 0:
+            Translator.rebind(url)
+        dist.barrier()
+        results += reduce_some(rank, group)
+    dist.destroy_process_group(group)
+    return results
+
+
+def test_many_workers_have_one_address():
+    with aggregator() as url, Translator(url) as translator:
+        alone = values(run_ranks(through, 3, url, 0, {}, environment=DEFAULT))
+        behind = values(run_ranks(through, 3, translator.url, 0, {}, environment=DEFAULT))
+        assert len(translator.ports) == 3
+    assert behind == alone
+    assert {tuple(each) for each in behind} == {tuple(alone[0])}
+
+
+def test_a_translation_that_changes_in_the_middle_costs_time_only():
+    """The aggregator answers nobody whom it does not know: so the workers join again."""
+    with aggregator() as url, Translator(url) as translator:
+        alone = values(run_ranks(through, 2, url, 2, {}, environment=DEFAULT))
+        behind = values(run_ranks(through, 2, translator.url, 2, {}, environment=DEFAULT))
+        assert len(set(translator.ports)) >= 4
+    assert behind == alone
+
+
+class Recording(logging.Handler):
+    """Keeps the messages of warnings."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+def automatic(rank, size):
+    rendezvous._warn_of_gloo.cache_clear()
+    recording = Recording()
+    logging.getLogger("afflux").addHandler(recording)
+    options = afflux.Options(aggregator="auto", interface="192.168.9.1" if rank == 1 else "eth0")
+    group = dist.new_group(pg_options=options)
+    tensor = torch.full((1000,), rank + 1.0)
+    dist.all_reduce(tensor, group=group)
+    return tensor[7].item(), afflux.statistics(group), recording.messages
+
+
+def test_a_shard_behind_a_translation_leaves_gloo():
+    """Its host knows only an address that leads nowhere for the others; it can reach them."""
+    with network(hosts=2, aggregators=0, gbit=None) as made:
+        private = "address add 192.168.9.1/32 dev lo"
+        done = made.hosts[1].run("/sbin/ip", *private.split())
+        assert done.returncode == 0, done.stderr
+        outcomes = values(run_ranks(automatic, 2, hosts=made.hosts, environment=DEFAULT))
+    # Where the kernel takes nothing from an address without a way back, both directions fail.
+    one, other = r"rank 0 on h0 \(10\.77\.0\.1\)", r"rank 1 on h1 \(192\.168\.9\.1\)"
+    silent = f"no UDP packet of data size from ({one} reaches {other}|{other} reaches {one})"
+    for rank, (total, found, messages) in enumerate(outcomes):
+        assert total == 3
+        assert found["topology"] == "gloo"
+        assert re.search(silent, found["topology_reason"])
+        assert len(messages) == (rank == 0)
+        assert all(re.search(silent, text) for text in messages)
