@@ -39,8 +39,10 @@ from afflux_hdl.contract import wire
 
 __all__ = ["PIECE_BYTES", "HostWorker", "pieces"]
 
-PIECE_BYTES = 4 << 20
-"""The same at all hosts. At 10 Gbit/s one takes 3 ms, much longer than the round trip after it."""
+PIECE_BYTES = 16 << 20
+"""The same at all hosts. Between two pieces the network waits for some round trips, and where most
+blocks are zeros also for slots that by chance have more rounds than others. Pieces of 4 MiB, which
+the others could put in sooner, cost more by that than they saved."""
 
 _SPARE_BYTES = 4096
 """The last piece may be longer than the others by what must not be a piece of its own."""
