@@ -104,8 +104,7 @@ class BoundOperation final : public worker::Operation {
         }
         for (std::size_t i = 0; i < host.exponents.size(); ++i) {
             expect(host.exponents[i].nbytes() == blocks);
-            tensor.others[i].exponents =
-                static_cast<const std::uint8_t*>(host.exponents[i].data());
+            tensor.others[i].exponents = static_cast<const std::uint8_t*>(host.exponents[i].data());
         }
         if (host.mirror) {
             const auto& [mirrored, marks] = *host.mirror;
@@ -426,10 +425,10 @@ void bind_dialogues(nb::module_& module) {
                int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
                std::size_t slots, std::vector<Elements> others, std::vector<Elements> exponents,
                std::optional<std::pair<Result, Result>> mirror) {
-                new (self) BoundOperation(session, std::move(elements), std::move(result), dtype,
-                                          op, fingerprint, {share.first, share.second}, slots,
-                                          {std::move(others), std::move(exponents),
-                                           std::move(mirror)});
+                new (self)
+                    BoundOperation(session, std::move(elements), std::move(result), dtype, op,
+                                   fingerprint, {share.first, share.second}, slots,
+                                   {std::move(others), std::move(exponents), std::move(mirror)});
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),

@@ -48,8 +48,7 @@ Beside::Beside(const Tensor& tensor)
     for (const Other& other : others_) {
         BlockElements& padded = padded_.emplace_back();
         if (absent(other, last)) continue;
-        std::memcpy(padded.data(), at(other.elements, last),
-                    length(last) * codec::size_of(dtype_));
+        std::memcpy(padded.data(), at(other.elements, last), length(last) * codec::size_of(dtype_));
     }
 }
 
@@ -71,8 +70,8 @@ void Beside::scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents
             if (other.exponents != nullptr) {
                 theirs = other.exponents + first + done;
             } else {
-                codec::scan(dtype_, at(other.elements, first + done),
-                            std::min(some * kBlock, left), found.data());
+                codec::scan(dtype_, at(other.elements, first + done), std::min(some * kBlock, left),
+                            found.data());
             }
             std::uint8_t* const into = exponents + done;
             for (std::size_t i = 0; i < some; ++i) into[i] = std::max(into[i], theirs[i]);
@@ -111,8 +110,7 @@ void Beside::encode_present(const Other& other, std::size_t first, std::size_t b
             ++done;
             continue;
         }
-        encode_whole(at(other.elements, first + done), some, exponents + done,
-                     out + done * kBlock);
+        encode_whole(at(other.elements, first + done), some, exponents + done, out + done * kBlock);
         done += some;
     }
 }
