@@ -120,8 +120,9 @@ def test_blocks_of_zeros_are_neither_looked_at_nor_handed_out(served, dtype, red
             mirrors, calls = [], []
             for worker, (leader, *others) in zip(workers, HOSTS, strict=True):
                 given, exponents = [tensors[rank] for rank in others], []
-                if skips and others:
-                    given, exponents = zip(*(put_in(each, dtype) for each in given), strict=True)
+                if skips:
+                    pairs = [put_in(each, dtype) for each in given]
+                    given, exponents = [each for each, _ in pairs], [each for _, each in pairs]
                 mirrors.append((np.full_like(want, 99), np.zeros(-(-count // 64), np.uint8)))
                 calls.append(
                     functools.partial(
