@@ -95,6 +95,10 @@ def _run(
     arguments += ["--contenders", *contenders]
     arguments += ["--quick"] if quick else ["--budget", str(budget_s)]
     arguments += ["--default-buffers"] if setup.default_buffers else []
+    ports: dict[str, int] = {}
+    if setup.queue_bytes is not None:
+        # Two packets: what passes at once would be a queue of its own.
+        ports = {"buffer_bytes": setup.queue_bytes, "burst_bytes": 2 * (setup.mtu + 100)}
     with ExitStack() as held:
         network = held.enter_context(
             Network(
@@ -105,6 +109,7 @@ def _run(
                 loss=setup.loss,
                 links=setup.links,
                 offloads=setup.offloads,
+                **ports,
             )
         )
         if "udp" in contenders:
@@ -138,6 +143,7 @@ def _about(setup: Setup, case: Case, quick: bool) -> Row:
         "loss": setup.loss,
         "links": setup.links,
         "offloads": setup.offloads,
+        "queue_bytes": setup.queue_bytes,
         "default_buffers": setup.default_buffers,
         "kind": case.kind,
         "bytes": case.bytes,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["PLANS", "Case", "Plan", "Setup", "plans_for"]
 
@@ -22,6 +23,8 @@ class Setup:
         loss: Share of packets that are lost.
         links: Interfaces of each host, each at a switch of its own.
         offloads: Whether packets pass interfaces uncut.
+        queue_bytes: What waits at a port of the switch at most, with ports that pass no packets at
+            once; None: as much as at a usual switch.
         default_buffers: Whether receive buffers stay as Linux makes them.
         topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
         with_mpi: Whether an MPI launcher starts the ranks, and MPI takes part.
@@ -39,6 +42,7 @@ class Setup:
     loss: float = 0.0
     links: int = 1
     offloads: bool = True
+    queue_bytes: int | None = None
     default_buffers: bool = False
     topologies: tuple[str, ...] = ("auto", "udp")
     with_mpi: bool = False
@@ -113,6 +117,15 @@ _DENSE = Case("dense", "16 MiB dense", 16 * MIB)
 _ONE_PERCENT = Case("1%", "16 MiB, 1 % of blocks", 16 * MIB, 0.01)
 
 
+_INCAST = (Case("dense", "4 MiB dense", 4 * MIB),)
+
+
+def _incast(name: str, title: str, queue_bytes: int, **reference: Any) -> Setup:
+    return Setup(
+        name, title, hosts=8, gbit=0.2, aggregator_gbit=0.2, queue_bytes=queue_bytes, **reference
+    )
+
+
 def _lossy(name: str, title: str, loss: float, wanted: float) -> Setup:
     return Setup(name, title, loss=loss, reference="loss_0", reference_wanted=wanted)
 
@@ -144,6 +157,15 @@ PLANS = (
     Plan(
         Setup("eight", "8 hosts, 0.2 Gbit/s", hosts=8, gbit=0.2, aggregator_gbit=2.0),
         (_DENSE, _ONE_PERCENT),
+    ),
+    # All workers' packets meet at a port that is no faster than theirs.
+    Plan(_incast("incast_deep", "8 hosts, aggregator as slow, 1-MiB queues", MIB), _INCAST),
+    Plan(
+        _incast(
+            "incast", "8 hosts, aggregator as slow, 32-KiB queues", 32 << 10,
+            reference="incast_deep", reference_wanted=0.9,
+        ),
+        _INCAST,
     ),
     Plan(
         Setup(

@@ -134,6 +134,7 @@ class Network:
         loss: float = 0.0,
         links: int = 1,
         buffer_bytes: int = 1 << 20,
+        burst_bytes: int = _BURST,
         offloads: bool = True,
         boards: int = 0,
         ipv4: bool = True,
@@ -151,6 +152,8 @@ class Network:
             links: Interfaces of each host, each at a switch of its own with a subnet of its own.
             buffer_bytes: What waits at a port of the switch at most; small switches have 0.5 to 2
                 MB.
+            burst_bytes: What a port passes at once. Where it is less than a packet of 64 KB, these
+                are cut before they leave the host, and come to the switch one by one.
             offloads: Whether packets pass the interfaces uncut, as described above; if not, the
                 switch cuts them as they leave it, and hosts receive each by itself.
             boards: How many hosts with a board there are; their ports have the aggregators' rate.
@@ -167,7 +170,7 @@ class Network:
         self.aggregators: list[Host] = []
         self.boards: list[Host] = []
         self.mtu, self.gbit, self.aggregator_gbit = mtu, gbit, aggregator_gbit
-        self.links, self.buffer_bytes = links, buffer_bytes
+        self.links, self.buffer_bytes, self.burst_bytes = links, buffer_bytes, burst_bytes
         self.offloads = offloads and not loss
         self.ipv4 = ipv4
         self._held = contextlib.ExitStack()
@@ -255,7 +258,7 @@ class Network:
         self._switch.run(["ip", "-batch", "-"], joined(lines))
         queues = [f"qdisc add dev {port} clsact"]
         if self.aggregator_gbit is not None:
-            bucket = f"tbf rate {round(self.aggregator_gbit * 1e9)}bit burst {_BURST}"
+            bucket = f"tbf rate {round(self.aggregator_gbit * 1e9)}bit burst {self.burst_bytes}"
             queues.append(f"qdisc add dev {port} root {bucket} limit {self.buffer_bytes}")
         self._switch.run(["tc", "-batch", "-"], joined(queues))
 
@@ -346,7 +349,7 @@ class Network:
                 code = bytecode(Fault(loss))
                 queues.append(f"filter add dev {interface} ingress bpf da bytecode '{code}'")
             if rate is not None:
-                bucket = f"tbf rate {round(rate * 1e9)}bit burst {_BURST}"
+                bucket = f"tbf rate {round(rate * 1e9)}bit burst {self.burst_bytes}"
                 queues.append(f"qdisc add dev {interface} root {bucket} limit {_HOST_QUEUE}")
                 ports.append(f"qdisc add dev {port} root {bucket} limit {self.buffer_bytes}")
         self._switch.run(["ip", "-batch", "-"], joined(outside))

@@ -28,7 +28,7 @@ NAMES = {
 _HEADER = ["what", "who sums", "Afflux", "Gloo", "times as fast", "Gbit/s", "wire's limit"]
 _HEADER += ["of the limit", "CPU", "CPU of Gloo", "CPU of the aggregator", "wrong"]
 
-_REFERENCES = {"loss_0": "without loss", "gigabit": "with 4 MiB"}
+_REFERENCES = {"loss_0": "without loss", "gigabit": "with 4 MiB", "incast_deep": "with 1 MiB"}
 """What the setups are, whose speed counts as 1."""
 
 

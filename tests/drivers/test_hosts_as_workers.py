@@ -1,5 +1,6 @@
 """Workers that send the elements of all ranks of their host: the bits are those of a flat job."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_drivers.control.tickets import JobTicket
@@ -95,6 +97,46 @@ def test_a_block_that_one_rank_of_the_host_has(served):
             tensor[64 * rank * 3 : 64 * rank * 3 + 64] = 2.0**rank
         want = expected(tensors, F32, Reduction.SUM)
         assert_same_bits(all_reduce(workers, tensors, F32, Reduction.SUM, in_place=True), want)
+
+
+def put_in(tensor, dtype):
+    """Return what a rank hands its leader: its blocks, garbage for zeros, and which are which."""
+    exponents = np.empty(-(-len(tensor) // 64), np.uint8)
+    given = np.full(64 * len(exponents) * tensor.itemsize, 0xA5, np.uint8).view(tensor.dtype)
+    _native.scan_clear(int(dtype), tensor, given, exponents)
+    return given[: len(tensor)], exponents
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), OPERATIONS)
+@pytest.mark.parametrize("density", [0.05, 0.6])
+def test_blocks_of_zeros_are_neither_looked_at_nor_handed_out(served, dtype, reduction, density):
+    generator = np.random.default_rng(6)
+    # To the others zero is a number like any.
+    skips = reduction.opcode is wire.Opcode.SUM
+    with workers_of(served) as workers:
+        for count in (64 * 3 * 2 * 40, 64 * 3 * 2 * 4 + 17, 1025):
+            tensors = [awkward(generator, count, dtype, True, density) for _ in range(RANKS)]
+            want = expected(tensors, dtype, reduction)
+            mirrors, calls = [], []
+            for worker, (leader, *others) in zip(workers, HOSTS, strict=True):
+                given, exponents = [tensors[rank] for rank in others], []
+                if skips:
+                    pairs = [put_in(each, dtype) for each in given]
+                    given, exponents = [each for each, _ in pairs], [each for _, each in pairs]
+                mirrors.append((np.full_like(want, 99), np.zeros(-(-count // 64), np.uint8)))
+                calls.append(
+                    functools.partial(
+                        worker.all_reduce, tensors[leader], dtype, reduction, want.shape, 30.0,
+                        in_place=True, others=given, exponents=exponents, mirror=mirrors[-1],
+                    )
+                )  # fmt: skip
+            assert_same_bits(run_ranks(calls), want)
+            for (_, *others), (mirrored, marks) in zip(HOSTS, mirrors, strict=True):
+                assert (mirrored[np.repeat(marks, 64)[:count] == 0] == 99).all()
+                assert skips or marks.all()
+                for rank in others:
+                    _native.copy_marked(mirrored, marks, tensors[rank])
+                    assert_same_bits([tensors[rank]], want)
 
 
 def test_a_part_is_compared_by_the_shape_of_the_whole(served):

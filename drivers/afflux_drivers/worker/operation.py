@@ -101,6 +101,10 @@ class Operation(_native.Operation):
         slots: The least slot count of their jobs; by default that of the session's.
         others: The elements of the other ranks of the session, in their order, as many each.
         part: Whether these are only some of the elements of a tensor of that shape.
+        exponents: Those of the others' blocks, as `_native.scan` writes them; absent blocks of
+            theirs are not looked at. None at all for a tensor that is exact or direct.
+        mirror: Where else the blocks of the result go that any rank has sent, and a byte for each
+            that becomes 1 then; not if the tensor is exact or direct.
         result: Where the result goes, that of all parts of an operation: zeros of the elements'
             length and dtype, or the elements themselves. New zeros if None.
 
@@ -126,6 +130,8 @@ class Operation(_native.Operation):
         result: NDArray[Any] | None = None,
         others: Sequence[NDArray[Any]] = (),
         part: bool = False,
+        exponents: Sequence[NDArray[np.uint8]] = (),
+        mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None = None,
     ) -> None:
         _check(elements, dtype, reduction, (len(elements),) if part else shape)
         if len(others) != len(session.ranks) - 1:
@@ -148,6 +154,8 @@ class Operation(_native.Operation):
             share,
             session.ticket.slots if slots is None else slots,
             list(others),
+            list(exponents),
+            mirror,
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:

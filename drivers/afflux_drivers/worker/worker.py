@@ -143,6 +143,8 @@ class Worker:
         *,
         in_place: bool = False,
         others: Sequence[NDArray[Any]] = (),
+        exponents: Sequence[NDArray[np.uint8]] = (),
+        mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None = None,
         part: bool = False,
         number: int | None = None,
         waited_s: float = 0.0,
@@ -162,6 +164,8 @@ class Worker:
                 undefined: some blocks may be sums.
             others: The elements of the other ranks of this one's host, as the tickets have them
                 beside it: as many each, which nobody may change before the call returns.
+            exponents: Of their blocks, or none; see `Operation`.
+            mirror: Where else the result goes; see `Operation`.
             part: Whether these are only some of the elements of a tensor of that shape.
             number: The operation's. If it has been already, nothing happens. None: the next one.
             waited_s: How much of the timeout has passed.
@@ -187,7 +191,8 @@ class Worker:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
-            operations = self._start(elements, dtype, reduction, shape, result, others, part)
+            host = others, part, exponents, mirror
+            operations = self._start(elements, dtype, reduction, shape, result, host)
             try:
                 self._run(operations, timeout_s, interrupted, waited_s)
             except AffluxError as error:
@@ -315,8 +320,7 @@ class Worker:
         reduction: Reduction,
         shape: tuple[int, ...],
         result: NDArray[Any],
-        others: Sequence[NDArray[Any]],
-        part: bool,
+        host: tuple[Any, ...],
     ) -> tuple[Operation, ...]:
         """Open an operation's parts, one on each aggregator that has columns of the tensor."""
         lines = self._loop.lines
@@ -338,8 +342,7 @@ class Worker:
                     (own, parts),
                     self._slots,
                     result,
-                    others,
-                    part,
+                    *host,
                 )
             )
         self._operations = tuple(operations)

@@ -53,22 +53,27 @@ class Collected final : public worker::PacketSink {
     std::vector<nb::bytes> datagrams;
 };
 
+// What the other ranks of a host give, and where they find what they get.
+struct Host {
+    std::vector<Elements> others;
+    std::vector<Elements> exponents;
+    std::optional<std::pair<Result, Result>> mirror;
+};
+
 // An operation that keeps the arrays that it works on.
 class BoundOperation final : public worker::Operation {
   public:
     BoundOperation(Session& session, Elements elements, Result result, int dtype, int op,
-                   std::uint32_t fingerprint, worker::Share share, std::size_t slots,
-                   std::vector<Elements> others)
-        : Operation(session, to_tensor(session, elements, result, dtype, op, others), fingerprint,
+                   std::uint32_t fingerprint, worker::Share share, std::size_t slots, Host host)
+        : Operation(session, to_tensor(session, elements, result, dtype, op, host), fingerprint,
                     share, slots),
           elements_(std::move(elements)),
           result_(std::move(result)),
-          others_(std::move(others)) {}
+          host_(std::move(host)) {}
 
   private:
     static worker::Tensor to_tensor(const Session& session, const Elements& elements,
-                                    const Result& result, int dtype, int op,
-                                    const std::vector<Elements>& others) {
+                                    const Result& result, int dtype, int op, const Host& host) {
         worker::Tensor tensor{
             .dtype = static_cast<codec::Dtype>(dtype),
             .op = static_cast<codec::Op>(op),
@@ -87,18 +92,43 @@ class BoundOperation final : public worker::Operation {
                 std::to_string(result.shape(0)) + " of " + std::to_string(result.itemsize()) +
                 " bytes were given");
         }
-        for (const Elements& each : others) {
-            if (each.itemsize() != bytes || each.shape(0) != tensor.count)
+        const std::size_t blocks = codec::blocks_of(tensor.count);
+        const auto expect = [](bool right) {
+            if (!right)
                 throw std::invalid_argument("the ranks of a host need as many elements each");
-            tensor.others.push_back(each.data());
+        };
+        expect(host.exponents.empty() || host.exponents.size() == host.others.size());
+        for (const Elements& each : host.others) {
+            expect(each.itemsize() == bytes && each.shape(0) == tensor.count);
+            tensor.others.push_back({each.data()});
+        }
+        for (std::size_t i = 0; i < host.exponents.size(); ++i) {
+            expect(host.exponents[i].nbytes() == blocks);
+            tensor.others[i].exponents = static_cast<const std::uint8_t*>(host.exponents[i].data());
+        }
+        if (host.mirror) {
+            const auto& [mirrored, marks] = *host.mirror;
+            expect(mirrored.itemsize() == bytes && mirrored.shape(0) == tensor.count);
+            expect(marks.nbytes() == blocks);
+            tensor.mirror = {mirrored.data(), static_cast<std::uint8_t*>(marks.data())};
         }
         return tensor;
     }
 
     Elements elements_;
     Result result_;
-    std::vector<Elements> others_;
+    Host host_;
 };
+
+void copy_marked(const Result& from, const Result& marks, const Result& out) {
+    const std::size_t count = out.shape(0), size = out.itemsize();
+    if (from.itemsize() != size || from.shape(0) != count ||
+        marks.nbytes() != codec::blocks_of(count))
+        throw std::invalid_argument("marks are of each block, of as many elements here as there");
+    const nb::gil_scoped_release release;
+    worker::copy_marked({from.data(), static_cast<std::uint8_t*>(marks.data())}, count, size,
+                        out.data());
+}
 
 // A line that keeps the dialogue on it.
 class BoundLine final : public worker::Line {
@@ -394,14 +424,19 @@ void bind_dialogues(nb::module_& module) {
             "__init__",
             [](BoundOperation* self, Session& session, Elements elements, Result result, int dtype,
                int op, std::uint32_t fingerprint, std::pair<std::size_t, std::size_t> share,
-               std::size_t slots, std::vector<Elements> others) {
-                new (self) BoundOperation(session, std::move(elements), std::move(result), dtype,
-                                          op, fingerprint, {share.first, share.second}, slots,
-                                          std::move(others));
+               std::size_t slots, std::vector<Elements> others, std::vector<Elements> exponents,
+               std::optional<std::pair<Result, Result>> mirror) {
+                new (self)
+                    BoundOperation(session, std::move(elements), std::move(result), dtype, op,
+                                   fingerprint, {share.first, share.second}, slots,
+                                   {std::move(others), std::move(exponents), std::move(mirror)});
             },
             nb::keep_alive<1, 2>(), nb::arg("session"), nb::arg("elements"), nb::arg("result"),
             nb::arg("dtype"), nb::arg("op"), nb::arg("fingerprint"), nb::arg("share"),
-            nb::arg("slots"), nb::arg("others") = std::vector<Elements>{});
+            nb::arg("slots"), nb::arg("others") = std::vector<Elements>{},
+            nb::arg("exponents") = std::vector<Elements>{}, nb::arg("mirror") = nb::none());
+    module.def("copy_marked", &copy_marked, nb::arg("source"), nb::arg("marks"), nb::arg("target"),
+               "Copy the blocks of elements whose marks are not 0.");
 }
 
 void bind_loop(nb::module_& module) {

@@ -224,10 +224,31 @@ void test_a_window_follows_the_losses() {
     CHECK(narrow.size() == 1);
 }
 
+// Where very many are lost, the size at which few are becomes a ceiling for a while.
+void test_a_window_is_cut_by_a_queue_that_overflows() {
+    worker::Window window(128);
+    const auto answer = [&window](unsigned packets) {
+        for (unsigned packet = 0; packet < packets; ++packet) window.answered();
+        return window.size();
+    };
+    // More than the queue holds get lost.
+    for (int flight = 0; flight < 20; ++flight) {
+        const std::size_t size = window.size();
+        for (std::size_t packet = 0; packet < size; ++packet) {
+            packet < 40 ? window.answered() : window.lost();
+        }
+    }
+    const std::size_t cut = window.size();
+    CHECK(8 <= cut && cut < 48);
+    CHECK(answer(3 * 256) <= cut + 4);
+    CHECK(answer(100'000) == 128);
+}
+
 }  // namespace
 
 int main() {
     test_a_window_follows_the_losses();
+    test_a_window_is_cut_by_a_queue_that_overflows();
     test_narrow_windows();
     for (unsigned seed = 0; seed < 4; ++seed) {
         Network network(seed);

@@ -42,12 +42,13 @@ Beside::Beside(const Tensor& tensor)
       count_(tensor.count),
       numbers_(tensor.ranks, tensor.dtype, tensor.op),
       floating_(tensor.has_exponents()),
-      elements_(tensor.others) {
+      others_(tensor.others) {
     if (count_ % kBlock == 0) return;
     const std::size_t last = count_ / kBlock;
-    for (const void* elements : elements_) {
+    for (const Other& other : others_) {
         BlockElements& padded = padded_.emplace_back();
-        std::memcpy(padded.data(), at(elements, last), length(last) * codec::size_of(dtype_));
+        if (absent(other, last)) continue;
+        std::memcpy(padded.data(), at(other.elements, last), length(last) * codec::size_of(dtype_));
     }
 }
 
@@ -61,21 +62,29 @@ std::size_t Beside::length(std::size_t block) const {
 
 void Beside::scan(std::size_t first, std::size_t blocks, std::uint8_t* exponents) const {
     std::array<std::uint8_t, kTogether> found;
-    for (const void* elements : elements_) {
+    for (const Other& other : others_) {
         for (std::size_t done = 0; done < blocks; done += kTogether) {
             const std::size_t some = std::min(kTogether, blocks - done);
             const std::size_t left = count_ - (first + done) * kBlock;
-            codec::scan(dtype_, at(elements, first + done), std::min(some * kBlock, left),
-                        found.data());
+            const std::uint8_t* theirs = found.data();
+            if (other.exponents != nullptr) {
+                theirs = other.exponents + first + done;
+            } else {
+                codec::scan(dtype_, at(other.elements, first + done), std::min(some * kBlock, left),
+                            found.data());
+            }
             std::uint8_t* const into = exponents + done;
-            for (std::size_t i = 0; i < some; ++i) into[i] = std::max(into[i], found[i]);
+            for (std::size_t i = 0; i < some; ++i) into[i] = std::max(into[i], theirs[i]);
         }
     }
 }
 
 std::uint8_t Beside::finite_exponent(std::size_t block, std::uint8_t own) const {
-    for (const void* elements : elements_)
-        own = std::max(own, codec::finite_exponent(dtype_, at(elements, block), length(block)));
+    for (const Other& other : others_) {
+        if (absent(other, block)) continue;
+        const void* elements = at(other.elements, block);
+        own = std::max(own, codec::finite_exponent(dtype_, elements, length(block)));
+    }
     return own;
 }
 
@@ -83,13 +92,26 @@ void Beside::encode(std::size_t first, std::size_t blocks, const std::uint8_t* e
                     std::int32_t* out) const {
     const bool short_end = length(first + blocks - 1) < kBlock;
     const std::size_t whole = blocks - static_cast<std::size_t>(short_end);
-    for (std::size_t rank = 0; rank < elements_.size(); ++rank) {
-        for (std::size_t done = 0; done < whole; done += kTogether) {
-            encode_whole(at(elements_[rank], first + done), std::min(kTogether, whole - done),
-                         exponents + done, out + done * kBlock);
-        }
+    for (std::size_t rank = 0; rank < others_.size(); ++rank) {
+        encode_present(others_[rank], first, whole, exponents, out);
         if (short_end)
             encode_whole(padded_[rank].data(), 1, exponents + whole, out + whole * kBlock);
+    }
+}
+
+// Whole blocks.
+void Beside::encode_present(const Other& other, std::size_t first, std::size_t blocks,
+                            const std::uint8_t* exponents, std::int32_t* out) const {
+    for (std::size_t done = 0; done < blocks;) {
+        std::size_t some = 0;
+        while (some < kTogether && done + some < blocks && !absent(other, first + done + some))
+            ++some;
+        if (some == 0) {
+            ++done;
+            continue;
+        }
+        encode_whole(at(other.elements, first + done), some, exponents + done, out + done * kBlock);
+        done += some;
     }
 }
 
@@ -109,24 +131,25 @@ void Beside::encode_whole(const void* elements, std::size_t blocks, const std::u
 
 void Beside::count_classes(std::size_t block, std::int32_t* out) const {
     std::array<std::int32_t, kBlock> counts;
-    for (const void* elements : elements_) {
-        codec::class_counts(dtype_, at(elements, block), length(block), counts.data());
+    for (const Other& other : others_) {
+        if (absent(other, block)) continue;
+        codec::class_counts(dtype_, at(other.elements, block), length(block), counts.data());
         merge(codec::Op::Sum, {counts.data(), length(block)}, out);
     }
 }
 
 void Beside::encode_direct(std::int32_t* out) const {
-    std::vector<std::int32_t> integers(elements_.empty() ? 0 : count_);
-    for (const void* elements : elements_) {
-        codec::to_sortable(dtype_, op_, elements, count_, integers.data());
+    std::vector<std::int32_t> integers(others_.empty() ? 0 : count_);
+    for (const Other& other : others_) {
+        codec::to_sortable(dtype_, op_, other.elements, count_, integers.data());
         merge(op_, integers, out);
     }
 }
 
 void Beside::encode_exact(std::int32_t* words) const {
-    std::vector<std::int32_t> more(elements_.empty() ? 0 : count_ * wire::kExactWords);
-    for (const void* elements : elements_) {
-        codec::exact_encode(dtype_, elements, count_, more.data());
+    std::vector<std::int32_t> more(others_.empty() ? 0 : count_ * wire::kExactWords);
+    for (const Other& other : others_) {
+        codec::exact_encode(dtype_, other.elements, count_, more.data());
         merge(codec::Op::Sum, more, words);
     }
 }

@@ -15,6 +15,14 @@ namespace afflux::worker {
 
 struct Tensor;
 
+// The elements of another rank.
+struct Other {
+    const void* elements;
+    // Those of its blocks, as codec::scan finds them; then absent blocks are not looked at. Null:
+    // nobody has scanned them yet.
+    const std::uint8_t* exponents = nullptr;
+};
+
 // The elements of a block, the last of a tensor padded with zeros.
 using BlockElements = std::array<std::uint8_t, wire::kBlockBytes>;
 
@@ -51,6 +59,11 @@ class Beside {
   private:
     const std::uint8_t* at(const void* elements, std::size_t block) const;
     std::size_t length(std::size_t block) const;
+    static bool absent(const Other& other, std::size_t block) {
+        return other.exponents != nullptr && other.exponents[block] == 0;
+    }
+    void encode_present(const Other& other, std::size_t first, std::size_t blocks,
+                        const std::uint8_t* exponents, std::int32_t* out) const;
     void encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
                       std::int32_t* out) const;
 
@@ -59,7 +72,7 @@ class Beside {
     std::size_t count_;
     codec::Numbers numbers_;
     bool floating_;
-    std::vector<const void*> elements_;  // of each rank
+    std::vector<Other> others_;
     // Of each rank the last block, if the tensor ends within it.
     std::vector<BlockElements> padded_;
 };

@@ -54,6 +54,17 @@ void Blocks::scan(std::size_t first, std::size_t blocks) {
 
 void Blocks::clear(std::size_t block) {
     std::memset(target(block), 0, length(block) * codec::size_of(tensor_.dtype));
+    mirror(block, 1);
+}
+
+// The blocks have just been written, so they come from a cache.
+void Blocks::mirror(std::size_t first, std::size_t blocks) {
+    if (tensor_.mirror.elements == nullptr) return;
+    const std::size_t size = codec::size_of(tensor_.dtype);
+    const std::size_t elements = (blocks - 1) * kBlock + length(first + blocks - 1);
+    std::memcpy(static_cast<std::uint8_t*>(tensor_.mirror.elements) + first * kBlock * size,
+                target(first), elements * size);
+    std::memset(tensor_.mirror.marks + first, 1, blocks);
 }
 
 std::size_t Blocks::length(std::size_t block) const {
@@ -119,6 +130,7 @@ void Blocks::decode(std::size_t first, std::size_t blocks, const std::int32_t* s
         decode_whole(1, sums + whole * kBlock, exponents + whole, values.data());
         std::memcpy(target(first + whole), values.data(), left * codec::size_of(tensor_.dtype));
     }
+    mirror(first, blocks);
 }
 
 void Blocks::decode_whole(std::size_t blocks, const std::int32_t* sums,
@@ -135,6 +147,7 @@ void Blocks::decode_whole(std::size_t blocks, const std::int32_t* sums,
 
 void Blocks::overlay(std::size_t block, const std::int32_t* counts) {
     codec::overlay_classes(tensor_.dtype, counts, length(block), target(block));
+    mirror(block, 1);
 }
 
 }  // namespace afflux::worker

@@ -9,6 +9,7 @@
 #include "codec/types.hpp"
 #include "contract/wire.hpp"
 #include "worker/beside.hpp"
+#include "worker/mirror.hpp"
 
 namespace afflux::worker {
 
@@ -23,8 +24,11 @@ struct Tensor {
     void* result;
     // Whether blocks of zeros are sent, too. Those of Max and Min always are.
     bool every_block = false;
-    // Elements of other ranks of the host, as many each, that the worker sends as its own.
-    std::vector<const void*> others{};
+    // Other ranks of the host, with as many elements each, which the worker sends as its own. With
+    // exponents only if blocks are scanned: of a tensor that is neither exact nor direct.
+    std::vector<Other> others{};
+    // The same.
+    Mirror mirror{};
 
     // Whether blocks share an exponent, so that the ranks have to agree on it first.
     bool has_exponents() const { return codec::is_sum(op) && dtype != codec::Dtype::Int32; }
@@ -84,6 +88,7 @@ class Blocks {
     std::size_t length(std::size_t block) const;
     const std::uint8_t* source(std::size_t block) const;
     std::uint8_t* target(std::size_t block);
+    void mirror(std::size_t first, std::size_t blocks);
     void encode_whole(const void* elements, std::size_t blocks, const std::uint8_t* exponents,
                       std::int32_t* out) const;
     void decode_whole(std::size_t blocks, const std::int32_t* sums, const std::uint8_t* exponents,

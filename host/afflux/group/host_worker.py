@@ -3,7 +3,9 @@
 The ranks of a host put their elements into memory that they share. The *leader*, the least of them,
 has the host's only worker, which sends what all of them would have sent: the bits are those of a
 job of all ranks (`drivers/native/worker/beside.hpp`). The leader's own tensor is summed where it
-lies, and what it has received goes through the memory to the others.
+lies; as results come they also go into the memory, for the others (`drivers/native/worker/
+mirror.hpp`). Blocks of zeros are neither put in nor handed out: there is a byte for each block that
+says what is there.
 
 A tensor is taken in pieces, so that a rank's memory is bounded. While the network carries one
 piece, the others put in the next one, and take out the last.
@@ -26,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from afflux_drivers import _native
 from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.call import SharedCall
@@ -36,11 +39,19 @@ from afflux_hdl.contract import wire
 
 __all__ = ["PIECE_BYTES", "HostWorker", "pieces"]
 
-PIECE_BYTES = 4 << 20
-"""The same at all hosts. At 10 Gbit/s one takes 3 ms, much longer than the round trip after it."""
+PIECE_BYTES = 16 << 20
+"""The same at all hosts. Between two pieces the network waits for some round trips, and where most
+blocks are zeros also for slots that by chance have more rounds than others. Pieces of 4 MiB, which
+the others could put in sooner, cost more by that than they saved."""
 
 _SPARE_BYTES = 4096
 """The last piece may be longer than the others by what must not be a piece of its own."""
+
+_SMALL = wire.LANES_MAX * wire.BLOCK_ELEMENTS
+"""Pieces of so many elements may be exact or direct, which takes whole ones."""
+
+_LEAST_BLOCK_BYTES = 2 * wire.BLOCK_ELEMENTS
+_PAGE = 4096
 
 _GRACE_S = 1.0
 """The leader knows best what is wrong with the network: the others give it time to say so."""
@@ -61,8 +72,18 @@ def pieces(count: int, itemsize: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
+def _blocks(elements: NDArray[Any]) -> int:
+    return -(-len(elements) // wire.BLOCK_ELEMENTS)
+
+
+def _half_bytes() -> int:
+    """Return what a rank has for a piece: its elements, then a byte for each block."""
+    elements = PIECE_BYTES + _SPARE_BYTES
+    return elements + -(-elements // _LEAST_BLOCK_BYTES // _PAGE) * _PAGE
+
+
 class _Kind(Enum):
-    COPY = auto()
+    CALL = auto()
     PHASE = auto()
     SUM = auto()
 
@@ -70,8 +91,8 @@ class _Kind(Enum):
 class _Step(NamedTuple):
     kind: _Kind
     number: int = 0
-    target: NDArray[Any] | None = None
-    source: NDArray[Any] | None = None
+    function: Callable[..., object] | None = None
+    arguments: tuple[Any, ...] = ()
 
 
 class _Sum(NamedTuple):
@@ -79,6 +100,8 @@ class _Sum(NamedTuple):
 
     elements: NDArray[Any]
     others: list[NDArray[Any]]
+    exponents: list[NDArray[np.uint8]]
+    mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None
 
 
 class _Operation:
@@ -106,6 +129,10 @@ class _Operation:
         self.steps: list[_Step] = []
         self.sums: dict[int, _Sum] = {}
         self.step = 0
+
+    @property
+    def skips_zeros(self) -> bool:
+        return self.reduction.opcode == wire.Opcode.SUM
 
     @property
     def over(self) -> bool:
@@ -139,7 +166,7 @@ class HostWorker:
         self._worker = worker
         self._slices: list[NDArray[Any]] = []
         if shared is not None:
-            self._slices = shared.allocate_all(2 * (PIECE_BYTES + _SPARE_BYTES))
+            self._slices = shared.allocate_all(2 * _half_bytes())
         self._own = list(ranks).index(rank)
         self._phases_past = 0
         self._operation: _Operation | None = None
@@ -217,27 +244,50 @@ class HostWorker:
         first = self._worker.number
         yield from self._phase()
         for n, part in enumerate(parts):
-            others = [self._half(index, n, part) for index in range(1, len(self._slices))]
-            operation.sums[first + n] = _Sum(part, others)
+            others, exponents, mirror = range(1, len(self._slices)), [], None
+            if self._shared is not None and len(part) > _SMALL:
+                mirror = self._half(0, n, part)[: len(part)], self._marks(0, n, part)
+                yield _Step(_Kind.CALL, 0, mirror[1].fill, (0,))
+                if operation.skips_zeros:
+                    exponents = [self._marks(index, n, part) for index in others]
+            elements = [self._half(index, n, part)[: len(part)] for index in others]
+            operation.sums[first + n] = _Sum(part, elements, exponents, mirror)
             yield _Step(_Kind.SUM, first + n)
-            if self._shared is not None:
-                yield _Step(_Kind.COPY, target=self._half(0, n, part), source=part)
+            if self._shared is not None and mirror is None:
+                yield _Step(_Kind.CALL, 0, np.copyto, (self._half(0, n, part)[: len(part)], part))
             yield from self._phase()
 
     def _others_steps(
         self, operation: _Operation, parts: Sequence[NDArray[Any]]
     ) -> Iterator[_Step]:
         def put(n: int) -> Iterator[_Step]:
-            if n < len(parts):
-                yield _Step(_Kind.COPY, target=self._half(self._own, n, parts[n]), source=parts[n])
+            if n >= len(parts):
+                return
+            part = parts[n]
+            half = self._half(self._own, n, part)
+            if len(part) > _SMALL and operation.skips_zeros:
+                marks = self._marks(self._own, n, part)
+                yield _Step(
+                    _Kind.CALL, 0, _native.scan_clear, (int(operation.dtype), part, half, marks)
+                )
+            else:
+                yield _Step(_Kind.CALL, 0, np.copyto, (half[: len(part)], part))
+
+        def take(n: int) -> _Step:
+            part = parts[n]
+            half = self._half(0, n, part)[: len(part)]
+            if len(part) <= _SMALL:
+                return _Step(_Kind.CALL, 0, np.copyto, (part, half))
+            # Blocks that no rank has are zeros here already.
+            return _Step(_Kind.CALL, 0, _native.copy_marked, (half, self._marks(0, n, part), part))
 
         yield from put(0)
         yield from self._phase()
         yield from put(1)
-        for n, part in enumerate(parts):
+        for n in range(len(parts)):
             yield from self._phase()
             # Before the next one goes in: that is awaited by all hosts.
-            yield _Step(_Kind.COPY, target=part, source=self._half(0, n, part))
+            yield take(n)
             yield from put(n + 2)
 
     def _phase(self) -> Iterator[_Step]:
@@ -246,10 +296,19 @@ class HostWorker:
             yield _Step(_Kind.PHASE, self._phases_past)
 
     def _half(self, index: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
-        """Return where piece n of a rank of the host is: in one of two halves, by turns."""
-        start = n % 2 * (PIECE_BYTES + _SPARE_BYTES)
-        found = self._slices[index][start : start + like.nbytes].view(like.dtype)
+        """Return where piece n of a rank of the host is, in whole blocks: two halves, by turns."""
+        start = n % 2 * _half_bytes()
+        length = _blocks(like) * wire.BLOCK_ELEMENTS * like.itemsize
+        found = self._slices[index][start : start + length].view(like.dtype)
         return found
+
+    def _marks(self, index: int, n: int, like: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return a byte for each block of the same: of the leader's, whether it is there.
+
+        Of another rank's, what `_native.scan` finds.
+        """
+        start = n % 2 * _half_bytes() + PIECE_BYTES + _SPARE_BYTES
+        return self._slices[index][start : start + _blocks(like)]
 
     def _drive(self, operation: _Operation, interrupted: Interruption) -> None:
         """Take the steps that are left.
@@ -265,11 +324,11 @@ class HostWorker:
                 elif step.kind is _Kind.SUM:
                     self._sum(operation, step.number, interrupted)
                 else:
-                    target, source, copy = step.target, step.source, np.copyto
-                    # No handler comes between the look and the copy, which are one line without
-                    # calls. Once more does no harm until the next step.
+                    function, arguments = step.function, step.arguments
+                    # No handler comes between the look and the call. Once more does no harm until
+                    # the next step.
                     if operation.step == n:
-                        copy(target, source)  # type: ignore[arg-type]
+                        function(*arguments)  # type: ignore[misc]
                 if operation.step == n:
                     operation.step = n + 1
         except BaseException as error:
@@ -310,6 +369,8 @@ class HostWorker:
                 watching,
                 in_place=True,
                 others=asked.others,
+                exponents=asked.exponents,
+                mirror=asked.mirror,
                 part=not operation.whole,
                 number=number,
                 waited_s=operation.waited_s,
