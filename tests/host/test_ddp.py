@@ -82,7 +82,7 @@ def train_sparsely(rank, _size):
 def test_sparse_embeddings():
     got = values(run_ranks(train_sparsely, 2))
     np.testing.assert_array_equal(got[0][0], got[1][0])
-    assert got[0][1]["all_reduce float32"] == 3
+    assert "all_reduce float32" not in got[0][1]
 
 
 def train_until_a_rank_leaves(rank, _size):

@@ -15,7 +15,15 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from afflux.group.backend_methods import BackendMethods
-from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
+from afflux.group.calls import (
+    Call,
+    KnownCall,
+    canonical_name,
+    describe,
+    reduction_name,
+    sides,
+    tensors_in,
+)
 from afflux.group.collectives import Asked, Part, parts_of
 from afflux.group.contest import settle
 from afflux.group.either_reducer import EitherReducer
@@ -34,6 +42,7 @@ from afflux.group.reducer import Begun, NativeReducer
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
 from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.sparse_calls import GroupSums, sparse_call, sum_sparse
 from afflux.group.tensors import check_devices, check_writable, dtype_name
 from afflux.group.work import NO_TIMEOUT, ObservedTransfer
 from afflux.observe.observation import Observation
@@ -374,6 +383,9 @@ class Group(BackendMethods):
             with self._refusing():
                 planned = self._planned(method, arguments)
             if planned is None:
+                sparse = sparse_call(method, arguments)
+                if sparse is not None:
+                    return self._sum_sparse(sparse, *arguments)
                 return self._fall_back(method, arguments)
             call = describe(method, arguments)
             with self._refusing():
@@ -403,6 +415,23 @@ class Group(BackendMethods):
             if self.reducer.run(plan, part.inputs, part.outputs, timeout_s, interrupted):
                 self.turn.count_engine_operation()
         return tensors_in(result)
+
+    def _sum_sparse(self, call: Call, tensors: list[torch.Tensor], options: Any) -> Any:
+        limit_s = self._limit_s(options)
+        seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
+        reduction = reduction_name(options.reduceOp)
+        step = self._run_sparse, call, tensors[0], reduction, limit_s
+        return self._do(seen, call.text, not options.asyncOp, *step)
+
+    def _run_sparse(
+        self, call: Call, tensor: torch.Tensor, reduction: str, timeout_s: float
+    ) -> list[torch.Tensor]:
+        interrupted, count = self._progress.interrupted, self.turn.count_engine_operation
+        of_group = self.reducer, self.fallback, self.rank, self.size
+        sums = GroupSums(*of_group, timeout_s, interrupted, count)
+        self._agree(call, timeout_s)
+        sum_sparse(tensor, reduction, sums)
+        return [tensor]
 
     def _complete(self) -> None:
         self.reducer.complete(self.timeout_s, self._progress.interrupted)

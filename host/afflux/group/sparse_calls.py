@@ -1,0 +1,143 @@
+"""All-reduce of sparse tensors in a group: which calls they are, and the dense ones that they take."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from afflux.group.calls import Call, reduction_name
+from afflux.group.collectives import Asked
+from afflux.group.fallback import GlooFallback
+from afflux.group.reducer import Interruption, Reducer
+from afflux.group.tensors import dtype_name
+from afflux.sparse.all_reduce import all_reduce_coo
+from afflux.sparse.sums import Sums
+
+__all__ = ["GroupSums", "sparse_call", "sum_sparse"]
+
+_REDUCTIONS = ("sum", "avg")
+
+_EIGHTH = 3
+"""Bits of a size that are kept behind its first one."""
+
+
+def sparse_call(method: str, arguments: tuple[Any, ...]) -> Call | None:
+    """Return the call if it sums one sparse COO tensor in CPU memory; else None."""
+    if method != "allreduce":
+        return None
+    tensors, options = arguments
+    reduction = reduction_name(options.reduceOp)
+    if len(tensors) != 1 or reduction not in _REDUCTIONS:
+        return None
+    (tensor,) = tensors
+    if not tensor.is_cpu or tensor.layout is not torch.sparse_coo:
+        return None
+    name = dtype_name(tensor.dtype)
+    text = f"all_reduce {reduction} sparse {name} {tuple(tensor.shape)}"
+    return Call("all_reduce", name, text, f"{text} {tensor.sparse_dim()}")
+
+
+class GroupSums(Sums):
+    """A group's dense collectives as the steps of one operation that has the turn.
+
+    Args:
+        reducer: The group's.
+        fallback: The group's, for what the reducer does not take.
+        rank: Own rank.
+        size: Ranks.
+        timeout_s: For all of them together.
+        interrupted: See `Reducer.run`.
+        count: Called for each that the engine has carried out.
+    """
+
+    def __init__(
+        self,
+        reducer: Reducer[Any],
+        fallback: GlooFallback,
+        rank: int,
+        size: int,
+        timeout_s: float,
+        interrupted: Interruption,
+        count: Callable[[], None],
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self._reducer = reducer
+        self._fallback = fallback
+        self._until = time.monotonic() + timeout_s
+        self._interrupted = interrupted
+        self._count = count
+
+    def capacity(self, elements: int) -> int:
+        """Return the least number from `elements` on with at most four significant bits."""
+        shift = max(0, elements.bit_length() - 1 - _EIGHTH)
+        return -(-elements >> shift) << shift if shift else elements
+
+    def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:
+        """See `Sums`."""
+        asked = Asked("all_reduce", tensor.dtype, tuple(tensor.shape), reduction)
+        if not self._by_reducer(asked, [], [tensor]):
+            options = dist.AllreduceOptions()
+            options.reduceOp = getattr(dist.ReduceOp, reduction.upper())
+            self._by_gloo("allreduce", asked, [tensor], options)
+
+    def all_gather(self, tensor: torch.Tensor, counts: list[int]) -> torch.Tensor:
+        """See `Sums`."""
+        most = self.capacity(max(counts))
+        asked = Asked("all_gather", tensor.dtype, (most,))
+        plan = self._reducer.plan(asked)
+        if plan is None and self._reducer.engine != "gloo":
+            return self._summed_up(tensor, counts)
+        padded = tensor.new_zeros(most)
+        padded[: tensor.numel()] = tensor
+        gathered = list(tensor.new_empty((self.size, most)))
+        if not self._by_reducer(asked, [padded], gathered):
+            self._by_gloo("allgather", asked, [gathered], [padded], dist.AllgatherOptions())
+        return torch.cat([each[:count] for each, count in zip(gathered, counts, strict=True)])
+
+    def _summed_up(self, tensor: torch.Tensor, counts: list[int]) -> torch.Tensor:
+        """Gather by a sum to which each rank gives its part, and zeros, which are not sent."""
+        total = sum(counts)
+        gathered = tensor.new_zeros(self.capacity(total))
+        before = sum(counts[: self.rank])
+        gathered[before : before + tensor.numel()] = tensor
+        self.all_reduce(gathered, "sum")
+        return gathered[:total]
+
+    def _by_reducer(
+        self, asked: Asked, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> bool:
+        plan = self._reducer.plan(asked)
+        if plan is None:
+            return False
+        if self._reducer.run(plan, inputs, outputs, self._left_s(), self._interrupted):
+            self._count()
+        return True
+
+    def _by_gloo(self, method: str, asked: Asked, *arguments: Any) -> None:
+        options = arguments[-1]
+        options.timeout = timedelta(seconds=self._left_s())
+        name = dtype_name(asked.dtype)
+        text = f"{asked.collective} {asked.reduction} {name} {asked.shape} of a sparse all_reduce"
+        call = Call(asked.collective, name, text, text)
+        self._fallback.run(method, arguments, call, self._left_s(), self._interrupted)
+
+    def _left_s(self) -> float:
+        return max(self._until - time.monotonic(), 0.001)
+
+
+def sum_sparse(tensor: torch.Tensor, reduction: str, sums: Sums) -> None:
+    """Replace a sparse tensor by the group's sum.
+
+    Args:
+        tensor: See `sparse_call`.
+        reduction: "sum" or "avg".
+        sums: The group's.
+    """
+    result = all_reduce_coo(tensor, reduction, sums)
+    # A collective is not a step of autograd.
+    with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+        tensor.copy_(result)

@@ -1,0 +1,72 @@
+"""How ranks tell one another which rows they have: what each form costs, and which is least.
+
+Two forms agree on the union of the ranks' rows:
+
+* **lists**: every rank gets every rank's row numbers (COO's index, 4 bytes for each row);
+* **counts**: a field of a few bits for each row of the whole tensor, 1 where the rank has the row;
+  the sum of all ranks' fields is not zero where any has it. The fields are as wide as the number of
+  ranks needs, so that none overflows into the next: a bitmap that an aggregator can add.
+
+Zero blocks of the counts are skipped like those of any tensor.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["Form", "Plan", "count_bits", "expected_union", "fields_per_word", "plan"]
+
+_WORD_BITS = 31
+"""Of an int32, without its sign."""
+
+_ID_BYTES = 4
+
+
+def count_bits(ranks: int) -> int:
+    """Return the bits of a field that counts so many ranks."""
+    return ranks.bit_length()
+
+
+def fields_per_word(ranks: int) -> int:
+    """Return how many fields fit into an int32."""
+    return _WORD_BITS // count_bits(ranks)
+
+
+def expected_union(rows: int, present: list[int]) -> float:
+    """Return how many rows any rank has, if each has its number at random places."""
+    absent = 1.0
+    for each in present:
+        absent *= 1.0 - each / rows
+    return rows * (1.0 - absent)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the union is agreed on.
+
+    Attributes:
+        name: "lists", "counts", or "dense": not at all, as all rows are summed.
+        bytes: What a rank sends or receives, whichever is more, values included.
+    """
+
+    name: str
+    bytes: int
+
+
+def plan(rows: int, present: list[int], row_bytes: int) -> tuple[Form, ...]:
+    """Return the forms, the least first. The same at all ranks, as their arguments are.
+
+    Args:
+        rows: Of the whole tensor.
+        present: How many each rank has.
+        row_bytes: Bytes of a row's values.
+    """
+    values = round(expected_union(rows, present) * row_bytes)
+    words = -(-rows // fields_per_word(len(present)))
+    forms = (
+        Form("lists", sum(present) * _ID_BYTES + values),
+        Form("counts", words * 4 + values),
+        Form("dense", rows * row_bytes),
+    )
+    return tuple(sorted(forms, key=lambda form: form.bytes))
+
+
+Plan = tuple[Form, ...]
