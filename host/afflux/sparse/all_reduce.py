@@ -17,7 +17,7 @@ import torch
 
 from afflux.sparse.index_forms import Form, plan
 from afflux.sparse.sums import Sums
-from afflux.sparse.union import LIST_ROWS_MAX, by_counts, by_lists, positions
+from afflux.sparse.union import LIST_ROWS_MAX, by_counts, by_lists
 
 __all__ = ["all_reduce_coo"]
 
@@ -40,7 +40,7 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums) -> torch.Te
     own = tensor.detach().coalesce()
     sparse_shape = own.shape[: own.sparse_dim()]
     rows = sparse_shape.numel()
-    ids = _flat(own.indices(), sparse_shape)
+    ids = _flat(own.indices(), sparse_shape).contiguous()
     width = own.shape[own.sparse_dim() :].numel()
     values = own.values().reshape(ids.numel(), width)
     counts = _counted(ids.numel(), sums)
@@ -53,8 +53,9 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums) -> torch.Te
         places = ids
     else:
         lists = form.name == "lists"
-        union = by_lists(ids, counts, rows, sums) if lists else by_counts(ids, rows, sums)
-        places = positions(ids, union)
+        found = by_lists(ids, counts, rows, sums) if lists else by_counts(ids, rows, sums)
+        union = torch.from_numpy(found.numbers())
+        places = torch.from_numpy(found.positions(ids.numpy()))
     elements = union.numel() * width
     if elements == 0:
         return _made(union, values.new_empty((union.numel(), width)), own)

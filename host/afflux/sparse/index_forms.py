@@ -12,22 +12,11 @@ Zero blocks of the counts are skipped like those of any tensor.
 
 from dataclasses import dataclass
 
-__all__ = ["Form", "Plan", "count_bits", "expected_union", "fields_per_word", "plan"]
+from afflux_drivers.rows import fields_per_word
 
-_WORD_BITS = 31
-"""Of an int32, without its sign."""
+__all__ = ["Form", "expected_union", "plan"]
 
 _ID_BYTES = 4
-
-
-def count_bits(ranks: int) -> int:
-    """Return the bits of a field that counts so many ranks."""
-    return ranks.bit_length()
-
-
-def fields_per_word(ranks: int) -> int:
-    """Return how many fields fit into an int32."""
-    return _WORD_BITS // count_bits(ranks)
 
 
 def expected_union(rows: int, present: list[int]) -> float:
@@ -67,6 +56,3 @@ def plan(rows: int, present: list[int], row_bytes: int) -> tuple[Form, ...]:
         Form("dense", rows * row_bytes),
     )
     return tuple(sorted(forms, key=lambda form: form.bytes))
-
-
-Plan = tuple[Form, ...]
