@@ -42,7 +42,7 @@ from afflux.group.reducer import Begun, NativeReducer
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
 from afflux.group.shared_reducer import SharedMemoryReducer
-from afflux.group.sparse_calls import GroupSums, sparse_call, sum_sparse
+from afflux.group.sparse_calls import SparseSums, sparse_call
 from afflux.group.tensors import check_devices, check_writable, dtype_name
 from afflux.group.work import NO_TIMEOUT, ObservedTransfer
 from afflux.observe.observation import Observation
@@ -130,6 +130,8 @@ class Group(BackendMethods):
             f"afflux-{name}-rank{rank}",
         )
         self.turn = self._progress.turn
+        of_group = self.reducer, self.fallback, self._progress.interrupted
+        self._sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
         if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
             self.reducer.follow(self.turn)
         living.add(self)
@@ -419,19 +421,8 @@ class Group(BackendMethods):
     def _sum_sparse(self, call: Call, tensors: list[torch.Tensor], options: Any) -> Any:
         limit_s = self._limit_s(options)
         seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
-        reduction = reduction_name(options.reduceOp)
-        step = self._run_sparse, call, tensors[0], reduction, limit_s
+        step = self._sums.replace, call, tensors[0], reduction_name(options.reduceOp), limit_s
         return self._do(seen, call.text, not options.asyncOp, *step)
-
-    def _run_sparse(
-        self, call: Call, tensor: torch.Tensor, reduction: str, timeout_s: float
-    ) -> list[torch.Tensor]:
-        interrupted, count = self._progress.interrupted, self.turn.count_engine_operation
-        of_group = self.reducer, self.fallback, self.rank, self.size
-        sums = GroupSums(*of_group, timeout_s, interrupted, count)
-        self._agree(call, timeout_s)
-        sum_sparse(tensor, reduction, sums)
-        return [tensor]
 
     def _complete(self) -> None:
         self.reducer.complete(self.timeout_s, self._progress.interrupted)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import AllgatherOptions
 
 from afflux.group.calls import Call, reduction_name
 from afflux.group.collectives import Asked
@@ -16,7 +17,7 @@ from afflux.group.tensors import dtype_name
 from afflux.sparse.all_reduce import all_reduce_coo
 from afflux.sparse.sums import Sums
 
-__all__ = ["GroupSums", "sparse_call", "sum_sparse"]
+__all__ = ["SparseSums", "sparse_call"]
 
 _REDUCTIONS = ("sum", "avg")
 
@@ -40,36 +41,59 @@ def sparse_call(method: str, arguments: tuple[Any, ...]) -> Call | None:
     return Call("all_reduce", name, text, f"{text} {tensor.sparse_dim()}")
 
 
-class GroupSums(Sums):
-    """A group's dense collectives as the steps of one operation that has the turn.
+class SparseSums(Sums):
+    """A group's sums of sparse tensors, as steps of one operation that has the turn.
 
     Args:
         reducer: The group's.
         fallback: The group's, for what the reducer does not take.
+        interrupted: See `Reducer.run`.
         rank: Own rank.
         size: Ranks.
-        timeout_s: For all of them together.
-        interrupted: See `Reducer.run`.
-        count: Called for each that the engine has carried out.
+        count: Called for each step that the engine has carried out.
     """
 
     def __init__(
         self,
         reducer: Reducer[Any],
         fallback: GlooFallback,
+        interrupted: Interruption,
         rank: int,
         size: int,
-        timeout_s: float,
-        interrupted: Interruption,
         count: Callable[[], None],
     ) -> None:
         self.rank = rank
         self.size = size
         self._reducer = reducer
         self._fallback = fallback
-        self._until = time.monotonic() + timeout_s
         self._interrupted = interrupted
         self._count = count
+        self._until = 0.0
+
+    def replace(
+        self, call: Call, tensor: torch.Tensor, reduction: str, timeout_s: float
+    ) -> list[torch.Tensor]:
+        """Replace a sparse tensor by the group's sum, if all ranks have made the same call.
+
+        Args:
+            call: What `sparse_call` has returned.
+            tensor: Its tensor.
+            reduction: "sum" or "avg".
+            timeout_s: For all steps together.
+
+        Returns:
+            The tensor.
+
+        Raises:
+            AffluxError: As for any all-reduce.
+        """
+        self._until = time.monotonic() + timeout_s
+        self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
+        result = all_reduce_coo(tensor, reduction, self)
+        # A collective is not a step of autograd.
+        with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+            tensor.copy_(result)
+        return [tensor]
 
     def capacity(self, elements: int) -> int:
         """Return the least number from `elements` on with at most four significant bits."""
@@ -95,7 +119,7 @@ class GroupSums(Sums):
         padded[: tensor.numel()] = tensor
         gathered = list(tensor.new_empty((self.size, most)))
         if not self._by_reducer(asked, [padded], gathered):
-            self._by_gloo("allgather", asked, [gathered], [padded], dist.AllgatherOptions())
+            self._by_gloo("allgather", asked, [gathered], [padded], AllgatherOptions())
         return torch.cat([each[:count] for each, count in zip(gathered, counts, strict=True)])
 
     def _summed_up(self, tensor: torch.Tensor, counts: list[int]) -> torch.Tensor:
@@ -127,17 +151,3 @@ class GroupSums(Sums):
 
     def _left_s(self) -> float:
         return max(self._until - time.monotonic(), 0.001)
-
-
-def sum_sparse(tensor: torch.Tensor, reduction: str, sums: Sums) -> None:
-    """Replace a sparse tensor by the group's sum.
-
-    Args:
-        tensor: See `sparse_call`.
-        reduction: "sum" or "avg".
-        sums: The group's.
-    """
-    result = all_reduce_coo(tensor, reduction, sums)
-    # A collective is not a step of autograd.
-    with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
-        tensor.copy_(result)

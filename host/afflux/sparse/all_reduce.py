@@ -15,9 +15,9 @@ import logging
 
 import torch
 
-from afflux.sparse.index_forms import Form, plan
+from afflux.sparse.index_forms import least
 from afflux.sparse.sums import Sums
-from afflux.sparse.union import LIST_ROWS_MAX, by_counts, by_lists
+from afflux.sparse.union import by_counts, by_lists
 
 __all__ = ["all_reduce_coo"]
 
@@ -46,7 +46,7 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums) -> torch.Te
     counts = _counted(ids.numel(), sums)
     if sum(counts) == 0:
         return _made(ids, values, own)
-    form = _chosen(rows, counts, width * values.element_size())
+    form = least(rows, counts, width * values.element_size())
     _log.debug("sparse %s of %s rows of %d: %s", reduction, counts, rows, form)
     if form.name == "dense":
         union = torch.arange(rows)
@@ -64,13 +64,6 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums) -> torch.Te
     summed[places] = values
     sums.all_reduce(room, reduction)
     return _made(union, summed, own)
-
-
-def _chosen(rows: int, counts: list[int], row_bytes: int) -> Form:
-    for form in plan(rows, counts, row_bytes):
-        if form.name != "lists" or rows <= LIST_ROWS_MAX:
-            return form
-    raise AssertionError("counts are never refused")
 
 
 def _counted(count: int, sums: Sums) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from afflux_drivers.rows import fields_per_word
 
-__all__ = ["Form", "expected_union", "plan"]
+__all__ = ["Form", "expected_union", "least"]
 
 _ID_BYTES = 4
 
@@ -40,8 +40,8 @@ class Form:
     bytes: int
 
 
-def plan(rows: int, present: list[int], row_bytes: int) -> tuple[Form, ...]:
-    """Return the forms, the least first. The same at all ranks, as their arguments are.
+def least(rows: int, present: list[int], row_bytes: int) -> Form:
+    """Return the form that is least. The same at all ranks, as their arguments are.
 
     Args:
         rows: Of the whole tensor.
@@ -50,9 +50,11 @@ def plan(rows: int, present: list[int], row_bytes: int) -> tuple[Form, ...]:
     """
     values = round(expected_union(rows, present) * row_bytes)
     words = -(-rows // fields_per_word(len(present)))
+    # Numbers of more than 31 bits take two words.
+    id_bytes = _ID_BYTES if rows - 1 >> 31 == 0 else 2 * _ID_BYTES
     forms = (
-        Form("lists", sum(present) * _ID_BYTES + values),
+        Form("lists", sum(present) * id_bytes + values),
         Form("counts", words * 4 + values),
         Form("dense", rows * row_bytes),
     )
-    return tuple(sorted(forms, key=lambda form: form.bytes))
+    return min(forms, key=lambda form: form.bytes)
