@@ -1,4 +1,4 @@
-"""All-reduce of sparse tensors in a group: which calls they are, and the dense ones that they take."""
+"""All-reduce of sparse tensors in a group: which calls they are, and what dense ones they take."""
 
 import time
 from collections.abc import Callable
