@@ -5,7 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
+import afflux
 from afflux.schemes.gtopk import take_global_top_k
 from tests.support.host.ranks import caught, run_ranks, values
 
@@ -81,3 +83,37 @@ def test_what_is_no_number_is_refused_by_all():
         assert kind == "FloatingPointError" and "NaN" in message
         assert kept == [1, 1, 1]
         assert none == []
+
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(20, 40), torch.nn.Tanh(), torch.nn.Linear(40, 1))
+
+
+def train(rank, size, momentum):
+    model = network()
+    # Several buckets, which are formed anew after the first step.
+    ddp = DistributedDataParallel(model, bucket_cap_mb=0.001)
+    hook = afflux.GlobalTopK(0.05, warm_up=[0.5, 0.2], warm_up_steps=10, momentum=momentum)
+    ddp.register_comm_hook(hook, afflux.gtopk_hook)
+    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
+    source = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(120):
+        inputs = torch.randn(32, 20, generator=source)
+        loss = (ddp(inputs) - inputs[:, :3].sum(1, keepdim=True)).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses, [each.detach().numpy() for each in model.parameters()], hook.density
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_a_network_learns(momentum):
+    got = values(run_ranks(train, 2, momentum))
+    for losses, weights, density in got:
+        assert density == 0.05
+        assert np.mean(losses[-10:]) < 0.2 * np.mean(losses[:5])
+        for one, other in zip(weights, got[0][1], strict=True):
+            np.testing.assert_array_equal(one, other)
