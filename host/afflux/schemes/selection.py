@@ -2,6 +2,8 @@
 
 import torch
 
+from afflux_drivers import selection
+
 __all__ = ["largest", "largest_of_sums"]
 
 _LOW_BITS = 32
@@ -10,13 +12,14 @@ _LOW_BITS = 32
 def largest(tensor: torch.Tensor, count: int) -> torch.Tensor:
     """Return the places of the elements with the largest absolute values, ascending.
 
-    NaN counts as larger than all. Of elements that are equally large any may be taken.
+    NaN counts as larger than all. Of elements that are equally large any may be
+    taken.
 
     Args:
-        tensor: Flat.
+        tensor: Flat float32, contiguous.
         count: How many, from 1 to all.
     """
-    return torch.topk(tensor.abs(), count, sorted=False).indices.sort().values
+    return torch.from_numpy(selection.largest(tensor.numpy(), count))
 
 
 def largest_of_sums(sums: torch.Tensor, count: int) -> torch.Tensor:
