@@ -8,8 +8,9 @@
 namespace afflux::selection {
 namespace {
 
-// Absolute values in the order of numbers, NaN last, as integers.
-using Magnitude = std::uint32_t;
+// Absolute values in the order of numbers, NaN last, as integers: never negative, and signed as
+// every processor compares many of those at once.
+using Magnitude = std::int32_t;
 
 constexpr Magnitude kWithoutSign = 0x7FFFFFFF;
 constexpr std::size_t kChunk = 64;
@@ -54,11 +55,12 @@ Magnitude sampled_bound(std::span<const float> elements, std::size_t count) {
 }
 
 bool any_reaches(const float* elements, Magnitude bound) {
-    unsigned any = 0;
+    Magnitude most = 0;
     for (std::size_t i = 0; i < kChunk; ++i) {
-        any |= static_cast<unsigned>(magnitude_of(elements[i]) >= bound);
+        const Magnitude magnitude = magnitude_of(elements[i]);
+        most = magnitude > most ? magnitude : most;
     }
-    return any != 0;
+    return most >= bound;
 }
 
 // The `count` largest of the elements that reach the bound, or all of these if they are fewer.
@@ -71,7 +73,7 @@ std::vector<Candidate> reaching(std::span<const float> elements, std::size_t cou
         const auto last = found.begin() + static_cast<std::ptrdiff_t>(count);
         std::nth_element(found.begin(), last - 1, found.end(), is_larger);
         // What is as large and comes later would not be taken instead.
-        bound = (last - 1)->magnitude + 1;
+        bound = std::min((last - 1)->magnitude, kWithoutSign - 1) + 1;
         found.resize(count);
     };
     for (std::size_t first = 0; first < elements.size(); first += kChunk) {

@@ -15,15 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from afflux.group.backend_methods import BackendMethods
-from afflux.group.calls import (
-    Call,
-    KnownCall,
-    canonical_name,
-    describe,
-    reduction_name,
-    sides,
-    tensors_in,
-)
+from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
 from afflux.group.contest import settle
 from afflux.group.either_reducer import EitherReducer
@@ -421,8 +413,8 @@ class Group(BackendMethods):
     def _sum_sparse(self, call: Call, tensors: list[torch.Tensor], options: Any) -> Any:
         limit_s = self._limit_s(options)
         seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
-        step = self._sums.replace, call, tensors[0], reduction_name(options.reduceOp), limit_s
-        return self._do(seen, call.text, not options.asyncOp, *step)
+        at_once = not options.asyncOp
+        return self._do(seen, call.text, at_once, self._sums.replace, call, tensors[0], limit_s)
 
     def _complete(self) -> None:
         self.reducer.complete(self.timeout_s, self._progress.interrupted)

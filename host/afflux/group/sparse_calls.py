@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,18 @@ _EIGHTH = 3
 """Bits of a size that are kept behind its first one."""
 
 
-def sparse_call(method: str, arguments: tuple[Any, ...]) -> Call | None:
+@dataclass(frozen=True)
+class SparseCall(Call):
+    """A call that sums a sparse tensor.
+
+    Attributes:
+        reduction: "sum" or "avg".
+    """
+
+    reduction: str
+
+
+def sparse_call(method: str, arguments: tuple[Any, ...]) -> SparseCall | None:
     """Return the call if it sums one sparse COO tensor in CPU memory; else None."""
     if method != "allreduce":
         return None
@@ -38,7 +50,8 @@ def sparse_call(method: str, arguments: tuple[Any, ...]) -> Call | None:
         return None
     name = dtype_name(tensor.dtype)
     text = f"all_reduce {reduction} sparse {name} {tuple(tensor.shape)}"
-    return Call("all_reduce", name, text, f"{text} {tensor.sparse_dim()}")
+    agreed = f"{text} {tensor.sparse_dim()}"
+    return SparseCall("all_reduce", name, text, agreed, reduction)
 
 
 class SparseSums(Sums):
@@ -71,14 +84,13 @@ class SparseSums(Sums):
         self._until = 0.0
 
     def replace(
-        self, call: Call, tensor: torch.Tensor, reduction: str, timeout_s: float
+        self, call: SparseCall, tensor: torch.Tensor, timeout_s: float
     ) -> list[torch.Tensor]:
         """Replace a sparse tensor by the group's sum, if all ranks have made the same call.
 
         Args:
             call: What `sparse_call` has returned.
             tensor: Its tensor.
-            reduction: "sum" or "avg".
             timeout_s: For all steps together.
 
         Returns:
@@ -89,7 +101,7 @@ class SparseSums(Sums):
         """
         self._until = time.monotonic() + timeout_s
         self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
-        result = all_reduce_coo(tensor, reduction, self)
+        result = all_reduce_coo(tensor, call.reduction, self)
         # A collective is not a step of autograd.
         with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
             tensor.copy_(result)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from torch.distributed import GradBucket
+from torch._C._distributed_c10d import GradBucket
 
 from afflux.schemes.gtopk import take_global_top_k
 from afflux.schemes.memory import BucketMemory

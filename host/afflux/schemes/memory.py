@@ -1,7 +1,7 @@
 """What a scheme keeps for each gradient, from one step to the next."""
 
 import torch
-from torch.distributed import GradBucket
+from torch._C._distributed_c10d import GradBucket
 
 __all__ = ["BucketMemory"]
 
