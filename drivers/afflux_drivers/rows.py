@@ -4,7 +4,7 @@ import numpy as np
 
 from afflux_drivers import _native
 
-__all__ = ["RowSet", "counts_of", "fields_per_word", "field_bits"]
+__all__ = ["RowSet", "counts_of", "field_bits", "fields_per_word"]
 
 _WORD_BITS = 31
 """Of an int32, without its sign."""
