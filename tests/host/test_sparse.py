@@ -27,7 +27,7 @@ def drawn(name, rank, dtype=torch.float32):
     indices = torch.stack(torch.unravel_index(flat, sparse))
     # Whole numbers, so that no order of adding rounds.
     values = torch.randint(-50, 50, (counts[rank], *shape[sparse_dim:]), generator=source)
-    return torch.sparse_coo_tensor(indices, values.to(dtype), shape)
+    return torch.sparse_coo_tensor(indices, values.to(dtype), shape, check_invariants=False)
 
 
 def sums(rank, size, dtype):
@@ -96,7 +96,9 @@ def test_a_dense_tensor_at_one_rank_is_refused(engine):
 def memory_of_a_large_one(rank, size):
     # 2 TB if it were dense.
     indices = torch.tensor([[5, 4_000_000_000 + rank]])
-    tensor = torch.sparse_coo_tensor(indices, torch.ones(2, 64), (8_000_000_000, 64))
+    values = torch.ones(2, 64)
+    shape = 8_000_000_000, 64
+    tensor = torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
     dist.all_reduce(tensor)
     return tensor.indices()[0].tolist(), tensor.values()[:, 0].tolist()
 
