@@ -14,9 +14,11 @@ from afflux.group.options import Options
 from afflux.observing import dump_flight_record, monitored_barrier, register_hook
 from afflux.reachable import empty, reachable_gradients
 from afflux.registration import register
+from afflux.schemes.hooks import GlobalTopK, gtopk_hook
 from afflux.statistics import engine_counters, engine_description, statistics
 
 __all__ = [
+    "GlobalTopK",
     "Options",
     "ReachableBuckets",
     "ddp_hook",
@@ -24,6 +26,7 @@ __all__ = [
     "empty",
     "engine_counters",
     "engine_description",
+    "gtopk_hook",
     "monitored_barrier",
     "reachable_gradients",
     "reachable_hook",

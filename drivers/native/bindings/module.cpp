@@ -12,6 +12,8 @@ NB_MODULE(_native, module) {
     bind_codec(module);
     bind_columns(module);
     bind_costs(module);
+    bind_rows(module);
+    bind_selection(module);
     bind_shared(module);
     bind_engine(module);
     bind_aggregator(module);

@@ -34,6 +34,7 @@ from afflux.group.reducer import Begun, NativeReducer
 from afflux.group.rendezvous import decline, meet
 from afflux.group.settings import SettingsError
 from afflux.group.shared_reducer import SharedMemoryReducer
+from afflux.group.sparse_calls import SparseSums, sparse_call
 from afflux.group.tensors import check_devices, check_writable, dtype_name
 from afflux.group.work import NO_TIMEOUT, ObservedTransfer
 from afflux.observe.observation import Observation
@@ -124,6 +125,8 @@ class Group(BackendMethods):
             f"afflux-{name}-rank{rank}",
         )
         self.turn = self._progress.turn
+        of_group = self.reducer, self.fallback, self._progress.interrupted
+        self._sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
         if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
             self.reducer.follow(self.turn)
         living.add(self)
@@ -377,6 +380,9 @@ class Group(BackendMethods):
             with self._refusing():
                 planned = self._planned(method, arguments)
             if planned is None:
+                sparse = sparse_call(method, arguments)
+                if sparse is not None:
+                    return self._sum_sparse(sparse, *arguments)
                 return self._fall_back(method, arguments)
             call = describe(method, arguments)
             with self._refusing():
@@ -406,6 +412,12 @@ class Group(BackendMethods):
             if self.reducer.run(plan, part.inputs, part.outputs, timeout_s, interrupted):
                 self.turn.count_engine_operation()
         return tensors_in(result)
+
+    def _sum_sparse(self, call: Call, tensors: list[torch.Tensor], options: Any) -> Any:
+        limit_s = self._limit_s(options)
+        seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
+        at_once = not options.asyncOp
+        return self._do(seen, call.text, at_once, self._sums.replace, call, tensors[0], limit_s)
 
     def _complete(self) -> None:
         self.reducer.complete(self.timeout_s, self._progress.interrupted)

@@ -1,0 +1,92 @@
+// Sets of rows, for sums of sparse tensors.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "bindings/arrays.hpp"
+#include "bindings/parts.hpp"
+#include "rows/row_set.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace afflux::bindings {
+namespace {
+
+using rows::RowSet;
+
+template <typename Element>
+using Numbers = nb::ndarray<const Element, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename Element>
+using Room = nb::ndarray<Element, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <typename Element>
+std::span<const Element> all_of(const Numbers<Element>& array) {
+    return {array.data(), array.size()};
+}
+
+void check_bits(unsigned bits) {
+    if (bits < 1 || bits > 31) throw nb::value_error("a field has 1 to 31 bits");
+}
+
+void check_words(std::size_t words, std::size_t rows, unsigned bits) {
+    check_bits(bits);
+    if (words != rows::count_words(rows, bits)) throw nb::value_error("as many words as needed");
+}
+
+}  // namespace
+
+void bind_rows(nb::module_& module) {
+    nb::class_<RowSet>(module, "RowSet", "A set of rows of a tensor.")
+        .def(nb::init<std::size_t>(), "rows"_a)
+        .def(
+            "add",
+            [](RowSet& set, const Numbers<std::int32_t>& numbers) {
+                const nb::gil_scoped_release release;
+                set.add(all_of(numbers));
+            },
+            "numbers"_a, "Add rows; IndexError, and none added, if there is no such row.")
+        .def(
+            "add_counts",
+            [](RowSet& set, const Numbers<std::int32_t>& counts, std::size_t rows, unsigned bits) {
+                check_words(counts.size(), rows, bits);
+                const nb::gil_scoped_release release;
+                set.add_counts(all_of(counts), bits);
+            },
+            "counts"_a, "rows"_a, "bits"_a, "Add the rows whose fields are not zero.")
+        .def("seal", &RowSet::seal, nb::call_guard<nb::gil_scoped_release>(), "Count the rows.")
+        .def(
+            "numbers",
+            [](const RowSet& set, const Room<std::int64_t>& out) {
+                const nb::gil_scoped_release release;
+                set.numbers(out.data());
+            },
+            "out"_a, "Write the numbers of all rows, ascending.")
+        .def(
+            "positions",
+            [](const RowSet& set, const Numbers<std::int64_t>& numbers,
+               const Room<std::int64_t>& out) {
+                if (out.size() != numbers.size()) throw nb::value_error("as many as numbers");
+                const nb::gil_scoped_release release;
+                set.positions(all_of(numbers), out.data());
+            },
+            "numbers"_a, "out"_a, "Write how many rows of the set are before each of these.");
+    module.def(
+        "count_words",
+        [](std::size_t rows, unsigned bits) {
+            check_bits(bits);
+            return rows::count_words(rows, bits);
+        },
+        "rows"_a, "bits"_a, "Words of so many rows' counts.");
+    module.def(
+        "put_counts",
+        [](const Numbers<std::int64_t>& numbers, std::size_t rows, unsigned bits,
+           const Room<std::int32_t>& counts) {
+            check_words(counts.size(), rows, bits);
+            const nb::gil_scoped_release release;
+            rows::put_counts(all_of(numbers), rows, bits, {counts.data(), counts.size()});
+        },
+        "numbers"_a, "rows"_a, "bits"_a, "counts"_a, "Write 1 into each row's field.");
+}
+
+}  // namespace afflux::bindings

@@ -1,0 +1,82 @@
+// The largest elements, against sorting them all.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "selection/largest.hpp"
+#include "tests/check.hpp"
+
+using afflux::selection::largest;
+
+namespace {
+
+constexpr unsigned kSeed = 12;
+
+std::uint32_t magnitude_of(float element) {
+    return std::bit_cast<std::uint32_t>(element) & 0x7FFFFFFF;
+}
+
+void check_largest(const std::vector<float>& elements, std::size_t count) {
+    const std::vector<std::int64_t> places = largest(elements, count);
+    CHECK(places.size() == count);
+    CHECK(std::adjacent_find(places.begin(), places.end(), std::greater_equal<>()) == places.end());
+    std::vector<std::uint32_t> found;
+    for (const std::int64_t place : places) {
+        found.push_back(magnitude_of(elements.at(static_cast<std::size_t>(place))));
+    }
+    std::vector<std::uint32_t> all;
+    for (const float each : elements) all.push_back(magnitude_of(each));
+    std::sort(all.begin(), all.end(), std::greater<>());
+    std::sort(found.begin(), found.end(), std::greater<>());
+    CHECK(std::equal(found.begin(), found.end(), all.begin()));
+    CHECK(largest(elements, count) == places);
+}
+
+void test_random_tensors() {
+    std::mt19937 random(kSeed);
+    std::normal_distribution<float> normal;
+    for (const std::size_t size : {1, 63, 64, 65, 1000, 70'001, 500'000}) {
+        std::vector<float> elements(size);
+        for (float& each : elements) each = normal(random);
+        for (const std::size_t count : {std::size_t{1}, size / 1000 + 1, size / 2 + 1, size}) {
+            check_largest(elements, count);
+        }
+    }
+}
+
+// Tensors whose sample says nothing, or the wrong thing, of the rest.
+void test_tensors_that_deceive_a_sample() {
+    constexpr std::size_t kSize = 300'000;
+    std::vector<float> elements(kSize);
+    check_largest(elements, 100);  // all equal
+    for (std::size_t i = 0; i < kSize; ++i) elements[i] = static_cast<float>(i);
+    check_largest(elements, 1000);  // each chunk is larger than all before
+    std::fill(elements.begin(), elements.end(), 0.0F);
+    std::fill(elements.begin() + 500, elements.begin() + 900, -2.0F);
+    check_largest(elements, 300);  // many that are as large
+    check_largest(elements, 1000);
+    for (std::size_t i = 0; i < kSize; i += 9) elements[i] = 5.0F;
+    check_largest(elements, 10);  // a period like the sample's
+}
+
+void test_what_is_no_number_is_larger_than_all() {
+    std::vector<float> elements(200'000, 1.0F);
+    elements[77] = -std::numeric_limits<float>::infinity();
+    elements[150'000] = std::numeric_limits<float>::quiet_NaN();
+    elements[3] = std::numeric_limits<float>::max();
+    CHECK(largest(elements, 1) == std::vector<std::int64_t>{150'000});
+    CHECK(largest(elements, 3) == (std::vector<std::int64_t>{3, 77, 150'000}));
+}
+
+}  // namespace
+
+int main() {
+    test_random_tensors();
+    test_tensors_that_deceive_a_sample();
+    test_what_is_no_number_is_larger_than_all();
+}

@@ -1,0 +1,1 @@
+"""Sums of tensors of which most rows are zero, without making them dense."""
