@@ -95,7 +95,7 @@ def _run(
     arguments += ["--contenders", *contenders]
     arguments += ["--quick"] if quick else ["--budget", str(budget_s)]
     arguments += ["--default-buffers"] if setup.default_buffers else []
-    ports: dict[str, int] = {}
+    ports: dict[str, Any] = {}
     if setup.queue_bytes is not None:
         # Two packets: what passes at once would be a queue of its own.
         ports = {"buffer_bytes": setup.queue_bytes, "burst_bytes": 2 * (setup.mtu + 100)}
