@@ -118,6 +118,11 @@ bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network $(BENCH_ARGS)
 
+.PHONY: bench-sparse
+bench-sparse: $(ADAPTER) ## the same of sparse tensors and gTop-k, into build/bench/sparse.json
+	@mkdir -p build/bench
+	$(PY) -m benchmarks.network --only sparse --output build/bench/sparse.json $(BENCH_ARGS)
+
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)

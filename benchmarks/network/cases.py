@@ -66,7 +66,8 @@ class Case:
         density: Share of its blocks that are not zero; of the embedding's rows that a rank has in
             a step.
         overlap: "random" or "full": whether these are the same blocks at all ranks.
-        kind: "all_reduce" or "step", a step of training.
+        kind: "all_reduce"; "step", a step of training; "coo", the sum of sparse tensors; "top_k",
+            gTop-k beside Gloo's sum of everything.
         wanted: Times as fast as Gloo, by topology.
     """
 
@@ -113,6 +114,19 @@ def _small() -> tuple[Case, ...]:
 _EMBEDDING = 4 * 64 * 100_000
 """Bytes of 100,000 rows of 64 numbers, as `benchmarks.network.embedding` makes them."""
 
+
+def _sparse() -> tuple[Case, ...]:
+    size, elements = 100 * MIB, "26,214,400 elements"
+    return (
+        Case("coo_1%", f"sparse, 1 % of {elements}", size, 0.01, kind="coo",
+             wanted={"auto": 3.0, "udp": 3.0}),
+        Case("coo_10%", f"sparse, 10 % of {elements}", size, 0.1, kind="coo",
+             wanted={"auto": 7.0, "udp": 7.0}),
+        Case("top_k", f"gTop-k, 0.1 % of {elements}", size, 0.001, kind="top_k",
+             wanted={"auto": 20.0, "udp": 20.0}),
+    )  # fmt: skip
+
+
 _DENSE = Case("dense", "16 MiB dense", 16 * MIB)
 _ONE_PERCENT = Case("1%", "16 MiB, 1 % of blocks", 16 * MIB, 0.01)
 
@@ -150,6 +164,7 @@ PLANS = (
         Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),
     ),
+    Plan(Setup("sparse", "1 Gbit/s, sparse tensors"), _sparse()),
     # What loss costs shows against the same network without: packets are cut there too.
     Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
     Plan(_lossy("loss_0.1%", "1 Gbit/s, 0.1 % loss", 0.001, 0.8), (_DENSE,)),

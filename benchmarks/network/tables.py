@@ -195,6 +195,7 @@ TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
     "steps": _steps,
+    "sparse": _of_setups("sparse"),
     "hosts": _of_setups("pairs", "eight", "unlimited"),
     "interfaces": _of_setups("interfaces"),
     "losses": _beside_itself,

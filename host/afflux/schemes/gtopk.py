@@ -68,13 +68,13 @@ def take_global_top_k(
         raise ValueError(f"count is {count}: it must be from 1 to the {len(tensor)} elements")
     places = largest(tensor, count)
     offered = tensor[places]
-    unit = _agreed_unit(offered, group)
-    if unit is None:
+    quantum = _agreed_quantum(offered, group)
+    if quantum is None:
         return Taken(places[:0], offered[:0])
     # Exact but for the rounding: both are powers of two.
-    units = torch.round(offered.to(torch.float64) / unit).to(torch.int32)
+    quanta = torch.round(offered.to(torch.float64) / quantum).to(torch.int32)
     offers = torch.sparse_coo_tensor(
-        places.unsqueeze(0), units, tensor.shape, is_coalesced=True, check_invariants=False
+        places.unsqueeze(0), quanta, tensor.shape, is_coalesced=True, check_invariants=False
     )
     dist.all_reduce(offers, group=group)
     union, sums = offers.indices()[0], offers.values()
@@ -82,16 +82,16 @@ def take_global_top_k(
     chosen = chosen[sums[chosen] != 0]
     taken = union[chosen]
     # Of the own offers those that all ranks take. The rest of an element is exact: it is less than
-    # a unit, and a multiple of what the element is a multiple of.
+    # a quantum, and a multiple of what the element is a multiple of.
     at = torch.searchsorted(taken, places).clamp_(max=max(len(taken) - 1, 0))
     mine = taken[at] == places if len(taken) else torch.zeros(len(places), dtype=torch.bool)
-    left = offered.to(torch.float64) - units.to(torch.float64) * unit
+    left = offered.to(torch.float64) - quanta.to(torch.float64) * quantum
     tensor[places[mine]] = left[mine].to(torch.float32)
-    return Taken(taken, (sums[chosen].to(torch.float64) * unit).to(torch.float32))
+    return Taken(taken, (sums[chosen].to(torch.float64) * quantum).to(torch.float32))
 
 
-def _agreed_unit(offered: torch.Tensor, group: dist.ProcessGroup | None) -> float | None:
-    """Return the unit of all ranks' offers; None if these are all zero."""
+def _agreed_quantum(offered: torch.Tensor, group: dist.ProcessGroup | None) -> float | None:
+    """Return the quantum of all ranks' offers; None if these are all zero."""
     most = offered.abs().max().reshape(1)
     # The maximum of what is no number is not defined; infinity is.
     most.nan_to_num_(nan=math.inf, posinf=math.inf)
@@ -102,7 +102,7 @@ def _agreed_unit(offered: torch.Tensor, group: dist.ProcessGroup | None) -> floa
     if limit == 0:
         return None
     ranks = dist.get_world_size(group)
-    # Offers are at most 2**(24 - bits) units, so that sums have 24 bits.
+    # Offers are at most 2**(24 - bits) quanta, so that sums have 24 bits.
     bits = (ranks - 1).bit_length() if ranks > 1 else 0
     exponent = math.frexp(limit)[1] - (_MANTISSA_BITS - bits)
     return math.ldexp(1.0, max(exponent, _LEAST))
