@@ -188,6 +188,10 @@ def hand_over_in_between(rank, size, what):
     begun = progress.adopt("begun", list)
     begun.wait(timedelta(seconds=5))
     dist.barrier()
+    # The thread counts it after it has ended its Work, and given back the turn.
+    deadline = time.monotonic() + 10
+    while turn.pending and time.monotonic() < deadline:
+        time.sleep(0.01)
     return begun.is_success(), turn.pending
 
 

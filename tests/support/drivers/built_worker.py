@@ -48,6 +48,8 @@ def build(name: str, bug: Bug | None) -> Path:
         "engine",
         "packet",
         "codec",
+        "rows",
+        "selection",
     ]
     link(library, [*changed, *bindings], [*ours, "nanobind-static"], "-O1", "-fPIC", "-shared")
     return library
