@@ -1,5 +1,6 @@
 """The UDP sockets of an aggregator's jobs that have a parent (protocol, section 5.6)."""
 
+import contextlib
 import select
 import socket
 import threading
@@ -80,6 +81,10 @@ def _lead(udp: socket.socket, own: str, parent: ParentJob) -> None:
         raise OSError(f"{own}, where this aggregator listens, is an address of IPv6")
     mapped = parent.address if is_ipv6(parent.address) else f"::ffff:{parent.address}"
     udp.connect(resolve(mapped, parent.port)[0].where)
+    # What came before may be from anyone; from now on the kernel lets only the parent's pass.
+    with contextlib.suppress(BlockingIOError, ConnectionError):
+        for _ in range(_BUFFER_BYTES):
+            udp.recv(1)
 
 
 class ParentPorts:

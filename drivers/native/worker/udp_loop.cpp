@@ -14,7 +14,7 @@ constexpr std::size_t kDrainReads = 512;
 
 }  // namespace
 
-UdpLoop::UdpLoop(std::vector<Line*> lines) : lines_(std::move(lines)) {}
+UdpLoop::UdpLoop(std::vector<Line*> lines) : lines_(std::move(lines)), reads_(lines_.size()) {}
 
 double UdpLoop::next_timer() const {
     double next = std::numeric_limits<double>::infinity();
@@ -24,7 +24,6 @@ double UdpLoop::next_timer() const {
 
 void UdpLoop::run(double until) {
     readable_.assign(lines_.size(), true);
-    reads_.assign(lines_.size(), 0);
     for (;;) {
         bool more = false;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {

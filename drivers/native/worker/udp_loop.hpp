@@ -32,7 +32,7 @@ class UdpLoop {
     double next_timer() const;
 
     std::vector<Line*> lines_;
-    std::vector<std::size_t> reads_;  // by line: since there was nothing to read
+    std::vector<std::size_t> reads_;  // by line: since there was nothing to read, over all runs
     std::vector<bool> readable_;      // by line: whether there may be something to read
     std::vector<pollfd> sockets_;
     std::size_t serving_ = 0;

@@ -12,9 +12,9 @@ namespace afflux::worker {
 // changes it.
 //
 // Many workers may fill the queue at the aggregator's port in one go (incast), and half of all
-// packets get lost then. Where so many do, the window is cut, down to one packet if need be, until
-// few are lost, and the size at which that is so becomes a ceiling. It is raised again now and
-// then: the more seldom, the more often this has been in vain.
+// packets get lost then. Where so many do, the window is cut, down to eight packets if need be,
+// until few are lost, and the size at which that is so becomes a ceiling. It is raised again now
+// and then: the more seldom, the more often this has been in vain.
 class Window {
   public:
     // Of as many packets as the job has slots.

@@ -420,6 +420,7 @@ class Group(BackendMethods):
         return self._do(seen, call.text, at_once, self._sums.replace, call, tensors[0], limit_s)
 
     def _complete(self) -> None:
+        self._sums.check_over(self._progress.refuse)
         self.reducer.complete(self.timeout_s, self._progress.interrupted)
 
     def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> Any:

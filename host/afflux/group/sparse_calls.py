@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import AllgatherOptions
 
 from afflux.group.calls import Call, reduction_name
 from afflux.group.collectives import Asked
+from afflux.group.failure import CallRefused
 from afflux.group.fallback import GlooFallback
 from afflux.group.reducer import Interruption, Reducer
 from afflux.group.tensors import dtype_name
@@ -82,6 +83,23 @@ class SparseSums(Sums):
         self._interrupted = interrupted
         self._count = count
         self._until = 0.0
+        self._call = ""
+
+    def check_over(self, refuse: Callable[[Exception], None]) -> None:
+        """Check that no sum is in progress, as a signal handler's call cannot bring it to its end.
+
+        Args:
+            refuse: Tells the other ranks of an error that is only here.
+
+        Raises:
+            CallRefused: One is.
+        """
+        if self._call:
+            refusal = CallRefused(
+                f"{self._call} takes several steps, and a signal handler calls between two of them"
+            )
+            refuse(refusal)
+            raise refusal
 
     def replace(
         self, call: SparseCall, tensor: torch.Tensor, timeout_s: float
@@ -100,8 +118,12 @@ class SparseSums(Sums):
             AffluxError: As for any all-reduce.
         """
         self._until = time.monotonic() + timeout_s
-        self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
-        result = all_reduce_coo(tensor, call.reduction, self)
+        self._call = call.text
+        try:
+            self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
+            result = all_reduce_coo(tensor, call.reduction, self)
+        finally:
+            self._call = ""
         # A collective is not a step of autograd.
         with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
             tensor.copy_(result)

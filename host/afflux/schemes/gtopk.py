@@ -59,8 +59,8 @@ def take_global_top_k(
 
     Raises:
         ValueError: The count is not from 1 to all elements; or the tensor is not flat float32.
-        FloatingPointError: A rank's tensor has an infinite element or NaN among the largest; at all
-            ranks, and no tensor has changed.
+        FloatingPointError: A rank's tensor has an infinite element or NaN among the largest, or a
+            sum is beyond float32; at all ranks, and no tensor has changed.
     """
     if tensor.dim() != 1 or tensor.dtype != torch.float32:
         raise ValueError(f"the tensor is {tensor.dtype} {tuple(tensor.shape)}, not flat float32")
@@ -81,13 +81,16 @@ def take_global_top_k(
     chosen = largest_of_sums(sums, min(count, len(sums)))
     chosen = chosen[sums[chosen] != 0]
     taken = union[chosen]
+    of_taken = (sums[chosen].to(torch.float64) * quantum).to(torch.float32)
+    if of_taken.isinf().any():
+        raise FloatingPointError("a sum is beyond the range of float32")
     # Of the own offers those that all ranks take. The rest of an element is exact: it is less than
     # a quantum, and a multiple of what the element is a multiple of.
     at = torch.searchsorted(taken, places).clamp_(max=max(len(taken) - 1, 0))
     mine = taken[at] == places if len(taken) else torch.zeros(len(places), dtype=torch.bool)
     left = offered.to(torch.float64) - quanta.to(torch.float64) * quantum
     tensor[places[mine]] = left[mine].to(torch.float32)
-    return Taken(taken, (sums[chosen].to(torch.float64) * quantum).to(torch.float32))
+    return Taken(taken, of_taken)
 
 
 def _agreed_quantum(offered: torch.Tensor, group: dist.ProcessGroup | None) -> float | None:

@@ -64,18 +64,26 @@ class GlobalTopK:
         return self._warm_up[phase] if phase < len(self._warm_up) else self._density
 
     def average(self, bucket: GradBucket) -> torch.Tensor:
-        """Return the bucket's average over the ranks: of what is taken; the rest is zero."""
+        """Return the bucket's average over the ranks: of what is taken; the rest is zero.
+
+        Raises:
+            FloatingPointError: A gradient is not finite. Nothing of this bucket is kept.
+        """
         gradients = bucket.buffer()
         kept = self._kept.of(bucket)
-        if self._momentum:
-            velocity = self._velocity.of(bucket).mul_(self._momentum).add_(gradients)
-            kept += velocity
-        else:
-            kept += gradients
         count = max(1, math.ceil(self.density * len(kept)))
-        taken = take_global_top_k(kept, count, self.group)
+        # If this step fails, because a gradient is not finite, what is kept stays as it was.
         if self._momentum:
-            velocity[taken.places] = 0.0
+            velocity = self._velocity.of(bucket)
+            moved = velocity * self._momentum + gradients
+            left = kept + moved
+        else:
+            left = kept + gradients
+        taken = take_global_top_k(left, count, self.group)
+        kept.copy_(left)
+        if self._momentum:
+            moved[taken.places] = 0.0
+            velocity.copy_(moved)
         gradients.zero_()
         gradients[taken.places] = taken.sums / dist.get_world_size(self.group)
         self.steps += bucket.is_last()

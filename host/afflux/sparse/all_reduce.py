@@ -18,6 +18,7 @@ import torch
 from afflux.sparse.index_forms import least
 from afflux.sparse.sums import Sums
 from afflux.sparse.union import by_counts, by_lists
+from afflux_drivers.errors import AffluxError
 
 __all__ = ["all_reduce_coo"]
 
@@ -36,11 +37,15 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums) -> torch.Te
     Returns:
         The sum: sparse COO, coalesced, of the same shape, dtype and sparse dimensions, the same at
         all ranks. It has the rows that any rank has, or all, zero or not.
+
+    Raises:
+        AffluxError: An index is outside the shape; or a collective failed.
     """
     own = tensor.detach().coalesce()
     sparse_shape = own.shape[: own.sparse_dim()]
     rows = sparse_shape.numel()
     ids = _flat(own.indices(), sparse_shape).contiguous()
+    _check(own)
     width = own.shape[own.sparse_dim() :].numel()
     values = own.values().reshape(ids.numel(), width)
     counts = _counted(ids.numel(), sums)
@@ -64,6 +69,27 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums) -> torch.Te
     summed[places] = values
     sums.all_reduce(room, reduction)
     return _made(union, summed, own)
+
+
+def _check(tensor: torch.Tensor) -> None:
+    """Check that a coalesced tensor has only rows that there are; torch does not, unless asked.
+
+    Raises:
+        AffluxError: It has others.
+    """
+    if tensor._nnz() == 0:
+        return
+    indices = tensor.indices()
+    for dimension, size in enumerate(tensor.shape[: tensor.sparse_dim()]):
+        # The first one ascends.
+        of_all = indices[dimension]
+        least, most = (of_all[0], of_all[-1]) if dimension == 0 else of_all.aminmax()
+        if least < 0 or most >= size:
+            wrong = int(least if least < 0 else most)
+            raise AffluxError(
+                f"a sparse tensor of shape {tuple(tensor.shape)} has the index {wrong} in "
+                f"dimension {dimension}"
+            )
 
 
 def _counted(count: int, sums: Sums) -> list[int]:
