@@ -145,6 +145,8 @@ def test_a_worker_that(name):
     assert catches(name, bug, f"{CHECKS}:{check}")
 
 
+_SAME_SOCKET = "!parent->endpoint.same_socket(arrival.peer)"
+
 # Bugs of an engine that has a parent. The first need frames that no honest parent sends, so that
 # only the comparison with the golden model finds them.
 BUGS_SEEN_BY_COMPARISON = {
@@ -154,13 +156,13 @@ BUGS_SEEN_BY_COMPARISON = {
         ".round = first_round - 1, .waiting = states_[slot].waiting,",
     ),
     **{
-        f"does not look at its parent's {what}": Bug("engine/core.cpp", condition, "false")
-        for what, condition in (
-            ("key", "header.key != parent->key"),
-            ("worker number", "header.worker != parent->worker"),
-            ("job number", "header.job != parent->job"),
-            ("address", "arrival.peer.address != parent->endpoint.address"),
-            ("port", "arrival.peer.port != parent->endpoint.port"),
+        f"does not look at its parent's {what}": Bug("engine/core.cpp", condition, wrong)
+        for what, condition, wrong in (
+            ("key", "header.key != parent->key", "false"),
+            ("worker number", "header.worker != parent->worker", "false"),
+            ("job number", "header.job != parent->job", "false"),
+            ("address", _SAME_SOCKET, "parent->endpoint.port != arrival.peer.port"),
+            ("port", _SAME_SOCKET, "parent->endpoint.address != arrival.peer.address"),
         )
     },
 }
