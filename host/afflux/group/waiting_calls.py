@@ -4,6 +4,9 @@ What goes to the same engine is compared there. Ranks that are in different ones
 their timeouts. So a rank that has waited for a while writes into the store in which call it waits,
 and reads what the next rank has written; the last rank reads the first one's. If calls differ,
 there are two neighbours whose calls do.
+
+An operation may have several waits, one after the other, in different engines. What a rank has
+written stays there, so each says which one of the operation it is, and only the same are compared.
 """
 
 import json
@@ -35,6 +38,8 @@ class WaitingCalls:
         self._store = store
         self._rank = rank
         self._next = (rank + 1) % ranks
+        self._latest: tuple[int, str, str] | None = None
+        self._step = 0
 
     def watching(
         self, number: int, engine: str, call: str, interrupted: Interruption
@@ -51,6 +56,7 @@ class WaitingCalls:
         Raises:
             Disagreement: When called: the next rank waits in another call.
         """
+        step = self._step_of(number, engine, call)
         due, written = time.monotonic() + _PATIENCE_S, False
 
         def look() -> str | None:
@@ -62,13 +68,13 @@ class WaitingCalls:
             due = now + _PATIENCE_S
             if not written:
                 written = True
-                self._write([number, engine, call])
+                self._write([number, step, engine, call])
             other = self._read()
-            if other is None or other[0] != number or other[1] == engine:
+            if other is None or other[:2] != [number, step] or other[2] == engine:
                 return None
             raise Disagreement(
                 f"the ranks disagree: rank {self._rank} waits for {engine} in {call}, but rank "
-                f"{self._next} for {other[1]} in {other[2]}",
+                f"{self._next} for {other[2]} in {other[3]}",
                 number=number,
                 description=call,
                 fingerprint=0,
@@ -76,6 +82,16 @@ class WaitingCalls:
             )
 
         return look
+
+    def _step_of(self, number: int, engine: str, call: str) -> int:
+        """Return which of the operation's waits this is; one that is taken up again is the same."""
+        wait = (number, engine, call)
+        if self._latest is None or self._latest[0] != number:
+            self._step = 0
+        elif self._latest != wait:
+            self._step += 1
+        self._latest = wait
+        return self._step
 
     def _write(self, what: list[Any]) -> None:
         try:
