@@ -137,9 +137,13 @@ class WorkerReplay:
         """Return what the worker sends when the slot's timer runs out."""
         assert self._operation is not None, "a probe outside of an operation"
         self._now += 10.0
-        probes = self._operation.expire(self._now)
-        (own,) = (each for each in probes if HEADER.unpack_from(each)[4] == slot)
-        return own
+        sent = [(HEADER.unpack_from(each), each) for each in self._operation.expire(self._now)]
+        # After so long a silence it joins once more, too.
+        own = [
+            each for header, each in sent if header[4] == slot and header[0] & 0xF != wire.Type.JOIN
+        ]
+        assert len(own) == 1, own
+        return own[0]
 
     def receive(self, datagram: bytes) -> None:
         """Give the worker a datagram from the aggregator."""

@@ -228,12 +228,12 @@ class HostPaths:
 
         def heard() -> None:
             nonlocal published
-            published = True
             found = [
                 {"lanes": probe.found, "error": self._misled(number)}
                 for number, probe in zip(tried, probes, strict=True)
             ]
             exchange.publish_part("paths", lambda: found)
+            published = True
 
         try:
             for number, probe in zip(tried, probes, strict=True):

@@ -14,12 +14,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["run_attended"]
+__all__ = ["end_attended", "run_attended"]
 
 _PR_SET_PDEATHSIG = 1
+
+_running: set[int] = set()
+_lock = threading.Lock()
 
 
 def run_attended(
@@ -51,13 +55,30 @@ def run_attended(
         env=environment,
         start_new_session=True,
     ) as attendant:
+        with _lock:
+            _running.add(attendant.pid)
         try:
             out, err = attendant.communicate()
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(attendant.pid, signal.SIGKILL)
+            _end_group(attendant.pid)
             raise
+        finally:
+            with _lock:
+                _running.discard(attendant.pid)
     return subprocess.CompletedProcess(list(command), attendant.returncode, out, err)
+
+
+def end_attended() -> None:
+    """End all that threads of this process still run, when the process is about to end itself."""
+    with _lock:
+        # One may have ended just now; its number is not given to another so soon.
+        for attendant in _running:
+            _end_group(attendant)
+
+
+def _end_group(attendant: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(attendant, signal.SIGKILL)
 
 
 def _end_all(*_: object) -> None:

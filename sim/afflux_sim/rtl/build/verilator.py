@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from afflux_sim.rtl.build.attended import run_attended
+from afflux_sim.rtl.build.attended import end_attended, run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain
@@ -195,7 +195,13 @@ def _compile_model(
         return target
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(compile_one, units))
+        try:
+            return list(pool.map(compile_one, units))
+        except (KeyboardInterrupt, SystemExit):
+            # The threads, for which the pool waits, wait for compilers that Ctrl-C does not reach.
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_attended()
+            raise
 
 
 def _build_runtime(toolchain: Toolchain, extras: Extras, work: Path) -> None:
