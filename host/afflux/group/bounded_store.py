@@ -23,9 +23,6 @@ _BRIEF_S = 2.0
 _LEAST_S = 0.5
 """A deadline that has come leaves so long for a last look."""
 
-_IDLE_S = 1.0
-"""The thread ends when nothing has been asked for so long."""
-
 
 class StoreSilent(RuntimeError):
     """A store does not answer; the message names it. Other errors of stores are of this kind."""
@@ -73,12 +70,16 @@ class Asker:
 
     Any thread may use it, and a signal handler in the middle of another call.
 
+    Args:
+        idle_s: The thread ends when nothing has been asked for so long.
+
     Attributes:
         silent: Whether somebody has waited in vain for an answer, and none has come since.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = 1.0) -> None:
         self.silent = False
+        self._idle_s = idle_s
         self._questions: queue.SimpleQueue[_Question] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -126,7 +127,7 @@ class Asker:
         # Of two threads, when a signal handler has come in the midst of a start, one ends.
         while self._thread is threading.current_thread():
             try:
-                question = self._questions.get(timeout=_IDLE_S)
+                question = self._questions.get(timeout=self._idle_s)
             except queue.Empty:
                 with self._lock:
                     if self._questions.empty() and self._thread is threading.current_thread():

@@ -69,7 +69,7 @@ def _in_time(connect: Callable[[], _T], store: Store, membership: Membership) ->
     """
     limit_s = membership.timeout.total_seconds()
     try:
-        return Asker().ask(connect, limit_s + _GRACE_S, store)
+        return Asker(idle_s=0.0).ask(connect, limit_s + _GRACE_S, store)
     except StoreSilent as silence:
         raise RendezvousError(
             f"{timed_out(limit_s)}: rank {membership.rank} of {membership.size} waited for Gloo to "
