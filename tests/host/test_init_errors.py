@@ -73,7 +73,7 @@ def test_more_workers_than_the_engine_was_built_for():
     [
         ("tcp://10.0.0.1:4700", "unknown scheme"),
         ("udp://", "a host"),
-        ("udp://host:99999", "Port out of range"),
+        ("udp://host:99999", "the port 99999: it must be from 1 to 65535"),
         ("soft://somewhere", "takes no host"),
         ("shm://somewhere", "takes no host"),
         ("rtl://?bus_bits=64", "bus_bits must be 32 or 512"),

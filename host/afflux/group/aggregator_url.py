@@ -152,9 +152,11 @@ def _host_and_port(text: str) -> tuple[str, int]:
             f"{text!r} has several colons: an IPv6 address stands in brackets, as "
             f"[fd00::1]:{wire.PORT}"
         )
-    port = int(found["port"] or wire.PORT) if found is not None else 0
-    if found is None or not 0 < port < 1 << 16:
+    if found is None:
         raise ValueError(f"{text!r} is not a host or host:port")
+    port = int(found["port"] or wire.PORT)
+    if not 0 < port < 1 << 16:
+        raise ValueError(f"{text!r} has the port {port}: it must be from 1 to 65535")
     return _ipv6(found["host"]) if text.startswith("[") else found["host"].lower(), port
 
 
