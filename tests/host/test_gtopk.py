@@ -117,3 +117,42 @@ def test_a_network_learns(momentum):
         assert np.mean(losses[-10:]) < 0.2 * np.mean(losses[:5])
         for one, other in zip(weights, got[0][1], strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def train_over_a_bad_step(rank, size):
+    model = network()
+    ddp = DistributedDataParallel(model)
+    hook = afflux.GlobalTopK(0.1, momentum=0.5)
+    ddp.register_comm_hook(hook, afflux.gtopk_hook)
+    inputs = torch.randn(8, 20, generator=torch.Generator().manual_seed(rank))
+    kinds = []
+    for step in range(4):
+        bad = torch.full_like(inputs, float("inf")) if (step, rank) == (1, 1) else inputs
+        kinds.append(caught(lambda of=ddp, given=bad: of(given).sum().backward())[1])
+        if step == 1:
+            # What DDP had begun is not ended: it is made anew, with the same hook's memory.
+            ddp = DistributedDataParallel(model)
+            ddp.register_comm_hook(hook, afflux.gtopk_hook)
+        model.zero_grad()
+    kept = hook._kept._pieces.values()
+    return kinds, all(bool(each.isfinite().all()) for each in kept)
+
+
+def test_a_step_that_is_not_finite_leaves_nothing_behind():
+    for kinds, finite in values(run_ranks(train_over_a_bad_step, 2)):
+        assert kinds[1] != "nothing raised"
+        assert kinds[2:] == ["nothing raised"] * 2
+        assert finite
+
+
+def too_large(rank, size):
+    tensor = torch.zeros(10)
+    tensor[4] = 3e38
+    error = caught(lambda: take_global_top_k(tensor, 2))
+    return error[1], tensor[4].item()
+
+
+def test_a_sum_that_is_no_float32_is_refused():
+    for kind, left in values(run_ranks(too_large, 2)):
+        assert kind == "FloatingPointError"
+        assert left == pytest.approx(3e38)

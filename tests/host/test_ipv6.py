@@ -47,7 +47,7 @@ def test_urls(url, want):
         ("udp://[fd00::g]:4700", "IPv6|does not appear to be an IPv4 or IPv6 address"),
         ("udp://[fd00::1", "IPv6"),
         ("udp://h?parent=[10.0.0.1]", r"'10\.0\.0\.1' is not an IPv6 address"),
-        ("udp://[fd00::1]:0", r"'\[fd00::1\]:0' is not a host or host:port"),
+        ("udp://[fd00::1]:0", r"'\[fd00::1\]:0' has the port 0: it must be from 1 to 65535"),
         ("udp://[fd00::1]:x", r"'\[fd00::1\]:x' is not a host or host:port"),
     ],
 )

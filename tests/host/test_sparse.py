@@ -1,5 +1,11 @@
 """All-reduce of sparse tensors, beside torch's sum of the same tensors made dense."""
 
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+
 import numpy as np
 import pytest
 import torch
@@ -107,3 +113,54 @@ def test_more_rows_than_an_int32_counts(engine):
     for rows, first in values(run_ranks(memory_of_a_large_one, 2)):
         assert rows == [5, 4_000_000_000, 4_000_000_001]
         assert first == [2, 1, 1]
+
+
+BAD = {
+    "beyond the end": ([[3, 100]], (100,)),
+    "before the start": ([[-1, 3]], (100,)),
+    "in the second dimension": ([[0, 1], [70, 2]], (60, 70)),
+}
+
+
+def with_a_bad_index(rank, size):
+    found = []
+    for indices, shape in BAD.values():
+        group = dist.new_group(timeout=timedelta(seconds=20))
+        right = torch.tensor(indices).clamp(0, 50)
+        values = torch.ones(2)
+        own = torch.tensor(indices) if rank == 1 else right
+        tensor = torch.sparse_coo_tensor(
+            own, values, shape, is_coalesced=True, check_invariants=False
+        )
+        found.append(caught(lambda t=tensor, g=group: dist.all_reduce(t, group=g)))
+    return found
+
+
+def test_indices_outside_the_shape_are_refused_at_every_rank(engine):
+    for found in values(run_ranks(with_a_bad_index, 2)):
+        wrong = ("index 100 in dimension 0", "index -1 in dimension 0", "index 70 in dimension 1")
+        for (message, kind, seconds), what in zip(found, wrong, strict=True):
+            assert kind != "nothing raised"
+            assert what in message
+            assert seconds < 15
+
+
+def nested(rank, size):
+    signal.signal(signal.SIGUSR1, lambda *_: found.append(caught(dist.barrier)[:2]))
+    found = []
+    tensor = torch.ones(50).to_sparse()
+    if rank == 1:
+        time.sleep(0.5)
+    else:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+    error = caught(lambda: dist.all_reduce(tensor))
+    return found, error[0]
+
+
+def test_a_signal_handler_cannot_pass_a_sum_of_several_steps(engine):
+    (found, _), (none, _) = values(run_ranks(nested, 2))
+    ((message, kind),) = found
+    assert kind == "CallRefused"
+    assert "all_reduce sum sparse float32 (50,) takes several steps" in message
+    assert none == []

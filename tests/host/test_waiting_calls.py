@@ -24,9 +24,7 @@ def two(monkeypatch):
 
 def test_different_calls_are_found(two):
     assert two[0].watching(7, SHARDS, CALL, nothing)() is None
-    with pytest.raises(
-        Disagreement, match=r"rank 1 waits for Gloo's all_reduce .* rank 0 for"
-    ):
+    with pytest.raises(Disagreement, match=r"rank 1 waits for Gloo's all_reduce .* rank 0 for"):
         two[1].watching(7, GLOO, CALL, nothing)()
 
 
