@@ -40,7 +40,7 @@ void check_largest(const std::vector<float>& elements, std::size_t count) {
 void test_random_tensors() {
     std::mt19937 random(kSeed);
     std::normal_distribution<float> normal;
-    for (const std::size_t size : {1, 63, 64, 65, 1000, 70'001, 500'000}) {
+    for (const std::size_t size : {1, 63, 64, 65, 1000, 70'001, 200'000}) {
         std::vector<float> elements(size);
         for (float& each : elements) each = normal(random);
         for (const std::size_t count : {std::size_t{1}, size / 1000 + 1, size / 2 + 1, size}) {
@@ -51,7 +51,7 @@ void test_random_tensors() {
 
 // Tensors whose sample says nothing, or the wrong thing, of the rest.
 void test_tensors_that_deceive_a_sample() {
-    constexpr std::size_t kSize = 300'000;
+    constexpr std::size_t kSize = 100'000;
     std::vector<float> elements(kSize);
     check_largest(elements, 100);  // all equal
     for (std::size_t i = 0; i < kSize; ++i) elements[i] = static_cast<float>(i);
@@ -65,12 +65,12 @@ void test_tensors_that_deceive_a_sample() {
 }
 
 void test_what_is_no_number_is_larger_than_all() {
-    std::vector<float> elements(200'000, 1.0F);
+    std::vector<float> elements(100'000, 1.0F);
     elements[77] = -std::numeric_limits<float>::infinity();
-    elements[150'000] = std::numeric_limits<float>::quiet_NaN();
+    elements[90'000] = std::numeric_limits<float>::quiet_NaN();
     elements[3] = std::numeric_limits<float>::max();
-    CHECK(largest(elements, 1) == std::vector<std::int64_t>{150'000});
-    CHECK(largest(elements, 3) == (std::vector<std::int64_t>{3, 77, 150'000}));
+    CHECK(largest(elements, 1) == std::vector<std::int64_t>{90'000});
+    CHECK(largest(elements, 3) == (std::vector<std::int64_t>{3, 77, 90'000}));
 }
 
 }  // namespace
