@@ -6,7 +6,9 @@ import time
 import pytest
 from torch._C._distributed_c10d import HashStore
 
+from afflux.group import meeting
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.bounded_store import Asker, StoreSilent
 from afflux.group.exchange import Introduction, RendezvousError
 from afflux.group.meeting import Meeting
 
@@ -38,6 +40,37 @@ def test_who_has_declined_and_left_is_not_waited_for():
     assert time.monotonic() - started < 10
     late.join()
     assert len(found[0]["roll"]) == 3
+    keys.release()
+
+
+class SlowAsker(Asker):
+    """Asks a store that takes longer to answer than the roll is called, by the clock of its calls."""
+
+    def ask(self, call, limit_s, store):
+        if limit_s < 0.6:
+            raise StoreSilent(f"no answer for {limit_s:.3g} s")
+        return super().ask(call, limit_s, store)
+
+
+def test_a_store_that_is_slow_while_the_roll_is_called(monkeypatch):
+    store = HashStore()
+    second = Meeting(store, 1, 2, 20.0)
+    second.introduce(introduction())
+    monkeypatch.setattr(meeting, "Asker", SlowAsker)
+    first = Meeting(store, 0, 2, 20.0)
+    first.introduce(introduction())
+
+    def answer():
+        second.next_ticket()
+        keys = second.keys()
+        second.confirm(keys)
+        keys.release()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    keys = first.keys()
+    assert len(first.call_roll(keys)) == 2
+    answering.join()
     keys.release()
 
 

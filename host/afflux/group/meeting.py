@@ -20,7 +20,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from afflux.group.bounded_store import Asker, BoundedStore
+from afflux.group.bounded_store import Asker, BoundedStore, StoreSilent
 from afflux.group.exchange import Introduction, RendezvousError, missing_of, names_of
 from afflux.group.torch_store import GroupStore
 from afflux_drivers.errors import timed_out
@@ -127,7 +127,11 @@ class Meeting:
                 if rank != self._rank and not introductions[rank].error
             ]
             wait_s = min(_ROLL_S, max(self.left_s, 0.01))
-            unheard = missing_of(keys.asked, taking_part, wait_s)
+            try:
+                unheard = missing_of(keys.asked, taking_part, wait_s)
+            except StoreSilent:
+                # Slow, perhaps: it has as long for this as the ranks have to come.
+                unheard = [key for key in taking_part if not self.in_time(keys).check([key])]
             if not unheard:
                 return introductions
             if self.left_s <= 0:
