@@ -1,6 +1,7 @@
 """A store that does not answer for a while, and then does: nothing is lost by it."""
 
 import threading
+import time
 import types
 
 import pytest
@@ -8,6 +9,7 @@ from torch._C._distributed_c10d import HashStore
 
 from afflux.group import bounded_store
 from afflux.group.bounded_store import Asker, BoundedStore
+from afflux.group.exchange import Exchange
 from afflux.group.notices import Notices
 
 LIMIT_S = 20.0
@@ -54,3 +56,13 @@ def test_who_confirms_during_the_silence_is_heard(hiccup):
     ending.start()
     assert hiccup.notices(0, 2).unconfirmed(LIMIT_S) == []
     ending.join()
+
+
+def test_a_failure_reported_to_a_silent_store_is_written_later(hiccup):
+    exchange = Exchange(hiccup.keys, 1, 2, LIMIT_S)
+    exchange.report(OSError("drawn"))
+    assert exchange.failure() == ""
+    hiccup.end()
+    late = hiccup.keys.until(time.monotonic() + LIMIT_S)
+    assert late.find("finding/1") is not None
+    assert late.find("failed") == b"rank 1: drawn"

@@ -340,13 +340,17 @@ class Exchange:
             # A RendezvousError already names the ranks that it is about.
             text = text if isinstance(failure, RendezvousError) else f"rank {self._rank}: {text}"
         finding = {"error": text, "stays": stays, "waited": _in_vain(failure)}
-        try:
-            self._keys.set(f"finding/{self._rank}", json.dumps(finding))
-            if text:
-                self._keys.compare_set(_FAILED, "", text)
-        except RuntimeError:
-            # A silent store may write it later. The verdict does not come either.
-            _log.debug("the finding was not written", exc_info=True)
+        writes: list[Callable[[], Any]] = [
+            lambda: self._keys.set(f"finding/{self._rank}", json.dumps(finding))
+        ]
+        if text:
+            writes.append(lambda: self._keys.compare_set(_FAILED, "", text))
+        for write in writes:
+            try:
+                write()
+            except RuntimeError:
+                # A silent store may write it later. The verdict does not come either.
+                _log.debug("the finding was not written", exc_info=True)
 
     def verdict(self, failure: Exception | None, may_fall: bool, patience_s: float) -> str:
         """Write this rank's finding; return the verdict upon those of all ranks. Collective.
