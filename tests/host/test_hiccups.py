@@ -1,4 +1,4 @@
-"""A store that does not answer for a while, and then does: nothing is lost by it."""
+"""A store that does not answer for a while, and ranks that wait in vain: nobody is left behind."""
 
 import threading
 import time
@@ -7,9 +7,9 @@ import types
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from afflux.group import bounded_store
+from afflux.group import bounded_store, exchange
 from afflux.group.bounded_store import Asker, BoundedStore
-from afflux.group.exchange import Exchange
+from afflux.group.exchange import Exchange, RendezvousError
 from afflux.group.notices import Notices
 
 LIMIT_S = 20.0
@@ -59,10 +59,33 @@ def test_who_confirms_during_the_silence_is_heard(hiccup):
 
 
 def test_a_failure_reported_to_a_silent_store_is_written_later(hiccup):
-    exchange = Exchange(hiccup.keys, 1, 2, LIMIT_S)
-    exchange.report(OSError("drawn"))
-    assert exchange.failure() == ""
+    failing = Exchange(hiccup.keys, 1, 2, LIMIT_S)
+    failing.report(OSError("drawn"))
+    assert failing.failure() == ""
     hiccup.end()
     late = hiccup.keys.until(time.monotonic() + LIMIT_S)
     assert late.find("finding/1") is not None
     assert late.find("failed") == b"rank 1: drawn"
+
+
+def test_rank_0_goes_by_the_verdict_of_a_rank_that_has_given_up(monkeypatch):
+    monkeypatch.setattr(exchange, "_GRACE_S", 0.1)
+    store = HashStore()
+    # Its own limit counts, as in a job whose ranks have different ones, or start late.
+    with pytest.raises(RendezvousError, match=r"^rank 1: drawn; .* waited for rank 0 to say"):
+        Exchange(store, 1, 2, 0.1).verdict(RendezvousError("rank 1: drawn"), True, 0.1)
+    with pytest.raises(RendezvousError, match=r"^rank 1: drawn; .* waited for rank 0 to say"):
+        Exchange(store, 0, 2, LIMIT_S).verdict(None, True, LIMIT_S)
+
+
+def test_a_rank_that_gives_up_goes_by_the_verdict_that_came_meanwhile(monkeypatch):
+    store = HashStore()
+    late = Exchange(store, 1, 2, LIMIT_S)
+    late.report(OSError("drawn"))
+    assert Exchange(store, 0, 2, LIMIT_S).verdict(None, True, LIMIT_S) == "rank 1: drawn"
+
+    def give_up(*_arguments, **_named):
+        raise RendezvousError("timed out")
+
+    monkeypatch.setattr(late, "_collect", give_up)
+    assert late.verdict(OSError("drawn"), True, LIMIT_S) == "rank 1: drawn"
