@@ -1,8 +1,11 @@
 """A store that does not answer for a while, and ranks that wait in vain: nobody is left behind."""
 
+import json
 import threading
 import time
 import types
+from collections.abc import Callable
+from dataclasses import asdict
 
 import pytest
 from torch._C._distributed_c10d import HashStore
@@ -10,7 +13,9 @@ from torch._C._distributed_c10d import HashStore
 from afflux.group import bounded_store, exchange
 from afflux.group.bounded_store import Asker, BoundedStore
 from afflux.group.exchange import Exchange, RendezvousError
-from afflux.group.notices import Notices
+from afflux.group.notices import CallRecord, Notices
+from afflux.group.parts import PYTHON_PARTS
+from afflux.group.progress import Progress
 
 LIMIT_S = 20.0
 
@@ -36,6 +41,19 @@ class Hiccup:
     def notices(self, rank: int, size: int) -> Notices:
         watch = types.SimpleNamespace(wake_key="")
         return Notices(types.SimpleNamespace(notices=self.keys, watch=watch), rank, size)
+
+    def progress(self, rank: int, size: int) -> tuple[Progress, Callable[[], None]]:
+        """Return the thread of a group that does nothing else, and what tells it of news."""
+        told: list[Callable[[], None]] = []
+        watch = types.SimpleNamespace(
+            add=lambda _prefix, news: told.append(news), remove=lambda _prefix: None
+        )
+        keys = types.SimpleNamespace(prefix="", watch=watch)
+        notices = self.notices(rank, size)
+        progress = Progress(
+            notices, keys, str, list, lambda *_: None, PYTHON_PARTS, rank, size, "hiccup"
+        )
+        return progress, told[0]
 
 
 @pytest.fixture
@@ -89,3 +107,22 @@ def test_a_rank_that_gives_up_goes_by_the_verdict_that_came_meanwhile(monkeypatc
 
     monkeypatch.setattr(late, "_collect", give_up)
     assert late.verdict(OSError("drawn"), True, LIMIT_S) == "rank 1: drawn"
+
+
+@pytest.mark.parametrize("news", ["failure", "closing"])
+def test_news_that_a_silent_store_does_not_tell_are_asked_for_again(hiccup, news):
+    progress, tell = hiccup.progress(1, 2)
+    failure = CallRecord(0, 1, "all_reduce", True, "drawn")
+    hiccup.own.set(news, json.dumps(asdict(failure)) if news == "failure" else "0")
+    hiccup.own.set("notice", "1")
+    tell()
+    time.sleep(0.3)
+    assert progress.failure is None
+    hiccup.end()
+    deadline = time.monotonic() + LIMIT_S
+    while progress.failure is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    text = {"failure": "rank 0 failed: drawn", "closing": "rank 0 has destroyed the group"}[news]
+    assert text in str(progress.failure)
+    assert hiccup.own.check(["closed/1"]) == (news == "closing")
+    progress.stop(LIMIT_S)
