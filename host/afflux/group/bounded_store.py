@@ -195,10 +195,6 @@ class BoundedStore:
         """Write a key if it has the expected value; return what it has then."""
         return self._ask(lambda: self._store.compare_set(key, expected, desired), writes=True)
 
-    def later(self, call: Callable[[Store], Any]) -> None:
-        """Let `call` ask torch's store, when nobody else does. Its errors are lost."""
-        self._asker.later(lambda: call(self._store))
-
     def _ask(self, call: Callable[[], _T], writes: bool = False) -> _T:
         if self._deadline is not None:
             limit_s = max(self._deadline - time.monotonic(), _LEAST_S)
