@@ -6,9 +6,10 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import pytest
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import FileStore, HashStore, TCPStore
 
 from afflux.group import bounded_store, exchange
 from afflux.group.bounded_store import Asker, BoundedStore
@@ -40,7 +41,8 @@ class Hiccup:
 
     def notices(self, rank: int, size: int) -> Notices:
         watch = types.SimpleNamespace(wake_key="")
-        return Notices(types.SimpleNamespace(notices=self.keys, watch=watch), rank, size)
+        keys: Any = types.SimpleNamespace(notices=self.keys, watch=watch)
+        return Notices(keys, rank, size)
 
     def progress(self, rank: int, size: int) -> tuple[Progress, Callable[[], None]]:
         """Return the thread of a group that does nothing else, and what tells it of news."""
@@ -48,10 +50,17 @@ class Hiccup:
         watch = types.SimpleNamespace(
             add=lambda _prefix, news: told.append(news), remove=lambda _prefix: None
         )
-        keys = types.SimpleNamespace(prefix="", watch=watch)
-        notices = self.notices(rank, size)
+        keys: Any = types.SimpleNamespace(prefix="", watch=watch)
         progress = Progress(
-            notices, keys, str, list, lambda *_: None, PYTHON_PARTS, rank, size, "hiccup"
+            self.notices(rank, size),
+            keys,
+            give_up=lambda _reason: None,
+            complete=lambda: None,
+            has_failed=lambda _error, _records: None,
+            parts=PYTHON_PARTS,
+            rank=rank,
+            size=size,
+            name="hiccup",
         )
         return progress, told[0]
 
@@ -126,3 +135,46 @@ def test_news_that_a_silent_store_does_not_tell_are_asked_for_again(hiccup, news
     assert text in str(progress.failure)
     assert hiccup.own.check(["closed/1"]) == (news == "closing")
     progress.stop(LIMIT_S)
+
+
+def make_store(kind, folder):
+    if kind == "tcp":
+        return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    return FileStore(str(folder / "store"), 1) if kind == "file" else HashStore()
+
+
+@pytest.mark.parametrize("kind", ["hash", "file", "tcp"])
+def test_to_look_for_a_key_writes_nothing(kind, tmp_path):
+    own = make_store(kind, tmp_path)
+    store = BoundedStore(own, Asker()).under("prefix")
+    assert store.find("key") is None
+    assert not store.check(["key"])
+    store.set("key", "value")
+    assert store.find("key") == b"value"
+    store.set("key", "")
+    assert store.find("key") == b""
+
+
+class Tidied:
+    """A store whose keys go between a check and what follows it, as when ranks tidy up."""
+
+    def __init__(self) -> None:
+        self.own = HashStore()
+        self.own.set("key", "value")
+
+    def check(self, names: list[str]) -> bool:
+        there = self.own.check(names)
+        self.own.delete_key("key")
+        return there
+
+    def get(self, name: str) -> bytes:
+        assert self.own.check([name]), "torch's store would wait"
+        return self.own.get(name)
+
+    def compare_set(self, name: str, expected: str, desired: str) -> bytes:
+        return self.own.compare_set(name, expected, desired)
+
+
+def test_a_key_that_goes_after_a_check_is_not_waited_for():
+    store: Any = Tidied()
+    assert BoundedStore(store, Asker()).find("key") == b"value"

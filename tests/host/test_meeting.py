@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from torch._C._distributed_c10d import HashStore
@@ -43,8 +44,40 @@ def test_who_has_declined_and_left_is_not_waited_for():
     keys.release()
 
 
+def test_a_rank_of_an_earlier_life_that_tidies_up_while_the_roll_is_called(monkeypatch):
+    store = HashStore()
+    earlier, first = Meeting(store, 1, 2, 20.0), Meeting(store, 0, 2, 20.0)
+    earlier.introduce(introduction())
+    first.introduce(introduction())
+    keys = first.keys()
+    missing_of = meeting.missing_of
+    coming: list[threading.Timer] = []
+
+    def tidied(*arguments):
+        missing = missing_of(*arguments)
+        if not coming:
+            store.delete_key("afflux/0/rank/1")
+            coming.append(threading.Timer(0.2, come))
+            coming[0].start()
+        return missing
+
+    def come():
+        second = Meeting(store, 1, 2, 20.0)
+        second.introduce(introduction())
+        second.next_ticket()
+        own = second.keys()
+        second.confirm(own)
+        own.release()
+
+    monkeypatch.setattr(meeting, "missing_of", tidied)
+    store.set_timeout(timedelta(seconds=1))
+    assert len(first.call_roll(keys)) == 2
+    coming[0].join()
+    keys.release()
+
+
 class SlowAsker(Asker):
-    """Asks a store that takes longer to answer than the roll is called, by the clock of its calls."""
+    """Asks a store that takes longer to answer than the roll is called for."""
 
     def ask(self, call, limit_s, store):
         if limit_s < 0.6:

@@ -2,6 +2,7 @@
 
 import threading
 import types
+from typing import Any
 
 from torch._C._distributed_c10d import HashStore
 
@@ -93,11 +94,11 @@ def test_notices_do_not_wait_until_all_is_deleted():
         go_on.wait(LIMIT_S)
         return []
 
-    slow = types.SimpleNamespace(
+    slow: Any = types.SimpleNamespace(
         set=store.set, check=store.check, compare_set=store.compare_set, list_keys=list_keys
     )
     slow.clone = lambda: slow
-    watch = types.SimpleNamespace(
+    watch: Any = types.SimpleNamespace(
         key="a store",
         wake_key="wake",
         connection=slow,

@@ -115,7 +115,12 @@ class Meeting:
         called: list[str] = []
         late = missing_of(self._store, [f"rank/{rank}" for rank in everyone], self.left_s)
         while not late:
-            texts = [self._store.get(f"rank/{rank}").decode() for rank in everyone]
+            found = [self._store.find(f"rank/{rank}") for rank in everyone]
+            texts = [text.decode() for text in found if text is not None]
+            if len(texts) < len(found):
+                # Of an earlier life of the group, whose ranks tidy up.
+                late = missing_of(self._store, [f"rank/{rank}" for rank in everyone], self.left_s)
+                continue
             if texts != called:
                 called = texts
                 self._write_roll(called)
@@ -143,9 +148,8 @@ class Meeting:
     def refuse(self, reason: str) -> None:
         """Let the ranks that have come know that there will be no group."""
         keys = [f"rank/{rank}" for rank in range(self._size)]
-        self._write_roll(
-            [self._store.get(key).decode() for key in keys if self._store.check([key])], reason
-        )
+        found = [self._store.find(key) for key in keys]
+        self._write_roll([text.decode() for text in found if text is not None], reason)
 
     def _write_roll(self, texts: list[str], error: str = "") -> None:
         roll = [json.loads(text)["nonce"] for text in texts]
@@ -164,7 +168,7 @@ class Meeting:
         pause_s = _FIRST_POLL_S
         while True:
             # Not with the store's wait, which writes to stderr when it is over before the key.
-            text = self._store.get("ticket").decode() if self._store.check(["ticket"]) else ""
+            text = (self._store.find("ticket") or b"").decode()
             if text and text != self._last_ticket:
                 self._last_ticket = text
                 ticket: dict[str, Any] = json.loads(text)
