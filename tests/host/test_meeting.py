@@ -2,11 +2,14 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from torch._C._distributed_c10d import HashStore
 
+from afflux.group import meeting
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.bounded_store import Asker, StoreSilent
 from afflux.group.exchange import Introduction, RendezvousError
 from afflux.group.meeting import Meeting
 
@@ -38,6 +41,69 @@ def test_who_has_declined_and_left_is_not_waited_for():
     assert time.monotonic() - started < 10
     late.join()
     assert len(found[0]["roll"]) == 3
+    keys.release()
+
+
+def test_a_rank_of_an_earlier_life_that_tidies_up_while_the_roll_is_called(monkeypatch):
+    store = HashStore()
+    earlier, first = Meeting(store, 1, 2, 20.0), Meeting(store, 0, 2, 20.0)
+    earlier.introduce(introduction())
+    first.introduce(introduction())
+    keys = first.keys()
+    missing_of = meeting.missing_of
+    coming: list[threading.Timer] = []
+
+    def tidied(*arguments):
+        missing = missing_of(*arguments)
+        if not coming:
+            store.delete_key("afflux/0/rank/1")
+            coming.append(threading.Timer(0.2, come))
+            coming[0].start()
+        return missing
+
+    def come():
+        second = Meeting(store, 1, 2, 20.0)
+        second.introduce(introduction())
+        second.next_ticket()
+        own = second.keys()
+        second.confirm(own)
+        own.release()
+
+    monkeypatch.setattr(meeting, "missing_of", tidied)
+    store.set_timeout(timedelta(seconds=1))
+    assert len(first.call_roll(keys)) == 2
+    coming[0].join()
+    keys.release()
+
+
+class SlowAsker(Asker):
+    """Asks a store that takes longer to answer than the roll is called for."""
+
+    def ask(self, call, limit_s, store):
+        if limit_s < 0.6:
+            raise StoreSilent(f"no answer for {limit_s:.3g} s")
+        return super().ask(call, limit_s, store)
+
+
+def test_a_store_that_is_slow_while_the_roll_is_called(monkeypatch):
+    store = HashStore()
+    second = Meeting(store, 1, 2, 20.0)
+    second.introduce(introduction())
+    monkeypatch.setattr(meeting, "Asker", SlowAsker)
+    first = Meeting(store, 0, 2, 20.0)
+    first.introduce(introduction())
+
+    def answer():
+        second.next_ticket()
+        keys = second.keys()
+        second.confirm(keys)
+        keys.release()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    keys = first.keys()
+    assert len(first.call_roll(keys)) == 2
+    answering.join()
     keys.release()
 
 

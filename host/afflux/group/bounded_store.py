@@ -23,6 +23,9 @@ _BRIEF_S = 2.0
 _LEAST_S = 0.5
 """A deadline that has come leaves so long for a last look."""
 
+_ABSENT = "afflux: no such key"
+"""No key has this value."""
+
 
 class StoreSilent(RuntimeError):
     """A store does not answer; the message names it. Other errors of stores are of this kind."""
@@ -38,6 +41,19 @@ def innermost(store: Store) -> Store:
 def _named(store: Store) -> str:
     root = innermost(store)
     return f"the store at {root.host}:{root.port}" if isinstance(root, TCPStore) else "the store"
+
+
+def _found(store: Store, key: str) -> bytes | None:
+    """Return the value of a key, or None if it is not there. Another rank may delete it any moment.
+
+    A key that is deleted after a check would keep `get` waiting, and with it the connection.
+    """
+    try:
+        # Nothing is written: it has not this value. A key that is not there keeps so.
+        value = store.compare_set(key, _ABSENT, _ABSENT)
+    except NotImplementedError:
+        return store.get(key) if store.check([key]) else None
+    return None if value == _ABSENT.encode() else value
 
 
 class _Question:
@@ -181,7 +197,7 @@ class BoundedStore:
 
     def find(self, key: str) -> bytes | None:
         """Return the value of a key, or None if it is not there."""
-        return self._ask(lambda: self._store.get(key) if self._store.check([key]) else None)
+        return self._ask(lambda: _found(self._store, key))
 
     def set(self, key: str, value: str) -> None:
         """Write a key."""
@@ -194,10 +210,6 @@ class BoundedStore:
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
         """Write a key if it has the expected value; return what it has then."""
         return self._ask(lambda: self._store.compare_set(key, expected, desired), writes=True)
-
-    def later(self, call: Callable[[Store], Any]) -> None:
-        """Let `call` ask torch's store, when nobody else does. Its errors are lost."""
-        self._asker.later(lambda: call(self._store))
 
     def _ask(self, call: Callable[[], _T], writes: bool = False) -> _T:
         if self._deadline is not None:

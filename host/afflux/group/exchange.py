@@ -5,6 +5,7 @@
     every rank   reads all of these
     every rank   writes its finding: whether it can go on           finding/<r>
     rank 0       reads all of these, writes the verdict             verdict
+                 (or who has waited for it in vain: the first one)
     every rank   goes by the verdict
 
 An error anywhere is written in place of the value, so every rank raises one that names the cause.
@@ -340,13 +341,17 @@ class Exchange:
             # A RendezvousError already names the ranks that it is about.
             text = text if isinstance(failure, RendezvousError) else f"rank {self._rank}: {text}"
         finding = {"error": text, "stays": stays, "waited": _in_vain(failure)}
-        try:
-            self._keys.set(f"finding/{self._rank}", json.dumps(finding))
-            if text:
-                self._keys.compare_set(_FAILED, "", text)
-        except RuntimeError:
-            # A silent store may write it later. The verdict does not come either.
-            _log.debug("the finding was not written", exc_info=True)
+        writes: list[Callable[[], Any]] = [
+            lambda: self._keys.set(f"finding/{self._rank}", json.dumps(finding))
+        ]
+        if text:
+            writes.append(lambda: self._keys.compare_set(_FAILED, "", text))
+        for write in writes:
+            try:
+                write()
+            except RuntimeError:
+                # A silent store may write it later. The verdict does not come either.
+                _log.debug("the finding was not written", exc_info=True)
 
     def verdict(self, failure: Exception | None, may_fall: bool, patience_s: float) -> str:
         """Write this rank's finding; return the verdict upon those of all ranks. Collective.
@@ -366,7 +371,7 @@ class Exchange:
         """
         self.report(failure)
         if self._rank == 0:
-            self._store.set("verdict", json.dumps(self._judge(may_fall, patience_s)))
+            self._store.compare_set("verdict", "", json.dumps(self._judge(may_fall, patience_s)))
         if _in_vain(failure):
             patience_s = min(patience_s, _PATIENCE_S)
         try:
@@ -377,12 +382,25 @@ class Exchange:
                 (text,) = self._collect(["verdict"], limit_s, heeds=False)
         except RendezvousError as error:
             reason = f"{failure}; " if failure is not None else ""
-            raise RendezvousError(f"{reason}{error}") from failure
+            text = self._give_up(f"{reason}{error}")
         verdict = json.loads(text)
         if verdict["error"] and not verdict["falls"]:
             kind = StepFailed if verdict["complete"] else RendezvousError
             raise kind(verdict["error"]) from failure
         return str(verdict["error"])
+
+    def _give_up(self, error: str) -> str:
+        """Return the verdict that ranks have failed, unless there is one by now: then that.
+
+        Rank 0, which comes late perhaps, goes by it: it must not go to Gloo without this rank.
+        """
+        own = json.dumps({"error": error, "falls": False, "complete": False})
+        try:
+            return self._keys.compare_set("verdict", "", own).decode()
+        except RuntimeError:
+            # A silent store may write it later.
+            _log.debug("the verdict was not written", exc_info=True)
+            return own
 
     def _judge(self, may_fall: bool, patience_s: float) -> dict[str, Any]:
         keys = [f"finding/{rank}" for rank in range(self._size)]

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from afflux.group.bounded_store import Asker, BoundedStore
+from afflux.group.bounded_store import Asker, BoundedStore, StoreSilent
 from afflux.group.exchange import Introduction, RendezvousError, missing_of, names_of
 from afflux.group.torch_store import GroupStore
 from afflux_drivers.errors import timed_out
@@ -115,7 +115,12 @@ class Meeting:
         called: list[str] = []
         late = missing_of(self._store, [f"rank/{rank}" for rank in everyone], self.left_s)
         while not late:
-            texts = [self._store.get(f"rank/{rank}").decode() for rank in everyone]
+            found = [self._store.find(f"rank/{rank}") for rank in everyone]
+            texts = [text.decode() for text in found if text is not None]
+            if len(texts) < len(found):
+                # Of an earlier life of the group, whose ranks tidy up.
+                late = missing_of(self._store, [f"rank/{rank}" for rank in everyone], self.left_s)
+                continue
             if texts != called:
                 called = texts
                 self._write_roll(called)
@@ -127,7 +132,11 @@ class Meeting:
                 if rank != self._rank and not introductions[rank].error
             ]
             wait_s = min(_ROLL_S, max(self.left_s, 0.01))
-            unheard = missing_of(keys.asked, taking_part, wait_s)
+            try:
+                unheard = missing_of(keys.asked, taking_part, wait_s)
+            except StoreSilent:
+                # Slow, perhaps: it has as long for this as the ranks have to come.
+                unheard = [key for key in taking_part if not self.in_time(keys).check([key])]
             if not unheard:
                 return introductions
             if self.left_s <= 0:
@@ -139,9 +148,8 @@ class Meeting:
     def refuse(self, reason: str) -> None:
         """Let the ranks that have come know that there will be no group."""
         keys = [f"rank/{rank}" for rank in range(self._size)]
-        self._write_roll(
-            [self._store.get(key).decode() for key in keys if self._store.check([key])], reason
-        )
+        found = [self._store.find(key) for key in keys]
+        self._write_roll([text.decode() for text in found if text is not None], reason)
 
     def _write_roll(self, texts: list[str], error: str = "") -> None:
         roll = [json.loads(text)["nonce"] for text in texts]
@@ -160,7 +168,7 @@ class Meeting:
         pause_s = _FIRST_POLL_S
         while True:
             # Not with the store's wait, which writes to stderr when it is over before the key.
-            text = self._store.get("ticket").decode() if self._store.check(["ticket"]) else ""
+            text = (self._store.find("ticket") or b"").decode()
             if text and text != self._last_ticket:
                 self._last_ticket = text
                 ticket: dict[str, Any] = json.loads(text)

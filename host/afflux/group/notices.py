@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 
+from afflux.group.bounded_store import StoreSilent
 from afflux.group.store_watch import NEWS_KEY
 from afflux.group.torch_store import GroupStore, waker_key
 
@@ -207,6 +208,9 @@ class Notices:
         while True:
             try:
                 missing = [rank for rank in missing if not self._store.check([f"closed/{rank}"])]
+            except StoreSilent:
+                # That says nothing of the ranks, which may still need this one.
+                _log.debug("the store does not say who has confirmed", exc_info=True)
             except RuntimeError:
                 # The store's server ends with a rank that has waited for all, or has failed.
                 return []

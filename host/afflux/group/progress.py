@@ -43,6 +43,9 @@ _TURN_INTERVAL_S = 0.001
 _REASON_TIMEOUT_S = 1.0
 """The reason of another rank's failure may reach the store a moment after the failure is seen."""
 
+_NEWS_AGAIN_S = 0.5
+"""The store had news for this rank, then did not answer: how often it is asked what they are."""
+
 Step = Callable[..., list[torch.Tensor]]
 """Carries out one operation: it takes the task's arguments, and returns the tensors written."""
 
@@ -382,8 +385,12 @@ class Progress:
         if not self._only_one.acquire(blocking=False):
             return
         self._thread = threading.current_thread()
+        again_s: float | None = None
         while True:
-            task = self._tasks.get()
+            try:
+                task = self._tasks.get(timeout=again_s)
+            except queue.Empty:
+                task = _News()
             if task is None:
                 break
             if isinstance(task, _News):
@@ -397,7 +404,7 @@ class Progress:
             # Its arguments are tensors, and the next one may be long in coming.
             task = None
             if self._news:
-                self._hear()
+                again_s = None if self._hear() else _NEWS_AGAIN_S
         # An operation in a caller's thread may be in progress.
         self._enter()
         self._drained.set()
@@ -421,24 +428,29 @@ class Progress:
             self.turn.leave()
         self.turn.add_pending(-1)
 
-    def _hear(self) -> None:
-        """Learn of other ranks' failures while idle, and let who holds the job close."""
+    def _hear(self) -> bool:
+        """Learn of other ranks' failures while idle, and let who holds the job close.
+
+        Returns:
+            Whether the store has told the news; there are some.
+        """
         self._enter()
         try:
             self._notices.look()
-            if self._failure is not None or not self._notices.notice():
-                return
+            if self._failure is not None:
+                return True
             first = self._notices.failure()
             if first is not None:
                 self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}", elsewhere=True))
-                return
+                return True
             last = self._notices.closing()
             if last is None or last > self.turn.sequence:
-                return
+                return last is not None
             closer = self._notices.closer()
             if closer != self._rank:
                 self._notices.confirm_close()
                 self._set_failure(GroupClosed(f"rank {closer} has destroyed the group"))
+            return True
         finally:
             self.turn.leave()
 

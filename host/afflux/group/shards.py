@@ -152,7 +152,8 @@ class Shards:
                 self._leases.append(lease)
             return [lease.ticket.of_units(self._units).to_json() for lease in self._leases]
 
-        patience_s = START_S + timeout_s
+        # A leader starts one after the other.
+        patience_s = (START_S + timeout_s) * len(self._paths.networks)
         step, leaders = f"shard{attempt}", self._paths.leaders
         texts = self._exchange.share(step, leaders, start_shards, patience_s, self._paths.name)
         of_hosts = [[JobTicket.from_json(text) for text in each] for each in texts]

@@ -60,6 +60,9 @@ class StoreWatch:
         key: Which store it is.
         asked: For short calls of any thread: of a TCPStore a connection of its own, of which there
             is one for each process; otherwise the store itself.
+        connection: The torch store of `asked`.
+        stopping: Set when nobody in this process needs the store's news any more.
+        tidying: Deletes what groups have left; None until there is something.
         wake_key: What appears in the store when there is news for this process; empty if it polls.
     """
 
@@ -69,17 +72,18 @@ class StoreWatch:
         self.key = _key_of(root)
         self._blocks = isinstance(root, TCPStore)
         asker = Asker()
-        self._connection: Any = root
+        self.connection: Any = root
         if self._blocks:
             # A FileStore's clone would count as one more user, of whom the last deletes the file.
-            self._connection = asker.ask(root.clone, limit_s, root)  # type: ignore[attr-defined]
-        self.asked = BoundedStore(self._connection, asker)
+            self.connection = asker.ask(root.clone, limit_s, root)  # type: ignore[attr-defined]
+        self.asked = BoundedStore(self.connection, asker)
         self.wake_key = f"afflux/wake/{secrets.token_hex(8)}" if self._blocks else ""
         self._woken: set[str] = set()
         self._groups: dict[str, Callable[[], None]] = {}
         # Re-entrant: a signal handler may run in the middle of any of these lines.
         self._lock = threading.RLock()
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
+        self.tidying: Asker | None = None
         # The thread asks the store for nothing while this is not set.
         self._has_groups = threading.Event()
         self._left_early = False
@@ -90,7 +94,7 @@ class StoreWatch:
         with self._lock:
             self._groups[prefix] = news
             self._has_groups.set()
-            if self._thread is None and not self._stopping.is_set():
+            if self._thread is None and not self.stopping.is_set():
                 self._thread = threading.Thread(target=self._run, name="afflux-watch", daemon=True)
                 self._thread.start()
 
@@ -119,7 +123,10 @@ class StoreWatch:
             for key in self._woken - {self.wake_key}:
                 while self._asleep(key) and time.monotonic() < deadline:
                     time.sleep(0.002)
-        self._stopping.set()
+        self.stopping.set()
+        if self.tidying is not None:
+            with contextlib.suppress(RuntimeError):
+                self.tidying.ask(lambda: None, _HEARD_S, self.connection)
         waits = self._has_groups.is_set()
         self._has_groups.set()
         thread = self._thread
@@ -138,19 +145,19 @@ class StoreWatch:
     def _run(self) -> None:
         try:
             if self._blocks:
-                self._wait(self._connection.clone())
+                self._wait(self.connection.clone())
             else:
-                while not self._stopping.wait(_POLL_S):
-                    self._look(self._connection)
+                while not self.stopping.wait(_POLL_S):
+                    self._look(self.connection)
         except RuntimeError:
             # The store is gone, and with it all news. Operations still notice failures.
             _log.debug("the store cannot be watched", exc_info=True)
 
     def _wait(self, store: Store) -> None:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             # Who has heard all that there is waits for nothing more of the store.
             self._has_groups.wait()
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             try:
                 store.wait([self.wake_key], _ONE_WAIT)
@@ -159,7 +166,7 @@ class StoreWatch:
                 if "timeout" not in str(error).lower():
                     raise
                 continue
-            if not self._stopping.is_set():
+            if not self.stopping.is_set():
                 self._look(store)
                 store.delete_key(self.wake_key)
                 # What was written after the first look, before the key was taken away.
@@ -184,6 +191,8 @@ class _Left(NamedTuple):
     prefix: str
     rank: int
     size: int
+    ours: bool = False
+    """Whether all have left it, and its keys are this process's to delete."""
 
 
 class _Watches:
@@ -260,18 +269,44 @@ def forget_left(watch: StoreWatch) -> None:
     with _own.lock:
         left = _own.left.pop(watch.key, [])
     if left:
-        watch.asked.later(lambda store: _forget(store, left))
+        # Not on the connection for notices, which would wait for all of it.
+        watch.tidying = watch.tidying or Asker()
+        watch.tidying.later(lambda: _forget_over(watch, left))
 
 
-def _forget(store: Any, left: list[_Left]) -> None:
-    for group in left:
-        store.set(f"{group.prefix}/left/{group.rank}", "1")
-        # Whoever of the last two comes last, or both, as nothing is written there any more.
-        if store.check([f"{group.prefix}/left/{rank}" for rank in range(group.size)]):
-            for key in store.list_keys():
-                name = key.decode() if isinstance(key, bytes) else key
-                if name.startswith(f"{group.prefix}/"):
-                    store.delete_key(name)
+def _forget_over(watch: StoreWatch, left: list[_Left]) -> None:
+    more = _forget(watch.connection.clone(), left, watch.stopping)
+    if more:
+        with _own.lock:
+            _own.left.setdefault(watch.key, []).extend(more)
+
+
+def _forget(store: Any, left: list[_Left], stopping: threading.Event) -> list[_Left]:
+    """Delete the keys of groups that all have left; return what is still to do when stopped."""
+    ours: list[_Left] = []
+    for at, group in enumerate(left):
+        if stopping.is_set():
+            return ours + left[at:]
+        if group.ours or _is_ours(store, group):
+            ours.append(group._replace(ours=True))
+    prefixes = tuple(f"{group.prefix}/" for group in ours)
+    for key in store.list_keys() if ours else []:
+        if stopping.is_set():
+            return ours
+        name = key.decode() if isinstance(key, bytes) else key
+        if name.startswith(prefixes):
+            store.delete_key(name)
+    return []
+
+
+def _is_ours(store: Any, group: _Left) -> bool:
+    """Say that this rank has left; return whether all have, and no other has taken the rest."""
+    store.set(f"{group.prefix}/left/{group.rank}", "1")
+    if not store.check([f"{group.prefix}/left/{rank}" for rank in range(group.size)]):
+        return False
+    # Two that come last find it both. Who asks when the other has deleted all deletes this.
+    own = str(group.rank)
+    return bool(store.compare_set(f"{group.prefix}/left", "", own).decode() == own)
 
 
 # A forked process has no thread, and no right to its parent's connections; the lock may be held.

@@ -1,0 +1,116 @@
+"""What the processes of groups that have been left do with their keys, step by step."""
+
+import threading
+import types
+from typing import Any
+
+from torch._C._distributed_c10d import HashStore
+
+from afflux.group import store_watch
+from afflux.group.bounded_store import Asker, BoundedStore
+from afflux.group.store_watch import forget_left, note_left
+
+LIMIT_S = 20.0
+
+
+class Listed:
+    """A store that can be listed, as a TCPStore can, and that counts how often it is."""
+
+    def __init__(self) -> None:
+        self.own = HashStore()
+        self.names: list[str] = []
+        self.lists = 0
+        self.stopping = threading.Event()
+        self.stop_after = -1
+
+    def write(self, *names: str) -> None:
+        for name in names:
+            self.set(name, "")
+
+    def set(self, name: str, value: str) -> None:
+        self.names.append(name)
+        self.own.set(name, value)
+
+    def check(self, names: list[str]) -> bool:
+        return self.own.check(names)
+
+    def compare_set(self, name: str, expected: str, desired: str) -> bytes:
+        self.names.append(name)
+        return self.own.compare_set(name, expected, desired)
+
+    def list_keys(self) -> list[str]:
+        self.lists += 1
+        return self.left()
+
+    def delete_key(self, name: str) -> bool:
+        self.stop_after -= 1
+        if self.stop_after == 0:
+            self.stopping.set()
+        return self.own.delete_key(name)
+
+    def left(self) -> list[str]:
+        return sorted(name for name in set(self.names) if self.own.check([name]))
+
+
+def groups(rank: int) -> list[store_watch._Left]:
+    return [store_watch._Left(f"afflux/{life}", rank, 2) for life in "abc"]
+
+
+def test_the_keys_of_several_groups_are_listed_once():
+    store = Listed()
+    store.write("afflux/a/x", "afflux/b/x", "afflux/c/x", "afflux/d/x")
+    assert store_watch._forget(store, groups(0), store.stopping) == []
+    assert store.lists == 0
+    assert store_watch._forget(store, groups(1), store.stopping) == []
+    assert store.lists == 1
+    assert store.left() == ["afflux/d/x"]
+
+
+def test_one_of_two_that_find_that_all_have_left_deletes():
+    store = Listed()
+    store.write("afflux/a/left/0", "afflux/a/left/1")
+    of_both = [store_watch._is_ours(store, groups(rank)[0]) for rank in (1, 0)]
+    assert of_both == [True, False]
+
+
+def test_who_stops_goes_on_with_the_next_group():
+    store = Listed()
+    store.write("afflux/a/x", "afflux/b/x", "afflux/c/x", "afflux/d/x")
+    store_watch._forget(store, groups(0), store.stopping)
+    store.stop_after = 4
+    more = store_watch._forget(store, groups(1), store.stopping)
+    assert len(store.left()) > 1
+    store.stopping.clear()
+    assert store_watch._forget(store, more, store.stopping) == []
+    assert store.left() == ["afflux/d/x"]
+
+
+def test_notices_do_not_wait_until_all_is_deleted():
+    listing, go_on = threading.Event(), threading.Event()
+    store = HashStore()
+
+    def list_keys():
+        listing.set()
+        go_on.wait(LIMIT_S)
+        return []
+
+    slow: Any = types.SimpleNamespace(
+        set=store.set, check=store.check, compare_set=store.compare_set, list_keys=list_keys
+    )
+    slow.clone = lambda: slow
+    watch: Any = types.SimpleNamespace(
+        key="a store",
+        wake_key="wake",
+        connection=slow,
+        stopping=threading.Event(),
+        tidying=None,
+        asked=BoundedStore(slow, Asker()),
+    )
+    note_left(watch, "afflux/a", 0, 1)
+    forget_left(watch)
+    assert listing.wait(LIMIT_S)
+    try:
+        watch.asked.set("notice", "1")
+        assert store.check(["notice"])
+    finally:
+        go_on.set()
