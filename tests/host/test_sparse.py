@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -132,7 +133,7 @@ def with_a_bad_index(rank, size):
         tensor = torch.sparse_coo_tensor(
             own, values, shape, is_coalesced=True, check_invariants=False
         )
-        found.append(caught(lambda t=tensor, g=group: dist.all_reduce(t, group=g)))
+        found.append(caught(partial(dist.all_reduce, tensor, group=group)))
     return found
 
 
@@ -146,8 +147,8 @@ def test_indices_outside_the_shape_are_refused_at_every_rank(engine):
 
 
 def nested(rank, size):
+    found: list[tuple[str, str]] = []
     signal.signal(signal.SIGUSR1, lambda *_: found.append(caught(dist.barrier)[:2]))
-    found = []
     tensor = torch.ones(50).to_sparse()
     if rank == 1:
         time.sleep(0.5)
