@@ -245,8 +245,8 @@ def _title(case: Case, size: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     # argparse formats help texts.
-    plans = (*PLANS, *SPARSE_PLANS)
-    setups = ", ".join([*(plan.setup.name for plan in plans), *_FAMILIES]).replace("%", "%%")
+    known = (*PLANS, *SPARSE_PLANS)
+    setups = ", ".join([*(plan.setup.name for plan in known), *_FAMILIES]).replace("%", "%%")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
     parser.add_argument(
         "--suite",
@@ -308,7 +308,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if wrong or any(map(failed, rows)) else 0
 
 
-def _asked_for(only: Sequence[str], suite: str) -> tuple[list[Plan], list[one_core.Path], bool]:
+def _asked_for(
+    only: Sequence[str], suite: str = "network"
+) -> tuple[list[Plan], list[one_core.Path], bool]:
     """Return what is to be measured: networks, paths of one core, and whether the costs of bytes.
 
     Args:
