@@ -9,6 +9,7 @@ or, with AFFLUX_SCHEME in the environment, `afflux.hooks.register(ddp)`. For a t
 from torch.nn.parallel import DistributedDataParallel
 
 from afflux.compressors.block_top_k import BlockTopK
+from afflux.compressors.fixed_point import Int4, Int8, Int12
 from afflux.compressors.half import BFloat16, Float16
 from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
@@ -28,6 +29,9 @@ __all__ = [
     "Compressor",
     "Float16",
     "GlobalTopK",
+    "Int4",
+    "Int8",
+    "Int12",
     "RandomK",
     "Scheme",
     "Selected",

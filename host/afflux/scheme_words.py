@@ -13,6 +13,7 @@ from typing import Any
 import torch.distributed as dist
 
 from afflux.compressors.block_top_k import BlockTopK
+from afflux.compressors.fixed_point import Int4, Int8, Int12
 from afflux.compressors.half import BFloat16, Float16
 from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
@@ -26,7 +27,7 @@ from afflux.schemes.selected import Selected
 __all__ = ["COMPRESSORS", "SELECTORS", "scheme"]
 
 COMPRESSORS: dict[str, Callable[..., Compressor]] = {
-    each.word: each for each in (Whole, Float16, BFloat16, TopK, GlobalTopK)
+    each.word: each for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK)
 }
 """What a scheme may be, or end with."""
 

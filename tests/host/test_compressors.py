@@ -15,7 +15,7 @@ from tests.support.host.ranks import caught, run_ranks, values
 CASES = [(size, "spread") for size in (0, 1, 63, 64, 65, 500)] + [(64, "zeros"), (130, "zeros")]
 RANKS = 3
 
-EXACT = ("gtopk",)
+EXACT = ("gtopk", "int4", "int8", "int12")
 """Their sums are exact; their average is rounded once, which a power of two does not need."""
 
 WORDS = [
@@ -27,6 +27,8 @@ WORDS = [
     "threshold:bound=0.5",
     "threshold:bound=0.5 + fp16",
     "blocktopk:density=0.3",
+    "blocktopk:density=0.3 + int8",
+    "randomk:density=0.3 + int4",
     "blocktopk:density=1,blocks=2",
 ]
 """What has to keep what it does not give; with densities of some and of all."""
@@ -102,7 +104,7 @@ def allowed(text, ranks, average, before):
     """How much may be lost of each element of a sum."""
     # The division by the ranks is one rounding.
     of_result = np.spacing(np.abs(average)).astype(float) * ranks
-    if text.partition(":")[0] in EXACT:
+    if text.rpartition(" ")[2].partition(":")[0] in EXACT:
         return of_result * (ranks not in (1, 2, 4))
     # The group's own sums of float32: of at most 73 elements exact but for one rounding, else
     # relative to the largest element in a block of 64 (docs/protocol.md, sections 8.2 and 8.4).
