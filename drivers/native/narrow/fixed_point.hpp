@@ -37,7 +37,8 @@ void pack(std::span<const float> elements, std::span<const std::int32_t> magnitu
           const Form& form, std::span<std::int32_t> words);
 
 // Writes the average that the ranks' words add up to, and subtracts from the own elements what
-// `pack` has made of them, exactly: the rest is at most half a quantum.
+// `pack` has made of them, exactly: the rest is at most half a quantum. The sums may be the last
+// words of the averages' memory.
 void unpack(std::span<const std::int32_t> sums, std::span<const std::int32_t> magnitudes,
             const Form& form, int ranks, std::span<float> elements, std::span<float> averages);
 
