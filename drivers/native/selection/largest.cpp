@@ -1,27 +1,14 @@
 #include "selection/largest.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <functional>
+
+#include "selection/magnitude.hpp"
+#include "selection/sample.hpp"
 
 namespace afflux::selection {
 namespace {
 
-// Absolute values in the order of numbers, NaN last, as integers: never negative, and signed as
-// every processor compares many of those at once.
-using Magnitude = std::int32_t;
-
-constexpr Magnitude kWithoutSign = 0x7FFFFFFF;
 constexpr std::size_t kChunk = 64;
-constexpr std::size_t kSamples = 1 << 15;
-// Of the samples that are expected above the bound: so many standard deviations more are taken, so
-// that too high a bound is rare.
-constexpr double kDeviations = 4;
-
-Magnitude magnitude_of(float element) {
-    return std::bit_cast<Magnitude>(element) & kWithoutSign;
-}
 
 struct Candidate {
     Magnitude magnitude;
@@ -31,27 +18,6 @@ struct Candidate {
 bool is_larger(const Candidate& one, const Candidate& other) {
     return one.magnitude != other.magnitude ? one.magnitude > other.magnitude
                                             : one.place < other.place;
-}
-
-// A bound that more than `count` elements are expected to reach.
-Magnitude sampled_bound(std::span<const float> elements, std::size_t count) {
-    const std::size_t step = elements.size() / kSamples;
-    if (step < 2) return 0;
-    std::vector<Magnitude> samples;
-    samples.reserve(kSamples + 1);
-    // Not every so many exactly: what has such a period would deceive.
-    std::uint32_t random = 1;
-    for (std::size_t first = 0; first + step <= elements.size(); first += step) {
-        random = random * 1664525U + 1013904223U;
-        samples.push_back(magnitude_of(elements[first + (random >> 8) % step]));
-    }
-    const double expected = static_cast<double>(samples.size()) * static_cast<double>(count) /
-                            static_cast<double>(elements.size());
-    const auto above = static_cast<std::size_t>(expected + kDeviations * std::sqrt(expected)) + 4;
-    if (above >= samples.size()) return 0;
-    std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(above),
-                     samples.end(), std::greater<>());
-    return samples[above];
 }
 
 bool any_reaches(const float* elements, Magnitude bound) {
@@ -73,7 +39,7 @@ std::vector<Candidate> reaching(std::span<const float> elements, std::size_t cou
         const auto last = found.begin() + static_cast<std::ptrdiff_t>(count);
         std::nth_element(found.begin(), last - 1, found.end(), is_larger);
         // What is as large and comes later would not be taken instead.
-        bound = std::min((last - 1)->magnitude, kWithoutSign - 1) + 1;
+        bound = std::min((last - 1)->magnitude, kLargestMagnitude - 1) + 1;
         found.resize(count);
     };
     for (std::size_t first = 0; first < elements.size(); first += kChunk) {
