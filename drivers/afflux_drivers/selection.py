@@ -32,7 +32,8 @@ def largest_from(elements: np.ndarray, count: int, guess: int) -> tuple[np.ndarr
     """Return what `largest` does, and a guess.
 
     Args:
-        elements, count: See `largest`.
+        elements: See `largest`.
+        count: See `largest`.
         guess: What this returned for a tensor that was like this one; 0 if there was none. It
             spares a sample of the elements, and changes nothing else.
     """
@@ -41,21 +42,22 @@ def largest_from(elements: np.ndarray, count: int, guess: int) -> tuple[np.ndarr
     return places, guess
 
 
-def pack(elements: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return a message that offers some elements: as long at all ranks that offer as many.
+def pack(values: np.ndarray, places: np.ndarray, elements: int) -> np.ndarray:
+    """Return a message that offers elements: as long at all ranks that offer as many.
 
     Args:
-        elements: Flat float32, contiguous.
-        places: Of those that are offered: flat int64, ascending, each once.
+        values: Of the elements that are offered: flat float32, contiguous.
+        places: Theirs: flat int64, ascending, each once.
+        elements: Of the tensor.
 
     Returns:
         Flat int32.
 
     Raises:
-        ValueError: A place is outside the elements.
+        ValueError: A place is outside the tensor.
     """
-    message = np.empty(_native.message_words(len(elements), len(places)), np.int32)
-    _native.pack(elements, places, message)
+    message = np.empty(_native.message_words(elements, len(places)), np.int32)
+    _native.pack(values, places, elements, message)
     return message
 
 
@@ -93,15 +95,13 @@ def largest_sums(messages: np.ndarray, ranks: int, elements: int, count: int) ->
     return Sums(*_native.largest_sums(messages, ranks, elements, count))
 
 
-def settle(elements: np.ndarray, places: np.ndarray, taken: np.ndarray, quantum: float) -> None:
-    """Take a rank's offers that are among what all ranks take out of its elements.
+def settle(values: np.ndarray, places: np.ndarray, taken: np.ndarray, quantum: float) -> None:
+    """Take out of a rank's offers what all ranks take: what rounding has left of it stays.
 
     Args:
-        elements: Flat float32. They have not changed since they were offered.
-        places: Of the rank's offers, int64, ascending.
-        taken, quantum: See `Sums`.
-
-    Raises:
-        ValueError: A place is outside the elements.
+        values: As they were offered, float32; changed in place.
+        places: Theirs, int64, ascending.
+        taken: Places that all ranks take, ascending.
+        quantum: See `Sums`.
     """
-    _native.settle(elements, places, taken, quantum)
+    _native.settle(values, places, taken, quantum)

@@ -62,11 +62,11 @@ std::pair<Returned<std::int64_t>, std::int32_t> largest(const Flat<const float>&
     return {returned(std::move(places)), guess};
 }
 
-void pack(const Flat<const float>& elements, const Flat<const std::int64_t>& places,
-          const Flat<std::int32_t>& message) {
-    check_places(places, elements.size());
+void pack(const Flat<const float>& values, const Flat<const std::int64_t>& places,
+          std::size_t elements, const Flat<std::int32_t>& message) {
+    check_places(places, elements);
     const nb::gil_scoped_release release;
-    selection::pack(span_of(elements), span_of(places), span_of(message));
+    selection::pack(span_of(values), span_of(places), elements, span_of(message));
 }
 
 nb::tuple largest_sums(const Flat<const std::int32_t>& messages, std::size_t ranks,
@@ -84,11 +84,11 @@ nb::tuple largest_sums(const Flat<const std::int32_t>& messages, std::size_t ran
                           sums.quantum, sums.offered);
 }
 
-void settle(const Flat<float>& elements, const Flat<const std::int64_t>& places,
+void settle(const Flat<float>& values, const Flat<const std::int64_t>& places,
             const Flat<const std::int64_t>& taken, double quantum) {
-    check_places(places, elements.size());
+    if (values.size() != places.size()) throw nb::value_error("as many values as places");
     const nb::gil_scoped_release release;
-    selection::settle(span_of(elements), span_of(places), span_of(taken), quantum);
+    selection::settle(span_of(values), span_of(places), span_of(taken), quantum);
 }
 
 }  // namespace
@@ -98,13 +98,13 @@ void bind_selection(nb::module_& module) {
                "Return the places of the largest absolute values, ascending, and the next guess.");
     module.def("message_words", &selection::message_words, "elements"_a, "count"_a,
                "Return how many words the message of so many offers has.");
-    module.def("pack", &pack, "elements"_a, "places"_a, "message"_a,
-               "Write the message that offers the elements at these places, which ascend.");
+    module.def("pack", &pack, "values"_a, "places"_a, "elements"_a, "message"_a,
+               "Write the message that offers values at these places, which ascend.");
     module.def("largest_sums", &largest_sums, "messages"_a, "ranks"_a, "elements"_a, "count"_a,
                "Return places and values of the largest sums of offers, the quantum, and how many "
                "places were offered.");
-    module.def("settle", &settle, "elements"_a, "places"_a, "taken"_a, "quantum"_a,
-               "Take the own offers that all ranks take out of the own elements.");
+    module.def("settle", &settle, "values"_a, "places"_a, "taken"_a, "quantum"_a,
+               "Take the own offers that all ranks take out of the own values.");
 }
 
 }  // namespace afflux::bindings

@@ -87,22 +87,23 @@ std::size_t message_words(std::size_t elements, std::size_t count) {
     return segments_of(elements) + (count + 1) / 2 + count;
 }
 
-void pack(std::span<const float> elements, std::span<const std::int64_t> places,
+void pack(std::span<const float> values, std::span<const std::int64_t> places, std::size_t elements,
           std::span<std::int32_t> message) {
-    if (message.size() != message_words(elements.size(), places.size())) {
-        throw std::invalid_argument("the message has another size");
+    if (values.size() != places.size() ||
+        message.size() != message_words(elements, places.size())) {
+        throw std::invalid_argument("values or message are of another size");
     }
-    std::fill(message.begin(), message.end(), 0);
-    const auto counts = message.first(segments_of(elements.size()));
+    const auto counts = message.first(segments_of(elements));
     const auto lows = message.subspan(counts.size(), (places.size() + 1) / 2);
-    const auto values = message.subspan(counts.size() + lows.size());
+    std::fill(message.begin(), lows.end(), 0);
     for (std::size_t i = 0; i < places.size(); ++i) {
         const auto place = static_cast<std::size_t>(places[i]);
         ++counts[place / kSegment];
         const auto low = static_cast<std::uint32_t>(place % kSegment);
         lows[i / 2] |= static_cast<std::int32_t>(i % 2 == 0 ? low : low << 16);
-        values[i] = std::bit_cast<std::int32_t>(elements[place]);
     }
+    std::transform(values.begin(), values.end(), message.end() - std::ssize(values),
+                   [](float value) { return std::bit_cast<std::int32_t>(value); });
 }
 
 double quantum_of(float limit, std::size_t ranks) {
@@ -179,17 +180,16 @@ Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std
     return result;
 }
 
-void settle(std::span<float> elements, std::span<const std::int64_t> places,
+void settle(std::span<float> values, std::span<const std::int64_t> places,
             std::span<const std::int64_t> taken, double quantum) {
     const double quanta_per_one = 1 / quantum;
     auto next = taken.begin();
-    for (const std::int64_t place : places) {
-        while (next != taken.end() && *next < place) ++next;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        while (next != taken.end() && *next < places[i]) ++next;
         if (next == taken.end()) return;
-        if (*next != place) continue;
-        float& element = elements[static_cast<std::size_t>(place)];
-        element = static_cast<float>(static_cast<double>(element) -
-                                     quanta_of(element, quanta_per_one) * quantum);
+        if (*next != places[i]) continue;
+        values[i] = static_cast<float>(static_cast<double>(values[i]) -
+                                       quanta_of(values[i], quanta_per_one) * quantum);
     }
 }
 

@@ -14,8 +14,9 @@ namespace afflux::selection {
 // messages of `count` offers are equally long: so many words.
 std::size_t message_words(std::size_t elements, std::size_t count);
 
-// Writes the message that offers the elements at `places`, which ascend.
-void pack(std::span<const float> elements, std::span<const std::int64_t> places,
+// Writes the message that offers `values`, which are the elements at `places`, ascending, of a
+// tensor of so many elements.
+void pack(std::span<const float> values, std::span<const std::int64_t> places, std::size_t elements,
           std::span<std::int32_t> message);
 
 // Elements of the ranks' sum.
@@ -40,10 +41,10 @@ double quantum_of(float limit, std::size_t ranks);
 Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std::size_t elements,
                   std::size_t count);
 
-// Takes what a rank has offered at `places` out of its elements, where `taken` has the place as
+// Takes what a rank has offered, `values` at `places`, out of them where `taken` has the place as
 // well; both ascend. What rounding to a quantum has left of an offer stays, exactly: it is less
 // than a quantum, and a multiple of what the element is a multiple of.
-void settle(std::span<float> elements, std::span<const std::int64_t> places,
+void settle(std::span<float> values, std::span<const std::int64_t> places,
             std::span<const std::int64_t> taken, double quantum);
 
 }  // namespace afflux::selection
