@@ -232,6 +232,10 @@ class Group(BackendMethods):
         counts = self.fallback.counts + collections.Counter(self._more_counts())
         return dict(counts)
 
+    def sparse_statistics(self) -> dict[str, Any]:
+        """Return what the group has learnt of sums of sparse tensors, by kind."""
+        return self._sums.kinds.statistics()
+
     # For the adapter in C++, which carries out what is simple and leaves the rest to this class.
 
     def known_call(self, method: str, arguments: tuple[Any, ...]) -> KnownCall:
