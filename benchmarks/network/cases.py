@@ -66,8 +66,8 @@ class Case:
         density: Share of its blocks that are not zero; of the embedding's rows that a rank has in
             a step.
         overlap: "random" or "full": whether these are the same blocks at all ranks.
-        kind: "all_reduce"; "step", a step of training; "coo", the sum of sparse tensors; "top_k",
-            gTop-k beside Gloo's sum of everything.
+        kind: "all_reduce"; "step", a step of training; "coo", the sum of sparse tensors;
+            "zipf", the same of rows by Zipf's law; "top_k", gTop-k beside Gloo's sum of everything.
         wanted: Times as fast as Gloo, by topology.
     """
 
@@ -122,6 +122,11 @@ def _sparse() -> tuple[Case, ...]:
              wanted={"auto": 3.0, "udp": 3.0}),
         Case("coo_10%", f"sparse, 10 % of {elements}", size, 0.1, kind="coo",
              wanted={"auto": 7.0, "udp": 7.0}),
+        *(
+            Case(f"zipf_{density}%", f"embedding's gradient, {density} % of rows, Zipf", size,
+                 density / 100, kind="zipf", wanted={"auto": 3.0, "udp": 3.0})
+            for density in (1.13, 2.47, 2.8)
+        ),
         Case("top_k", f"gTop-k, 0.1 % of {elements}", size, 0.001, kind="top_k",
              wanted={"auto": 20.0, "udp": 20.0}),
     )  # fmt: skip

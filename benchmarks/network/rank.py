@@ -24,7 +24,7 @@ from benchmarks.network.cases import Case
 from benchmarks.network.default_buffers import keep
 from benchmarks.network.embedding import alone_side, step_side
 from benchmarks.network.mpi import place_from_mpi
-from benchmarks.network.sparse import coo_side, top_k_side
+from benchmarks.network.sparse import coo_side, embedding_side, top_k_side
 from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
 from benchmarks.network.turns import Measured, Pace, all_same, take_turns
 from benchmarks.report.sides import Side
@@ -72,6 +72,8 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
         return step_side(session.group(name), *place)
     if case.kind == "coo":
         return coo_side(session.group(name), *place)
+    if case.kind == "zipf":
+        return embedding_side(session.group(name), *place)
     if case.kind == "top_k":
         return top_k_side(session.group(name), name == "gloo", *place)
     contender: contenders.Contender

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.rows.drawn import ELEMENTS, PATTERNS, ZEN
+from benchmarks.rows.drawn import ELEMENTS, PATTERNS, ZEN, random_rows, zipf_rows
+from benchmarks.rows.formats import ENCODED, entropy_bytes
 from benchmarks.rows.placement import PLACEMENTS, Grid, balance, contiguous_share
 
-__all__ = ["TABLES", "main", "render"]
+__all__ = ["DENSITIES", "TABLES", "format_sizes", "main", "render"]
 
 _WIDTH = 512
 """Elements of a row."""
@@ -45,7 +46,33 @@ def _placement() -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {"placement": _placement}
+DENSITIES = (0.001, 0.01, 0.0113, 0.028, 0.1, 0.2, 0.3, 0.5, 0.8, 0.95)
+
+_ROWS = 102_400
+"""Of tensors of which lists are made."""
+
+
+def format_sizes() -> dict[tuple[str, float], dict[str, float]]:
+    """Return the bytes of a rank's list by form, for each kind of rows and density."""
+    found: dict[tuple[str, float], dict[str, float]] = {}
+    for kind, draw in (("random", random_rows), ("Zipf", zipf_rows)):
+        for density in DENSITIES:
+            rows = draw(_ROWS, density, 0)
+            sizes: dict[str, float] = {name: size(rows, _ROWS) for name, size in ENCODED.items()}
+            found[kind, density] = sizes | {"entropy": entropy_bytes(len(rows), _ROWS)}
+    return found
+
+
+def _formats() -> str:
+    names = [*ENCODED, "entropy"]
+    lines = [f"| rows, density | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for (kind, density), sizes in format_sizes().items():
+        cells = " | ".join(f"{sizes[name]:,.0f}" for name in names)
+        lines.append(f"| {kind}, {100 * density:g} % | {cells} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {"placement": _placement, "formats": _formats}
 """Tables of the documents, by the name in their marks."""
 
 

@@ -88,8 +88,7 @@ void pack(std::span<const std::byte> rows, std::span<const std::int64_t> places,
     }
 }
 
-void unshuffle(std::span<const std::byte> room, std::size_t block_bytes,
-               std::span<std::byte> out) {
+void unshuffle(std::span<const std::byte> room, std::size_t block_bytes, std::span<std::byte> out) {
     const std::size_t blocks = blocks_of(room.size(), block_bytes);
     if (out.size() > room.size()) throw std::invalid_argument("more than there is");
     const Shuffle shuffle(blocks);

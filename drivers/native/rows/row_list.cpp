@@ -7,9 +7,11 @@
 namespace afflux::rows {
 namespace {
 
-constexpr std::size_t kWordBits = 32;
+constexpr unsigned kWordBits = 32;
 
-std::size_t words_of(std::size_t bits) { return (bits + kWordBits - 1) / kWordBits; }
+std::size_t words_of(std::size_t bits) {
+    return (bits + kWordBits - 1) / kWordBits;
+}
 
 struct Form {
     Form(std::size_t count, std::size_t rows)
@@ -30,7 +32,9 @@ struct Form {
     bool bitmap;
 };
 
-[[noreturn]] void refuse() { throw std::out_of_range("a list is not of as many rows as it says"); }
+[[noreturn]] void refuse() {
+    throw std::out_of_range("a list is not of as many rows as it says");
+}
 
 void check(bool right) {
     if (!right) refuse();
@@ -46,6 +50,68 @@ void each_bit(std::span<const std::uint32_t> words, Take take) {
     }
 }
 
+// Reads numbers of a few bits each, one after the other.
+class LowBits {
+  public:
+    LowBits(std::span<const std::uint32_t> words, unsigned bits)
+        : next_(words.data()), end_(words.data() + words.size()), bits_(bits) {}
+
+    std::uint64_t read() {
+        if (bits_ <= kWordBits) return take(bits_);
+        const std::uint64_t low = take(kWordBits);
+        return low | take(bits_ - kWordBits) << kWordBits;
+    }
+
+  private:
+    std::uint64_t take(unsigned bits) {
+        if (held_ < bits) {
+            check(next_ != end_);
+            word_ |= std::uint64_t{*next_++} << held_;
+            held_ += kWordBits;
+        }
+        const std::uint64_t taken = word_ & ((std::uint64_t{1} << bits) - 1);
+        word_ >>= bits;
+        held_ -= bits;
+        return taken;
+    }
+
+    const std::uint32_t* next_;
+    const std::uint32_t* end_;
+    unsigned bits_;
+    std::uint64_t word_ = 0;
+    unsigned held_ = 0;  // less than 64
+};
+
+// Writes them.
+class LowBitsWriter {
+  public:
+    explicit LowBitsWriter(std::uint32_t* words, unsigned bits) : next_(words), bits_(bits) {}
+
+    void write(std::uint64_t number) {
+        put(number, std::min<unsigned>(bits_, kWordBits));
+        if (bits_ > kWordBits) put(number >> kWordBits, bits_ - kWordBits);
+    }
+
+    void end() {
+        if (held_ > 0) *next_ = static_cast<std::uint32_t>(word_);
+    }
+
+  private:
+    void put(std::uint64_t number, unsigned bits) {
+        word_ |= (number & ((std::uint64_t{1} << bits) - 1)) << held_;
+        held_ += bits;
+        if (held_ < kWordBits) return;
+        *next_++ = static_cast<std::uint32_t>(word_);
+        word_ >>= kWordBits;
+        held_ -= kWordBits;
+    }
+
+    std::uint32_t* next_;
+    unsigned bits_;
+    std::uint64_t word_ = 0;
+    unsigned held_ = 0;  // less than 32
+};
+
 // Calls `take` for each number of a list, in ascending order.
 template <typename Take>
 void each_number(std::span<const std::uint32_t> words, std::size_t count, std::size_t rows,
@@ -53,30 +119,18 @@ void each_number(std::span<const std::uint32_t> words, std::size_t count, std::s
     const Form form(count, rows);
     check(words.size() == form.words);
     std::size_t found = 0;
-    const auto take_one = [&](std::size_t number) {
-        check(found < count && number < rows);
-        take(number);
-        ++found;
-    };
     if (form.bitmap) {
-        each_bit(words, take_one);
+        each_bit(words, [&](std::size_t number) {
+            check(found++ < count && number < rows);
+            take(number);
+        });
     } else {
-        const std::uint64_t mask = (std::uint64_t{1} << form.low_bits) - 1;
-        std::size_t low_at = 0;
+        LowBits low(words.first(form.low_words), form.low_bits);
         each_bit(words.subspan(form.low_words), [&](std::size_t bit) {
             check(found < count);
-            std::uint64_t low = 0;
-            for (unsigned done = 0; done < form.low_bits;) {
-                const std::size_t within = low_at % kWordBits;
-                const auto taken = static_cast<unsigned>(
-                    std::min<std::size_t>(form.low_bits - done, kWordBits - within));
-                const std::uint64_t part = words[low_at / kWordBits] >> within;
-                low |= part << done;
-                done += taken;
-                low_at += taken;
-            }
-            low &= mask;
-            take_one((bit - found) << form.low_bits | low);
+            const std::size_t number = (bit - found++) << form.low_bits | low.read();
+            check(number < rows);
+            take(number);
         });
     }
     check(found == count);
@@ -84,15 +138,16 @@ void each_number(std::span<const std::uint32_t> words, std::size_t count, std::s
 
 }  // namespace
 
-std::size_t list_words(std::size_t count, std::size_t rows) { return Form(count, rows).words; }
+std::size_t list_words(std::size_t count, std::size_t rows) {
+    return Form(count, rows).words;
+}
 
 void put_list(std::span<const std::int64_t> numbers, std::size_t rows,
               std::span<std::uint32_t> words) {
     const Form form(numbers.size(), rows);
     check(words.size() == form.words);
-    const std::uint64_t mask = (std::uint64_t{1} << form.low_bits) - 1;
-    const auto set = [&](std::size_t bit) { words[bit / kWordBits] |= 1U << bit % kWordBits; };
-    std::size_t low_at = 0;
+    LowBitsWriter low(words.data(), form.low_bits);
+    std::uint32_t* high = words.data() + form.low_words;
     std::int64_t before = -1;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         const std::int64_t number = numbers[i];
@@ -100,19 +155,14 @@ void put_list(std::span<const std::int64_t> numbers, std::size_t rows,
         before = number;
         const auto row = static_cast<std::size_t>(number);
         if (form.bitmap) {
-            set(row);
+            words[row / kWordBits] |= 1U << row % kWordBits;
             continue;
         }
-        for (std::uint64_t low = row & mask, left = form.low_bits; left > 0;) {
-            const std::size_t within = low_at % kWordBits;
-            const std::size_t taken = std::min<std::size_t>(left, kWordBits - within);
-            words[low_at / kWordBits] |= static_cast<std::uint32_t>(low << within);
-            low >>= taken;
-            left -= taken;
-            low_at += taken;
-        }
-        set(form.low_words * kWordBits + (row >> form.low_bits) + i);
+        low.write(row);
+        const std::size_t bit = (row >> form.low_bits) + i;
+        high[bit / kWordBits] |= 1U << bit % kWordBits;
     }
+    if (!form.bitmap) low.end();
 }
 
 void numbers_of_list(std::span<const std::uint32_t> words, std::size_t rows,

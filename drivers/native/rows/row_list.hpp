@@ -22,13 +22,13 @@ std::size_t list_words(std::size_t count, std::size_t rows);
 void put_list(std::span<const std::int64_t> numbers, std::size_t rows,
               std::span<std::uint32_t> words);
 
-// Writes the numbers of a list, of which there are `out.size()`. Throws std::out_of_range if that is
-// not so, or if there is no such row.
+// Writes the numbers of a list, of which there are `out.size()`. Throws std::out_of_range if that
+// is not so, or if there is no such row.
 void numbers_of_list(std::span<const std::uint32_t> words, std::size_t rows,
                      std::span<std::int64_t> out);
 
-// Adds the rows of a list of `count` to a set of `rows` rows. Throws as `numbers_of_list`; some may have
-// been added.
+// Adds the rows of a list of `count` to a set of `rows` rows. Throws as `numbers_of_list`; some may
+// have been added.
 void add_list(std::span<const std::uint32_t> words, std::size_t count, std::size_t rows,
               RowSet& set);
 

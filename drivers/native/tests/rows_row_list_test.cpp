@@ -89,8 +89,10 @@ void test_other_lists_are_refused() {
             CHECK_THROWS(std::out_of_range, numbers_of_list(wrong, rows, read));
         }
         std::vector<std::uint32_t> room(words.size());
-        CHECK_THROWS(std::out_of_range, put_list(std::vector<std::int64_t>{3, 40, 40, 99}, rows, room));
-        CHECK_THROWS(std::out_of_range, put_list(std::vector<std::int64_t>{-1, 4, 40, 99}, rows, room));
+        CHECK_THROWS(std::out_of_range,
+                     put_list(std::vector<std::int64_t>{3, 40, 40, 99}, rows, room));
+        CHECK_THROWS(std::out_of_range,
+                     put_list(std::vector<std::int64_t>{-1, 4, 40, 99}, rows, room));
         const auto beyond = static_cast<std::int64_t>(rows);
         CHECK_THROWS(std::out_of_range,
                      put_list(std::vector<std::int64_t>{3, 4, 40, beyond}, rows, room));
