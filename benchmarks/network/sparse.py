@@ -7,8 +7,8 @@ import torch.distributed as dist
 
 from afflux.schemes.gtopk import take_global_top_k
 from afflux_drivers.selection import largest
+from benchmarks.report.drawn_rows import zipf_rows
 from benchmarks.report.sides import Side
-from benchmarks.rows.drawn import zipf_rows
 
 __all__ = ["coo_side", "embedding_side", "top_k_side"]
 

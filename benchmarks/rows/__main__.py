@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.rows.drawn import ELEMENTS, PATTERNS, ZEN, random_rows, zipf_rows
+from benchmarks.report.drawn_rows import ELEMENTS, PATTERNS, ZEN, random_rows, zipf_rows
 from benchmarks.rows.formats import ENCODED, entropy_bytes
 from benchmarks.rows.placement import PLACEMENTS, Grid, balance, contiguous_share
 

@@ -26,7 +26,7 @@ _NATIVE_ROOMS = {
     "datagrams": "UDP sockets, many datagrams to a call, joined and cut apart by the kernel.",
     "engine": "The software engine: the aggregator's state machine on the CPU.",
     "packet": "Headers and buffers of packets.",
-    "rows": "Rows of sparse tensors: the union of what several ranks have.",
+    "rows": "Rows of sparse tensors: lists of them, the union of several, and their blocks.",
     "selection": "Which elements of a tensor are the largest.",
     "shared": "All-reduces of the ranks of one host, through memory that they share.",
     "tests": "Programs that test the C++, also under sanitizers, and one that times it.",
