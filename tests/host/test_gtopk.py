@@ -95,8 +95,9 @@ def train(rank, size, momentum):
     model = network()
     # Several buckets, which are formed anew after the first step.
     ddp = DistributedDataParallel(model, bucket_cap_mb=0.001)
-    hook = afflux.GlobalTopK(0.05, warm_up=[0.5, 0.2], warm_up_steps=10, momentum=momentum)
-    ddp.register_comm_hook(hook, afflux.gtopk_hook)
+    compressor = afflux.hooks.GlobalTopK(0.05)
+    hook = afflux.hooks.Scheme(compressor, warm_up=[0.5, 0.2], warm_up_steps=10, momentum=momentum)
+    ddp.register_comm_hook(hook, afflux.hooks.scheme_hook)
     optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
     source = torch.Generator().manual_seed(rank)
     losses = []
@@ -127,8 +128,8 @@ def back_and_forth(ddp, inputs):
 def train_over_a_bad_step(rank, size):
     model = network()
     ddp = DistributedDataParallel(model)
-    hook = afflux.GlobalTopK(0.1, momentum=0.5)
-    ddp.register_comm_hook(hook, afflux.gtopk_hook)
+    hook = afflux.hooks.Scheme(afflux.hooks.GlobalTopK(0.1), momentum=0.5)
+    ddp.register_comm_hook(hook, afflux.hooks.scheme_hook)
     inputs = torch.randn(8, 20, generator=torch.Generator().manual_seed(rank))
     kinds = []
     for step in range(4):
@@ -137,7 +138,7 @@ def train_over_a_bad_step(rank, size):
         if step == 1:
             # What DDP had begun is not ended: it is made anew, with the same hook's memory.
             ddp = DistributedDataParallel(model)
-            ddp.register_comm_hook(hook, afflux.gtopk_hook)
+            ddp.register_comm_hook(hook, afflux.hooks.scheme_hook)
         model.zero_grad()
     kept = hook._kept._pieces.values()
     return kinds, all(bool(each.isfinite().all()) for each in kept)
