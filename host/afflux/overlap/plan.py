@@ -54,6 +54,7 @@ class Plan:
     Args:
         parameters: By name, in the order of their priority.
         message_bytes: Most bytes of a message; one element at least.
+        fuse_bytes: Most bytes of a message with several parameters.
 
     Attributes:
         names: Names of the parameters, by their number.
@@ -64,7 +65,9 @@ class Plan:
         fingerprint: 31 bits that stand for all of it.
     """
 
-    def __init__(self, parameters: Mapping[str, torch.Tensor], message_bytes: int) -> None:
+    def __init__(
+        self, parameters: Mapping[str, torch.Tensor], message_bytes: int, fuse_bytes: int
+    ) -> None:
         self.names = tuple(parameters)
         self.dtypes = tuple(each.dtype for each in parameters.values())
         self.elements: dict[torch.dtype, int] = {}
@@ -95,7 +98,7 @@ class Plan:
             most = max(1, message_bytes // current.itemsize)
             starts.append(stop)
             count, first = tensor.numel(), 0
-            if parts and stop - start + count > most:
+            if parts and stop - start + count > min(most, fuse_bytes // current.itemsize):
                 end_message()
             while first < count:
                 last = min(count, first + most - (stop - start))
@@ -108,9 +111,7 @@ class Plan:
         end_message()
         for parameter, tensor in enumerate(parameters.values()):
             begin = starts[parameter]
-            self.places.append(
-                Place(begin, begin + tensor.numel(), tuple(messages_of[parameter]))
-            )
+            self.places.append(Place(begin, begin + tensor.numel(), tuple(messages_of[parameter])))
         self.fingerprint = _hash(
             [f"{each.dtype} {each.start} {each.stop} {each.text}" for each in self.messages]
         )

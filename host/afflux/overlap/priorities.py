@@ -8,6 +8,8 @@ averages them. `optimizer.step()` leaves alone the parameters whose averages are
 step of each is done when the next forward pass, or anything else, first takes the parameter.
 """
 
+import logging
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -20,16 +22,23 @@ from torch.autograd.variable import Variable
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from afflux.observe.trace_file import path_for
 from afflux.overlap.gradients import Gradients
+from afflux.overlap.layers import LayerTimes
 from afflux.overlap.messenger import MessagesFailed, Messenger
 from afflux.overlap.plan import Message, Plan
-from afflux.overlap.record import Record, as_text
+from afflux.overlap.record import Record, layer_of, layers_table, messages_table
 from afflux.overlap.steps import DeferredSteps
+from afflux.overlap.timeline import write_timeline
 from afflux.overlap.touch import Touches
+from afflux.schemes.compressor import Compressor
 
 __all__ = ["Priorities", "priorities_hook"]
 
+_log = logging.getLogger("afflux")
+
 MESSAGE_BYTES = 2 << 20
+FUSE_BYTES = 256 << 10
 
 
 class Priorities:
@@ -42,15 +51,18 @@ class Priorities:
         optimizer: What changes its parameters, one or several; their steps are deferred. None: no
             step is, and the backward pass ends when everything is averaged.
         message_bytes: Most bytes of a message. What is sent cannot be overtaken.
+        fuse_bytes: Most bytes of a message with several parameters: it waits for the last of them.
         order: All parameters, the one that is needed first at the front. None: as the first forward
             pass takes them.
         in_order: Whether what is needed first overtakes. Otherwise messages are sent in the order
             of the backward pass.
         group: Over the same ranks as the model's, for this alone. None: one is made, of the same
             backend, with the environment's settings.
+        compressor: Averages a part of each message; what a biased one leaves is added to the next
+            gradient of the same parameters. Used for this alone. None: all of it is averaged.
         any_optimizer: Whether to take optimisers of kinds that are not known: each must treat each
             parameter by itself, and keep no reference to its gradient.
-        observe: Whether to record the time that modules compute, too.
+        observe: Whether to record spans for `write_timeline`, and how long layers compute.
 
     Raises:
         ValueError: The model or an optimiser cannot be treated so.
@@ -62,9 +74,11 @@ class Priorities:
         optimizer: Optimizer | Sequence[Optimizer] | None = None,
         *,
         message_bytes: int = MESSAGE_BYTES,
+        fuse_bytes: int = FUSE_BYTES,
         order: Iterable[torch.Tensor] | None = None,
         in_order: bool = True,
         group: dist.ProcessGroup | None = None,
+        compressor: Compressor | None = None,
         any_optimizer: bool = False,
         observe: bool = False,
     ) -> None:
@@ -73,7 +87,7 @@ class Priorities:
         if message_bytes < 1:
             raise ValueError(f"message_bytes is {message_bytes}: it must be 1 at least")
         ignored = set(ddp.parameters_to_ignore)
-        self._parameters = {
+        self._parameters: dict[str, torch.Tensor] = {
             name: each
             for name, each in ddp.module.named_parameters()
             if each.requires_grad and name not in ignored
@@ -83,7 +97,11 @@ class Priorities:
         if optimizers:
             _check_deferrable(ddp)
         self.record = Record(observe)
+        self._layers = LayerTimes(ddp.module, self.record) if observe else None
+        self._rank = dist.get_rank()
         self._message_bytes = message_bytes
+        self._fuse_bytes = fuse_bytes
+        self._compressor = compressor
         self._in_order = in_order
         self._order = None if order is None else self._checked_order(order)
         self._seen: list[torch.Tensor] = []
@@ -98,7 +116,7 @@ class Priorities:
         self._touches.wanted = self._names
         self._steps = (
             DeferredSteps(
-                optimizers, self._names, self._averages, self._stepped, any_optimizer
+                optimizers, self._names, self._averages, self._stepped, self._applied, any_optimizer
             )
             if optimizers
             else None
@@ -151,9 +169,11 @@ class Priorities:
             step_s: Time that deferred steps took.
             agreements: How often the ranks have agreed on what is next, since the start.
             agreeing_s: How long that took.
-            text: A table of all messages.
+            layers: A table of the layers, with the mean times of a step.
+            table: One of the messages.
         """
         messages = self.messages
+        plan, record = self._plan, self.record
         return {
             "rounds": self.record.rounds,
             "messages": len(messages),
@@ -163,8 +183,25 @@ class Priorities:
             "step_s": self.record.seconds("step"),
             "agreements": self._messenger.agreements if self._messenger else 0,
             "agreeing_s": self._messenger.agreeing_s if self._messenger else 0.0,
-            "text": as_text(messages, self.record),
+            "layers": layers_table(plan, record) if plan is not None else "",
+            "table": messages_table(plan, record) if plan is not None else "",
         }
+
+    def write_timeline(self, path: str | os.PathLike[str]) -> None:
+        """Write what was observed so far, for Chrome's or Perfetto's viewer.
+
+        Args:
+            path: A file, in whose name %r is the global rank and %p the process, or a folder.
+
+        Raises:
+            ValueError: There is nothing, without `observe=True`.
+            OSError: The file cannot be written.
+        """
+        if self._layers is None:
+            raise ValueError("there is no timeline without observe=True")
+        texts = {str(each.number): each.text for each in self.messages}
+        file = path_for(os.fspath(path), self._rank, "json")
+        write_timeline(file, self.record, self._rank, texts)
 
     def close(self) -> None:
         """Do what is left, and end the thread. The model cannot be trained by this hook again."""
@@ -173,6 +210,8 @@ class Priorities:
         finally:
             if self._messenger is not None:
                 self._messenger.close()
+            if self._plan is not None:
+                _log.info("what was averaged by priority:\n%s", self.statistics()["layers"])
 
     def sum(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Take a bucket's gradients over; see `priorities_hook`."""
@@ -184,9 +223,12 @@ class Priorities:
         messenger, gradients = self._messenger, self._gradients
         assert messenger is not None and gradients is not None and self._plan is not None
         numbers = [self._numbers[id(each)] for each in bucket.parameters()]
+        started_s = time.monotonic()
         gradients.put(numbers, bucket.gradients())
-        complete = self._completed(numbers)
-        messenger.ready(complete)
+        messenger.ready(self._completed(numbers))
+        self.record.add("copy", f"bucket {bucket.index()}", started_s, time.monotonic())
+        if self._layers is not None:
+            self._layers.resume()
         if bucket.is_last():
             self._end_backward()
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
@@ -202,7 +244,7 @@ class Priorities:
                     torch._foreach_copy_(views, [gradients.of(number) for number in numbers])
                 future.set_result(buffer)
             else:
-                future.set_exception(error)
+                future.set_exception(error)  # type: ignore[arg-type]
 
         averaged = future.then(lambda each: each.value())
         messenger.when_done(needed, over)
@@ -259,16 +301,18 @@ class Priorities:
     def _after_ddp(self) -> None:
         """Go on where DDP has ended the backward pass."""
         if self._steps is None:
-            self.record.add("wait", "backward", self._backward_ended_s, time.monotonic(), {})
+            self.record.add(
+                "wait", "end of the backward pass", self._backward_ended_s, time.monotonic()
+            )
             return
-        mine, others = [], []
-        for each in self._parameters.values():
-            (mine if id(each) in self._steps.owned else others).append(each)
-        others = [each for each in others if each.grad is not None]
-        if others:
-            averages = self._averages(others)
+        owned = self._steps.owned
+        mine = [each for each in self._parameters.values() if id(each) in owned]
+        others = [each for each in self._parameters.values() if id(each) not in owned]
+        given = [each.grad for each in others if each.grad is not None]
+        if given:
+            averages = self._averages([each for each in others if each.grad is not None])
             with torch.no_grad():
-                torch._foreach_copy_([each.grad for each in others], averages)
+                torch._foreach_copy_(given, averages)
         self._steps.gathered(mine)
 
     def _averages(self, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -286,12 +330,16 @@ class Priorities:
             self._messenger.wait(messages)
         except MessagesFailed as error:
             raise MessagesFailed(f"{what} waited for averages; {error}") from error.__cause__
-        self.record.add("wait", what, started, time.monotonic(), {})
+        self.record.add("wait", layer_of(what), started, time.monotonic())
 
     def _stepped(self) -> None:
         assert self._steps is not None
         self._touches.wanted = self._steps.pending
         self._touches.turn_on()
+
+    def _applied(self, parameters: Sequence[torch.Tensor], started_s: float) -> None:
+        name = layer_of(self._names[id(parameters[0])])
+        self.record.add("step", name, started_s, time.monotonic())
 
     def _touched(self, parameters: list[torch.Tensor]) -> None:
         """Do what must be done before an operation takes parameters."""
@@ -312,9 +360,11 @@ class Priorities:
             # In another thread than the one that has called step().
             self.flush()
 
-    def _after_forward(self, *_: Any) -> None:
+    def _after_forward(self, _: Any, __: Any, output: Any) -> None:
         if self._plan is None:
             self._touches.turn_off()
+        if self._layers is not None:
+            self._layers.watch_output(output)
 
     def _make_plan(self) -> None:
         """Agree on the order, and start the thread. Collective."""
@@ -334,7 +384,7 @@ class Priorities:
             place = {self._names[id(each)]: number for number, each in enumerate(self._order)}
             order = sorted(range(len(names)), key=lambda number: place[names[number]])
         ordered = {names[number]: self._parameters[names[number]] for number in order}
-        plan = Plan(ordered, self._message_bytes)
+        plan = Plan(ordered, self._message_bytes, self._fuse_bytes)
         marks = plan.fingerprint, len(plan.messages), int(self._in_order)
         least = torch.tensor([*marks, *(-each for each in marks)], dtype=torch.int32)
         dist.all_reduce(least, op=dist.ReduceOp.MIN, group=self._group)
@@ -344,17 +394,17 @@ class Priorities:
                 "or in_order differ"
             )
         self._plan = plan
-        self._numbers = {
-            id(each): number for number, each in enumerate(ordered.values())
-        }
+        self._numbers = {id(each): number for number, each in enumerate(ordered.values())}
         self._gradients = Gradients(
-            plan, [each.shape for each in ordered.values()], self._group
+            plan, [each.shape for each in ordered.values()], self._group, self._compressor
         )
         record = self.record
 
         def finished(message: Message, started_s: float, ended_s: float) -> None:
-            about = {"priority": message.number, "bytes": message.bytes}
-            record.add("message", message.text, started_s, ended_s, about)
+            record.add(
+                "message", str(message.number), started_s, ended_s,
+                priority=message.number, bytes=message.bytes,
+            )  # fmt: skip
 
         self._messenger = Messenger(
             plan.messages,
@@ -368,9 +418,7 @@ class Priorities:
         self._seen = []
 
 
-def priorities_hook(
-    state: Priorities, bucket: GradBucket
-) -> torch.futures.Future[torch.Tensor]:
+def priorities_hook(state: Priorities, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average one bucket, by priority, as a communication hook.
 
         ddp.register_comm_hook(afflux.Priorities(ddp, optimizer), afflux.priorities_hook)

@@ -6,6 +6,7 @@ same optimiser is applied to some of these parameters alone, with these settings
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,7 @@ class DeferredSteps:
         names: Of the model's parameters, by `id`.
         averages: Waits until the gradients of some parameters are averaged, and returns these.
         stepped: Called when there are parameters whose step is deferred.
+        applied: Called when the steps of some are done, with them and when that began.
         any_optimizer: Whether optimisers of unknown kinds are taken.
 
     Attributes:
@@ -74,11 +76,13 @@ class DeferredSteps:
         names: Mapping[int, str],
         averages: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
         stepped: Callable[[], None],
+        applied: Callable[[Sequence[torch.Tensor], float], None],
         any_optimizer: bool = False,
     ) -> None:
         self._names = names
         self._averages = averages
         self._stepped = stepped
+        self._applied = applied
         self.pending: dict[int, _Deferred] = {}
         self._gathered: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
         self._spent: dict[int, tuple[torch.Tensor, int]] = {}
@@ -98,7 +102,8 @@ class DeferredSteps:
     def _handle(self, optimizer: Optimizer) -> None:
         handle = optimizer.register_step_pre_hook(self._before_step)
         # What other hooks see must be what this one has left.
-        optimizer._optimizer_step_pre_hooks.move_to_end(handle.id, last=False)
+        hooks: Any = optimizer._optimizer_step_pre_hooks
+        hooks.move_to_end(handle.id, last=False)
         optimizer.register_step_post_hook(self._after_step)
         optimizer.register_state_dict_pre_hook(lambda _: self.apply_all())
         optimizer.register_load_state_dict_pre_hook(lambda *_: self.apply_all())
@@ -122,11 +127,12 @@ class DeferredSteps:
         Raises:
             GradientsChanged: They have been changed since the backward pass.
         """
-        left = [each[0] for each in self._gathered.values() if self._unchanged(each[0])]
+        left = [each for each in self._gathered.values() if self._unchanged(each[0])]
         self._gathered = {}
         if left:
+            averages = self._averages([parameter for parameter, _, _ in left])
             with torch.no_grad():
-                torch._foreach_copy_([each.grad for each in left], self._averages(left))
+                torch._foreach_copy_([gradient for _, gradient, _ in left], averages)
 
     def apply_all(self) -> None:
         """Do all steps that have been asked for."""
@@ -140,6 +146,7 @@ class DeferredSteps:
         self._applying = True
         try:
             averages = self._averages([each.parameter for each in found])
+            started_s = time.monotonic()
             for each in found:
                 del self.pending[id(each.parameter)]
             by_optimizer: dict[int, list[tuple[_Deferred, torch.Tensor]]] = {}
@@ -147,6 +154,7 @@ class DeferredSteps:
                 by_optimizer.setdefault(id(each.optimizer), []).append((each, average))
             for some in by_optimizer.values():
                 _apply(some[0][0].optimizer, some)
+            self._applied([each.parameter for each in found], started_s)
         finally:
             self._applying = False
 
@@ -178,9 +186,7 @@ class DeferredSteps:
         self.apply([each for _, each in due])
         for number, parameter in due:
             del self._gathered[id(parameter)]
-            self.pending[id(parameter)] = _Deferred(
-                parameter, optimizer, number, settings[number]
-            )
+            self.pending[id(parameter)] = _Deferred(parameter, optimizer, number, settings[number])
             assert parameter.grad is not None
             self._hidden.append((parameter, parameter.grad))
             parameter.grad = None
