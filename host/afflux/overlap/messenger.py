@@ -197,7 +197,7 @@ class Messenger:
         arrivals: list[int] = []
         waiting: set[int] = set()
         offered, fruitful = -1, True
-        # Until all are summed, not until `_left` is 0: the next round may begin before that is seen.
+        # Not until `_left` is 0: the next round may begin before that is seen.
         while not all(agreed) or waiting:
             if not all(agreed):
                 if not waiting and not self._has_more(agreed, offered, fruitful):
