@@ -1,7 +1,7 @@
 """The communication hook that averages what the next forward pass needs first, first.
 
-    state = afflux.Priorities(ddp, optimizer)
-    ddp.register_comm_hook(state, afflux.priorities_hook)
+    state = afflux.hooks.Priorities(ddp, optimizer)
+    ddp.register_comm_hook(state, afflux.hooks.priorities_hook)
 
 The hook copies gradients and returns, so that the backward pass does not wait; a thread of its own
 averages them. `optimizer.step()` leaves alone the parameters whose averages are still to come: the
@@ -421,7 +421,8 @@ class Priorities:
 def priorities_hook(state: Priorities, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average one bucket, by priority, as a communication hook.
 
-        ddp.register_comm_hook(afflux.Priorities(ddp, optimizer), afflux.priorities_hook)
+        state = afflux.hooks.Priorities(ddp, optimizer)
+        ddp.register_comm_hook(state, afflux.hooks.priorities_hook)
 
     Args:
         state: Used for this model alone.
