@@ -25,6 +25,7 @@ _NATIVE_ROOMS = {
     "costs": "What each stage of the data path costs alone, for forecasts and benchmarks.",
     "datagrams": "UDP sockets, many datagrams to a call, joined and cut apart by the kernel.",
     "engine": "The software engine: the aggregator's state machine on the CPU.",
+    "narrow": "Elements as narrow integers, several in a word that an aggregator adds up.",
     "packet": "Headers and buffers of packets.",
     "rows": "Rows of sparse tensors: the union of what several ranks have.",
     "selection": "Which elements of a tensor are the largest.",

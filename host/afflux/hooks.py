@@ -8,6 +8,12 @@ or, with AFFLUX_SCHEME in the environment, `afflux.hooks.register(ddp)`. For a t
 
 from torch.nn.parallel import DistributedDataParallel
 
+from afflux.compressors.block_top_k import BlockTopK
+from afflux.compressors.fixed_point import Int4, Int8, Int12
+from afflux.compressors.half import BFloat16, Float16
+from afflux.compressors.random_k import RandomK
+from afflux.compressors.threshold import Threshold
+from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.group.settings import Settings, SettingsError
 from afflux.scheme_words import scheme
@@ -18,11 +24,20 @@ from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
 
 __all__ = [
+    "BFloat16",
+    "BlockTopK",
     "Compressor",
+    "Float16",
     "GlobalTopK",
+    "Int4",
+    "Int8",
+    "Int12",
+    "RandomK",
     "Scheme",
     "Selected",
     "Selector",
+    "Threshold",
+    "TopK",
     "Whole",
     "register",
     "scheme",

@@ -50,8 +50,8 @@ class Scheme:
         _check_numbers(momentum, warm_up, warm_up_steps)
         if compressor.density is None and (momentum or warm_up):
             raise ValueError(
-                f"{compressor.word} gives all elements: it has no density to warm up, and no "
-                "momentum that would wait at a rank"
+                f"{compressor.word} gives all elements, or as many as their values have it: there "
+                "is no density to warm up, and no momentum that would wait at a rank"
             )
         if momentum and not feedback:
             raise ValueError(f"momentum is {momentum}, without feedback: it is for what ranks keep")
