@@ -121,7 +121,12 @@ bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build
 .PHONY: bench-sparse
 bench-sparse: $(ADAPTER) ## the same of sparse tensors and gTop-k, into build/bench/sparse.json
 	@mkdir -p build/bench
-	$(PY) -m benchmarks.network --only sparse --output build/bench/sparse.json $(BENCH_ARGS)
+	$(PY) -m benchmarks.network --suite sparse $(BENCH_ARGS)
+
+.PHONY: bench-overlap
+bench-overlap: $(ADAPTER) ## steps of training by priority, between hosts, into build/bench/overlap.json
+	@mkdir -p build/bench
+	$(PY) -m benchmarks.network.overlap $(BENCH_ARGS)
 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes

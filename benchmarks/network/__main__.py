@@ -1,5 +1,7 @@
 """`python -m benchmarks.network`: Afflux between hosts beside Gloo, into build/bench/network.json.
 
+`--suite sparse` measures the workloads of sparse tensors instead, into build/bench/sparse.json.
+
 The hosts are namespaces of this machine, at the ports of a switch of given rates. Runs of Afflux,
 by each way of summing, and of Gloo alternate. What is wanted is shown beside what was reached;
 missing it is not an error, but wrong elements are, and so is a call that works with Gloo and fails
@@ -28,6 +30,7 @@ from benchmarks.network.namespaces import Network, NotPermitted, missing
 from benchmarks.network.rank import ALONE, BUDGET_S, CASE_LIMIT_S, ROW_MARK
 from benchmarks.network.tables import text_table
 from benchmarks.network.topologies import TOPOLOGIES
+from benchmarks.network.workloads import SPARSE_PLANS
 from benchmarks.report.figures import merge_rows, read_rows
 
 __all__ = ["NAME", "failed", "main"]
@@ -55,7 +58,7 @@ def run_plan(plan: Plan, quick: bool, budget_s: float = BUDGET_S) -> list[Row]:
     setup, left, rows = plan.setup, list(plan.cases), []
     if setup.with_mpi and (reason := mpi.missing()):
         return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
-    contenders = ["gloo", *setup.topologies, *(["mpi"] if setup.with_mpi else [])]
+    contenders = ["gloo", *setup.topologies, *setup.beside, *(["mpi"] if setup.with_mpi else [])]
     while left:
         known: list[Row] = []
 
@@ -157,7 +160,7 @@ def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[
     rows = []
     gloo = found["gloo"]
     others: Row = {"gloo_limit_s": gloo_limit_s(setup, case)}
-    for name in ("gloo", "mpi", ALONE):
+    for name in ("gloo", "mpi", *setup.beside, ALONE):
         if name in found:
             others |= _figures(name, found[name])
     for topology in setup.topologies:
@@ -170,14 +173,22 @@ def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[
             row["engine"] = ours.get("engine", "")
             if topology == "udp":
                 row["aggregator_cpu_s"] = ours.get("watched_cpu_s", 0.0)
-            for name, key in (("gloo", "ratio"), ("mpi", "mpi_ratio")):
+            for name in ("gloo", "mpi", *setup.beside):
                 if "seconds" in found.get(name, {}):
-                    pairs = zip(found[name]["runs_s"], ours["runs_s"], strict=True)
-                    row[key] = statistics.median(other / own for other, own in pairs)
+                    key = "ratio" if name == "gloo" else f"{name}_ratio"
+                    row[key] = _ratio(found[name]["runs_s"], ours["runs_s"])
         elif "seconds" not in gloo:
             row["failed"] += f"; gloo: {gloo.get('failed', '')}"
         rows.append(row)
     return rows
+
+
+def _ratio(others_s: Sequence[float], ours_s: Sequence[float]) -> float:
+    """Return how many times as fast Afflux is, by runs that follow each other where that is so."""
+    if len(others_s) != len(ours_s):
+        return statistics.median(others_s) / statistics.median(ours_s)
+    pairs = zip(others_s, ours_s, strict=True)
+    return statistics.median(other / own for other, own in pairs)
 
 
 def _figures(name: str, values: dict[str, Any]) -> Row:
@@ -189,6 +200,7 @@ def _figures(name: str, values: dict[str, Any]) -> Row:
         f"{name}_cpu_s": values.get("cpu_s", 0.0),
         f"{name}_wrong": values["wrong"],
         f"{name}_calls": values["calls"],
+        **{f"{name}_{key}": value for key, value in values.get("figures", {}).items()},
     }
 
 
@@ -233,11 +245,16 @@ def _title(case: Case, size: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     # argparse formats help texts.
-    setups = ", ".join([*(plan.setup.name for plan in PLANS), *_FAMILIES]).replace("%", "%%")
+    known = (*PLANS, *SPARSE_PLANS)
+    setups = ", ".join([*(plan.setup.name for plan in known), *_FAMILIES]).replace("%", "%%")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network", description=__doc__)
     parser.add_argument(
-        "--output", type=Path, default=Path("build/bench/network.json"), help="file (%(default)s)"
+        "--suite",
+        choices=("network", "sparse"),
+        default="network",
+        help="what to measure unless --only says it, and the name of the file (%(default)s)",
     )
+    parser.add_argument("--output", type=Path, help="file (build/bench/SUITE.json)")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="SETUP[:CASE]",
         help=f"what to measure, of {setups}",
@@ -255,9 +272,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     arguments = parser.parse_args(argv)
     try:
-        plans, paths, with_costs = _asked_for(arguments.only)
+        plans, paths, with_costs = _asked_for(arguments.only, arguments.suite)
     except ValueError as error:
         parser.error(str(error))
+    output = arguments.output or Path(f"build/bench/{arguments.suite}.json")
     if reason := missing():
         print(f"python -m benchmarks.network: {reason}", file=sys.stderr)
         return 1
@@ -274,28 +292,36 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{plan.setup.title}, times as fast as Gloo:", flush=True)
                 rows += run_plan(shortened, arguments.quick, arguments.budget)
                 # Kept even if what follows fails.
-                merge_rows(arguments.output, [NAME], _kept(arguments.output, rows))
-            others = _families(paths, with_costs, arguments.quick, arguments.output)
+                merge_rows(output, [NAME], _kept(output, rows))
+            others = _families(paths, with_costs, arguments.quick, output)
     except NotPermitted as error:
         print(f"python -m benchmarks.network: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     said = [
-        *([text_table(rows)] if rows else []),
+        *([text_table(rows, (*PLANS, *SPARSE_PLANS))] if rows else []),
         *([cost_tables.text_tables(others)] if others else []),
     ]
-    print("\n" + "\n\n".join([*said, f"written to {arguments.output}"]))
+    print("\n" + "\n\n".join([*said, f"written to {output}"]))
     wrong = any(one_core.failed(row) for row in others if row["bench"] == one_core.NAME)
     return 1 if wrong or any(map(failed, rows)) else 0
 
 
-def _asked_for(only: Sequence[str]) -> tuple[list[Plan], list[one_core.Path], bool]:
+def _asked_for(
+    only: Sequence[str], suite: str = "network"
+) -> tuple[list[Plan], list[one_core.Path], bool]:
     """Return what is to be measured: networks, paths of one core, and whether the costs of bytes.
+
+    Args:
+        only: Names of parts, of either suite.
+        suite: All of whose parts are measured if there are none.
 
     Raises:
         ValueError: There is no such part.
     """
+    if not only and suite == "sparse":
+        return list(SPARSE_PLANS), [], False
     if not only:
         return list(PLANS), list(one_core.PATHS), True
     named = [each.partition(":") for each in only]
@@ -305,7 +331,7 @@ def _asked_for(only: Sequence[str]) -> tuple[list[Plan], list[one_core.Path], bo
         raise ValueError(f"{costs.NAME} has no cases of its own")
     paths = one_core.paths_for([] if "" in cases else cases) if cases else []
     return (
-        plans_for(tuple(plans)) if plans else [],
+        plans_for(tuple(plans), (*PLANS, *SPARSE_PLANS)) if plans else [],
         paths,
         any(family == costs.NAME for family, _, _ in named),
     )

@@ -1,10 +1,13 @@
-"""What `make bench-network` measures: networks, cases in each, and what is wanted of them."""
+"""What `make bench-network` measures: networks, cases in each, and what is wanted of them.
 
-from collections.abc import Mapping
+What `make bench-sparse` measures is in the files that `benchmarks.network.workloads` names.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PLANS", "Case", "Plan", "Setup", "plans_for"]
+__all__ = ["MIB", "PLANS", "Case", "Plan", "Setup", "plans_for"]
 
 MIB = 1 << 20
 
@@ -28,6 +31,7 @@ class Setup:
         default_buffers: Whether receive buffers stay as Linux makes them.
         topologies: Which of `benchmarks.network.topologies` take part, beside Gloo.
         with_mpi: Whether an MPI launcher starts the ranks, and MPI takes part.
+        beside: Other contenders, by names that the cases' workload knows.
         reference: Name of the setup whose speed, in the same case, counts as 1; "" if none does.
         reference_wanted: What is wanted of that speed.
     """
@@ -46,6 +50,7 @@ class Setup:
     default_buffers: bool = False
     topologies: tuple[str, ...] = ("auto", "udp")
     with_mpi: bool = False
+    beside: tuple[str, ...] = ()
     reference: str = ""
     reference_wanted: float = 0.0
 
@@ -66,9 +71,10 @@ class Case:
         density: Share of its blocks that are not zero; of the embedding's rows that a rank has in
             a step.
         overlap: "random" or "full": whether these are the same blocks at all ranks.
-        kind: "all_reduce"; "step", a step of training; "coo", the sum of sparse tensors; "top_k",
-            gTop-k beside Gloo's sum of everything.
+        kind: "all_reduce"; "step", a step of training; or that of a workload.
         wanted: Times as fast as Gloo, by topology.
+        wanted_beside: Times as fast as other contenders, by their names, whoever sums.
+        wanted_of_limit: Most times of what the wire allows, whoever sums; 0: nothing is wanted.
     """
 
     name: str
@@ -78,6 +84,8 @@ class Case:
     overlap: str = "random"
     kind: str = "all_reduce"
     wanted: Mapping[str, float] = field(default_factory=dict)
+    wanted_beside: Mapping[str, float] = field(default_factory=dict)
+    wanted_of_limit: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,18 +121,6 @@ def _small() -> tuple[Case, ...]:
 
 _EMBEDDING = 4 * 64 * 100_000
 """Bytes of 100,000 rows of 64 numbers, as `benchmarks.network.embedding` makes them."""
-
-
-def _sparse() -> tuple[Case, ...]:
-    size, elements = 100 * MIB, "26,214,400 elements"
-    return (
-        Case("coo_1%", f"sparse, 1 % of {elements}", size, 0.01, kind="coo",
-             wanted={"auto": 3.0, "udp": 3.0}),
-        Case("coo_10%", f"sparse, 10 % of {elements}", size, 0.1, kind="coo",
-             wanted={"auto": 7.0, "udp": 7.0}),
-        Case("top_k", f"gTop-k, 0.1 % of {elements}", size, 0.001, kind="top_k",
-             wanted={"auto": 20.0, "udp": 20.0}),
-    )  # fmt: skip
 
 
 _DENSE = Case("dense", "16 MiB dense", 16 * MIB)
@@ -164,7 +160,6 @@ PLANS = (
         Setup("pairs", "1 Gbit/s, 2 ranks on each host", ranks_per_host=2),
         (Case("dense", "16 MiB dense", 16 * MIB, wanted={"auto": 1.3, "udp": 1.3}), _ONE_PERCENT),
     ),
-    Plan(Setup("sparse", "1 Gbit/s, sparse tensors"), _sparse()),
     # What loss costs shows against the same network without: packets are cut there too.
     Plan(Setup("loss_0", "1 Gbit/s, packets cut, no loss", offloads=False), (_DENSE,)),
     Plan(_lossy("loss_0.1%", "1 Gbit/s, 0.1 % loss", 0.001, 0.8), (_DENSE,)),
@@ -205,15 +200,19 @@ PLANS = (
 )  # fmt: skip
 
 
-def plans_for(wanted: tuple[str, ...]) -> list[Plan]:
+def plans_for(wanted: tuple[str, ...], plans: Sequence[Plan] = PLANS) -> list[Plan]:
     """Return what is asked for: "SETUP" or "SETUP:CASE"; all if nothing is.
+
+    Args:
+        wanted: These words.
+        plans: What there is.
 
     Raises:
         ValueError: There is no such setup, or no such case in it.
     """
     if not wanted:
-        return list(PLANS)
-    by_name = {plan.setup.name: plan for plan in PLANS}
+        return list(plans)
+    by_name = {plan.setup.name: plan for plan in plans}
     asked: dict[str, list[str]] = {}
     for each in wanted:
         setup, _, case = each.partition(":")

@@ -7,7 +7,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -24,9 +24,9 @@ from benchmarks.network.cases import Case
 from benchmarks.network.default_buffers import keep
 from benchmarks.network.embedding import alone_side, step_side
 from benchmarks.network.mpi import place_from_mpi
-from benchmarks.network.sparse import coo_side, top_k_side
 from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
 from benchmarks.network.turns import Measured, Pace, all_same, take_turns
+from benchmarks.network.workloads import WORKLOADS
 from benchmarks.report.sides import Side
 
 __all__ = ["ALONE", "BUDGET_S", "CASE_LIMIT_S", "ROW_MARK", "main"]
@@ -70,10 +70,8 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
     place = case.bytes, case.density, session.rank, session.ranks
     if case.kind == "step":
         return step_side(session.group(name), *place)
-    if case.kind == "coo":
-        return coo_side(session.group(name), *place)
-    if case.kind == "top_k":
-        return top_k_side(session.group(name), name == "gloo", *place)
+    if case.kind in WORKLOADS:
+        return WORKLOADS[case.kind].side(session, case, name)
     contender: contenders.Contender
     if name == "mpi":
         contender = contenders.Mpi(session.ranks, torch.float32)
@@ -103,6 +101,13 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
         return found if all_same(session, mark) else max(found, 1)
 
     return Side(trial.call, wrong, trial.restore, trial.batch)
+
+
+def _pace(case: Case, budget_s: float) -> Pace:
+    own = WORKLOADS[case.kind].pace if case.kind in WORKLOADS else None
+    if own is None:
+        return Pace(budget_s=budget_s)
+    return replace(own, budget_s=min(own.budget_s, budget_s))
 
 
 def _as_json(session: NetworkSession, found: dict[str, Measured]) -> dict[str, object]:
@@ -139,13 +144,13 @@ def main() -> int:
     faulthandler.enable()
     dist.init_process_group("gloo", timeout=timedelta(seconds=2 * CASE_LIMIT_S))
     session = NetworkSession(given.aggregator)
-    pace = _QUICK if given.quick else Pace(budget_s=given.budget)
     for values in given.cases:
         case = Case(**values)
         # What hangs, and no timeout ends, ends here, and is named as failed.
         faulthandler.dump_traceback_later(CASE_LIMIT_S, exit=True)
         names = [*given.contenders, *([ALONE] if case.kind == "step" else [])]
         makes = {name: partial(_side, session, case, name) for name in names}
+        pace = _QUICK if given.quick else _pace(case, given.budget)
         found = take_turns(session, makes, pace, given.watched)
         faulthandler.cancel_dump_traceback_later()
         if session.rank == 0:

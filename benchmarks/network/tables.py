@@ -5,7 +5,7 @@ between `<!-- network figures: NAME -->` and `<!-- end figures -->` there.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from afflux.commands.bench.registry import Row
 from benchmarks.network import cost_tables
@@ -14,7 +14,7 @@ from benchmarks.report import document
 from benchmarks.report.columns import aligned
 from benchmarks.report.durations import duration
 
-__all__ = ["NAMES", "TABLES", "render", "text_table"]
+__all__ = ["NAMES", "TABLES", "render", "table_of", "text_table", "times_the_limit"]
 
 NAMES = {
     "auto": "no address given",
@@ -32,13 +32,13 @@ _REFERENCES = {"loss_0": "without loss", "gigabit": "with 4 MiB", "incast_deep":
 """What the setups are, whose speed counts as 1."""
 
 
-def text_table(rows: list[Row]) -> str:
+def text_table(rows: list[Row], plans: Sequence[Plan] = PLANS) -> str:
     """Show what was reached beside what was wanted, for the terminal."""
     heading = "Medians; times of a call, CPU of a rank for a call"
     if any(row.get("quick") for row in rows):
         heading = "A quick run, with small tensors and few calls: these are not figures"
     cells = []
-    for plan, case, row in _in_order(rows):
+    for plan, case, row in _in_order(rows, plans):
         line = [f"{plan.setup.name}: {case.name}", *_line(case, row)[1:]]
         cells.append([*line, _wanted(plan, case, row, rows)])
     text = aligned(heading, [*_HEADER, "wanted"], cells)
@@ -50,11 +50,11 @@ def text_table(rows: list[Row]) -> str:
     return "\n".join([text, *([""] if said else []), *sorted(said)])
 
 
-def _in_order(rows: list[Row]) -> list[tuple[Plan, Case, Row]]:
+def _in_order(rows: list[Row], plans: Sequence[Plan] = PLANS) -> list[tuple[Plan, Case, Row]]:
     """Return the rows in the order of the plans, each with its own."""
     return [
         (plan, case, row)
-        for plan in PLANS
+        for plan in plans
         for case in plan.cases
         for row in rows
         if (row["setup"], row["case"]) == (plan.setup.name, case.name)
@@ -62,15 +62,33 @@ def _in_order(rows: list[Row]) -> list[tuple[Plan, Case, Row]]:
 
 
 def _wanted(plan: Plan, case: Case, row: Row, rows: list[Row]) -> str:
-    """Return what is wanted, and whether it was reached: of Gloo, or of another setup's speed."""
-    times, found = case.wanted.get(row.get("topology", "")), row.get("ratio")
-    what = ""
+    """Return what is wanted, and whether it was reached; of whom, unless it is of Gloo."""
+    found: list[str] = []
+    ratio = row.get("ratio")
     if plan.setup.reference:
-        times, found = plan.setup.reference_wanted, _of_reference(plan, row, rows)
-        what = f" of the speed {_REFERENCES[plan.setup.reference]}: {found or 0:.2f}"
-    if times is None or found is None:
-        return "–"
-    return f"{times:g}{what} {'✓' if found >= times else '✗'}"
+        share, wanted = _of_reference(plan, row, rows), plan.setup.reference_wanted
+        if share is not None:
+            what = f"{wanted:g} of the speed {_REFERENCES[plan.setup.reference]}: {share:.2f}"
+            found.append(f"{what} {_mark(share >= wanted)}")
+    elif (times := case.wanted.get(row.get("topology", ""))) and ratio is not None:
+        found.append(f"{times:g} {_mark(ratio >= times)}")
+    for name, times in case.wanted_beside.items():
+        if (other := row.get(f"{name}_ratio")) is not None:
+            found.append(f"{times:g} of {_spaced(name)}: {other:.2f} {_mark(other >= times)}")
+    if case.wanted_of_limit and (share := times_the_limit(row)) is not None:
+        wanted = case.wanted_of_limit
+        found.append(f"{wanted:g} of the limit: {share:.2f} {_mark(share <= wanted)}")
+    return ", ".join(found) or "–"
+
+
+def _mark(reached: bool) -> str:
+    return "✓" if reached else "✗"
+
+
+def times_the_limit(row: Row) -> float | None:
+    """Return a call's time by the least that the wire allows; None if that is not known."""
+    ours, limit = row.get("afflux_s"), row.get("limit_s")
+    return float(ours / limit) if ours and limit else None
 
 
 def _of_reference(plan: Plan, row: Row, rows: list[Row]) -> float | None:
@@ -140,17 +158,38 @@ def _steps(rows: list[Row]) -> str:
     return document.markdown(header, lines)
 
 
-def _of_setups(*names: str) -> Callable[[list[Row]], str]:
+def table_of(plans: Sequence[Plan]) -> Callable[[list[Row]], str]:
+    """Return what makes the table of these plans, with a setup's title if there are several.
+
+    Contenders that setups have beside Gloo follow it, each with the times as fast as it.
+    """
+    beside = list(dict.fromkeys(name for plan in plans for name in plan.setup.beside))
+
     def table(rows: list[Row]) -> str:
         lines = []
-        for plan, case, row in _in_order(_figures(rows)):
-            if plan.setup.name in names and case.kind != "step":
+        for plan, case, row in _in_order(_figures(rows), plans):
+            if case.kind != "step":
                 first, *others = _line(case, row)
-                title = first if len(names) == 1 else f"{plan.setup.title}: {first}"
-                lines.append([_with_reason(title, row), *others])
-        return document.markdown(_HEADER, lines)
+                title = first if len(plans) == 1 else f"{plan.setup.title}: {first}"
+                added = [cell for name in beside for cell in _of_contender(name, row)]
+                lines.append([_with_reason(title, row), *others, *added])
+        titles = [title for name in beside for title in (_spaced(name), "times as fast as it")]
+        return document.markdown([*_HEADER, *titles], lines)
 
     return table
+
+
+def _of_contender(name: str, row: Row) -> list[str]:
+    ratio = row.get(f"{name}_ratio")
+    return [_time(row.get(f"{name}_s")), f"{ratio:.2f}" if ratio else "–"]
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _of_setups(*names: str) -> Callable[[list[Row]], str]:
+    return table_of([plan for plan in PLANS if plan.setup.name in names])
 
 
 def _beside_itself(rows: list[Row]) -> str:
@@ -195,7 +234,6 @@ TABLES: document.Tables = {
     "gigabit": _of_setups("gigabit"),
     "jumbo": _of_setups("jumbo"),
     "steps": _steps,
-    "sparse": _of_setups("sparse"),
     "hosts": _of_setups("pairs", "eight", "unlimited"),
     "interfaces": _of_setups("interfaces"),
     "losses": _beside_itself,

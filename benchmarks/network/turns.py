@@ -44,6 +44,7 @@ class Measured:
         cpu_s: Processor time of a call, the mean over ranks and runs.
         watched_cpu_s: That of the aggregator.
         calls: In a run.
+        figures: What its side tells beside, the mean over ranks.
     """
 
     failed: str = ""
@@ -52,6 +53,7 @@ class Measured:
     cpu_s: float = 0.0
     watched_cpu_s: float = 0.0
     calls: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -97,6 +99,8 @@ def take_turns(
     for repeat in range(pace.repeats):
         started = time.monotonic()
         for entry in entries if repeat % 2 == 0 else reversed(entries):
+            if repeat % entry.side.every:
+                continue
             wall_s, cpu_s, watched_s = _run(session, entry.side, entry.calls, watched)
             entry.measured.runs_s.append(session.agree(wall_s, dist.ReduceOp.SUM) / session.ranks)
             entry.cpu_runs_s.append(session.agree(cpu_s, dist.ReduceOp.SUM) / session.ranks)
@@ -111,6 +115,10 @@ def take_turns(
         measured.cpu_s = statistics.fmean(entry.cpu_runs_s)
         measured.watched_cpu_s = statistics.fmean(entry.watched_runs_s)
         measured.calls = entry.calls
+        measured.figures = {
+            name: session.agree(value, dist.ReduceOp.SUM) / session.ranks
+            for name, value in entry.side.figures().items()
+        }
         entry.side.close()
     return found
 

@@ -1,6 +1,6 @@
 """What a contender of a comparison does, and how its errors are reported."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 __all__ = ["Side", "reason_of"]
@@ -10,6 +10,10 @@ _REASON_CHARACTERS = 240
 
 def _nothing() -> None:
     return None
+
+
+def _no_figures() -> Mapping[str, float]:
+    return {}
 
 
 @dataclass
@@ -22,6 +26,9 @@ class Side:
         restore: Makes the data what they were; not timed.
         batch: Most calls between restorations; 0: any number.
         close: Gives back what it holds.
+        every: It has a run in each so many rounds of runs: more than 1 for a contender that is slow
+            and known.
+        figures: Returns what is to be known beside the time, after all runs, by the names of rows.
     """
 
     call: Callable[[], object]
@@ -29,6 +36,8 @@ class Side:
     restore: Callable[[], object] = _nothing
     batch: int = 0
     close: Callable[[], object] = _nothing
+    every: int = 1
+    figures: Callable[[], Mapping[str, float]] = _no_figures
 
 
 def reason_of(error: BaseException) -> str:

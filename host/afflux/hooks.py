@@ -16,6 +16,7 @@ from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.group.settings import Settings, SettingsError
+from afflux.overlap.priorities import Priorities, priorities_hook
 from afflux.scheme_words import scheme
 from afflux.schemes.compressor import Compressor, Selector
 from afflux.schemes.global_top_k import GlobalTopK
@@ -32,6 +33,7 @@ __all__ = [
     "Int4",
     "Int8",
     "Int12",
+    "Priorities",
     "RandomK",
     "Scheme",
     "Selected",
@@ -39,6 +41,7 @@ __all__ = [
     "Threshold",
     "TopK",
     "Whole",
+    "priorities_hook",
     "register",
     "scheme",
     "scheme_hook",

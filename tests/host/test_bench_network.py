@@ -14,11 +14,12 @@ import torch
 from afflux.commands.bench.inputs import Inputs
 from afflux.commands.bench.registry import Row
 from benchmarks.network import __main__ as command
-from benchmarks.network import launch, tables
+from benchmarks.network import launch, sparse_tables, tables
 from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import missing
+from benchmarks.network.workloads import SPARSE_PLANS, WORKLOADS
 from benchmarks.report.figures import merge_rows
 from tests.support.checkout import ROOT
 from tests.support.host.network import network
@@ -201,8 +202,41 @@ def test_tables_show_what_failed_and_what_was_wanted():
 
 def test_the_document_has_places_for_all_tables():
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    names = re.findall(r"<!-- network figures: (\w+) -->", text)
-    assert sorted(names) == sorted(tables.TABLES)
+    for mark, made in (("network", tables.TABLES), ("sparse", sparse_tables.TABLES)):
+        names = re.findall(rf"<!-- {mark} figures: (\w+) -->", text)
+        assert sorted(names) == sorted(made)
+
+
+def test_the_workloads_have_names_and_cases_of_their_own():
+    setups = [plan.setup.name for plan in (*PLANS, *SPARSE_PLANS)]
+    assert len(setups) == len(set(setups))
+    for kind, workload in WORKLOADS.items():
+        assert {case.kind for plan in workload.plans for case in plan.cases} == {kind}
+    # No name of a table or plot hides another.
+    assert len(sparse_tables.TABLES) == sum(len(each.tables) for each in WORKLOADS.values())
+    assert command._asked_for([], "sparse") == (list(SPARSE_PLANS), [], False)
+    (only,) = command._asked_for(["coo:1%"], "network")[0]
+    assert [case.name for case in only.cases] == ["1%"]
+
+
+def test_other_contenders_have_times_and_wishes_of_their_own():
+    setup = Setup("chosen", "chosen", topologies=("udp",), beside=("all_gather",))
+    case = Case("1", "one", 1 << 20, wanted_beside={"all_gather": 1.5}, wanted_of_limit=1.25)
+    values = {"runs_s": [1.0, 2.0], "seconds": 1.5, "wrong": 0, "calls": 1}
+    found = {
+        "udp": values | {"figures": {"exposed_s": 0.5}},
+        "all_gather": values | {"runs_s": [2.0, 4.0], "seconds": 3.0},
+        "gloo": values | {"runs_s": [6.0], "seconds": 6.0},
+    }
+    (row,) = command._rows(setup, case, False, found)
+    assert (row["ratio"], row["all_gather_ratio"], row["afflux_exposed_s"]) == (4.0, 2.0, 0.5)
+    plan = Plan(setup, (case,))
+    row["limit_s"] = 1.0
+    text = tables.text_table([row], [plan])
+    assert "1.5 of all gather: 2.00 ✓, 1.25 of the limit: 1.50 ✗" in text
+    header, _, line = tables.table_of([plan])([row]).splitlines()
+    assert header.endswith("| all gather | times as fast as it |")
+    assert line.endswith("| 3000.0 ms | 2.00 |")
 
 
 DEFAULT_BUFFERS = """

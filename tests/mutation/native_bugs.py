@@ -217,8 +217,8 @@ BUGS = {
     "drops the least of the largest": NativeBug(
         Bug(
             "selection/largest.cpp",
-            "(last - 1)->magnitude, kWithoutSign - 1) + 1",
-            "(last - 1)->magnitude, kWithoutSign - 1) + 2",
+            "std::min(least, kLargestMagnitude - 1) + 1",
+            "std::min(least, kLargestMagnitude - 1) + 2",
         ),
         _LARGEST,
     ),

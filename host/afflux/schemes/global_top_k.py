@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, check_flat
 from afflux.schemes.gtopk import take_global_top_k
+from afflux.schemes.selection import Bounds
 
 __all__ = ["GlobalTopK"]
 
@@ -27,6 +28,7 @@ class GlobalTopK(Compressor):
         if not 0.0 < density <= 1.0:
             raise ValueError(f"density is {density}: it must be above 0 and at most 1")
         self.density = density
+        self._bounds = Bounds()
 
     def take(
         self, tensor: torch.Tensor, average: torch.Tensor, group: dist.ProcessGroup | None
@@ -39,7 +41,7 @@ class GlobalTopK(Compressor):
         check_flat(tensor, average)
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
-        taken = take_global_top_k(tensor, self._count(len(tensor)), group)
+        taken = take_global_top_k(tensor, self._count(len(tensor)), group, bounds=self._bounds)
         average.zero_()
         average[taken.places] = taken.sums / dist.get_world_size(group)
         return taken.places
