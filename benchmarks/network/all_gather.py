@@ -49,8 +49,9 @@ def all_gather_side(
         values = tensor[places]
         tensor[places] = 0.0
         message = torch.cat((places.to(torch.int32), values.view(torch.int32)))
-        messages = message.new_empty((ranks, 2 * count))
+        messages = message.new_empty(ranks * 2 * count)
         dist.all_gather_into_tensor(messages, message, group=group)
+        messages = messages.view(ranks, 2 * count)
         everywhere = messages[:, :count].reshape(1, -1).to(torch.int64)
         values = messages[:, count:].reshape(-1).view(torch.float32)
         return torch.sparse_coo_tensor(
