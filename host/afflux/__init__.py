@@ -9,10 +9,11 @@ AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings`). Withou
 in memory that the ranks of one host share, or else by Gloo.
 """
 
-from afflux import hooks
+from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.group.options import Options
 from afflux.observing import dump_flight_record, monitored_barrier, register_hook
+from afflux.overlap.hybrid import hybrid_mesh
 from afflux.reachable import empty, reachable_gradients
 from afflux.registration import register
 from afflux.statistics import engine_counters, engine_description, statistics
@@ -26,10 +27,12 @@ __all__ = [
     "engine_counters",
     "engine_description",
     "hooks",
+    "hybrid_mesh",
     "monitored_barrier",
     "reachable_gradients",
     "reachable_hook",
     "register_hook",
+    "sparse",
     "statistics",
 ]
 

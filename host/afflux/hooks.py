@@ -8,8 +8,15 @@ or, with AFFLUX_SCHEME in the environment, `afflux.hooks.register(ddp)`. For a t
 
 from torch.nn.parallel import DistributedDataParallel
 
+from afflux.compressors.block_top_k import BlockTopK
+from afflux.compressors.fixed_point import Int4, Int8, Int12
+from afflux.compressors.half import BFloat16, Float16
+from afflux.compressors.random_k import RandomK
+from afflux.compressors.threshold import Threshold
+from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.group.settings import Settings, SettingsError
+from afflux.overlap.priorities import Priorities, priorities_hook
 from afflux.scheme_words import scheme
 from afflux.schemes.compressor import Compressor, Selector
 from afflux.schemes.global_top_k import GlobalTopK
@@ -18,12 +25,23 @@ from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
 
 __all__ = [
+    "BFloat16",
+    "BlockTopK",
     "Compressor",
+    "Float16",
     "GlobalTopK",
+    "Int4",
+    "Int8",
+    "Int12",
+    "Priorities",
+    "RandomK",
     "Scheme",
     "Selected",
     "Selector",
+    "Threshold",
+    "TopK",
     "Whole",
+    "priorities_hook",
     "register",
     "scheme",
     "scheme_hook",

@@ -12,6 +12,12 @@ from typing import Any
 
 import torch.distributed as dist
 
+from afflux.compressors.block_top_k import BlockTopK
+from afflux.compressors.fixed_point import Int4, Int8, Int12
+from afflux.compressors.half import BFloat16, Float16
+from afflux.compressors.random_k import RandomK
+from afflux.compressors.threshold import Threshold
+from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.schemes.compressor import Compressor, Selector
 from afflux.schemes.global_top_k import GlobalTopK
@@ -21,11 +27,13 @@ from afflux.schemes.selected import Selected
 __all__ = ["COMPRESSORS", "SELECTORS", "scheme"]
 
 COMPRESSORS: dict[str, Callable[..., Compressor]] = {
-    each.word: each for each in (Whole, GlobalTopK)
+    each.word: each for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK)
 }
 """What a scheme may be, or end with."""
 
-SELECTORS: dict[str, Callable[..., Selector]] = {}
+SELECTORS: dict[str, Callable[..., Selector]] = {
+    each.word: each for each in (RandomK, Threshold, BlockTopK)
+}
 """What a scheme may begin with."""
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 import torch.distributed as dist
 
-__all__ = ["Compressor", "Selector", "check_flat"]
+__all__ = ["Compressor", "DrawnSelector", "Selector", "check_flat"]
 
 
 class Compressor(ABC):
@@ -21,8 +21,8 @@ class Compressor(ABC):
         word: What it is called in AFFLUX_SCHEME.
         biased: Whether the average of what is given differs, in expectation, from the tensors'.
             Then what is left has to be kept, or training goes astray.
-        density: Share of the elements that it gives, above 0 and at most 1; None if it gives all.
-            May be changed between two tensors, at all ranks.
+        density: Share of the elements that it gives, above 0 and at most 1; None if it gives all,
+            or as many as their values have it. May be changed between two tensors, at all ranks.
     """
 
     word: ClassVar[str]
@@ -47,7 +47,9 @@ class Compressor(ABC):
 
         Raises:
             ValueError: The tensors are not as they have to be.
-            FloatingPointError: An element that matters is not finite, at any rank.
+            FloatingPointError: An element that matters is not finite, at any rank. A compressor
+                that gives elements as they are may instead pass it on: then the average is not
+                finite there, at all ranks, and nothing of it is left in a tensor.
         """
 
     @abstractmethod
@@ -82,6 +84,29 @@ class Selector(ABC):
         Returns:
             Their places, ascending, int64.
         """
+
+
+class DrawnSelector(Selector):
+    """A selector that goes by no values: all ranks give the same places.
+
+    So only these elements are summed, one after the other, and their places are known.
+    """
+
+    @abstractmethod
+    def draw(self, elements: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Draw places; at all ranks the same, if all have drawn as often for the same sizes.
+
+        Returns:
+            Places, ascending, int64; and float32 by which their elements are multiplied, so that
+            the average is not biased, or None. With factors nothing else is kept.
+        """
+
+    def move(self, tensor: torch.Tensor, offer: torch.Tensor) -> torch.Tensor:
+        """See `Selector`; without factors."""
+        places, _ = self.draw(len(tensor))
+        offer[places] = tensor[places]
+        tensor[places] = 0.0
+        return places
 
 
 def check_flat(tensor: torch.Tensor, average: torch.Tensor) -> None:

@@ -39,6 +39,8 @@ class GlobalTopK(Compressor):
             FloatingPointError: As for `take_global_top_k`.
         """
         check_flat(tensor, average)
+        if len(tensor) == 0:
+            return torch.zeros(0, dtype=torch.int64)
         taken = take_global_top_k(tensor, self._count(len(tensor)), group, bounds=self._bounds)
         average.zero_()
         average[taken.places] = taken.sums / dist.get_world_size(group)

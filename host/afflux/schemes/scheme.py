@@ -50,8 +50,8 @@ class Scheme:
         _check_numbers(momentum, warm_up, warm_up_steps)
         if compressor.density is None and (momentum or warm_up):
             raise ValueError(
-                f"{compressor.word} gives all elements: it has no density to warm up, and no "
-                "momentum that would wait at a rank"
+                f"{compressor.word} gives all elements, or as many as their values have it: there "
+                "is no density to warm up, and no momentum that would wait at a rank"
             )
         if momentum and not feedback:
             raise ValueError(f"momentum is {momentum}, without feedback: it is for what ranks keep")
@@ -80,8 +80,13 @@ class Scheme:
             FloatingPointError: A gradient is not finite; what is kept stays as it was.
         """
         parameters = bucket.parameters()
-        names = [id(each) for each in parameters]
-        self._average(bucket.buffer(), names, [each.numel() for each in parameters])
+        if bucket.buffer().is_sparse:
+            # Of an embedding the rows that there are: they are few, and are given whole.
+            dist.all_reduce(bucket.buffer(), group=self.group)
+            bucket.buffer().div_(dist.get_world_size(self.group))
+        else:
+            names = [id(each) for each in parameters]
+            self._average(bucket.buffer(), names, [each.numel() for each in parameters])
         self.steps += bucket.is_last()
         return bucket.buffer()
 
