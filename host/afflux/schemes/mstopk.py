@@ -72,8 +72,7 @@ def mstopk(
     """Return the places of about the largest elements by absolute value, ascending.
 
     They are as many as asked for. How many of them are not among the largest is at most what the
-    search has left
-    between its two thresholds: `count - Search.above`.
+    search has left between its two thresholds: `count - Search.above`.
 
     Args:
         tensor: Flat, of numbers that are finite.
