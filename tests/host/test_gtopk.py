@@ -1,5 +1,6 @@
 """gTop-k: what is taken, and that nothing is lost."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
@@ -9,7 +10,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
-from afflux.schemes.gtopk import take_global_top_k
+from afflux.schemes.gtopk import Taken, take_global_top_k
 from afflux.schemes.gtopk_tree import take_by_tree
 from afflux.schemes.mstopk import mstopk, search
 from afflux.schemes.selection import Bounds, largest
@@ -30,7 +31,7 @@ def drawn(rank, step):
     return torch.ldexp(tensor, spread)
 
 
-WAYS = {
+WAYS: dict[str, Callable[..., Taken]] = {
     "lists": partial(take_global_top_k, way="lists"),
     "network": partial(take_global_top_k, way="network"),
     "tree": take_by_tree,
@@ -39,7 +40,7 @@ WAYS = {
 
 def steps(rank, size):
     """Return, for each way, tensors before and after each step, and what was taken in it."""
-    histories = {}
+    histories: dict[str, list[list[np.ndarray]]] = {}
     for way, take in WAYS.items():
         kept, bounds = torch.zeros(ELEMENTS), Bounds()
         histories[way] = []
@@ -85,7 +86,7 @@ def check_conservation(size, got, way):
         moved = dict(zip(places.tolist(), sums.tolist(), strict=True))
         differ = np.stack([each[0] != each[1] for each in of_ranks])
         given_by_several += (differ.sum(0) > 1).sum()
-        for place in {*moved, *differ.any(0).nonzero()[0].tolist()}:
+        for place in {*moved, *np.flatnonzero(differ.any(0)).tolist()}:
             before = sum(Fraction(float(each[0][place])) for each in of_ranks)
             after = sum(Fraction(float(each[1][place])) for each in of_ranks)
             assert before - after == Fraction(moved.get(place, 0)), (way, step, place)
