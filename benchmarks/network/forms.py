@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.ending import end_with_parent
 from afflux.sparse.index_forms import Form, Rows, forms
 from afflux.sparse.kinds import Kinds
 from afflux.sparse.sums import Sums, Way
+from afflux.torchrun import end_with_parent
 from benchmarks.network.launch import run_ranks
 from benchmarks.network.namespaces import Network
 
