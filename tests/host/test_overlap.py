@@ -184,7 +184,7 @@ def train_in_all_ways(rank, size):
     found = {}
     group = dist.new_group(backend="afflux")
     for number, (way, make, options) in enumerate(WAYS):
-        bytes_of_messages = (300, 1 << 20, 100)[number % 3]
+        bytes_of_messages = (2000, 1 << 20, 700)[number % 3]
         modes = ("ddp", "deferred") if number % 3 else ("ddp", "deferred", "at once")
         got = [train(rank, way, make, mode, group, bytes_of_messages, options) for mode in modes]
         found[f"{number}: {way.__name__}"] = (
