@@ -10,8 +10,9 @@ using packet::Header;
 
 Join::Join(Session& session) : session_(session) {}
 
-void Join::open(double now, PacketSink& out) {
+bool Join::open_some(double now, PacketSink& out) {
     send(session_.trip.timeout(), now, out);
+    return false;
 }
 
 void Join::expire(double now, PacketSink& out) {

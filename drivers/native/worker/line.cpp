@@ -85,7 +85,12 @@ void Line::open(Dialogue& dialogue) {
     // What an earlier dialogue has left has no answer to wait for.
     batch_.clear();
     dialogue_ = &dialogue;
-    dialogue.open(monotonic_now(), *this);
+    opening_ = true;
+    open_more();
+}
+
+void Line::open_more() {
+    opening_ = !idle() && dialogue_->open_some(monotonic_now(), *this);
     flush();
 }
 
@@ -145,6 +150,7 @@ bool Line::receive() {
     flush();
     if (idle()) {
         dialogue_ = nullptr;
+        opening_ = false;
         batch_.clear();
     }
     return more;
