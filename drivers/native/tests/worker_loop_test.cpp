@@ -1,7 +1,6 @@
 // When a worker's loop asks for results, with a real socket.
 #include <time.h>
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -151,56 +150,12 @@ void test_no_more_is_sent_than_the_buffer_has_room_for() {
     CHECK(sent == session.window.size());
 }
 
-// A tensor that is zero but for its last row is scanned to its end before a slot can open: the
-// first slots go out, and their blocks, too, before the others have been scanned.
-void test_the_first_blocks_go_out_before_all_is_scanned() {
-    constexpr unsigned kLanes = 2;
-    constexpr std::size_t kSlots = 512, kRows = 64;
-    constexpr std::size_t kRow = kLanes * kSlots * wire::kBlockElements;
-    datagrams::UdpSocket aggregator;
-    aggregator.enlarge(worker::kBufferBytes);
-    aggregator.bind({tests::kLoopback, 0});
-    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
-    worker::Session session(tests::mirrored_job(kLanes, kSlots), 1.0);
-    worker::Line line(aggregator.own_address(), session, nullptr);
-    worker::UdpLoop loop({&line});
-    std::vector<float> elements(kRow * kRows);
-    std::fill(elements.end() - kRow, elements.end(), 1.5F);
-    std::vector<float> result(elements.size());
-    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
-                                .op = codec::Op::Sum,
-                                .ranks = 1,
-                                .count = elements.size(),
-                                .elements = elements.data(),
-                                .result = result.data()};
-    worker::Operation operation(session, tensor, 1);
-    line.open(operation);
-    std::vector<std::size_t> slots;  // of what goes out, in order
-    for (int turn = 0; turn < 1000 && !operation.done(); ++turn) {
-        datagrams::SendBatch batch(aggregator, false);
-        std::vector<std::vector<std::uint8_t>> results;
-        for (const datagrams::Datagram& each : receiver.receive(aggregator)) {
-            slots.push_back(packet::load_header(each.data).slot);
-            results.emplace_back(each.data, each.data + each.bytes)[0] =
-                packet::version_type(wire::Type::Result);
-        }
-        for (const auto& each : results) batch.add(line.own_address(), {each});
-        CHECK(batch.flush());
-        loop.run(worker::monotonic_now());
-    }
-    CHECK(operation.done() && result == elements);
-    const auto last = std::find(slots.begin(), slots.end(), kSlots - 1);
-    // Slot 0 opens and sends its blocks.
-    CHECK(std::count(slots.begin(), last, 0U) == 2);
-    CHECK(slots.size() == 2 * kSlots);
-}
-
 // Has asked for something long ago, and counts what comes before it may ask again.
 class Impatient final : public worker::Dialogue {
   public:
     double next_timer() const override { return 0; }
     bool done() const override { return asked_; }
-    bool open_some(double, worker::PacketSink&) override { return false; }
+    void open(double, worker::PacketSink&) override {}
     void receive(packet::PacketBuffer&, std::size_t, double, worker::PacketSink&) override {
         ++received_;
     }
@@ -238,7 +193,6 @@ void test_a_flood_does_not_keep_a_worker_from_asking() {
 }  // namespace
 
 int main() {
-    test_the_first_blocks_go_out_before_all_is_scanned();
     test_no_more_is_sent_than_the_buffer_has_room_for();
     test_a_flood_does_not_keep_a_worker_from_asking();
     test_what_is_sent_again_is_as_it_was();

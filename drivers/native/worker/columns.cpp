@@ -44,7 +44,14 @@ Columns::Columns(const Tensor& tensor, const Grid& grid)
       grid_(grid),
       span_slots_(std::max<std::size_t>(kSpanBlocks / grid.lanes, 1)),
       slots_(grid.slots),
-      scanned_rows_((grid.slots + span_slots_ - 1) / span_slots_) {}
+      scanned_rows_((grid.slots + span_slots_ - 1) / span_slots_) {
+    for (std::size_t slot = 0; slot < grid.slots; ++slot) {
+        slots_[slot].own.fill(wire::kAbsent);
+        for (std::size_t lane = 0; lane < grid.lanes; ++lane) {
+            slots_[slot].own[lane] = next_word(0, slot, lane);
+        }
+    }
+}
 
 // Rows are scanned as columns reach them, so that a block is still in a cache when it is sent; but
 // never the blocks of one slot alone: they are too few for the processor to fetch them ahead.
@@ -65,7 +72,6 @@ void Columns::scan(std::size_t row, std::size_t span) {
     const std::size_t first = span * span_slots_;
     const std::size_t slots = std::min(span_slots_, grid_.slots - first);
     blocks_.scan(grid_.block(row, first, 0), slots * grid_.lanes);
-    scanned_blocks_ += slots * grid_.lanes;
 }
 
 // The word after a block was sent; if it was sent as class counts, its finite elements come next.
@@ -79,11 +85,8 @@ std::uint32_t Columns::word_after(std::size_t block, bool counts) {
     return next_word(row + 1, column / grid_.lanes, column % grid_.lanes);
 }
 
-void Columns::opening_words(std::size_t slot, std::uint32_t* words) {
-    auto& own = slots_[slot].own;
-    own.fill(wire::kAbsent);
-    for (std::size_t lane = 0; lane < grid_.lanes; ++lane) own[lane] = next_word(0, slot, lane);
-    std::copy(own.begin(), own.end(), words);
+void Columns::opening_words(std::size_t slot, std::uint32_t* words) const {
+    std::copy(slots_[slot].own.begin(), slots_[slot].own.end(), words);
 }
 
 wire::Present Columns::contribute(std::size_t slot, const std::uint32_t* agreed,

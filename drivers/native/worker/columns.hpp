@@ -20,12 +20,8 @@ class Columns {
     // The grid is that of the tensor's blocks; at least one row.
     Columns(const Tensor& tensor, const Grid& grid);
 
-    // Finds the slot's first blocks, and writes the words of its opening round. Once for each slot,
-    // before anything else of it.
-    void opening_words(std::size_t slot, std::uint32_t* words);
-
-    // Blocks that have been looked at so far.
-    std::size_t scanned_blocks() const { return scanned_blocks_; }
+    // Writes the words of the slot's opening round.
+    void opening_words(std::size_t slot, std::uint32_t* words) const;
 
     // Writes words and blocks for the round in which the blocks of the agreed words are summed.
     // `agreed` are words of the last result, not all absent. Returns the bitmap of the lanes whose
@@ -77,7 +73,6 @@ class Columns {
     std::size_t span_slots_;
     std::vector<SlotColumns> slots_;
     std::vector<std::size_t> scanned_rows_;  // by span
-    std::size_t scanned_blocks_ = 0;
     // By block.
     std::unordered_map<std::size_t, Classes> classes_;
 };

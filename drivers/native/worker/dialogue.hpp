@@ -19,15 +19,8 @@ class Dialogue {
     virtual double next_timer() const = 0;
     virtual bool done() const = 0;
 
-    // Sends some of the first packets, the first of them with the first call. Returns whether there
-    // are more: then it is called again, as soon as nothing has come that is to be received.
-    virtual bool open_some(double now, PacketSink& out) = 0;
-
-    // Sends all of them.
-    void open(double now, PacketSink& out) {
-        while (open_some(now, out)) {
-        }
-    }
+    // Sends the first packets.
+    virtual void open(double now, PacketSink& out) = 0;
 
     // Takes a datagram that came from the aggregator's address; blocks must be aligned, as in a
     // PacketBuffer.

@@ -10,9 +10,8 @@ using packet::Header;
 
 Join::Join(Session& session) : session_(session) {}
 
-bool Join::open_some(double now, PacketSink& out) {
+void Join::open(double now, PacketSink& out) {
     send(session_.trip.timeout(), now, out);
-    return false;
 }
 
 void Join::expire(double now, PacketSink& out) {

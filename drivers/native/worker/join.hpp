@@ -15,7 +15,7 @@ class Join final : public Dialogue {
 
     double next_timer() const override { return deadline_; }
     bool done() const override { return done_; }
-    bool open_some(double now, PacketSink& out) override;
+    void open(double now, PacketSink& out) override;
     // Throws Refused, or DifferentJob if the job is not the session's.
     void receive(packet::PacketBuffer& packet, std::size_t length, double now,
                  PacketSink& out) override;

@@ -85,12 +85,7 @@ void Line::open(Dialogue& dialogue) {
     // What an earlier dialogue has left has no answer to wait for.
     batch_.clear();
     dialogue_ = &dialogue;
-    opening_ = true;
-    open_more();
-}
-
-void Line::open_more() {
-    opening_ = !idle() && dialogue_->open_some(monotonic_now(), *this);
+    dialogue.open(monotonic_now(), *this);
     flush();
 }
 
@@ -150,7 +145,6 @@ bool Line::receive() {
     flush();
     if (idle()) {
         dialogue_ = nullptr;
-        opening_ = false;
         batch_.clear();
     }
     return more;

@@ -52,15 +52,9 @@ class Line : private PacketSink {
     // Bytes of the longest IP packet on the path, as far as is known.
     std::size_t mtu() const { return socket_.mtu(); }
 
-    // Begins a dialogue, which must live until it is over or another one begins: sends some of its
-    // first packets.
+    // Begins a dialogue, which must live until it is over or another one begins: sends its first
+    // packets.
     void open(Dialogue& dialogue);
-
-    // Whether some of them are still to be sent.
-    bool opening() const { return opening_; }
-
-    // Sends more of them.
-    void open_more();
 
     // Whether nothing is awaited.
     bool idle() const { return dialogue_ == nullptr || dialogue_->done(); }
@@ -102,7 +96,6 @@ class Line : private PacketSink {
     Session& session_;
     LossSwitch* loss_;
     Dialogue* dialogue_ = nullptr;
-    bool opening_ = false;
     datagrams::Receiver receiver_;
     datagrams::SendBatch batch_;
     std::size_t waiting_ = 0;  // bytes in the batch since it was last given to the kernel

@@ -22,9 +22,6 @@ bool all_absent(const std::uint32_t* first, const std::uint32_t* last) {
     return std::all_of(first, last, [](std::uint32_t word) { return word == wire::kAbsent; });
 }
 
-// Blocks that are scanned, about, before packets are looked after again: 2 MB of float32.
-constexpr std::size_t kScannedAtOnce = 1 << 13;
-
 // Losses of one packet that are no chance any more, though the probes for it are answered.
 constexpr unsigned kVanishes = 30;
 
@@ -59,38 +56,29 @@ Operation::Operation(Session& session, const Tensor& tensor, std::uint32_t finge
     columns_.emplace(on_wire, grid);
 }
 
-// A tensor is scanned as its slots open: of one that is mostly zero, much of it. The network
-// carries the first slots' blocks meanwhile.
-bool Operation::open_some(double now, PacketSink& out) {
-    const std::size_t until = columns_ ? columns_->scanned_blocks() + kScannedAtOnce : 0;
-    while (opened_ < active_) {
-        open_slot(opened_++, now, out);
-        if (columns_ && columns_->scanned_blocks() >= until) break;
-    }
-    return opened_ < active_;
-}
-
-void Operation::open_slot(std::size_t number, double now, PacketSink& out) {
-    Slot& slot = session_.slots[number];
-    std::uint32_t* words = slot.packet.words();
-    std::fill_n(words, wire::kLanesMax, wire::kAbsent);
-    if (columns_) columns_->opening_words(number, words);
-    unsigned present = 0;
-    if (number == 0) {
-        std::int32_t* blocks = slot.packet.blocks();
-        std::fill_n(blocks, wire::kBlockElements,
-                    static_cast<std::int32_t>(identity(tensor_.opcode())));
-        blocks[session_.job.rank] = static_cast<std::int32_t>(fingerprint_);
-        // The ranks of the host have compared their calls.
-        for (std::uint64_t rest = session_.job.others; rest != 0; rest &= rest - 1)
-            blocks[std::countr_zero(rest)] = static_cast<std::int32_t>(fingerprint_);
-        present = 1;
-        if (direct_) {
-            direct_->put(blocks + wire::kBlockElements);
-            present |= direct_->present();
+void Operation::open(double now, PacketSink& out) {
+    for (std::size_t number = 0; number < active_; ++number) {
+        Slot& slot = session_.slots[number];
+        std::uint32_t* words = slot.packet.words();
+        std::fill_n(words, wire::kLanesMax, wire::kAbsent);
+        if (columns_) columns_->opening_words(number, words);
+        unsigned present = 0;
+        if (number == 0) {
+            std::int32_t* blocks = slot.packet.blocks();
+            std::fill_n(blocks, wire::kBlockElements,
+                        static_cast<std::int32_t>(identity(tensor_.opcode())));
+            blocks[session_.job.rank] = static_cast<std::int32_t>(fingerprint_);
+            // The ranks of the host have compared their calls.
+            for (std::uint64_t rest = session_.job.others; rest != 0; rest &= rest - 1)
+                blocks[std::countr_zero(rest)] = static_cast<std::int32_t>(fingerprint_);
+            present = 1;
+            if (direct_) {
+                direct_->put(blocks + wire::kBlockElements);
+                present |= direct_->present();
+            }
         }
+        send(slot, static_cast<wire::Present>(present), true, now, out);
     }
-    send(slot, static_cast<wire::Present>(present), true, now, out);
 }
 
 bool Operation::is_ours(const Header& header, std::size_t length) const {

@@ -33,7 +33,7 @@ class Operation : public Dialogue {
 
     double next_timer() const override { return next_timer_; }
     bool done() const override { return done_; }
-    bool open_some(double now, PacketSink& out) override;
+    void open(double now, PacketSink& out) override;
     // Throws Disagreed or Misbehaved.
     void receive(packet::PacketBuffer& packet, std::size_t length, double now,
                  PacketSink& out) override;
@@ -53,7 +53,6 @@ class Operation : public Dialogue {
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
     bool is_ours(const packet::Header& header, std::size_t length) const;
-    void open_slot(std::size_t number, double now, PacketSink& out);
     void send(Slot& slot, wire::Present present, bool opening, double now, PacketSink& out);
     // Sends packets that wait while the window has room for them.
     void release(double now, PacketSink& out);
@@ -72,7 +71,6 @@ class Operation : public Dialogue {
     Session& session_;
     Tensor tensor_;
     std::size_t active_ = 1;  // slots in use
-    std::size_t opened_ = 0;  // of these, the first ones: what has gone out or waits in the window
     std::size_t open_slots_ = 1;
     std::uint32_t fingerprint_;
     std::optional<ExactTensor> exact_;

@@ -32,14 +32,6 @@ void UdpLoop::run(double until) {
             readable_[serving_] = line.receive();
             more |= readable_[serving_];
         }
-        // Answers to what has come go first; all lines' networks are given something to carry.
-        const bool quiet = !more;
-        for (serving_ = 0; quiet && serving_ < lines_.size(); ++serving_) {
-            Line& line = *lines_[serving_];
-            if (!line.opening()) continue;
-            line.open_more();
-            more = readable_[serving_] = true;
-        }
         double time = monotonic_now();
         bool idle = true;
         for (serving_ = 0; serving_ < lines_.size(); ++serving_) {
