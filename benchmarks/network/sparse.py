@@ -131,13 +131,22 @@ def top_k_side(group: Any, dense: bool, size: int, density: float, rank: int, ra
 
     def wrong() -> int:
         restore()
+        taken = take_global_top_k(tensor, count, group)
+        own = torch.zeros(1 + 2 * count, dtype=torch.int64)
+        own[0] = len(taken.places)
+        own[1 : 1 + len(taken.places)] = taken.places
+        own[1 + count : 1 + count + len(taken.sums)] = taken.sums.view(torch.int32)
+        # The first rank, which knows all tensors, checks its own; the others have the same.
+        first = own.clone()
+        dist.broadcast(first, 0)
+        if rank != 0:
+            return int((own != first).sum())
         sums: dict[int, float] = {}
         for each in range(ranks):
             other = torch.randn(elements, generator=_generator(each))
             places = torch.from_numpy(largest(other.numpy(), count))
             for place, value in zip(places.tolist(), other[places].tolist(), strict=True):
                 sums[place] = sums.get(place, 0.0) + value
-        taken = take_global_top_k(tensor, count, group)
         bounds = sorted(map(abs, sums.values()), reverse=True)
         near = _TOLERANCE * bounds[0]
         least = bounds[count - 1] - near

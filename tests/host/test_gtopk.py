@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
@@ -128,14 +130,16 @@ def test_what_a_branch_drops_stays_with_its_rank():
 
 def large_ones(rank, size):
     found = []
-    for take in WAYS.values():
+    # Gloo sums too, where a group is Gloo's.
+    gloo = dist.new_group(backend="gloo")
+    for take, group in product(WAYS.values(), (None, gloo)):
         tensor = torch.zeros(ELEMENTS)
         # No rank's own largest is the largest of the sum.
         tensor[10 + rank] = 5.0
         tensor[7] = 3.0
         # Two that cancel each other out.
         tensor[9] = 4.0 if rank == 0 else -4.0
-        taken = take(tensor, 3)
+        taken = take(tensor, 3, group)
         left = tensor.nonzero().view(-1).tolist()
         found.append((taken.places.tolist(), taken.sums.tolist(), left))
     return found
@@ -143,7 +147,7 @@ def large_ones(rank, size):
 
 def test_the_largest_of_the_sum_are_taken():
     for found in values(run_ranks(large_ones, 2)):
-        assert found == [([7, 10, 11], [6, 5, 5], [9])] * len(WAYS)
+        assert found == [([7, 10, 11], [6, 5, 5], [9])] * 2 * len(WAYS)
 
 
 def bad(rank, size):

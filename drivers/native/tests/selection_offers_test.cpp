@@ -106,14 +106,17 @@ void test_the_largest_sums() {
 }
 
 void test_what_a_quantum_leaves_stays() {
-    const Tensors tensors{{1.0F, 0x1.000002p-20F, 0, 0}, {0, 0, 0, -1.0F}};
-    const Sums got = summed(tensors, 2);
+    const Tensors tensors{{1.0F, 0x1.000002p-20F, 0x1.Cp-22F, 0}, {0, 0, 0, -1.0F}};
+    const Sums got = summed(tensors, 3);
     // Two ranks: 23 bits below 2.
     CHECK(got.quantum == 0x1p-22);
-    CHECK((got.places == std::vector<std::int64_t>{0, 3}));
-    std::vector<float> own = at(tensors[0], {0, 1});
-    settle(own, std::vector<std::int64_t>{0, 1}, std::vector<std::int64_t>{1}, got.quantum);
-    CHECK((own == std::vector<float>{1.0F, 0x1p-43F}));
+    CHECK((got.places == std::vector<std::int64_t>{0, 1, 3}));
+    CHECK((got.sums == std::vector<float>{1.0F, 0x1p-20F, -1.0F}));
+    const std::vector<std::int64_t> places{0, 1, 2};
+    std::vector<float> own = at(tensors[0], places);
+    settle(own, places, std::vector<std::int64_t>{1, 2}, got.quantum);
+    // The last one was rounded up, to two quanta.
+    CHECK((own == std::vector<float>{1.0F, 0x1p-43F, -0x1p-24F}));
 }
 
 void test_numbers_at_the_edges() {
