@@ -67,7 +67,8 @@ class Case:
             a step.
         overlap: "random" or "full": whether these are the same blocks at all ranks.
         kind: "all_reduce"; "step", a step of training; "coo", the sum of sparse tensors;
-            "zipf", the same of rows by Zipf's law; "top_k", gTop-k beside Gloo's sum of everything.
+            "zipf", the same of elements by Zipf's law, and "zipf_rows" of rows of 64; "top_k",
+            gTop-k beside Gloo's sum of everything.
         wanted: Times as fast as Gloo, by topology.
     """
 
@@ -123,8 +124,9 @@ def _sparse() -> tuple[Case, ...]:
         Case("coo_10%", f"sparse, 10 % of {elements}", size, 0.1, kind="coo",
              wanted={"auto": 7.0, "udp": 7.0}),
         *(
-            Case(f"zipf_{density}%", f"embedding's gradient, {density} % of rows, Zipf", size,
-                 density / 100, kind="zipf", wanted={"auto": 3.0, "udp": 3.0})
+            Case(f"{kind}_{density}%", f"sparse, {density} % of {what}, Zipf", size,
+                 density / 100, kind=kind, wanted={"auto": 3.0, "udp": 3.0})
+            for kind, what in (("zipf", elements), ("zipf_rows", "409,600 rows of 64"))
             for density in (1.13, 2.47, 2.8)
         ),
         Case("top_k", f"gTop-k, 0.1 % of {elements}", size, 0.001, kind="top_k",

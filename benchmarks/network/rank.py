@@ -24,7 +24,7 @@ from benchmarks.network.cases import Case
 from benchmarks.network.default_buffers import keep
 from benchmarks.network.embedding import alone_side, step_side
 from benchmarks.network.mpi import place_from_mpi
-from benchmarks.network.sparse import coo_side, embedding_side, top_k_side
+from benchmarks.network.sparse import coo_side, top_k_side, zipf_side
 from benchmarks.network.topologies import TOPOLOGIES, NetworkSession
 from benchmarks.network.turns import Measured, Pace, all_same, take_turns
 from benchmarks.report.sides import Side
@@ -42,6 +42,9 @@ CASE_LIMIT_S = 240.0
 
 BUDGET_S = 40.0
 """For all runs of a case, unless another is asked for."""
+
+_WIDTHS = {"zipf": 1, "zipf_rows": 64}
+"""Elements of the rows of sparse tensors, by kind of case."""
 
 _QUICK = Pace(run_s=0.0, budget_s=0.0, repeats=2, calls=1)
 
@@ -72,8 +75,8 @@ def _side(session: NetworkSession, case: Case, name: str) -> Side:
         return step_side(session.group(name), *place)
     if case.kind == "coo":
         return coo_side(session.group(name), *place)
-    if case.kind == "zipf":
-        return embedding_side(session.group(name), *place)
+    if case.kind in _WIDTHS:
+        return zipf_side(session.group(name), *place, _WIDTHS[case.kind])
     if case.kind == "top_k":
         return top_k_side(session.group(name), name == "gloo", *place)
     contender: contenders.Contender
