@@ -15,6 +15,9 @@ from benchmarks.report.sides import Side
 
 __all__ = ["SELECTIONS", "all_gather_side"]
 
+# The newer name, where torch has it; it warns of the older one.
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
 Select = Callable[[torch.Tensor, int], torch.Tensor]
 
 
@@ -49,8 +52,9 @@ def all_gather_side(
         values = tensor[places]
         tensor[places] = 0.0
         message = torch.cat((places.to(torch.int32), values.view(torch.int32)))
-        messages = message.new_empty((ranks, 2 * count))
-        dist.all_gather_into_tensor(messages, message, group=group)
+        messages = message.new_empty(ranks * 2 * count)
+        _all_gather(messages, message, group=group)
+        messages = messages.view(ranks, 2 * count)
         everywhere = messages[:, :count].reshape(1, -1).to(torch.int64)
         values = messages[:, count:].reshape(-1).view(torch.float32)
         return torch.sparse_coo_tensor(

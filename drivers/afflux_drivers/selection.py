@@ -68,13 +68,11 @@ class Sums(NamedTuple):
         places: In the tensor, ascending, int64.
         sums: Their values, float32.
         quantum: Offers were rounded to multiples of this power of two; 0 if all are zero.
-        offered: How many places any rank has offered.
     """
 
     places: np.ndarray
     sums: np.ndarray
     quantum: float
-    offered: int
 
 
 def largest_sums(messages: np.ndarray, ranks: int, elements: int, count: int) -> Sums:

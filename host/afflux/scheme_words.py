@@ -15,24 +15,26 @@ import torch.distributed as dist
 from afflux.compressors.block_top_k import BlockTopK
 from afflux.compressors.fixed_point import Int4, Int8, Int12
 from afflux.compressors.half import BFloat16, Float16
+from afflux.compressors.mstopk import MSTopK
 from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.schemes.compressor import Compressor, Selector
-from afflux.schemes.global_top_k import GlobalTopK
+from afflux.schemes.global_top_k import GlobalTopK, TreeTopK
 from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
 
 __all__ = ["COMPRESSORS", "SELECTORS", "scheme"]
 
 COMPRESSORS: dict[str, Callable[..., Compressor]] = {
-    each.word: each for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK)
+    each.word: each
+    for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK, TreeTopK)
 }
 """What a scheme may be, or end with."""
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
-    each.word: each for each in (RandomK, Threshold, BlockTopK)
+    each.word: each for each in (RandomK, Threshold, BlockTopK, MSTopK)
 }
 """What a scheme may begin with."""
 

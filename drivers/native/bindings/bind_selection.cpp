@@ -81,7 +81,7 @@ nb::tuple largest_sums(const Flat<const std::int32_t>& messages, std::size_t ran
         raise_floating_point(error);
     }
     return nb::make_tuple(returned(std::move(sums.places)), returned(std::move(sums.sums)),
-                          sums.quantum, sums.offered);
+                          sums.quantum);
 }
 
 void settle(const Flat<float>& values, const Flat<const std::int64_t>& places,
@@ -101,8 +101,7 @@ void bind_selection(nb::module_& module) {
     module.def("pack", &pack, "values"_a, "places"_a, "elements"_a, "message"_a,
                "Write the message that offers values at these places, which ascend.");
     module.def("largest_sums", &largest_sums, "messages"_a, "ranks"_a, "elements"_a, "count"_a,
-               "Return places and values of the largest sums of offers, the quantum, and how many "
-               "places were offered.");
+               "Return places and values of the largest sums of offers, and the quantum.");
     module.def("settle", &settle, "values"_a, "places"_a, "taken"_a, "quantum"_a,
                "Take the own offers that all ranks take out of the own values.");
 }

@@ -3,83 +3,133 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <utility>
 
-#include "selection/scan.hpp"
+#include "selection/least.hpp"
+#include "selection/magnitude.hpp"
 
 namespace afflux::selection {
 namespace {
 
 constexpr std::size_t kSegment = 1 << 16;
-constexpr std::size_t kWordBits = 64;
 constexpr int kLeastExponent = -149;  // Every float is a multiple of two to this.
 
 std::size_t segments_of(std::size_t elements) {
     return (elements + kSegment - 1) / kSegment;
 }
 
+// Words hold two low halves each as memory does.
+static_assert(std::endian::native == std::endian::little);
+
 // A message taken apart.
-class Message {
-  public:
+struct Message {
+    std::span<const std::int32_t> counts;  // by segment
+    const std::uint16_t* lows;
+    std::span<const std::int32_t> values;  // floats
+
     Message(std::span<const std::int32_t> words, std::size_t elements, std::size_t count)
-        : counts_(words.first(segments_of(elements))),
-          lows_(words.subspan(counts_.size(), (count + 1) / 2)),
-          values_(words.subspan(counts_.size() + lows_.size())) {}
+        : counts(words.first(segments_of(elements))),
+          lows(reinterpret_cast<const std::uint16_t*>(words.data() + counts.size())),
+          values(words.last(count)) {}
 
     std::size_t in_segment(std::size_t segment) const {
-        return static_cast<std::size_t>(static_cast<std::uint32_t>(counts_[segment]));
+        return static_cast<std::size_t>(static_cast<std::uint32_t>(counts[segment]));
     }
-    std::size_t low(std::size_t offer) const {
-        const auto word = static_cast<std::uint32_t>(lows_[offer / 2]);
-        return offer % 2 == 0 ? word & 0xFFFF : word >> 16;
-    }
-    float value(std::size_t offer) const { return std::bit_cast<float>(values_[offer]); }
-
-  private:
-    std::span<const std::int32_t> counts_;
-    std::span<const std::int32_t> lows_;
-    std::span<const std::int32_t> values_;
 };
 
+// Rounds half to even. Exact but for that: it multiplies by a power of two. Adding this number lets
+// the quanta appear in the low bits, for several values at once.
 std::int32_t quanta_of(float value, double quanta_per_one) {
-    // Exact but for the rounding: it is a power of two.
-    return static_cast<std::int32_t>(std::lrint(static_cast<double>(value) * quanta_per_one));
+    constexpr double kUnit = 0x1.8p52;
+    return static_cast<std::int32_t>(
+        std::bit_cast<std::int64_t>(static_cast<double>(value) * quanta_per_one + kUnit));
 }
 
-// Sums at the places of one segment.
-class Segment {
-  public:
-    explicit Segment(std::size_t elements)
-        : places_(std::min(elements, kSegment)),
-          sums_(places_),
-          present_((places_ + kWordBits - 1) / kWordBits) {}
+// The sums of offers that are not zero. Places of one segment lie together, in any order.
+struct Union {
+    std::vector<std::int32_t> sums;
+    std::vector<std::uint16_t> lows;
+    std::vector<std::size_t> ends;  // by segment
+};
 
-    void add(std::size_t place, std::int32_t quanta) {
-        if (place >= places_) throw std::invalid_argument("an offer lies behind the tensor's end");
-        sums_[place] += quanta;
-        present_[place / kWordBits] |= std::uint64_t{1} << place % kWordBits;
+Union sum_up(const std::vector<Message>& messages, std::size_t segments, std::size_t count,
+             double quantum) {
+    const double quanta_per_one = 1 / quantum;
+    std::vector<std::int32_t> quanta(messages.size() * count);
+    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+        std::transform(messages[rank].values.begin(), messages[rank].values.end(),
+                       quanta.begin() + static_cast<std::ptrdiff_t>(rank * count),
+                       [=](std::int32_t bits) {
+                           return quanta_of(std::bit_cast<float>(bits), quanta_per_one);
+                       });
     }
-
-    // Calls `each` with each place that was added to, ascending, and its sum; all is zero then.
-    template <typename Each>
-    void drain(const Each& each) {
-        for (std::size_t word = 0; word < present_.size(); ++word) {
-            for (std::uint64_t bits = std::exchange(present_[word], 0); bits != 0;
-                 bits &= bits - 1) {
-                const std::size_t place =
-                    word * kWordBits + static_cast<std::size_t>(std::countr_zero(bits));
-                each(place, std::exchange(sums_[place], 0));
+    Union all;
+    all.sums.resize(quanta.size());
+    all.lows.resize(quanta.size());
+    std::vector<std::int32_t> sums(kSegment);
+    std::vector<std::size_t> first(messages.size(), 0);
+    std::size_t size = 0;
+    for (std::size_t segment = 0; segment < segments; ++segment) {
+        for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+            const std::uint16_t* const lows = messages[rank].lows + first[rank];
+            const std::int32_t* const added = quanta.data() + rank * count + first[rank];
+            const std::size_t offers = messages[rank].in_segment(segment);
+            for (std::size_t i = 0; i < offers; ++i) sums[lows[i]] += added[i];
+        }
+        for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+            const std::uint16_t* const lows = messages[rank].lows + first[rank];
+            const std::size_t offers = messages[rank].in_segment(segment);
+            for (std::size_t i = 0; i < offers; ++i) {
+                // What several ranks offer is met once.
+                const std::int32_t sum = std::exchange(sums[lows[i]], 0);
+                all.sums[size] = sum;
+                all.lows[size] = lows[i];
+                size += sum != 0;
             }
+            first[rank] += offers;
+        }
+        all.ends.push_back(size);
+    }
+    all.sums.resize(size);
+    all.lows.resize(size);
+    return all;
+}
+
+// Adds the `count` largest sums to the result, by place; of equal ones the first places.
+void choose(const Union& all, std::size_t count, Sums* result) {
+    const bool some = all.sums.size() > count;
+    const Least least = some ? least_of(all.sums, count) : Least{0, 0};
+    std::size_t equal = least.equal;
+    struct Chosen {
+        std::uint16_t low;
+        std::int32_t sum;
+    };
+    std::vector<Chosen> chosen;
+    std::size_t first = 0;
+    for (std::size_t segment = 0; segment < all.ends.size(); ++segment) {
+        chosen.resize(all.ends[segment] - first);
+        std::size_t size = 0;
+        // No branches: which are chosen is random.
+        for (; first < all.ends[segment]; ++first) {
+            chosen[size] = {all.lows[first], all.sums[first]};
+            size += std::abs(all.sums[first]) >= least.magnitude;
+        }
+        chosen.resize(size);
+        std::sort(chosen.begin(), chosen.end(),
+                  [](const Chosen& one, const Chosen& other) { return one.low < other.low; });
+        for (const Chosen& each : chosen) {
+            if (some && std::abs(each.sum) == least.magnitude) {
+                if (equal == 0) continue;
+                --equal;
+            }
+            result->places.push_back(static_cast<std::int64_t>(segment * kSegment + each.low));
+            result->sums.push_back(static_cast<float>(each.sum * result->quantum));
         }
     }
-
-  private:
-    std::size_t places_;
-    std::vector<std::int32_t> sums_;
-    std::vector<std::uint64_t> present_;
-};
+}
 
 }  // namespace
 
@@ -130,7 +180,7 @@ Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std
         }
         if (offers != count) throw std::invalid_argument("a message of another number of offers");
         for (std::size_t i = 0; i < count; ++i) {
-            most = std::max(most, magnitude_of(message.value(i)));
+            most = std::max(most, message.values[i] & kLargestMagnitude);
         }
     }
     const auto limit = std::bit_cast<float>(most);
@@ -139,43 +189,15 @@ Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std
     Sums result;
     if (most == 0) return result;
     result.quantum = quantum_of(limit, ranks);
-    const double quanta_per_one = 1 / result.quantum;
-
-    Segment sums(elements);
-    std::vector<std::size_t> at(ranks, 0);
-    Found found;
-    found.magnitudes.reserve(ranks * count);
-    found.places.reserve(ranks * count);
-    std::vector<std::int32_t> signed_sums;
-    signed_sums.reserve(ranks * count);
-    std::vector<std::int64_t> places;
-    places.reserve(ranks * count);
-    for (std::size_t segment = 0; segment < segments_of(elements); ++segment) {
-        for (std::size_t rank = 0; rank < ranks; ++rank) {
-            const Message& message = of_ranks[rank];
-            for (std::size_t left = message.in_segment(segment); left > 0; --left, ++at[rank]) {
-                sums.add(message.low(at[rank]), quanta_of(message.value(at[rank]), quanta_per_one));
-            }
-        }
-        sums.drain([&](std::size_t place, std::int32_t sum) {
-            ++result.offered;
-            if (sum == 0) return;
-            found.magnitudes.push_back(std::abs(sum));
-            found.places.push_back(static_cast<std::int64_t>(places.size()));
-            places.push_back(static_cast<std::int64_t>(segment * kSegment + place));
-            signed_sums.push_back(sum);
-        });
-    }
-    if (!places.empty() && static_cast<std::size_t>(places.back()) >= elements) {
+    result.places.reserve(count);
+    result.sums.reserve(count);
+    choose(sum_up(of_ranks, segments_of(elements), count, result.quantum), count, &result);
+    if (!result.places.empty() && static_cast<std::size_t>(result.places.back()) >= elements) {
         throw std::invalid_argument("an offer lies behind the tensor's end");
     }
-    if (found.size() > count) found.keep_largest(count);
-    for (const std::int64_t index : found.places) {
-        const auto i = static_cast<std::size_t>(index);
-        result.places.push_back(places[i]);
-        result.sums.push_back(static_cast<float>(signed_sums[i] * result.quantum));
-        if (std::isinf(result.sums.back()))
-            throw std::overflow_error("a sum is beyond the range of float32");
+    if (std::any_of(result.sums.begin(), result.sums.end(),
+                    [](float sum) { return std::isinf(sum); })) {
+        throw std::overflow_error("a sum is beyond the range of float32");
     }
     return result;
 }

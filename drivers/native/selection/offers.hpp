@@ -25,8 +25,6 @@ struct Sums {
     std::vector<float> sums;
     // Offers are rounded to multiples of this power of two; 0 if all offers are zero.
     double quantum = 0;
-    // How many places any rank has offered.
-    std::size_t offered = 0;
 };
 
 // The quantum of offers of which the largest is `limit`, finite and more than zero: so large that

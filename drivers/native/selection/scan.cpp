@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
+
+#include "selection/least.hpp"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -117,24 +118,20 @@ ScanChunks scan_whole_chunks = best();
 }  // namespace
 
 Magnitude Found::keep_largest(std::size_t count) {
-    std::vector<Magnitude> ordered = magnitudes;
-    const auto last = ordered.begin() + static_cast<std::ptrdiff_t>(count - 1);
-    std::nth_element(ordered.begin(), last, ordered.end(), std::greater<>());
-    const Magnitude least = *last;
-    auto equal = static_cast<std::size_t>(std::count(ordered.begin(), last + 1, least));
+    const Least least = least_of(magnitudes, count);
+    std::size_t equal = least.equal;
     std::size_t kept = 0;
+    // No branches: what is kept is random.
     for (std::size_t i = 0; i < size(); ++i) {
-        if (magnitudes[i] < least) continue;
-        if (magnitudes[i] == least) {
-            if (equal == 0) continue;
-            --equal;
-        }
-        magnitudes[kept] = magnitudes[i];
+        const Magnitude magnitude = magnitudes[i];
+        const bool is_equal = magnitude == least.magnitude;
+        magnitudes[kept] = magnitude;
         places[kept] = places[i];
-        ++kept;
+        kept += magnitude > least.magnitude || (is_equal && equal > 0);
+        equal -= is_equal && equal > 0;
     }
     resize(kept);
-    return least;
+    return least.magnitude;
 }
 
 std::size_t scan(std::span<const float> elements, std::size_t first, Magnitude bound,

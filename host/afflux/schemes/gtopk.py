@@ -41,6 +41,9 @@ _OFFER = 6
 
 Way = Literal["lists", "network"]
 
+# The newer name, where torch has it; it warns of the older one.
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
 
 class Taken(NamedTuple):
     """The elements of the sum that all ranks take, on the CPU.
@@ -120,7 +123,7 @@ def _by_lists(
     message = torch.from_numpy(selection.pack(offered.numpy(), places.numpy(), elements))
     ranks = dist.get_world_size(group)
     messages = message.new_empty(ranks * len(message))
-    dist.all_gather_into_tensor(messages, message, group=group)
+    _all_gather(messages, message, group=group)
     sums = selection.largest_sums(messages.numpy(), ranks, elements, len(places))
     return Taken(torch.from_numpy(sums.places), torch.from_numpy(sums.sums)), sums.quantum
 
