@@ -328,6 +328,9 @@ def closed(group):
     backward(ddp)
     optimizer.step()
     state.close()
+    # What is trained can still be saved.
+    state.close()
+    ddp.state_dict(), optimizer.state_dict()
     backward(ddp)
 
 

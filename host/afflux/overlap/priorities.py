@@ -152,12 +152,11 @@ class Priorities:
             MessagesFailed: Something could not be averaged.
             GradientsChanged: Gradients have been changed since the backward pass.
         """
-        if self._steps is not None:
-            if self._plan is not None:
-                self._wait(range(len(self._plan.messages)), "flush")
+        if self._steps is not None and self._steps.waiting:
+            self._wait(range(len(self.messages)), "flush")
             self._steps.write_averages()
             self._steps.apply_all()
-            self._touches.turn_off()
+        self._touches.turn_off()
 
     def statistics(self) -> dict[str, Any]:
         """Return what has been sent and waited for since the start, or the last `reset`.
