@@ -459,7 +459,7 @@ def _check_deferrable(ddp: DistributedDataParallel) -> None:
 def _group_like(group: dist.ProcessGroup) -> dist.ProcessGroup:
     made = dist.new_group(
         dist.get_process_group_ranks(group),
-        backend=dist.get_backend(group),
+        backend=dist.get_backend_config(group),
         use_local_synchronization=True,
     )
     assert isinstance(made, dist.ProcessGroup)
