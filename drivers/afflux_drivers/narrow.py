@@ -1,4 +1,4 @@
-"""Elements as narrow integers, several of them in a word that a group adds up exactly."""
+"""Elements in fewer bits: integers, several to a word that a group adds exactly; and halves."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,10 +8,13 @@ import numpy as np
 from afflux_drivers import _native
 from afflux_hdl.contract import wire
 
-__all__ = ["INFINITE", "NarrowForm"]
+__all__ = ["INFINITE", "TOO_LARGE", "NarrowForm", "from_halves", "to_halves"]
 
 INFINITE = 0x7F800000
 """Magnitudes from here on are those of elements that are not finite."""
+
+TOO_LARGE = 0x7F000000
+"""Magnitudes from here on, 2 ** 127, might become infinite by rounding to a multiple."""
 
 _WORD_BITS = 32
 _MOST_FIELDS = 8
@@ -75,16 +78,15 @@ class NarrowForm:
         _native.narrow_magnitudes(elements, self.fields, self.most, found)
         return found
 
-    def pack(self, elements: np.ndarray, magnitudes: np.ndarray) -> np.ndarray:
-        """Return the words of a rank's elements: int32, for a SUM.
+    def pack(self, elements: np.ndarray, magnitudes: np.ndarray, words: np.ndarray) -> None:
+        """Write the words of a rank's elements.
 
         Args:
             elements: Flat float32.
-            magnitudes: Of all ranks; finite.
+            magnitudes: Of all ranks; none is too large.
+            words: For a SUM: int32, as many as `words` says.
         """
-        words = np.empty(self.words(len(elements)), np.int32)
         _native.narrow_pack(elements, magnitudes, self.fields, self.most, words)
-        return words
 
     def unpack(
         self, sums: np.ndarray, magnitudes: np.ndarray, elements: np.ndarray, averages: np.ndarray
@@ -92,7 +94,7 @@ class NarrowForm:
         """Write the average, and subtract from the elements what `pack` has made of them, exactly.
 
         Args:
-            sums: Of the ranks' words.
+            sums: Of the ranks' words; they may be the last words of the averages' memory.
             magnitudes: As for `pack`.
             elements: As for `pack`.
             averages: Flat float32, as many.
@@ -100,3 +102,41 @@ class NarrowForm:
         _native.narrow_unpack(
             sums, magnitudes, self.fields, self.most, self.ranks, elements, averages
         )
+
+
+def to_halves(elements: np.ndarray, brain: bool, limit: float, halves: np.ndarray) -> int:
+    """Write elements rounded to 16 bits of floating point, to nearest, ties to even.
+
+    Args:
+        elements: Flat float32.
+        brain: Whether to bfloat16, not float16.
+        limit: Elements beyond it become it; a number of the type.
+        halves: Their bits, int16, as many.
+
+    Returns:
+        The float32 bits of the largest magnitude. If that is not finite the halves are of no use.
+    """
+    most: int = _native.narrow_to_halves(elements, brain, limit, halves.view(np.uint16))
+    return most
+
+
+def from_halves(
+    sums: np.ndarray,
+    brain: bool,
+    limit: float,
+    ranks: int,
+    elements: np.ndarray,
+    averages: np.ndarray,
+) -> None:
+    """Write the average, and subtract from the elements what `to_halves` has made of them, exactly.
+
+    Args:
+        sums: Of the ranks' halves, int16, finite; they may be the second half of the averages'
+            memory.
+        brain: As for `to_halves`.
+        limit: As for `to_halves`.
+        ranks: How many ranks' halves were summed.
+        elements: As for `to_halves`.
+        averages: Flat float32, as many.
+    """
+    _native.narrow_from_halves(sums.view(np.uint16), brain, limit, ranks, elements, averages)

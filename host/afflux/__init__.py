@@ -9,7 +9,7 @@ AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings`). Withou
 in memory that the ranks of one host share, or else by Gloo.
 """
 
-from afflux import hooks
+from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.group.options import Options
 from afflux.observing import dump_flight_record, monitored_barrier, register_hook
@@ -32,6 +32,7 @@ __all__ = [
     "reachable_gradients",
     "reachable_hook",
     "register_hook",
+    "sparse",
     "statistics",
 ]
 

@@ -15,24 +15,26 @@ import torch.distributed as dist
 from afflux.compressors.block_top_k import BlockTopK
 from afflux.compressors.fixed_point import Int4, Int8, Int12
 from afflux.compressors.half import BFloat16, Float16
+from afflux.compressors.mstopk import MSTopK
 from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.schemes.compressor import Compressor, Selector
-from afflux.schemes.global_top_k import GlobalTopK
+from afflux.schemes.global_top_k import GlobalTopK, TreeTopK
 from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
 
 __all__ = ["COMPRESSORS", "SELECTORS", "scheme"]
 
 COMPRESSORS: dict[str, Callable[..., Compressor]] = {
-    each.word: each for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK)
+    each.word: each
+    for each in (Whole, Float16, BFloat16, Int12, Int8, Int4, TopK, GlobalTopK, TreeTopK)
 }
 """What a scheme may be, or end with."""
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
-    each.word: each for each in (RandomK, Threshold, BlockTopK)
+    each.word: each for each in (RandomK, Threshold, BlockTopK, MSTopK)
 }
 """What a scheme may begin with."""
 
@@ -62,6 +64,12 @@ _BESIDES: dict[str, Callable[..., dict[str, Any]]] = {
     "warmup": _warm_up,
 }
 
+_ELSEWHERE = {
+    "powersgd": "torch has it, by matrices that a flat bucket does not show, and it runs over "
+    "Afflux as it is: ddp.register_comm_hook(PowerSGDState(None), powerSGD_hook), both from "
+    "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+}
+
 
 def scheme(text: str, group: dist.ProcessGroup | None = None) -> Scheme:
     """Make a scheme of its words.
@@ -89,6 +97,8 @@ def scheme(text: str, group: dist.ProcessGroup | None = None) -> Scheme:
             compressor = _made(text, word, COMPRESSORS[word], options)
         elif word in _BESIDES:
             besides |= _made(text, word, _BESIDES[word], options)
+        elif word in _ELSEWHERE:
+            raise ValueError(f"scheme {text!r}: {word} is not one of Afflux's: {_ELSEWHERE[word]}")
         else:
             known = ", ".join([*SELECTORS, *COMPRESSORS, *_BESIDES])
             raise ValueError(f"scheme {text!r}: there is no {word!r}; known are {known}")

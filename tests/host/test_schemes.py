@@ -71,6 +71,16 @@ def test_what_is_left_comes_later_also_after_a_restart():
         assert narrow == ("torch.bfloat16", [0.25, 0.25])
 
 
+def gradients_of_words(rank, words):
+    torch.manual_seed(1)
+    embedding = torch.nn.EmbeddingBag(50, 4, sparse=True)
+    ddp = DistributedDataParallel(torch.nn.Sequential(embedding, torch.nn.Linear(4, 2)))
+    if words:
+        afflux.hooks.register(ddp, words)
+    ddp(torch.tensor([[1, 1, 7 + rank]])).sum().backward()
+    return [each.grad.to_dense().tolist() for each in ddp.parameters()]
+
+
 def functions(rank, size):
     scheme = afflux.hooks.scheme("gtopk:density=0.25")
     first = torch.tensor([4.0, 1.0, 0.0, 0.0]) * (rank + 1)
@@ -83,16 +93,20 @@ def functions(rank, size):
         caught(lambda: scheme.average(torch.zeros(4, dtype=torch.float64), "c")),
         caught(lambda: scheme.average(torch.zeros(4, 4).t()[:2], "c")),
     ]
-    return got, steps, [error[0] for error in wrong]
+    of_words = [gradients_of_words(rank, words) for words in ("", "float32")]
+    return got, steps, [error[0] for error in wrong], of_words
 
 
 def test_tensors_with_names_have_memories_of_their_own():
-    for got, steps, wrong in values(run_ranks(functions, 2)):
+    for got, steps, wrong, of_words in values(run_ranks(functions, 2)):
         assert got == [[6, 0, 0, 0], [[0, 3], [0, 0]], [0, 1.5, 0, 0]]
         assert steps == 1
         assert "a had 4 elements before, and has 5" in wrong[0]
         assert "torch.float64" in wrong[1]
         assert "tensor 'c' (2, 4) is not contiguous" in wrong[2]
+        # Gradients with few rows are no scheme's business, and are averaged as ever.
+        assert of_words[0] == of_words[1]
+        assert [any(row) for row in of_words[0][0]] == [row in (1, 7, 8) for row in range(50)]
 
 
 def test_what_is_kept_moves_on_with_its_pieces():

@@ -6,6 +6,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/parts.hpp"
 #include "narrow/fixed_point.hpp"
+#include "narrow/halves.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -46,9 +47,39 @@ void check_words(std::size_t words, const Form& form, std::size_t elements) {
     check(words == form.words(elements), "as many words as needed");
 }
 
+narrow::HalfType half_type(bool brain) {
+    return brain ? narrow::HalfType::Bfloat16 : narrow::HalfType::Float16;
+}
+
+void bind_halves(nb::module_& module) {
+    module.def(
+        "narrow_to_halves",
+        [](const Given<float>& elements, bool brain, float limit, const Room<std::uint16_t>& out) {
+            check(out.size() == elements.size(), "as many halves as elements");
+            const nb::gil_scoped_release release;
+            return narrow::to_halves(all_of(elements), half_type(brain), limit, all_of(out));
+        },
+        "elements"_a, "brain"_a, "limit"_a, "out"_a,
+        "Write elements rounded to 16 bits; return the bits of the largest magnitude.");
+    module.def(
+        "narrow_from_halves",
+        [](const Given<std::uint16_t>& sums, bool brain, float limit, int ranks,
+           const Room<float>& elements, const Room<float>& averages) {
+            check(sums.size() == elements.size() && averages.size() == elements.size(),
+                  "as many sums and averages as elements");
+            check(ranks >= 1, "at least one rank");
+            const nb::gil_scoped_release release;
+            narrow::from_halves(all_of(sums), half_type(brain), limit, ranks, all_of(elements),
+                                all_of(averages));
+        },
+        "sums"_a, "brain"_a, "limit"_a, "ranks"_a, "elements"_a, "averages"_a,
+        "Write the average, and leave of the elements what they have not given.");
+}
+
 }  // namespace
 
 void bind_narrow(nb::module_& module) {
+    bind_halves(module);
     module.def(
         "narrow_magnitudes",
         [](const Given<float>& elements, unsigned fields, std::int32_t most,

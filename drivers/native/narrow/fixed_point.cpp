@@ -5,13 +5,7 @@
 #include <bit>
 #include <cmath>
 
-// The loops are compiled for several instruction sets, of which the program takes the best that the
-// processor has when it is loaded. That is too early for the sanitizers.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(AFFLUX_SANITIZED)
-#define AFFLUX_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define AFFLUX_FOR_EACH_PROCESSOR
-#endif
+#include "narrow/processors.hpp"
 
 namespace afflux::narrow {
 namespace {
@@ -50,7 +44,7 @@ std::int32_t magnitude_of(const float* elements, std::size_t count) {
     return most;
 }
 
-inline std::int32_t integer_of(float element, float inverse) {
+AFFLUX_INLINE std::int32_t integer_of(float element, float inverse) {
     return std::bit_cast<std::int32_t>(element * inverse + kRounding) - kRoundingBits;
 }
 
@@ -75,8 +69,9 @@ void unpack_group(const std::int32_t* sums, unsigned fields, const Quantum& quan
     const unsigned above = kWordBits - bits;
     const float unit = quantum.unit;
     const float inverse = quantum.inverse;
+    // All are read before an average is written where they may lie.
     std::int32_t rest[kGroupWords];
-    for (std::size_t w = 0; w < kGroupWords; ++w) rest[w] = sums[w];
+    __builtin_memcpy(rest, sums, sizeof rest);
     for (unsigned f = 0; f < fields; ++f) {
         // A shift by all bits of a word is not defined, nor needed.
         const unsigned next = f + 1 < fields ? bits : 0;

@@ -32,12 +32,14 @@ struct Form {
 // those of infinity, or larger.
 void magnitudes(std::span<const float> elements, const Form& form, std::span<std::int32_t> out);
 
-// Writes the words of a rank's elements. The magnitudes are those of all ranks, and finite.
+// Writes the words of a rank's elements. The magnitudes are those of all ranks, and below 2**127:
+// what is larger might become infinite by rounding.
 void pack(std::span<const float> elements, std::span<const std::int32_t> magnitudes,
           const Form& form, std::span<std::int32_t> words);
 
 // Writes the average that the ranks' words add up to, and subtracts from the own elements what
-// `pack` has made of them, exactly: the rest is at most half a quantum.
+// `pack` has made of them, exactly: the rest is at most half a quantum. The sums may be the last
+// words of the averages' memory.
 void unpack(std::span<const std::int32_t> sums, std::span<const std::int32_t> magnitudes,
             const Form& form, int ranks, std::span<float> elements, std::span<float> averages);
 

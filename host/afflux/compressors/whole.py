@@ -20,8 +20,7 @@ class Whole(Compressor):
         """See `Compressor`. The cost is one copy beside the sum."""
         check_flat(tensor, average)
         average.copy_(tensor)
-        dist.all_reduce(average, group=group)
-        average.div_(dist.get_world_size(group))
+        dist.all_reduce(average, dist.ReduceOp.AVG, group)
         tensor.zero_()
 
     def volume(self, elements: int, ranks: int) -> float:

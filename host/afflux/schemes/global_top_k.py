@@ -1,4 +1,4 @@
-"""gTop-k as a compressor: the largest elements of the sum, of which nothing is lost."""
+"""gTop-k as compressors: the largest elements of the sum, of which nothing is lost."""
 
 import math
 
@@ -6,9 +6,11 @@ import torch
 import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, check_flat
-from afflux.schemes.gtopk import take_global_top_k
+from afflux.schemes.gtopk import Taken, take_global_top_k, way_of
+from afflux.schemes.gtopk_tree import take_by_tree
+from afflux.schemes.selection import Bounds
 
-__all__ = ["GlobalTopK"]
+__all__ = ["GlobalTopK", "TreeTopK"]
 
 
 class GlobalTopK(Compressor):
@@ -27,6 +29,7 @@ class GlobalTopK(Compressor):
         if not 0.0 < density <= 1.0:
             raise ValueError(f"density is {density}: it must be above 0 and at most 1")
         self.density = density
+        self._bounds = Bounds()
 
     def take(
         self, tensor: torch.Tensor, average: torch.Tensor, group: dist.ProcessGroup | None
@@ -39,15 +42,36 @@ class GlobalTopK(Compressor):
         check_flat(tensor, average)
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
-        taken = take_global_top_k(tensor, self._count(len(tensor)), group)
+        taken = self._taken(tensor, self._count(len(tensor)), group)
         average.zero_()
         average[taken.places] = taken.sums / dist.get_world_size(group)
         return taken.places
 
     def volume(self, elements: int, ranks: int) -> float:
-        """See `Compressor`: a number of four bytes and a sum of four for each element offered."""
-        return 8.0 * self._count(elements)
+        """See `Compressor`: a value for each element offered, and its place or half of that."""
+        count = self._count(elements)
+        return (6.0 if way_of(elements, count, ranks) == "lists" else 8.0) * count
+
+    def _taken(self, tensor: torch.Tensor, count: int, group: dist.ProcessGroup | None) -> Taken:
+        return take_global_top_k(tensor, count, group, bounds=self._bounds)
 
     def _count(self, elements: int) -> int:
         assert self.density is not None
         return max(1, math.ceil(self.density * elements))
+
+
+class TreeTopK(GlobalTopK):
+    """Elements of the ranks' sum that are left at the root of a tree (see `gtopk_tree`).
+
+    As `GlobalTopK`, but for messages from rank to rank, as the paper has them. Which elements it
+    takes depends on the ranks' numbers: each merge drops what is not among the largest there.
+    """
+
+    word = "gtopktree"
+
+    def volume(self, elements: int, ranks: int) -> float:
+        """See `Compressor`: place and value of each element offered, once up and once down."""
+        return 2 * 8.0 * self._count(elements)
+
+    def _taken(self, tensor: torch.Tensor, count: int, group: dist.ProcessGroup | None) -> Taken:
+        return take_by_tree(tensor, count, group, bounds=self._bounds)

@@ -80,8 +80,13 @@ class Scheme:
             FloatingPointError: A gradient is not finite; what is kept stays as it was.
         """
         parameters = bucket.parameters()
-        names = [id(each) for each in parameters]
-        self._average(bucket.buffer(), names, [each.numel() for each in parameters])
+        if bucket.buffer().is_sparse:
+            # Of an embedding the rows that there are: they are few, and are given whole.
+            dist.all_reduce(bucket.buffer(), group=self.group)
+            bucket.buffer().div_(dist.get_world_size(self.group))
+        else:
+            names = [id(each) for each in parameters]
+            self._average(bucket.buffer(), names, [each.numel() for each in parameters])
         self.steps += bucket.is_last()
         return bucket.buffer()
 
