@@ -119,7 +119,7 @@ bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build
 	$(PY) -m benchmarks.network $(BENCH_ARGS)
 
 .PHONY: bench-sparse
-bench-sparse: $(ADAPTER) ## the same of sparse tensors and gTop-k, into build/bench/sparse.json
+bench-sparse: $(ADAPTER) ## the same of sparse tensors and schemes, into build/bench/sparse.json
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network --suite sparse $(BENCH_ARGS)
 
