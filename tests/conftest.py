@@ -18,6 +18,10 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(BUILD / "hypothesis"))
 # Most models run for seconds only. The benchmarks' figures are not made here.
 os.environ.setdefault("AFFLUX_BUILD", "quick")
 
+# torch's store asks the name service who connects. One that does not answer would be waited for in
+# many tests, five seconds each time.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
+
 IN_CI = bool(os.environ.get("CI"))
 
 settings.register_profile(

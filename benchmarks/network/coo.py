@@ -1,13 +1,16 @@
 """All-reduces of sparse COO tensors, beside Gloo's of the same tensors."""
 
 from benchmarks.network.cases import MIB, Case, Plan, Setup
-from benchmarks.network.sparse import coo_side
+from benchmarks.network.sparse import coo_side, embedding_side
 from benchmarks.network.tables import table_of
 from benchmarks.network.topologies import NetworkSession
 from benchmarks.network.workload import Workload
 from benchmarks.report.sides import Side
 
 __all__ = ["WORKLOAD"]
+
+_ZIPF = "zipf_"
+"""Before the densities of embeddings, which are those of Zen's models (OSDI 2025)."""
 
 
 def _cases() -> tuple[Case, ...]:
@@ -17,11 +20,18 @@ def _cases() -> tuple[Case, ...]:
              wanted={"auto": 3.0, "udp": 3.0}),
         Case("10%", f"sparse, 10 % of {elements}", size, 0.1, kind="coo",
              wanted={"auto": 7.0, "udp": 7.0}),
+        *(
+            Case(f"{_ZIPF}{density}%", f"embedding's gradient, {density} % of rows, Zipf", size,
+                 density / 100, kind="coo", wanted={"auto": 3.0, "udp": 3.0})
+            for density in (1.13, 2.47, 2.8)
+        ),
     )  # fmt: skip
 
 
 def _side(session: NetworkSession, case: Case, name: str) -> Side:
     place = case.bytes, case.density, session.rank, session.ranks
+    if case.name.startswith(_ZIPF):
+        return embedding_side(session.group(name), *place)
     return coo_side(session.group(name), *place)
 
 

@@ -7,12 +7,16 @@ import torch.distributed as dist
 
 from afflux.schemes.gtopk import take_global_top_k
 from afflux_drivers.selection import largest
+from benchmarks.report.drawn_rows import zipf_rows
 from benchmarks.report.sides import Side
 
-__all__ = ["coo_side", "top_k_side"]
+__all__ = ["coo_side", "embedding_side", "top_k_side"]
 
 _TOLERANCE = 1e-5
 """Of the largest sum: offers are rounded to some 22 bits of the largest one."""
+
+_WIDTH = 64
+"""Elements of an embedding's row."""
 
 _GROWS = 16
 """A dense sum in place grows with each call: so many stay finite."""
@@ -38,7 +42,11 @@ def _drawn(count: int, density: float, rank: int) -> torch.Tensor:
 
 def _coo(places: torch.Tensor, values: torch.Tensor, count: int) -> torch.Tensor:
     return torch.sparse_coo_tensor(
-        places.unsqueeze(0), values, (count,), is_coalesced=True, check_invariants=False
+        places.unsqueeze(0),
+        values,
+        (count, *values.shape[1:]),
+        is_coalesced=True,
+        check_invariants=False,
     )
 
 
@@ -53,20 +61,43 @@ def coo_side(group: Any, size: int, density: float, rank: int, ranks: int) -> Si
         ranks: How many there are.
     """
     count = size // 4
-    own = _drawn(count, density, rank)
+    return _coo_side(group, [_drawn(count, density, each) for each in range(ranks)], rank)
+
+
+def embedding_side(group: Any, size: int, density: float, rank: int, ranks: int) -> Side:
+    """Return the sum of an embedding's gradients, whose rows follow Zipf's law.
+
+    Args:
+        group: Of the contender.
+        size: Bytes of the tensor if it were dense, of float32.
+        density: Share of its rows that a rank has.
+        rank: Own rank.
+        ranks: How many there are.
+    """
+    rows = size // (4 * _WIDTH)
+    tensors = []
+    for each in range(ranks):
+        places = torch.from_numpy(zipf_rows(rows, density, each))
+        values = torch.randint(-100, 101, (len(places), _WIDTH), generator=_generator(each))
+        tensors.append(_coo(places, values.to(torch.float32), rows))
+    return _coo_side(group, tensors, rank)
+
+
+def _coo_side(group: Any, of_ranks: list[torch.Tensor], rank: int) -> Side:
+    """Return the sum of these tensors, one of each rank."""
+    own = of_ranks[rank]
     places, values = own.indices()[0], own.values()
 
     def call() -> torch.Tensor:
         # In place: the sum has more elements than the rank's own tensor.
-        tensor = _coo(places, values.clone(), count)
+        tensor = _coo(places, values.clone(), len(own))
         dist.all_reduce(tensor, group=group)
         return tensor
 
     def wrong() -> int:
-        expected = torch.zeros(count)
-        for each in range(ranks):
-            of_rank = _drawn(count, density, each)
-            expected[of_rank.indices()[0]] += of_rank.values()
+        expected = torch.zeros(own.shape)
+        for each in of_ranks:
+            expected[each.indices()[0]] += each.values()
         got = call().coalesce()
         at = got.indices()[0]
         found = int((expected[at] != got.values()).sum())

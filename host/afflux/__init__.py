@@ -9,16 +9,16 @@ AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings`). Withou
 in memory that the ranks of one host share, or else by Gloo.
 """
 
+from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
 from afflux.group.options import Options
 from afflux.observing import dump_flight_record, monitored_barrier, register_hook
+from afflux.overlap.hybrid import hybrid_mesh
 from afflux.reachable import empty, reachable_gradients
 from afflux.registration import register
-from afflux.schemes.hooks import GlobalTopK, gtopk_hook
 from afflux.statistics import engine_counters, engine_description, statistics
 
 __all__ = [
-    "GlobalTopK",
     "Options",
     "ReachableBuckets",
     "ddp_hook",
@@ -26,11 +26,13 @@ __all__ = [
     "empty",
     "engine_counters",
     "engine_description",
-    "gtopk_hook",
+    "hooks",
+    "hybrid_mesh",
     "monitored_barrier",
     "reachable_gradients",
     "reachable_hook",
     "register_hook",
+    "sparse",
     "statistics",
 ]
 

@@ -63,6 +63,10 @@ def statistics(group: Any = None) -> dict[str, Any]:
         gloo: The same by "<collective> <dtype>".
         choices: Where each tensor takes the faster of shards and Gloo: by kind, its `way`, the
             `reason`, and its calls by `shards` and by `gloo` (`docs/tuning.md`).
+        sparse: Of sums of sparse tensors, by kind: `calls` by form, and of the latest the `form`,
+            the `density` of the rank with most rows, the expected `union` as a share of all rows,
+            its `overlap` (less than 1 if ranks have the same rows), `index_bytes` and `value_bytes`
+            that each rank receives, and `expected_ms` by the cost model (`docs/schemes/zen.md`).
         calls: By "<collective> <way>", of the calls that somebody observed (`docs/observing.md`):
             `calls`, `bytes` of the larger side of each, in or out, and `seconds` from their
             beginnings to their ends, waiting for other ranks included.
@@ -85,6 +89,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
         "operations_engine": found.engine_operations,
         "operations_gloo": sum(gloo.values()),
         "gloo": gloo,
+        "sparse": found.sums.kinds.statistics(),
         "calls": found.observers.counts.as_dict(),
         **reducer.statistics(),
     }

@@ -48,6 +48,9 @@ def serve(
     dist.set_debug_level_from_env()  # type: ignore[attr-defined]
     torch.set_num_threads(1)
     store = TCPStore(HOST, port, is_master=False)
+    # What is imported stays; it would be most of the time of collecting after each script.
+    gc.collect()
+    gc.freeze()
     played = 0
     while True:
         module, name = connection.recv()

@@ -1,6 +1,5 @@
 """Workers whose addresses are translated on the way, as by a router between two networks."""
 
-import logging
 import re
 
 import torch
@@ -12,6 +11,7 @@ from tests.support.host.aggregators import aggregator
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
 from tests.support.host.translator import Translator
+from tests.support.host.warnings_heard import Recording
 
 DEFAULT = {"AFFLUX_AGGREGATOR": "gloo://"}
 
@@ -57,21 +57,9 @@ def test_a_translation_that_changes_in_the_middle_costs_time_only():
     assert behind == alone
 
 
-class Recording(logging.Handler):
-    """Keeps the messages of warnings."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages = []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
-
-
 def automatic(rank, size):
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
-    logging.getLogger("afflux").addHandler(recording)
     options = afflux.Options(aggregator="auto", interface="192.168.9.1" if rank == 1 else "eth0")
     group = dist.new_group(pg_options=options)
     tensor = torch.full((1000,), rank + 1.0)

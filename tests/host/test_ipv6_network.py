@@ -1,6 +1,5 @@
 """Hosts that have addresses of IPv6 only, each in a network namespace of its own."""
 
-import logging
 import re
 
 import numpy as np
@@ -14,6 +13,7 @@ from afflux_sim.golden import numbers
 from tests.support.host import serving
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
+from tests.support.host.warnings_heard import Recording
 
 
 def tensor_of(rank):
@@ -36,17 +36,6 @@ def check(outcomes, topology):
         assert said == topology
 
 
-class Recording(logging.Handler):
-    """Keeps the messages of warnings."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages = []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
-
-
 def automatic(rank, size):
     """Make a group with no address given, in which shards win the contest."""
     contest._WORTH_IT = 0.0
@@ -54,7 +43,6 @@ def automatic(rank, size):
     contest._outcomes.clear()
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
-    logging.getLogger("afflux").addHandler(recording)
     group = dist.new_group(backend="afflux")
     tensor = torch.full((100_000,), 1.0)
     dist.all_reduce(tensor, group=group)
@@ -116,7 +104,6 @@ def test_a_link_local_address_is_reached_by_its_interface():
 def of_two_families(rank, size):
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
-    logging.getLogger("afflux").addHandler(recording)
     interface = ("10.77.0.1", "fd77::2", "fd77::3")[rank]
     options = afflux.Options(interface=interface)
     group = dist.new_group(backend="afflux", pg_options=options)

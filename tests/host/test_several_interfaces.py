@@ -1,7 +1,6 @@
 """Hosts with several interfaces: all that work for all hosts carry the data, at once."""
 
 import contextlib
-import logging
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,21 +16,11 @@ from afflux.group.settings import Settings, SettingsError
 from benchmarks.network.launch import aggregator
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
+from tests.support.host.warnings_heard import Recording
 
 BOTH = {"AFFLUX_AGGREGATOR": "gloo://", "AFFLUX_INTERFACE": "eth0,eth1"}
 COUNT = 500_000
 """Elements: 2 MB, of which each interface of three hosts sends a third at least."""
-
-
-class Recording(logging.Handler):
-    """Keeps the messages of warnings."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages = []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
 
 
 def sent():
@@ -47,7 +36,6 @@ def carried(rank, size, url="shards://"):
     host_paths._warn_of_less.cache_clear()
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
-    logging.getLogger("afflux").addHandler(recording)
     group = dist.new_group(backend="afflux", pg_options=afflux.Options(aggregator=url))
     before = sent()
     tensor = torch.arange(COUNT) * float(rank + 1)

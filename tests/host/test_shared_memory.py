@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ import afflux
 from afflux.group import shared_memory
 from afflux_drivers.shared.segment import SegmentClaim, SegmentOffer, ShareRefused
 from tests.support.host.ranks import caught, failure_heard, run_ranks, values
+from tests.support.host.warnings_heard import Recording
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}
 
@@ -152,22 +152,10 @@ def on_another_host(rank, size, elsewhere):
     return *engine_of(warnings[1][1]), warnings[0]
 
 
-class Recording(logging.Handler):
-    """Keeps the messages."""
-
-    messages: list[str]
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
-
-
 def warnings_of(make):
     """Return what Afflux warns of while `make` runs, and what that returns."""
-    records: list[str] = []
-    handler = Recording(logging.WARNING)
-    handler.messages = records
-    logging.getLogger("afflux").addHandler(handler)
-    return records, make()
+    recording = Recording()
+    return recording.messages, make()
 
 
 def engine_of(group):

@@ -12,6 +12,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import afflux
+from benchmarks.rows.paths import step
 from tests.support.host.ranks import caught, run_ranks, values
 
 SHAPES = {
@@ -67,14 +69,36 @@ def averages(rank, size):
     work = dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=True)
     work.wait()
     mean = tensor.to_dense()
+    before = kept.to_dense()
+    as_function = afflux.sparse.all_reduce(kept)
+    layouts = [as_function.layout]
+    assert torch.equal(kept.to_dense(), before)
+    for name in ("nearly all", "elements"):
+        result = afflux.sparse.all_reduce(drawn(name, rank))
+        layouts.append(result.layout)
+        in_place = drawn(name, rank)
+        dist.all_reduce(in_place)
+        assert torch.equal(result.to_dense(), in_place.to_dense())
+    refused = caught(lambda: afflux.sparse.all_reduce(torch.ones(3)))[1]
     dist.all_reduce(kept)
-    return (kept.to_dense() - mean * size).abs().max().item(), mean.abs().max().item()
+    difference = (kept.to_dense() - mean * size).abs().max().item()
+    told = afflux.statistics()["sparse"]
+    (told["embedding"],) = (each for kind, each in step()["sparse"].items() if "20000" in kind)
+    return difference, mean.abs().max().item(), layouts, refused, told
 
 
-def test_averages(engine):
-    for difference, largest in values(run_ranks(averages, 3)):
+def test_averages_and_sums_as_a_function(engine):
+    for difference, largest, layouts, refused, told in values(run_ranks(averages, 3)):
         assert largest > 10
         assert difference < 1e-4
+        assert layouts == [torch.sparse_coo, torch.strided, torch.sparse_coo]
+        assert refused == "ValueError"
+        assert sum(told["sum float32 (5000, 130), 1 sparse"]["calls"].values()) == 2
+        # Of a model with dense layers beside it.
+        assert told["embedding"]["calls"] == {"lists": 2}
+        assert 0.02 < told["embedding"]["union"] < 0.05
+        assert told["embedding"]["expected_ms"] > 0
+        assert sum(told["sum float32 (300, 8), 1 sparse"]["calls"].values()) == 2
 
 
 def differing(rank, size):

@@ -104,6 +104,7 @@ def test_notices_do_not_wait_until_all_is_deleted():
         connection=slow,
         stopping=threading.Event(),
         tidying=None,
+        tidied=None,
         asked=BoundedStore(slow, Asker()),
     )
     note_left(watch, "afflux/a", 0, 1)

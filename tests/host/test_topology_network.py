@@ -1,7 +1,6 @@
 """Shards between hosts, each in a network namespace of its own: paths, faults, what Gloo is for."""
 
 import contextlib
-import logging
 import os
 import re
 import signal
@@ -20,20 +19,10 @@ from afflux_drivers.worker.worker import Worker
 from benchmarks.network.faults import Fault
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values
+from tests.support.host.warnings_heard import Recording
 
 SHARDS = {"AFFLUX_AGGREGATOR": "shards://"}
 FAST = afflux.Options(aggregator="shards://", peer_timeout_s=1.0)
-
-
-class Recording(logging.Handler):
-    """Keeps the messages of warnings."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.messages = []
-
-    def emit(self, record):
-        self.messages.append(record.getMessage())
 
 
 def total(size, group=None):
@@ -49,7 +38,6 @@ def automatic(rank, size, worth=0.0):
     contest._outcomes.clear()
     rendezvous._warn_of_gloo.cache_clear()
     recording = Recording()
-    logging.getLogger("afflux").addHandler(recording)
     started = time.monotonic()
     group = dist.new_group(backend="afflux")
     seconds = time.monotonic() - started

@@ -9,6 +9,7 @@ void bind_aggregator(nanobind::module_& module);
 void bind_codec(nanobind::module_& module);
 void bind_columns(nanobind::module_& module);
 void bind_costs(nanobind::module_& module);
+void bind_narrow(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);

@@ -14,6 +14,11 @@ class RowSet {
     // None of so many rows.
     explicit RowSet(std::size_t rows) : rows_(rows), words_((rows + kBits - 1) / kBits) {}
 
+    std::size_t rows() const { return rows_; }
+
+    // Adds a row, which there must be.
+    void add_row(std::size_t row) { words_[row / kBits] |= std::uint64_t{1} << row % kBits; }
+
     // Adds rows by number. Throws std::out_of_range, and adds none, if there is no such row.
     void add(std::span<const std::int32_t> numbers);
 

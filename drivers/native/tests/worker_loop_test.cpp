@@ -21,83 +21,87 @@ void sleep_for(double seconds) {
     nanosleep(&time, nullptr);
 }
 
-// Sends each contribution that has come back as its result: the job has one worker.
-void answer(datagrams::UdpSocket& aggregator, datagrams::Receiver& receiver,
-            const datagrams::Address& worker) {
-    do {
-        datagrams::SendBatch batch(aggregator, false);
-        std::vector<std::vector<std::uint8_t>> results;
-        for (const datagrams::Datagram& each : receiver.receive(aggregator)) {
-            if (each.data[0] != packet::version_type(wire::Type::Data)) continue;
-            results.emplace_back(each.data, each.data + each.bytes)[0] =
-                packet::version_type(wire::Type::Result);
-        }
-        for (const auto& each : results) batch.add(worker, {each});
-        CHECK(batch.flush());
-    } while (receiver.more());
+datagrams::Address bound(datagrams::UdpSocket& socket) {
+    socket.enlarge(worker::kBufferBytes);
+    socket.bind({tests::kLoopback, 0});
+    return socket.own_address();
 }
+
+// The only worker of a job, which has opened a sum of so many blocks, and its aggregator, which
+// does nothing unless the test lets it.
+struct OneWorker {
+    OneWorker(unsigned lanes, std::size_t slots, std::size_t blocks,
+              std::size_t buffer_bytes = worker::kBufferBytes)
+        : session(tests::mirrored_job(lanes, slots), 1.0),
+          line(bound(aggregator), session, nullptr, buffer_bytes),
+          elements(blocks * wire::kBlockElements, 1.5F),
+          result(elements.size()),
+          operation(session,
+                    {.dtype = codec::Dtype::Float32,
+                     .op = codec::Op::Sum,
+                     .ranks = 1,
+                     .count = elements.size(),
+                     .elements = elements.data(),
+                     .result = result.data()},
+                    1) {
+        line.open(operation);
+    }
+
+    // Sends each contribution that has come back as its result: the job has one worker.
+    void answer() {
+        do {
+            datagrams::SendBatch batch(aggregator, false);
+            std::vector<std::vector<std::uint8_t>> results;
+            for (const datagrams::Datagram& each : receiver.receive(aggregator)) {
+                if (each.data[0] != packet::version_type(wire::Type::Data)) continue;
+                results.emplace_back(each.data, each.data + each.bytes)[0] =
+                    packet::version_type(wire::Type::Result);
+            }
+            for (const auto& each : results) batch.add(line.own_address(), {each});
+            CHECK(batch.flush());
+        } while (receiver.more());
+    }
+
+    datagrams::UdpSocket aggregator;
+    datagrams::Receiver receiver{packet::datagram_bytes(wire::kLanesMax), false};
+    worker::Session session;
+    worker::Line line;
+    std::vector<float> elements, result;
+    worker::Operation operation;
+};
 
 // More of them than one call of the kernel gives: what has come is read before anything is asked.
 void test_results_that_wait_to_be_read_are_not_asked_for() {
     constexpr unsigned kLanes = 2;
     constexpr std::size_t kSlots = 2048;
-    datagrams::UdpSocket aggregator;
-    aggregator.enlarge(worker::kBufferBytes);
-    aggregator.bind({tests::kLoopback, 0});
-    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
-    worker::Session session(tests::mirrored_job(kLanes, kSlots), 1.0);
-    worker::Line line(aggregator.own_address(), session, nullptr);
-    worker::UdpLoop loop({&line});
-    std::vector<float> elements(kLanes * kSlots * wire::kBlockElements, 1.5F);
-    std::vector<float> result(elements.size());
-    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
-                                .op = codec::Op::Sum,
-                                .ranks = 1,
-                                .count = elements.size(),
-                                .elements = elements.data(),
-                                .result = result.data()};
-    worker::Operation operation(session, tensor, 1);
-    line.open(operation);
+    OneWorker one(kLanes, kSlots, kLanes * kSlots);
+    worker::UdpLoop loop({&one.line});
     // The process gets no processor, and meanwhile all is answered and every timer runs out.
-    answer(aggregator, receiver, line.own_address());
+    one.answer();
     sleep_for(1.5 * worker::kInitial);
     std::size_t turns = 0;
-    for (; turns < 1000 && !operation.done(); ++turns) {
+    for (; turns < 1000 && !one.operation.done(); ++turns) {
         loop.run(worker::monotonic_now());
-        answer(aggregator, receiver, line.own_address());
+        one.answer();
     }
-    CHECK(operation.done() && turns >= 10);
-    CHECK(result == elements);
-    CHECK(session.counts.probes == 0);
+    CHECK(one.operation.done() && turns >= 10);
+    CHECK(one.result == one.elements);
+    CHECK(one.session.counts.probes == 0);
 }
 
 // An aggregator says that a contribution is missing, and then that it has come after all. What is
 // sent again is the contribution as it was, though the next one is made in its place.
 void test_what_is_sent_again_is_as_it_was() {
     constexpr unsigned kLanes = 2;
-    datagrams::UdpSocket aggregator;
-    aggregator.bind({tests::kLoopback, 0});
-    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
-    worker::Session session(tests::mirrored_job(kLanes, 1), 1.0);
-    worker::Line line(aggregator.own_address(), session, nullptr);
     // Both lanes, then one: the packets have different lengths.
-    std::vector<float> elements((2 * kLanes + 1) * wire::kBlockElements, 1.5F);
-    std::vector<float> result(elements.size());
-    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
-                                .op = codec::Op::Sum,
-                                .ranks = 1,
-                                .count = elements.size(),
-                                .elements = elements.data(),
-                                .result = result.data()};
-    worker::Operation operation(session, tensor, 1);
-    line.open(operation);
+    OneWorker one(kLanes, 1, 2 * kLanes + 1);
     std::map<wire::Round, std::vector<std::uint8_t>> contributions;
     std::size_t repeated = 0;
-    for (int turn = 0; turn < 100 && !operation.done(); ++turn) {
-        datagrams::SendBatch batch(aggregator, false);
+    for (int turn = 0; turn < 100 && !one.operation.done(); ++turn) {
+        datagrams::SendBatch batch(one.aggregator, false);
         std::vector<std::array<std::uint8_t, wire::kUdpPayloadMin>> missing;
         std::vector<std::vector<std::uint8_t>> results;
-        for (const datagrams::Datagram& each : receiver.receive(aggregator)) {
+        for (const datagrams::Datagram& each : one.receiver.receive(one.aggregator)) {
             packet::Header header = packet::load_header(each.data);
             CHECK(each.bytes == packet::datagram_bytes(header.blocks()));
             std::vector<std::uint8_t> sent(each.data, each.data + each.bytes);
@@ -111,12 +115,12 @@ void test_what_is_sent_again_is_as_it_was() {
             header.present = 0;
             packet::store_header(missing.emplace_back().data(), header);
         }
-        for (const auto& each : missing) batch.add(line.own_address(), {each});
-        for (const auto& each : results) batch.add(line.own_address(), {each});
+        for (const auto& each : missing) batch.add(one.line.own_address(), {each});
+        for (const auto& each : results) batch.add(one.line.own_address(), {each});
         CHECK(batch.flush());
-        line.receive();
+        one.line.receive();
     }
-    CHECK(operation.done() && result == elements);
+    CHECK(one.operation.done() && one.result == one.elements);
     CHECK(repeated >= 3);
 }
 
@@ -125,29 +129,14 @@ void test_what_is_sent_again_is_as_it_was() {
 void test_no_more_is_sent_than_the_buffer_has_room_for() {
     constexpr unsigned kLanes = 16;
     constexpr std::size_t kSlots = 256;
-    datagrams::UdpSocket aggregator;
-    aggregator.enlarge(worker::kBufferBytes);
-    aggregator.bind({tests::kLoopback, 0});
-    datagrams::Receiver receiver(packet::datagram_bytes(wire::kLanesMax), false);
-    worker::Session session(tests::mirrored_job(kLanes, kSlots), 1.0);
     // The kernel charges twice what is asked for: Linux's default.
-    worker::Line line(aggregator.own_address(), session, nullptr, 106'496);
-    std::vector<float> elements(kLanes * kSlots * wire::kBlockElements, 1.5F);
-    std::vector<float> result(elements.size());
-    const worker::Tensor tensor{.dtype = codec::Dtype::Float32,
-                                .op = codec::Op::Sum,
-                                .ranks = 1,
-                                .count = elements.size(),
-                                .elements = elements.data(),
-                                .result = result.data()};
-    worker::Operation operation(session, tensor, 1);
-    line.open(operation);
+    OneWorker one(kLanes, kSlots, kLanes * kSlots, 106'496);
     std::size_t sent = 0;
     do {
-        sent += receiver.receive(aggregator).size();
-    } while (receiver.more());
+        sent += one.receiver.receive(one.aggregator).size();
+    } while (one.receiver.more());
     CHECK(8 <= sent && sent < kSlots);
-    CHECK(sent == session.window.size());
+    CHECK(sent == one.session.window.size());
 }
 
 // Has asked for something long ago, and counts what comes before it may ask again.

@@ -126,7 +126,7 @@ class Group(BackendMethods):
         )
         self.turn = self._progress.turn
         of_group = self.reducer, self.fallback, self._progress.interrupted
-        self._sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
+        self.sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
         if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
             self.reducer.follow(self.turn)
         living.add(self)
@@ -417,10 +417,10 @@ class Group(BackendMethods):
         limit_s = self._limit_s(options)
         seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
         at_once = not options.asyncOp
-        return self._do(seen, call.text, at_once, self._sums.replace, call, tensors[0], limit_s)
+        return self._do(seen, call.text, at_once, self.sums.replace, call, tensors[0], limit_s)
 
     def _complete(self) -> None:
-        self._sums.check_over(self._progress.refuse)
+        self.sums.check_over(self._progress.refuse)
         self.reducer.complete(self.timeout_s, self._progress.interrupted)
 
     def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> Any:

@@ -12,6 +12,7 @@
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
+| AFFLUX_SCHEME | words, none | the scheme that `afflux.hooks.register(ddp)` takes: `afflux.scheme_words` |
 | AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
 | AFFLUX_TRACE | file or folder, none | one line of JSON for each collective goes there (%r: global rank, %p: process); `afflux.observe.trace_file` |
 | AFFLUX_CACHE | folder | where the simulated engine's builds and native adapters are kept; `afflux_sim.rtl.build.cache` reads it |
@@ -60,6 +61,7 @@ class Settings:
     close_timeout_s: float = 10.0
     trace: str | None = None
     adapter: str = "auto"
+    scheme: str | None = None
     test_loss: float = 0.0
     test_seed: int = 0
 
@@ -158,6 +160,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_CLOSE_TIMEOUT": ("close_timeout_s", _seconds),
     "AFFLUX_TRACE": ("trace", str),
     "AFFLUX_ADAPTER": ("adapter", _adapter),
+    "AFFLUX_SCHEME": ("scheme", str),
     "AFFLUX_TEST_LOSS": ("test_loss", _share),
     "AFFLUX_TEST_SEED": ("test_seed", _integer(0, 2**31 - 1)),
 }

@@ -12,12 +12,15 @@ from torch._C._distributed_c10d import AllgatherOptions
 
 from afflux.group.calls import Call, reduction_name
 from afflux.group.collectives import Asked
+from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import CallRefused
 from afflux.group.fallback import GlooFallback
 from afflux.group.reducer import Interruption, Reducer
 from afflux.group.tensors import dtype_name
-from afflux.sparse.all_reduce import all_reduce_coo
-from afflux.sparse.sums import Sums
+from afflux.sparse.kinds import Kinds
+from afflux.sparse.row_sums import all_reduce_coo
+from afflux.sparse.sums import Sums, Way
+from afflux_hdl.contract import wire
 
 __all__ = ["SparseSums", "sparse_call"]
 
@@ -78,6 +81,9 @@ class SparseSums(Sums):
     ) -> None:
         self.rank = rank
         self.size = size
+        self.columns_shared = len(reducer.tickets) > 1
+        self.timed = isinstance(reducer, EitherReducer)
+        self.kinds = Kinds(size)
         self._reducer = reducer
         self._fallback = fallback
         self._interrupted = interrupted
@@ -121,18 +127,37 @@ class SparseSums(Sums):
         self._call = call.text
         try:
             self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
-            result = all_reduce_coo(tensor, call.reduction, self)
+            result = all_reduce_coo(tensor, call.reduction, self, self.kinds)
         finally:
             self._call = ""
-        # A collective is not a step of autograd.
+        # A collective is not a step of autograd. Nor is the result copied once more.
         with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
-            tensor.copy_(result)
+            tensor.data = result
         return [tensor]
 
+    def way(self, dtype: torch.dtype, reduction: str) -> Way:
+        """See `Sums`."""
+        reducer = self._reducer
+        if reducer.plan(Asked("all_reduce", dtype, (1,), reduction)) is None:
+            return Way.GLOO
+        if not reducer.tickets:
+            return Way.MEMORY
+        return Way.SHARDS if reducer.topology.sharded else Way.AGGREGATOR
+
     def capacity(self, elements: int) -> int:
-        """Return the least number from `elements` on with at most four significant bits."""
+        """Return the least number from `elements` on with at most four significant bits.
+
+        Where aggregators share the columns, the next whole row of their grid: then all have as many
+        blocks (`docs/protocol.md`, section 3).
+        """
         shift = max(0, elements.bit_length() - 1 - _EIGHTH)
-        return -(-elements >> shift) << shift if shift else elements
+        size = -(-elements >> shift) << shift if shift else elements
+        tickets = self._reducer.tickets
+        if not self.columns_shared:
+            return size
+        slots = min(each.slots for each in tickets)
+        row = len(tickets) * slots * tickets[0].lanes * wire.BLOCK_ELEMENTS
+        return size if size <= row else -(-size // row) * row
 
     def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:
         """See `Sums`."""

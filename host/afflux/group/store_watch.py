@@ -63,6 +63,7 @@ class StoreWatch:
         connection: The torch store of `asked`.
         stopping: Set when nobody in this process needs the store's news any more.
         tidying: Deletes what groups have left; None until there is something.
+        tidied: The connection for that; None before.
         wake_key: What appears in the store when there is news for this process; empty if it polls.
     """
 
@@ -84,6 +85,7 @@ class StoreWatch:
         self._lock = threading.RLock()
         self.stopping = threading.Event()
         self.tidying: Asker | None = None
+        self.tidied: Any = None
         # The thread asks the store for nothing while this is not set.
         self._has_groups = threading.Event()
         self._left_early = False
@@ -275,7 +277,9 @@ def forget_left(watch: StoreWatch) -> None:
 
 
 def _forget_over(watch: StoreWatch, left: list[_Left]) -> None:
-    more = _forget(watch.connection.clone(), left, watch.stopping)
+    # One for all times: a store's server may ask a name service about each connection, and wait.
+    watch.tidied = watch.tidied or watch.connection.clone()
+    more = _forget(watch.tidied, left, watch.stopping)
     if more:
         with _own.lock:
             _own.left.setdefault(watch.key, []).extend(more)

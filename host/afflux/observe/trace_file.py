@@ -17,7 +17,7 @@ import torch
 
 from afflux.observe.observation import POINT_TO_POINT, Observation
 
-__all__ = ["TraceFile", "bus_factor", "trace_file"]
+__all__ = ["TraceFile", "bus_factor", "path_for", "trace_file"]
 
 _REDUCTIONS = frozenset(
     {"sum", "avg", "min", "max", "product", "band", "bor", "bxor", "premul_sum"}
@@ -142,11 +142,12 @@ def trace_file(wish: str, global_rank: int) -> TraceFile:
     with _opening:
         found = _files.get(key)
         if found is None:
-            found = _files[key] = TraceFile(_path(wish, global_rank))
+            found = _files[key] = TraceFile(path_for(wish, global_rank, "jsonl"))
         return found
 
 
-def _path(wish: str, global_rank: int) -> Path:
+def path_for(wish: str, global_rank: int, ending: str) -> Path:
+    """Return a rank's own file for what may be the name of a folder, or have %r or %p in it."""
     if wish.endswith("/") or Path(wish).is_dir():
-        return Path(wish) / f"afflux-{global_rank}-{os.getpid()}.jsonl"
+        return Path(wish) / f"afflux-{global_rank}-{os.getpid()}.{ending}"
     return Path(wish.replace("%r", str(global_rank)).replace("%p", str(os.getpid())))

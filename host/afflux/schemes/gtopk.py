@@ -3,8 +3,14 @@
 After S. Shi et al., "A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for
 Low Bandwidth Networks", ICDCS 2019. Each rank offers its k largest elements, the sum of all offers
 is made, and all ranks take the same k largest elements of that. Where the paper merges offers in a
-tree, and drops elements at each step, here the group sums them all: so any number of ranks will do,
-and no offer is dropped on its way.
+tree, and drops elements at each step, here all are summed: so any number of ranks will do, and no
+offer is dropped on its way. (`gtopk_tree` is the paper's tree.) They are summed in one of two ways,
+with the same result to the bit:
+
+* by **lists**: every rank gets every rank's offers, and adds them up. It is one all-gather.
+* in the **network**: the group agrees on the union of the places, and sums the offers there, as it
+  does with any sparse tensor; an aggregator does the adding. It is less where ranks offer the same
+  places, or nearly all.
 
 **Conservation.** What was in a rank's tensor before is in the sum that all ranks take, or still in
 that tensor, exactly. For that the offers are integers, multiples of a power of two that all ranks
@@ -13,14 +19,15 @@ offer leaves of an element stays behind with the rank.
 """
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from afflux.schemes.selection import largest, largest_of_sums
+from afflux.schemes.selection import Bounds, largest_of_sums
+from afflux_drivers import selection
 
-__all__ = ["Taken", "take_global_top_k"]
+__all__ = ["Taken", "Way", "agreed_quantum", "take_global_top_k", "way_of"]
 
 _MANTISSA_BITS = 24
 """Of a float32."""
@@ -28,9 +35,18 @@ _MANTISSA_BITS = 24
 _LEAST = -149
 """Every float32 is a multiple of two to this."""
 
+_WORD = 4
+_OFFER = 6
+"""Bytes of an offer in a list: the low half of its place, and its value."""
+
+Way = Literal["lists", "network"]
+
+# The newer name, where torch has it; it warns of the older one.
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
 
 class Taken(NamedTuple):
-    """The elements of the sum that all ranks take.
+    """The elements of the sum that all ranks take, on the CPU.
 
     Attributes:
         places: In the tensor, ascending, int64.
@@ -42,17 +58,26 @@ class Taken(NamedTuple):
 
 
 def take_global_top_k(
-    tensor: torch.Tensor, count: int, group: dist.ProcessGroup | None = None
+    tensor: torch.Tensor,
+    count: int,
+    group: dist.ProcessGroup | None = None,
+    *,
+    way: Way | None = None,
+    bounds: Bounds | None = None,
 ) -> Taken:
     """Take the largest elements of the ranks' sum out of the ranks' tensors.
 
-    It takes an all-reduce of one number, and one of a sparse tensor with `count` elements.
+    It takes an all-gather; or an all-reduce of one number and one of a sparse tensor with `count`
+    elements.
 
     Args:
-        tensor: Flat float32. What is taken is subtracted from it.
+        tensor: Flat float32, contiguous. What is taken is subtracted from it.
         count: How many elements each rank offers, and how many are taken at most; the same at all
             ranks. Fewer are taken where the sums of others are zero.
         group: The group; None for the default group.
+        way: How offers are summed, the same at all ranks; None for `way_of`. It does not change
+            what is taken.
+        bounds: This rank's, of the steps before. They do not change what is taken.
 
     Returns:
         What was taken; the same at all ranks.
@@ -66,35 +91,76 @@ def take_global_top_k(
         raise ValueError(f"the tensor is {tensor.dtype} {tuple(tensor.shape)}, not flat float32")
     if not 1 <= count <= len(tensor):
         raise ValueError(f"count is {count}: it must be from 1 to the {len(tensor)} elements")
-    places = largest(tensor, count)
-    offered = tensor[places]
-    quantum = _agreed_quantum(offered, group)
+    places = (bounds or Bounds()).largest(tensor, count)
+    offered = tensor[places.to(tensor.device)].cpu()
+    ranks = dist.get_world_size(group)
+    if (way or way_of(len(tensor), count, ranks)) == "lists":
+        taken, quantum = _by_lists(offered, places, len(tensor), group)
+    else:
+        taken, quantum = _in_the_network(offered, places, len(tensor), group)
+    if len(taken.places):
+        selection.settle(offered.numpy(), places.numpy(), taken.places.numpy(), quantum)
+        tensor[places.to(tensor.device)] = offered.to(tensor.device)
+    return taken
+
+
+def way_of(elements: int, count: int, ranks: int) -> Way:
+    """Return the way by which a rank has less to receive, if offers are at random places.
+
+    Args:
+        elements: Of the tensor.
+        count: Offers of each rank.
+        ranks: How many there are.
+    """
+    union = elements * (1.0 - (1.0 - count / elements) ** ranks)
+    network = min((ranks * count + union) * _WORD, elements * _WORD)
+    return "lists" if ranks * count * _OFFER <= network else "network"
+
+
+def _by_lists(
+    offered: torch.Tensor, places: torch.Tensor, elements: int, group: dist.ProcessGroup | None
+) -> tuple[Taken, float]:
+    message = torch.from_numpy(selection.pack(offered.numpy(), places.numpy(), elements))
+    ranks = dist.get_world_size(group)
+    messages = message.new_empty(ranks * len(message))
+    _all_gather(messages, message, group=group)
+    sums = selection.largest_sums(messages.numpy(), ranks, elements, len(places))
+    return Taken(torch.from_numpy(sums.places), torch.from_numpy(sums.sums)), sums.quantum
+
+
+def _in_the_network(
+    offered: torch.Tensor, places: torch.Tensor, elements: int, group: dist.ProcessGroup | None
+) -> tuple[Taken, float]:
+    quantum = agreed_quantum(offered, group)
     if quantum is None:
-        return Taken(places[:0], offered[:0])
+        return Taken(places[:0], offered[:0]), 0.0
     # Exact but for the rounding: both are powers of two.
     quanta = torch.round(offered.to(torch.float64) / quantum).to(torch.int32)
     offers = torch.sparse_coo_tensor(
-        places.unsqueeze(0), quanta, tensor.shape, is_coalesced=True, check_invariants=False
+        places.unsqueeze(0), quanta, (elements,), is_coalesced=True, check_invariants=False
     )
     dist.all_reduce(offers, group=group)
+    # Backends other than Afflux may leave it as they like.
+    offers = offers.coalesce()
     union, sums = offers.indices()[0], offers.values()
-    chosen = largest_of_sums(sums, min(count, len(sums)))
+    chosen = largest_of_sums(sums, min(len(places), len(sums)))
     chosen = chosen[sums[chosen] != 0]
-    taken = union[chosen]
     of_taken = (sums[chosen].to(torch.float64) * quantum).to(torch.float32)
     if of_taken.isinf().any():
         raise FloatingPointError("a sum is beyond the range of float32")
-    # Of the own offers those that all ranks take. The rest of an element is exact: it is less than
-    # a quantum, and a multiple of what the element is a multiple of.
-    at = torch.searchsorted(taken, places).clamp_(max=max(len(taken) - 1, 0))
-    mine = taken[at] == places if len(taken) else torch.zeros(len(places), dtype=torch.bool)
-    left = offered.to(torch.float64) - quanta.to(torch.float64) * quantum
-    tensor[places[mine]] = left[mine].to(torch.float32)
-    return Taken(taken, of_taken)
+    return Taken(union[chosen], of_taken), quantum
 
 
-def _agreed_quantum(offered: torch.Tensor, group: dist.ProcessGroup | None) -> float | None:
-    """Return the quantum of all ranks' offers; None if these are all zero."""
+def agreed_quantum(offered: torch.Tensor, group: dist.ProcessGroup | None) -> float | None:
+    """Return the quantum of all ranks' offers; None if these are all zero. A collective.
+
+    Args:
+        offered: This rank's: at least one.
+        group: The group; None for the default group.
+
+    Raises:
+        FloatingPointError: An offer is infinite or NaN, at any rank.
+    """
     most = offered.abs().max().reshape(1)
     # The maximum of what is no number is not defined; infinity is.
     most.nan_to_num_(nan=math.inf, posinf=math.inf)

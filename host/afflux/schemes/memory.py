@@ -1,36 +1,63 @@
 """What a scheme keeps for each gradient, from one step to the next."""
 
+from collections.abc import Hashable, Mapping, Sequence
+
 import torch
-from torch._C._distributed_c10d import GradBucket
 
-__all__ = ["BucketMemory"]
+__all__ = ["Memory"]
 
 
-class BucketMemory:
-    """A tensor of zeros beside each of DDP's buckets, which follows the bucket's parameters.
+class Memory:
+    """Tensors of zeros beside flat tensors, which follow the pieces of these.
 
     DDP forms its buckets anew after the first step. What was kept for a parameter then moves on to
-    the bucket that has it. To be used for one model.
+    the bucket that has it.
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[int, ...], torch.Tensor] = {}
-        self._pieces: dict[int, torch.Tensor] = {}
+        self._flat: dict[tuple[Hashable, ...], torch.Tensor] = {}
+        self._pieces: dict[Hashable, torch.Tensor] = {}
 
-    def of(self, bucket: GradBucket) -> torch.Tensor:
-        """Return the bucket's tensor: flat, with the bucket's elements, always the same one."""
-        parameters = bucket.parameters()
-        key = tuple(map(id, parameters))
-        if key not in self._buckets:
-            made = torch.zeros_like(bucket.buffer())
-            pieces = made.split([each.numel() for each in parameters])
-            for number, piece in zip(key, pieces, strict=True):
-                if number in self._pieces:
-                    piece.copy_(self._pieces[number])
-                self._pieces[number] = piece
-            kept = set(key)
-            self._buckets = {
-                other: tensor for other, tensor in self._buckets.items() if not kept & set(other)
-            }
-            self._buckets[key] = made
-        return self._buckets[key]
+    def of(
+        self, names: Sequence[Hashable], sizes: Sequence[int], device: torch.device
+    ) -> torch.Tensor:
+        """Return the tensor for these pieces, one after the other: always the same one, float32.
+
+        Args:
+            names: Of the pieces.
+            sizes: Their elements.
+            device: Where the tensor is.
+
+        Raises:
+            ValueError: A piece had another size before.
+        """
+        key = tuple(names)
+        known = self._flat.get(key)
+        if known is not None and len(known) == sum(sizes):
+            return known
+        made = torch.zeros(sum(sizes), dtype=torch.float32, device=device)
+        pieces = dict(zip(key, made.split(list(sizes)), strict=True))
+        for name, piece in pieces.items():
+            before = self._pieces.get(name)
+            if before is not None and len(before) != len(piece):
+                raise ValueError(f"{name} had {len(before)} elements before, and has {len(piece)}")
+        for name, piece in pieces.items():
+            if name in self._pieces:
+                piece.copy_(self._pieces[name])
+            self._pieces[name] = piece
+        self._flat = {
+            other: tensor for other, tensor in self._flat.items() if not set(other) & set(key)
+        }
+        self._flat[key] = made
+        return made
+
+    def pieces(self, names: Mapping[Hashable, str]) -> dict[str, torch.Tensor]:
+        """Return copies of what is kept for pieces, under other names."""
+        return {
+            names[piece]: tensor.clone() for piece, tensor in self._pieces.items() if piece in names
+        }
+
+    def restore(self, pieces: Mapping[Hashable, torch.Tensor]) -> None:
+        """Replace all that is kept."""
+        self._flat.clear()
+        self._pieces = {name: tensor.clone().view(-1) for name, tensor in pieces.items()}

@@ -1,25 +1,91 @@
-"""How ranks tell one another which rows they have: what each form costs, and which is least.
+"""In which forms a sparse sum can travel, and how many bytes each of them has.
 
-Two forms agree on the union of the ranks' rows:
+Two forms agree on the union of the ranks' rows, and then sum these rows only ("row-sparse"):
 
-* **lists**: every rank gets every rank's row numbers (COO's index, 4 bytes for each row);
+* **lists**: every rank gets every rank's list of rows, a bitmap or the form of Elias and Fano,
+  whichever is smaller (`afflux_drivers.rows.list_words`): its size follows from how many there are;
 * **counts**: a field of a few bits for each row of the whole tensor, 1 where the rank has the row;
   the sum of all ranks' fields is not zero where any has it. The fields are as wide as the number of
   ranks needs, so that none overflows into the next: a bitmap that an aggregator can add.
 
-Zero blocks of the counts are skipped like those of any tensor.
+The third, **dense**, sums all rows at once. Blocks of zeros are skipped there like those of any
+tensor ("block-sparse"), except by Gloo.
 """
 
 from dataclasses import dataclass
 
-from afflux_drivers.rows import fields_per_word
+from afflux.sparse.sums import Way
+from afflux_drivers.rows import fields_per_word, list_words
+from afflux_hdl.contract import wire
 
-__all__ = ["Form", "expected_union", "least"]
+__all__ = ["Form", "Part", "Rows", "forms", "random_union"]
 
-_ID_BYTES = 4
+_WORD_BYTES = 4
+_WIRE_BYTES = wire.BLOCK_BYTES // wire.BLOCK_ELEMENTS
 
 
-def expected_union(rows: int, present: list[int]) -> float:
+@dataclass(frozen=True)
+class Rows:
+    """What all ranks know of a sparse sum before it.
+
+    Attributes:
+        all: Of the whole tensor; at least 1.
+        present: How many each rank has.
+        union: How many any rank is thought to have.
+        width: Elements of a row.
+        element_bytes: Bytes of one in memory.
+    """
+
+    all: int
+    present: tuple[int, ...]
+    union: float
+    width: int
+    element_bytes: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """The bytes of one step, as far as they are sent.
+
+    Attributes:
+        way: What carries it.
+        results: What every rank receives.
+        offers: What all ranks send, together.
+        gathered: Whether the results are the offers, one after the other.
+    """
+
+    way: Way
+    results: float
+    offers: float
+    gathered: bool = False
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of a sparse sum.
+
+    Attributes:
+        name: "lists", "counts", or "dense".
+        parts: Its steps, the values last.
+        summed: Rows of which values are summed.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    summed: float
+
+    @property
+    def index_bytes(self) -> int:
+        """What every rank receives to know the union."""
+        return round(sum(part.results for part in self.parts[:-1]))
+
+    @property
+    def value_bytes(self) -> int:
+        """What every rank receives of values."""
+        return round(self.parts[-1].results)
+
+
+def random_union(rows: int, present: tuple[int, ...]) -> float:
     """Return how many rows any rank has, if each has its number at random places."""
     absent = 1.0
     for each in present:
@@ -27,34 +93,40 @@ def expected_union(rows: int, present: list[int]) -> float:
     return rows * (1.0 - absent)
 
 
-@dataclass(frozen=True)
-class Form:
-    """How the union is agreed on.
-
-    Attributes:
-        name: "lists", "counts", or "dense": not at all, as all rows are summed.
-        bytes: What a rank sends or receives, whichever is more, values included.
-    """
-
-    name: str
-    bytes: int
-
-
-def least(rows: int, present: list[int], row_bytes: int) -> Form:
-    """Return the form that is least. The same at all ranks, as their arguments are.
+def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
+    """Return all forms.
 
     Args:
-        rows: Of the whole tensor.
-        present: How many each rank has.
-        row_bytes: Bytes of a row's values.
+        rows: Of the sum.
+        indices: What carries sums and gatherings of int32.
+        values: What carries the sum of values.
     """
-    values = round(expected_union(rows, present) * row_bytes)
-    words = -(-rows // fields_per_word(len(present)))
-    # Numbers of more than 31 bits take two words.
-    id_bytes = _ID_BYTES if rows - 1 >> 31 == 0 else 2 * _ID_BYTES
-    forms = (
-        Form("lists", sum(present) * id_bytes + values),
-        Form("counts", words * 4 + values),
-        Form("dense", rows * row_bytes),
+    listed = _WORD_BYTES * sum(list_words(each, rows.all) for each in rows.present)
+    lists = Part(indices, listed, listed, gathered=True)
+    words = -(-rows.all // fields_per_word(len(rows.present)))
+    # Rows next to each other are words next to each other.
+    shares = [_share(each / rows.all, 1, indices) for each in rows.present]
+    counts = Part(indices, words * _WORD_BYTES, sum(shares) * words * _WORD_BYTES)
+    return (
+        Form("lists", (lists, _values(rows, rows.union, values)), rows.union),
+        Form("counts", (counts, _values(rows, rows.union, values)), rows.union),
+        Form("dense", (_values(rows, rows.all, values),), rows.all),
     )
-    return min(forms, key=lambda form: form.bytes)
+
+
+def _values(rows: Rows, summed: float, way: Way) -> Part:
+    """Return the step that sums so many rows, of which each rank offers its own."""
+    on_wire = way in (Way.SHARDS, Way.AGGREGATOR)
+    size = summed * rows.width * (_WIRE_BYTES if on_wire else rows.element_bytes)
+    if size == 0:
+        return Part(way, 0.0, 0.0)
+    shares = [_share(each / summed, rows.width, way) for each in rows.present]
+    return Part(way, _share(rows.union / summed, rows.width, way) * size, sum(shares) * size)
+
+
+def _share(density: float, width: int, way: Way) -> float:
+    """Return the share of blocks that are sent, if rows of such a density are at random places."""
+    if way is Way.GLOO:
+        return 1.0
+    in_block = max(1.0, wire.BLOCK_ELEMENTS / width)
+    return 1.0 - (1.0 - min(density, 1.0)) ** in_block

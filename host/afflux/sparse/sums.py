@@ -1,10 +1,24 @@
-"""What a sparse sum needs of a group: dense collectives."""
+"""What a sparse sum needs of a group: dense collectives, and how their bytes travel."""
 
+from enum import StrEnum
 from typing import Protocol
 
 import torch
 
-__all__ = ["Sums"]
+__all__ = ["Sums", "Way"]
+
+
+class Way(StrEnum):
+    """What carries a group's collectives of one kind."""
+
+    SHARDS = "shards"
+    """An aggregator in each host, which shares the host's port with its ranks."""
+    AGGREGATOR = "aggregator"
+    """One that has a port of its own, or several that share the columns."""
+    MEMORY = "memory"
+    """Memory that the ranks share."""
+    GLOO = "Gloo"
+    """Gloo, to which zeros are numbers as others."""
 
 
 class Sums(Protocol):
@@ -13,10 +27,18 @@ class Sums(Protocol):
     Attributes:
         rank: Own rank.
         size: Ranks.
+        columns_shared: Whether several aggregators share the columns of a tensor.
+        timed: Whether measured times choose between Gloo and shards, so that bits may differ
+            between runs anyway.
     """
 
     rank: int
     size: int
+    columns_shared: bool
+    timed: bool
+
+    def way(self, dtype: torch.dtype, reduction: str) -> Way:
+        """Return what carries sums of such tensors."""
 
     def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:
         """Replace a contiguous tensor, at every rank as large, by the ranks' "sum" or "avg"."""

@@ -6,12 +6,9 @@ import numpy as np
 import torch
 
 from afflux.sparse.sums import Sums
-from afflux_drivers.rows import RowSet, counts_of
+from afflux_drivers.rows import RowSet, counts_of, list_of, list_words, numbers_of
 
 __all__ = ["Union", "by_counts", "by_lists"]
-
-_LOW_BITS = 31
-"""Of a row number, in one int32."""
 
 _SPREAD = 2048
 """Rows of the whole tensor for each listed one from which sorting beats a bitmap."""
@@ -31,7 +28,7 @@ class _Sorted:
     """A union whose rows are few among all: it takes memory for these only."""
 
     def __init__(self, listed: np.ndarray) -> None:
-        self._numbers = np.unique(listed).astype(np.int64)
+        self._numbers = np.unique(listed)
 
     def numbers(self) -> np.ndarray:
         return self._numbers
@@ -41,7 +38,7 @@ class _Sorted:
 
 
 def by_lists(ids: torch.Tensor, counts: list[int], rows: int, sums: Sums) -> Union:
-    """Return the union from every rank's row numbers.
+    """Return the union from every rank's list of rows.
 
     Args:
         ids: Own row numbers: sorted, each once, int64.
@@ -49,16 +46,17 @@ def by_lists(ids: torch.Tensor, counts: list[int], rows: int, sums: Sums) -> Uni
         rows: Of the whole tensor.
         sums: The group's.
     """
-    narrow = rows - 1 >> _LOW_BITS == 0
-    low = sums.all_gather((ids & (1 << _LOW_BITS) - 1).to(torch.int32), counts)
-    if narrow and rows <= _SPREAD * low.numel():
-        union = RowSet(rows)
-        union.add(low.numpy())
-        return union
-    if narrow:
-        return _Sorted(low.numpy())
-    high = sums.all_gather((ids >> _LOW_BITS).to(torch.int32), counts)
-    return _Sorted(((high.to(torch.int64) << _LOW_BITS) + low).numpy())
+    sizes = [list_words(count, rows) for count in counts]
+    own = torch.from_numpy(list_of(ids.numpy(), rows).view(np.int32))
+    gathered = sums.all_gather(own, sizes).numpy().view(np.uint32)
+    lists = np.split(gathered, np.cumsum(sizes)[:-1])
+    if rows > _SPREAD * sum(counts):
+        numbers = [numbers_of(*each, rows) for each in zip(lists, counts, strict=True)]
+        return _Sorted(np.concatenate(numbers))
+    union = RowSet(rows)
+    for words, count in zip(lists, counts, strict=True):
+        union.add_list(words, count)
+    return union
 
 
 def by_counts(ids: torch.Tensor, rows: int, sums: Sums) -> Union:

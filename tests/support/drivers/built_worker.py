@@ -48,6 +48,7 @@ def build(name: str, bug: Bug | None) -> Path:
         "engine",
         "packet",
         "codec",
+        "narrow",
         "rows",
         "selection",
     ]

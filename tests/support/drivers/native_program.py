@@ -23,6 +23,9 @@ PARTS = {
     "aggregator": ("aggregator", "engine", "datagrams", "packet"),
     "engine": ("engine", "packet"),
     "datagrams": ("datagrams",),
+    "narrow": ("narrow",),
+    "rows": ("rows",),
+    "selection": ("selection",),
     "worker": ("worker", "engine", "datagrams", "packet", "codec", "calls"),
 }
 """Libraries by the first word of a program's name: what it tests, and what that stands on."""
@@ -53,7 +56,12 @@ def main_object(program: str) -> Path:
 
 
 def passes(
-    name: str, bug: Bug | None, *, program: str = "shared_stress_test", sanitized: bool = False
+    name: str,
+    bug: Bug | None,
+    *,
+    program: str = "shared_stress_test",
+    sanitized: bool = False,
+    runs: int = 1,
 ) -> bool:
     """Return whether a test program passes with this bug in what it tests.
 
@@ -63,6 +71,7 @@ def passes(
         program: Name of the program, whose first word is what it tests.
         sanitized: Whether the program and what it tests are compiled with the thread sanitizer, but
             for the codec.
+        runs: How often it is run; it passes if it does each time.
     """
     folder = FOLDER / re.sub(r"\W+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +88,10 @@ def passes(
     else:
         link(executable, [main_object(program), *changed], parts, "-O1")
     try:
-        status = subprocess.run([executable, *ARGUMENTS], check=False, timeout=LIMIT_S).returncode
+        command = [str(executable), *ARGUMENTS]
+        return all(
+            subprocess.run(command, check=False, timeout=LIMIT_S).returncode == 0
+            for _ in range(runs)
+        )
     finally:
         executable.unlink()
-    return status == 0

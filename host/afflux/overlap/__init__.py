@@ -1,0 +1,1 @@
+"""When gradients are summed: what the next forward pass needs first overtakes all else."""

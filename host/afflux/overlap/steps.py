@@ -1,0 +1,306 @@
+"""An optimiser's step, parameter by parameter, when each one's gradient is known.
+
+The user calls `optimizer.step()` as ever. A hook hides the gradients that are still being averaged,
+so that the step leaves their parameters alone, and notes the settings of that moment. Later the
+same optimiser is applied to some of these parameters alone, with these settings.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from afflux_drivers.errors import AffluxError
+
+__all__ = ["DeferredSteps", "GradientsChanged"]
+
+_log = logging.getLogger("afflux")
+
+_EACH_ALONE = frozenset(
+    {
+        "ASGD",
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "Muon",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+        "SGD",
+    }
+)
+"""Optimisers of torch whose step of a parameter depends on no other parameter."""
+
+
+class GradientsChanged(AffluxError):
+    """Gradients were changed while they were not yet averaged; the message names the parameter."""
+
+
+@dataclass(frozen=True)
+class _Deferred:
+    """What a parameter's step needs, beside its gradient."""
+
+    parameter: torch.Tensor
+    optimizer: Optimizer
+    group: int
+    settings: Mapping[str, Any]
+
+
+class DeferredSteps:
+    """The steps of a model's optimisers.
+
+    Args:
+        optimizers: All that change the model's parameters.
+        names: Of the model's parameters, by `id`.
+        averages: Waits until the gradients of some parameters are averaged, and returns these.
+        stepped: Called when there are parameters whose step is deferred.
+        applied: Called when the steps of some are done, with them and when that began.
+        any_optimizer: Whether optimisers of unknown kinds are taken.
+
+    Attributes:
+        pending: Parameters whose step was asked for and has not been done, by `id`.
+
+    Raises:
+        ValueError: An optimiser cannot be applied to some parameters alone.
+    """
+
+    def __init__(
+        self,
+        optimizers: Sequence[Optimizer],
+        names: Mapping[int, str],
+        averages: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
+        stepped: Callable[[], None],
+        applied: Callable[[Sequence[torch.Tensor], float], None],
+        any_optimizer: bool = False,
+    ) -> None:
+        self._names = names
+        self._averages = averages
+        self._stepped = stepped
+        self._applied = applied
+        self.pending: dict[int, _Deferred] = {}
+        self._gathered: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+        self._spent: dict[int, tuple[torch.Tensor, int]] = {}
+        self._hidden: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._applying = False
+        self._told = False
+        self.owned: set[int] = set()
+        for optimizer in optimizers:
+            _check_kind(optimizer, any_optimizer)
+            for parameter in _parameters(optimizer):
+                if id(parameter) in self.owned:
+                    raise ValueError(f"{self._name(parameter)} is in two optimizers")
+                self.owned.add(id(parameter))
+        for optimizer in optimizers:
+            self._handle(optimizer)
+
+    def _handle(self, optimizer: Optimizer) -> None:
+        handle = optimizer.register_step_pre_hook(self._before_step)
+        # What other hooks see must be what this one has left.
+        hooks: Any = optimizer._optimizer_step_pre_hooks
+        hooks.move_to_end(handle.id, last=False)
+        optimizer.register_step_post_hook(self._after_step)
+        optimizer.register_state_dict_pre_hook(lambda _: self.apply_all())
+        optimizer.register_load_state_dict_pre_hook(lambda *_: self.apply_all())
+
+    def _name(self, parameter: torch.Tensor) -> str:
+        return self._names.get(id(parameter), "a parameter that is not the model's")
+
+    def gathered(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Note, at the end of a backward pass, gradients whose averages are still to come."""
+        self._reveal()
+        self._gathered = {}
+        for each in parameters:
+            # A parameter that no rank has used has none.
+            if each.grad is not None:
+                self._gathered[id(each)] = each, each.grad, each.grad._version
+        self._spent = {}
+
+    def write_averages(self) -> None:
+        """Replace the gradients by their averages, if there has been no step since.
+
+        Raises:
+            GradientsChanged: They have been changed since the backward pass.
+        """
+        left = [each for each in self._gathered.values() if self._unchanged(each[0])]
+        self._gathered = {}
+        if left:
+            averages = self._averages([parameter for parameter, _, _ in left])
+            with torch.no_grad():
+                torch._foreach_copy_([gradient for _, gradient, _ in left], averages)
+
+    def apply_all(self) -> None:
+        """Do all steps that have been asked for."""
+        self.apply([each.parameter for each in self.pending.values()])
+
+    def apply(self, parameters: Collection[torch.Tensor]) -> None:
+        """Do the steps of parameters; of those that are not `pending` there is none to do."""
+        found = [self.pending[id(each)] for each in parameters if id(each) in self.pending]
+        if not found or self._applying:
+            return
+        self._applying = True
+        try:
+            averages = self._averages([each.parameter for each in found])
+            started_s = time.monotonic()
+            for each in found:
+                del self.pending[id(each.parameter)]
+            by_optimizer: dict[int, list[tuple[_Deferred, torch.Tensor]]] = {}
+            for each, average in zip(found, averages, strict=True):
+                by_optimizer.setdefault(id(each.optimizer), []).append((each, average))
+            for some in by_optimizer.values():
+                _apply(some[0][0].optimizer, some)
+            self._applied([each.parameter for each in found], started_s)
+        finally:
+            self._applying = False
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._reveal()
+        places = [
+            (number, each)
+            for number, group in enumerate(optimizer.param_groups)
+            for each in group["params"]
+        ]
+        for _, parameter in places:
+            self._check_spent(parameter)
+        due = [(number, each) for number, each in places if self._unchanged(each)]
+        if not due:
+            return
+        if len(args) > 1 or kwargs.get("closure") is not None:
+            raise RuntimeError(
+                "step(closure) computes gradients in the step, whose averages would come too "
+                "late: call step() without a closure, or use Priorities without an optimizer"
+            )
+        if getattr(optimizer, "grad_scale", None) is not None:
+            raise RuntimeError(
+                "a GradScaler must see averaged gradients: call flush() before scaler.step()"
+            )
+        if self._others_watch(optimizer):
+            self.write_averages()
+            return
+        settings = [_settings(group) for group in optimizer.param_groups]
+        self.apply([each for _, each in due])
+        for number, parameter in due:
+            del self._gathered[id(parameter)]
+            self.pending[id(parameter)] = _Deferred(parameter, optimizer, number, settings[number])
+            assert parameter.grad is not None
+            self._hidden.append((parameter, parameter.grad))
+            parameter.grad = None
+        self._stepped()
+
+    def _after_step(self, *_: Any) -> None:
+        for parameter, gradient in self._hidden:
+            self._spent[id(parameter)] = gradient, gradient._version
+        self._reveal()
+
+    def _reveal(self) -> None:
+        """Give parameters back the gradients that a step has not seen, be it over or failed."""
+        for parameter, gradient in self._hidden:
+            if parameter.grad is None:
+                parameter.grad = gradient
+        self._hidden = []
+
+    def _unchanged(self, parameter: torch.Tensor) -> bool:
+        """Return whether a gradient still waits for its average.
+
+        Raises:
+            GradientsChanged: It has been changed meanwhile.
+        """
+        if id(parameter) not in self._gathered or parameter.grad is None:
+            # What has no gradient any more has no step either.
+            return False
+        _, gradient, version = self._gathered[id(parameter)]
+        if parameter.grad is not gradient or gradient._version != version:
+            raise GradientsChanged(
+                f"the gradient of {self._name(parameter)} was changed between backward() and "
+                "step(), when it was this rank's and not yet the average: call flush() before "
+                "clipping, unscaling, or whatever else changes gradients"
+            )
+        return True
+
+    def _check_spent(self, parameter: torch.Tensor) -> None:
+        gradient, version = self._spent.get(id(parameter), (None, 0))
+        if gradient is None or parameter.grad is not gradient:
+            return
+        if gradient._version == version:
+            raise GradientsChanged(
+                f"step() was called again with the same gradient of {self._name(parameter)}, which "
+                "is this rank's and not the average: call flush() before the first step()"
+            )
+
+    def _others_watch(self, optimizer: Optimizer) -> bool:
+        """Return whether other hooks see the step; they must see what it would be without this."""
+        from torch.optim.optimizer import (
+            _global_optimizer_post_hooks,
+            _global_optimizer_pre_hooks,
+        )
+
+        watch = (
+            len(optimizer._optimizer_step_pre_hooks) > 1
+            or len(optimizer._optimizer_step_post_hooks) > 1
+            or bool(_global_optimizer_pre_hooks or _global_optimizer_post_hooks)
+        )
+        if watch and not self._told:
+            self._told = True
+            _log.info("the optimizer has other step hooks: its steps are not deferred")
+        return watch
+
+
+def _check_kind(optimizer: Optimizer, any_optimizer: bool) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(f"not an optimizer of torch: {type(optimizer).__name__}")
+    kind = type(optimizer)
+    known = kind.__name__ in _EACH_ALONE and getattr(torch.optim, kind.__name__, None) is kind
+    if not (known or any_optimizer):
+        raise ValueError(
+            f"{kind.__name__} is not known to treat each parameter by itself; if it does, and "
+            "keeps no reference to gradients, give any_optimizer=True"
+        )
+
+
+def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's settings as they are now."""
+    return {
+        key: value.clone() if isinstance(value, torch.Tensor) else value
+        for key, value in group.items()
+        if key != "params"
+    }
+
+
+def _apply(optimizer: Optimizer, some: Iterable[tuple[_Deferred, torch.Tensor]]) -> None:
+    """Apply an optimiser to some of its parameters, as if it had no others."""
+    groups: dict[int, dict[str, Any]] = {}
+    before: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    for each, average in some:
+        group = groups.setdefault(each.group, {**each.settings, "params": []})
+        group["params"].append(each.parameter)
+        before.append((each.parameter, each.parameter.grad))
+        each.parameter.grad = average
+    all_groups = optimizer.param_groups
+    # Without the hooks around it, which have seen the step that was asked for.
+    step = type(optimizer).step
+    if getattr(step, "hooked", False):
+        step = step.__wrapped__  # type: ignore[attr-defined]
+    try:
+        optimizer.param_groups = list(groups.values())
+        # Whatever the forward pass runs in, the step runs as where it was asked for.
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch.autocast("cpu", enabled=False),
+        ):
+            step(optimizer)
+    finally:
+        optimizer.param_groups = all_groups
+        for parameter, gradient in before:
+            parameter.grad = gradient

@@ -1,0 +1,97 @@
+"""A selector, and how what it selects is summed: block top-k in int8, for example."""
+
+import math
+
+import torch
+import torch.distributed as dist
+
+from afflux.schemes.compressor import Compressor, DrawnSelector, Selector, check_flat
+
+__all__ = ["Selected"]
+
+
+class Selected(Compressor):
+    """The elements that a selector takes, averaged by a compressor for whole tensors.
+
+    What the selector leaves, and what the compressor leaves of the rest, stays in the tensor. The
+    group sums a tensor with zeros in it, of which blocks that are zero at a rank are not sent; or
+    only the elements, if all ranks know which they are.
+
+    Args:
+        selector: Which elements.
+        values: In which form they are summed; not one that selects, too.
+
+    Raises:
+        ValueError: The second one selects elements itself.
+    """
+
+    def __init__(self, selector: Selector, values: Compressor) -> None:
+        if values.density is not None:
+            raise ValueError(
+                f"{values.word} selects elements itself, and has a form of its own for them: it "
+                f"cannot follow {selector.word}"
+            )
+        self._selector = selector
+        self._values = values
+
+    @property
+    def word(self) -> str:  # type: ignore[override]
+        """Both words."""
+        return f"{self._selector.word} + {self._values.word}"
+
+    @property
+    def density(self) -> float | None:
+        """Of the selector."""
+        return self._selector.density
+
+    @density.setter
+    def density(self, density: float | None) -> None:
+        self._selector.density = density
+
+    @property
+    def biased(self) -> bool:  # type: ignore[override]
+        """Whether either is."""
+        return self._selector.biased or self._values.biased
+
+    def take(
+        self, tensor: torch.Tensor, average: torch.Tensor, group: dist.ProcessGroup | None
+    ) -> torch.Tensor | None:
+        """See `Compressor`. It needs memory for one more tensor, unless places are drawn."""
+        check_flat(tensor, average)
+        if isinstance(self._selector, DrawnSelector):
+            return self._take_drawn(self._selector, tensor, average, group)
+        offer = torch.zeros_like(tensor)
+        places = self._selector.move(tensor, offer)
+        try:
+            self._values.take(offer, average, group)
+        finally:
+            # What is selected had become zero, so this is exact; also if the sum has failed.
+            tensor[places] = offer[places]
+        return places
+
+    def _take_drawn(
+        self,
+        selector: DrawnSelector,
+        tensor: torch.Tensor,
+        average: torch.Tensor,
+        group: dist.ProcessGroup | None,
+    ) -> torch.Tensor:
+        places, factors = selector.draw(len(tensor))
+        offer = tensor[places]
+        if factors is not None:
+            offer.mul_(factors)
+        of_offers = torch.empty_like(offer)
+        self._values.take(offer, of_offers, group)
+        average.zero_()
+        average[places] = of_offers
+        if factors is not None:
+            tensor.zero_()
+            offer.div_(factors)
+        tensor[places] = offer
+        return places
+
+    def volume(self, elements: int, ranks: int) -> float:
+        """See `Compressor`: the share of the elements, if they fill their blocks."""
+        if isinstance(self._selector, DrawnSelector) and self.density is not None:
+            return self._values.volume(math.ceil(elements * self.density), ranks)
+        return self._values.volume(elements, ranks) * (self.density or 1.0)

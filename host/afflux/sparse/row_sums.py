@@ -1,0 +1,198 @@
+"""All-reduce of sparse COO tensors: the ranks agree on the union of their rows, and sum those.
+
+1. The ranks add up how many rows each has, and what their steps have cost so far: with that all of
+   them know in which form the sum travels (`afflux.sparse.kinds`).
+2. They agree on the union of the rows, as lists or as counts (`afflux.sparse.index_forms`).
+3. The union's rows, one after the other, are an ordinary tensor. Each rank puts its rows into it,
+   and the group sums it as any other: blocks that a rank does not have are not sent.
+
+Each step is one operation of the group. If the union would be nearly everything, the second is left
+out and all rows are summed: the step from sparse to dense of SparCML (C. Renggli et al., SC 2019).
+A tensor is never made dense otherwise.
+
+**Placement.** What one rank offers of the union's blocks may lie close together, such as the
+frequent words at the beginning of a vocabulary. Where several aggregators share the columns, one of
+them would get all ranks' offers of these, and the others one rank's. So the blocks are shuffled, by
+a hash that all ranks have alike, as Zen has it (Z. Wang et al., OSDI 2025); afterwards they are put
+back. A block has the same elements as before, hence the same bits.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from afflux.sparse.cost_model import TOLD, carried
+from afflux.sparse.index_forms import Part
+from afflux.sparse.kinds import Kinds
+from afflux.sparse.sums import Sums
+from afflux.sparse.union import by_counts, by_lists
+from afflux_drivers.errors import AffluxError
+from afflux_drivers.rows import pack, unshuffle
+from afflux_hdl.contract import wire
+
+__all__ = ["all_reduce_coo"]
+
+
+def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kinds) -> torch.Tensor:
+    """Sum sparse tensors of one shape over the ranks.
+
+    Args:
+        tensor: Sparse COO, coalesced or not; with any number of sparse and dense dimensions. It is
+            only read.
+        reduction: "sum" or "avg".
+        sums: The group's dense collectives.
+        kinds: What the group has learnt of such sums.
+
+    Returns:
+        The sum: sparse COO, coalesced, of the same shape, dtype and sparse dimensions, the same at
+        all ranks. It has the rows that any rank has; of those that all have zeros in, some may be
+        left out.
+
+    Raises:
+        AffluxError: An index is outside the shape; or a collective failed.
+    """
+    own = tensor.detach().coalesce()
+    sparse_shape = own.shape[: own.sparse_dim()]
+    all_rows = sparse_shape.numel()
+    ids = _flat(own.indices(), sparse_shape).contiguous()
+    _check(own)
+    width = own.shape[own.sparse_dim() :].numel()
+    values = own.values().reshape(ids.numel() * width).resolve_conj().resolve_neg()
+    counts = _counted(ids.numel(), sums, kinds)
+    if sum(counts) * width == 0:
+        # Rows without elements are all there is to say of any.
+        return _made(ids[:0], values[:0], own)
+    dtype = str(own.dtype).removeprefix("torch.")
+    text = f"{reduction} {dtype} {tuple(own.shape)}, {own.sparse_dim()} sparse"
+    kind = kinds.kind(text)
+    rows = kind.rows(all_rows, counts, width, values.element_size())
+    ways = sums.way(torch.int32, "sum"), sums.way(own.dtype, reduction)
+    form = kinds.choose(text, rows, sums, *ways)
+    if form.name == "dense":
+        union, places = None, ids
+    else:
+        with _measured(form.parts[0], kinds, sums.size):
+            lists = form.name == "lists"
+            found = (
+                by_lists(ids, counts, all_rows, sums) if lists else by_counts(ids, all_rows, sums)
+            )
+        union = torch.from_numpy(found.numbers())
+        places = torch.from_numpy(found.positions(ids.numpy()))
+        kind.learn(rows, union.numel())
+    elements = (all_rows if union is None else union.numel()) * width
+    room = _packed(values, places, elements, width, sums)
+    with _measured(form.parts[-1], kinds, sums.size):
+        sums.all_reduce(room, reduction)
+    summed = _unpacked(room, elements, sums)
+    if union is None:
+        union, summed = _not_zero(summed.view(all_rows, width))
+        kind.learn(rows, union.numel())
+    return _made(union, summed, own)
+
+
+@contextmanager
+def _measured(part: Part, kinds: Kinds, ranks: int) -> Iterator[None]:
+    """Let the group's costs know what a step takes."""
+    began_s = time.monotonic()
+    yield
+    kinds.costs.note(carried(part, ranks), time.monotonic() - began_s)
+
+
+def _packed(
+    values: torch.Tensor, places: torch.Tensor, elements: int, width: int, sums: Sums
+) -> torch.Tensor:
+    """Return the tensor of so many elements to sum, with the own rows at their places."""
+    block = wire.BLOCK_ELEMENTS
+    element_bytes = values.element_size()
+    size = -(-sums.capacity(elements) // block) * block
+    # numpy asks for huge pages where torch does not: fewer of them are met for the first time.
+    room = torch.from_numpy(np.zeros(size * element_bytes, np.uint8)).view(values.dtype)
+    pack(
+        _bytes(values), places.numpy(), _bytes(room), row_bytes=width * element_bytes,
+        block_bytes=block * element_bytes, shuffled=sums.columns_shared,
+    )  # fmt: skip
+    return room
+
+
+def _unpacked(room: torch.Tensor, elements: int, sums: Sums) -> torch.Tensor:
+    """Return so many elements of a room in the order of the rows."""
+    if not sums.columns_shared:
+        return room[:elements]
+    element_bytes = room.element_size()
+    values = np.empty(elements * element_bytes, np.uint8)
+    unshuffle(_bytes(room), values, block_bytes=wire.BLOCK_ELEMENTS * element_bytes)
+    return torch.from_numpy(values).view(room.dtype)
+
+
+def _not_zero(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which rows are not all zeros, and these: what is in none is no rank's, but for zeros.
+
+    An optimiser that leaves rows alone that no gradient has would not leave them otherwise.
+    """
+    present = rows.ne(0).any(1)
+    numbers = present.nonzero().view(-1)
+    return numbers, rows if numbers.numel() == len(rows) else rows[numbers]
+
+
+def _bytes(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.view(torch.uint8).numpy()
+
+
+def _check(tensor: torch.Tensor) -> None:
+    """Check that a coalesced tensor has only rows that there are; torch does not, unless asked.
+
+    Raises:
+        AffluxError: It has others.
+    """
+    if tensor._nnz() == 0:
+        return
+    indices = tensor.indices()
+    for dimension, size in enumerate(tensor.shape[: tensor.sparse_dim()]):
+        # The first one ascends.
+        of_all = indices[dimension]
+        least, most = (of_all[0], of_all[-1]) if dimension == 0 else of_all.aminmax()
+        if least < 0 or most >= size:
+            wrong = int(least if least < 0 else most)
+            raise AffluxError(
+                f"a sparse tensor of shape {tuple(tensor.shape)} has the index {wrong} in "
+                f"dimension {dimension}"
+            )
+
+
+def _counted(count: int, sums: Sums, kinds: Kinds) -> list[int]:
+    """Return how many rows each rank has; let `kinds` hear what their steps cost."""
+    # In two words: neither is negative, however many there are.
+    told = torch.zeros((sums.size, 2 + TOLD), dtype=torch.int32)
+    own = (count >> 31, count & 0x7FFFFFFF, *kinds.costs.told())
+    told[sums.rank] = torch.tensor(own, dtype=torch.int32)
+    began_s = time.monotonic()
+    sums.all_reduce(told, "sum")
+    kinds.costs.note(told.nbytes, time.monotonic() - began_s)
+    heard = told.tolist()
+    kinds.costs.hear([each[2:] for each in heard])
+    return [(high << 31) + low for high, low, *_ in heard]
+
+
+def _flat(indices: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Return row numbers: indices in row-major order."""
+    if indices.shape[0] == 1:
+        return indices[0]
+    flat = torch.zeros(indices.shape[1], dtype=torch.int64)
+    for dimension, size in enumerate(shape):
+        flat = flat * size + indices[dimension]
+    return flat
+
+
+def _made(ids: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    shape = like.shape[: like.sparse_dim()]
+    if len(shape) > 1:
+        indices = torch.stack(torch.unravel_index(ids, shape))
+    else:
+        indices = ids.expand(len(shape), -1)
+    of_rows = values.reshape(ids.numel(), *like.shape[like.sparse_dim() :])
+    return torch.sparse_coo_tensor(
+        indices, of_rows, like.shape, is_coalesced=True, check_invariants=False
+    )

@@ -1,0 +1,77 @@
+"""Schemes by a word: what they mean, and what is wrong with others."""
+
+import re
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+import afflux
+from afflux import scheme_words
+from afflux.group.settings import SettingsError
+from afflux.schemes.compressor import Compressor, Selector
+
+
+def test_every_word_makes_what_it_says_by_itself():
+    for word, make in scheme_words.COMPRESSORS.items():
+        made = make()
+        assert isinstance(made, Compressor) and made.word == word
+        assert afflux.hooks.scheme(word).density == made.density
+    for word, choose in scheme_words.SELECTORS.items():
+        chosen = choose()
+        assert isinstance(chosen, Selector) and chosen.word == word
+        assert afflux.hooks.scheme(f"{word} + float32").density == chosen.density
+
+
+def test_options_and_warm_up():
+    scheme = afflux.hooks.scheme("GTopK:density=0.25 + momentum + warmup:densities=0.5/0.3,steps=2")
+    found = []
+    for step in range(6):
+        scheme.steps = step
+        found.append(scheme.density)
+    assert found == [0.5, 0.5, 0.3, 0.3, 0.25, 0.25]
+    assert scheme.compressor.density == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("gtopkk", "there is no 'gtopkk'; known are"),
+        ("", "there is no ''"),
+        ("powersgd", "torch has it, by matrices"),
+        ("randomk + threshold", "threshold selects elements, and must be first"),
+        ("randomk + gtopk", "gtopk selects elements itself"),
+        ("threshold + momentum", "or as many as their values have it"),
+        ("threshold:bound=0", "bound is 0.0: it must be above 0"),
+        ("blocktopk:blocks=0", "blocks is 0: it must be at least 1"),
+        ("feedback", "no part says what is summed"),
+        ("gtopk:densty=1", "gtopk has no option 'densty'; it has density"),
+        ("gtopk:density=much", "density='much' must be a number"),
+        ("gtopk:density=0", "density is 0.0: it must be above 0"),
+        ("gtopk + float32", "float32 and gtopk are two forms"),
+        ("float32 + momentum", "float32 gives all elements"),
+        ("gtopk + momentum + feedback:on=off", "without feedback"),
+        ("gtopk + feedback:on=yes", "on='yes' must be on or off"),
+        ("gtopk + warmup", "warmup lacks densities, steps"),
+        ("gtopk + warmup:densities=2,steps=1", "density is 2.0"),
+    ],
+)
+def test_what_there_is_not_is_named_with_a_reason(text, reason):
+    with pytest.raises(ValueError, match=re.escape(f"scheme {text!r}: ")) as caught:
+        afflux.hooks.scheme(text)
+    assert reason in str(caught.value)
+
+
+def test_the_environment_chooses(monkeypatch):
+    ddp: Any = Mock(process_group=None)
+    assert afflux.hooks.register(ddp) is None
+    ddp.register_comm_hook.assert_not_called()
+    monkeypatch.setenv("AFFLUX_SCHEME", "gtopk:density=0.5")
+    scheme = afflux.hooks.register(ddp)
+    assert scheme is not None and scheme.density == 0.5
+    ddp.register_comm_hook.assert_called_once_with(scheme, afflux.hooks.scheme_hook)
+    scheme = afflux.hooks.register(ddp, "float32")
+    assert scheme is not None and scheme.compressor.word == "float32"
+    monkeypatch.setenv("AFFLUX_SCHEME", "fastest")
+    with pytest.raises(SettingsError, match="AFFLUX_SCHEME: scheme 'fastest'"):
+        afflux.hooks.register(ddp)

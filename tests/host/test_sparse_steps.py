@@ -1,0 +1,171 @@
+"""The steps of sparse sums, among threads: each form gives the same, and is taken where it should.
+
+`tests/host/test_sparse.py` has whole groups.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from afflux.sparse.cost_model import Costs
+from afflux.sparse.index_forms import Rows, forms
+from afflux.sparse.kinds import Kinds
+from afflux.sparse.row_sums import all_reduce_coo
+from afflux.sparse.sums import Way
+from tests.support.host.local_sums import LocalGroup
+
+RANKS = 3
+
+
+def drawn(rank, rows, counts, width):
+    source = torch.Generator().manual_seed(10 + rank)
+    # Some come twice.
+    numbers = torch.randint(rows, (counts[rank],), generator=source)
+    shape = (rows,) if width is None else (rows, width)
+    values = torch.randint(1, 50, (counts[rank], *shape[1:]), generator=source).float()
+    return torch.sparse_coo_tensor(numbers.unsqueeze(0), values, shape, check_invariants=False)
+
+
+CASES = {
+    # Rows, rows of each rank, width; the forms that the rule may take.
+    "few among many rows": (20_000, (5, 0, 9), 70, {"lists"}),
+    "fewer than one in 2,048": (20_000, (2, 1, 3), None, {"lists"}),
+    "some rows": (5000, (300, 500, 400), 64, {"lists"}),
+    "many elements": (5000, (1200, 1300, 1100), None, {"lists", "counts"}),
+    "nearly all": (5000, (20_000, 9000, 15_000), 3, {"dense"}),
+    "small": (100, (9, 8, 7), 3, {"dense", "lists"}),
+}
+
+
+@pytest.mark.parametrize("way", [Way.MEMORY, Way.SHARDS, Way.GLOO])
+@pytest.mark.parametrize("forced", ["", "lists", "counts", "dense"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_form_gives_the_sum(case, forced, way, monkeypatch):
+    rows, counts, width, usual = CASES[case]
+    kinds = [Kinds(RANKS) for _ in range(RANKS)]
+    if forced:
+
+        def choose(self, text, known, sums, *ways):
+            return next(each for each in forms(known, *ways) if each.name == forced)
+
+        monkeypatch.setattr(Kinds, "choose", choose)
+
+    def body(sums):
+        own = drawn(sums.rank, rows, counts, width)
+        result = all_reduce_coo(own, "sum", sums, kinds[sums.rank])
+        assert result.is_coalesced()
+        again = all_reduce_coo(own, "avg", sums, kinds[sums.rank])
+        assert torch.equal(again.indices(), result.indices())
+        torch.testing.assert_close(again.values() * RANKS, result.values())
+        return result
+
+    want = drawn(0, rows, counts, width)
+    for rank in range(1, RANKS):
+        want = want + drawn(rank, rows, counts, width)
+    want = want.coalesce()
+    for rank, result in enumerate(LocalGroup(RANKS, way).run(body)):
+        assert torch.equal(result.indices(), want.indices())
+        assert torch.equal(result.values(), want.values())
+        for known in kinds[rank].statistics().values():
+            assert set(known["calls"]) <= usual
+
+
+def test_rows_that_are_not_in_the_union_cannot_be():
+    """A rank that gathers another one's list gets what that one has, row by row."""
+    rows, counts = 4000, (40, 50, 60)
+    group = LocalGroup(RANKS)
+
+    def body(sums):
+        own = drawn(sums.rank, rows, counts, 64)
+        return all_reduce_coo(own, "sum", sums, Kinds(RANKS)).indices()[0]
+
+    union = set()
+    for rank in range(RANKS):
+        union |= set(drawn(rank, rows, counts, 64).coalesce().indices()[0].tolist())
+    for numbers in group.run(body):
+        assert numbers.tolist() == sorted(union)
+    # Counts, indices, values: each is one step.
+    assert [name for name, _ in group.log] == ["all_reduce", "all_gather", "all_reduce"]
+
+
+def test_overlap_is_learnt():
+    """Ranks with the same rows have a small union: the next expectation is right."""
+    kinds = [Kinds(RANKS) for _ in range(RANKS)]
+
+    def body(sums):
+        same = torch.ones(500, 64).to_sparse(1)
+        same.sparse_resize_((1000, 64), 1, 1)
+        for _ in range(3):
+            all_reduce_coo(same, "sum", sums, kinds[sums.rank])
+
+    LocalGroup(RANKS).run(body)
+    for each in kinds:
+        (found,) = each.statistics().values()
+        # Random rows would have a union of 1 - 0.5 ** 3.
+        assert found["overlap"] == pytest.approx(0.5 / 0.875)
+        assert found["union"] == pytest.approx(0.5)
+
+
+def rows_of(density, ranks=4, rows=100_000, width=1):
+    present = (round(rows * density),) * ranks
+    union = rows * (1 - (1 - density) ** ranks)
+    return Rows(rows, present, union, width, 4)
+
+
+@pytest.mark.parametrize("way", [Way.SHARDS, Way.AGGREGATOR, Way.MEMORY, Way.GLOO])
+def test_from_sparse_to_dense_where_the_union_grows(way):
+    """The switch is where the index and the union's values have as many bytes as all values."""
+    costs, switched = Costs(4), []
+    for thousandth in range(1, 1000):
+        found = forms(rows_of(thousandth / 1000), way, way)
+        names = [each.name for each in found]
+        least = costs.least(found).name
+        assert names == ["lists", "counts", "dense"]
+        switched.append(least == "dense")
+        sizes = {each.name: costs.bytes(each) for each in found}
+        assert (least == "dense") == (sizes["dense"] < min(sizes["lists"], sizes["counts"]))
+    first = switched.index(True)
+    # Never back.
+    assert all(switched[first:])
+    # The union of four ranks is then 90 to 94 % of all rows, more than the half of SparCML's rule,
+    # which has 4 bytes of index for each 4 of value; an index has a few bits here.
+    assert 0.43 < first / 1000 < 0.51
+
+
+def test_the_model_follows_what_is_measured():
+    costs = Costs(4)
+    found = forms(rows_of(0.01), Way.AGGREGATOR, Way.AGGREGATOR)
+    assert costs.milliseconds(found[0]) is None
+    costs.note(100, 300e-6)
+    costs.note(1_250_000, 10e-3 + 300e-6)
+    assert costs.told() == (300, 125_000)
+    costs.hear([costs.told()] * 4)
+    lists, counts, dense = found
+    expected = 2 * 0.3 + costs.bytes(lists) / 125_000
+    assert costs.milliseconds(lists) == pytest.approx(expected)
+    assert costs.least(found) is lists
+    # Where steps take long and bytes do not, the form with one step is the fastest.
+    costs.hear([(50_000, 2_000_000_000)] * 4)
+    assert costs.least(found) is dense
+    assert costs.least((lists, counts)) is lists
+
+
+def test_medians_of_what_ranks_tell_are_the_same_everywhere():
+    costs = Costs(4)
+    costs.hear([(0, 0), (100, 10), (300, 30), (200, 20)])
+    assert (costs.latency_us, costs.rate) == (100, 10)
+
+
+def test_numbers_stay_whole():
+    """Counts of rows are told in two words."""
+    huge = np.iinfo(np.int64).max // 2
+    tensor = torch.sparse_coo_tensor(
+        torch.tensor([[3, huge - 1]]), torch.ones(2), (huge,), check_invariants=False
+    )
+
+    def body(sums):
+        return all_reduce_coo(tensor, "sum", sums, Kinds(2))
+
+    for result in LocalGroup(2).run(body):
+        assert result.indices()[0].tolist() == [3, huge - 1]
+        assert result.values().tolist() == [2, 2]
