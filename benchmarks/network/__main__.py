@@ -11,6 +11,7 @@ with Afflux.
 import argparse
 import dataclasses
 import json
+import os
 import re
 import statistics
 import sys
@@ -141,6 +142,7 @@ def _about(setup: Setup, case: Case, quick: bool) -> Row:
         "hosts": setup.hosts,
         "ranks": setup.ranks,
         "ranks_per_host": setup.ranks_per_host,
+        "cores": len(os.sched_getaffinity(0)),
         "rate_gbit": setup.gbit,
         "aggregator_rate_gbit": setup.aggregator_gbit,
         "mtu": setup.mtu,
