@@ -43,9 +43,6 @@ CASE_LIMIT_S = 240.0
 BUDGET_S = 40.0
 """For all runs of a case, unless another is asked for."""
 
-_WIDTHS = {"zipf": 1, "zipf_rows": 64}
-"""Elements of the rows of sparse tensors, by kind of case."""
-
 _QUICK = Pace(run_s=0.0, budget_s=0.0, repeats=2, calls=1)
 
 

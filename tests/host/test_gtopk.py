@@ -263,3 +263,31 @@ def test_the_search_of_mstopk_finds_nearly_the_largest():
     for count in (1, 500, 100_000):
         assert len(mstopk(torch.ones(100_000), count)) == count
         assert len(mstopk(torch.zeros(100_000), count)) == count
+
+
+def of_different_sizes(rank, size):
+    found = []
+    for way, elements, count in (
+        ("network", 12, 3 + rank),
+        ("tree", 12, 3 + rank),
+        *((way, 12 + 20 * rank, 3) for way in WAYS),
+        # The last one, as its all-gather ends the group.
+        ("lists", 12, 3 + rank),
+    ):
+        # The largest are where both have elements.
+        tensor = torch.arange(float(elements), 0.0, -1.0, requires_grad=True)
+        error = caught(partial(WAYS[way], tensor, count))
+        unchanged = tensor.tolist() == list(range(elements, 0, -1))
+        found.append((error[1], error[0].partition(";")[0], unchanged))
+    return found
+
+
+def test_ranks_that_offer_differently_all_get_an_error():
+    for got in values(run_ranks(of_different_sizes, 2)):
+        kinds, texts, unchanged = zip(*got, strict=True)
+        assert kinds[:5] == ("ValueError",) * 5 and kinds[5] != "nothing raised"
+        assert texts[:2] == ("ranks offer from 3 of 12 to 4 of 12 elements",) * 2
+        of_sizes = "ranks offer from 3 of 12 to 3 of 32 elements"
+        by_lists = "rank 0 offers 3 of 12 elements, rank 1 offers 3 of 32 elements"
+        assert texts[2:5] == (by_lists, of_sizes, of_sizes)
+        assert all(unchanged)

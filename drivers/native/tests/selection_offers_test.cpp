@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "selection/largest.hpp"
@@ -135,16 +136,33 @@ void test_what_is_no_message() {
     std::vector<std::int32_t> message = messages_of({tensor}, 3);
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 2, tensor.size(), 3));
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 4));
-    message[0] = 2;
+    CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size() - 1, 3));
+    // Behind the head is how many lie in each of the two segments.
+    message[4] = 2;
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 3));
     // The third lies at 65,536 + 60,000 now.
-    message[1] = 1;
-    message[3] = 60'000;
+    message[5] = 1;
+    message[7] = 60'000;
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 3));
-    message[0] = -1;
-    message[1] = 4;
+    message[4] = -1;
+    message[5] = 4;
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 3));
     CHECK_THROWS(std::invalid_argument, pack(tensor, {}, tensor.size(), message));
+}
+
+// Of tensors whose messages are as long, and wherever their largest elements are.
+void test_tensors_of_different_sizes() {
+    const Tensors tensors = {std::vector<float>(12, 1.0F), std::vector<float>(32, 1.0F)};
+    const std::vector<std::int32_t> messages = messages_of(tensors, 3);
+    for (const std::vector<float>& own : tensors) {
+        std::string text;
+        try {
+            largest_sums(messages, 2, own.size(), 3);
+        } catch (const std::invalid_argument& error) {
+            text = error.what();
+        }
+        CHECK(text == "rank 0 offers 3 of 12 elements, rank 1 offers 3 of 32 elements");
+    }
 }
 
 }  // namespace
@@ -154,4 +172,5 @@ int main() {
     test_what_a_quantum_leaves_stays();
     test_numbers_at_the_edges();
     test_what_is_no_message();
+    test_tensors_of_different_sizes();
 }
