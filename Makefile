@@ -128,6 +128,12 @@ bench-overlap: $(ADAPTER) ## steps of training by priority, between hosts, into 
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network.overlap $(BENCH_ARGS)
 
+.PHONY: bench-training
+bench-training: $(ADAPTER) ## trainings with each scheme, and to a loss between hosts, into build/bench/convergence.json
+	@mkdir -p build/bench
+	$(PY) -m benchmarks.training.schemes $(BENCH_ARGS)
+	$(PY) -m benchmarks.network.to_loss
+
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)

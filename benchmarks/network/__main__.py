@@ -58,7 +58,8 @@ def run_plan(plan: Plan, quick: bool, budget_s: float = BUDGET_S) -> list[Row]:
     setup, left, rows = plan.setup, list(plan.cases), []
     if setup.with_mpi and (reason := mpi.missing()):
         return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
-    contenders = ["gloo", *setup.topologies, *setup.beside, *(["mpi"] if setup.with_mpi else [])]
+    contenders = [*(["gloo"] if setup.with_gloo else []), *setup.topologies, *setup.beside]
+    contenders += ["mpi"] if setup.with_mpi else []
     while left:
         known: list[Row] = []
 
@@ -158,7 +159,7 @@ def _about(setup: Setup, case: Case, quick: bool) -> Row:
 def _rows(setup: Setup, case: Case, quick: bool, found: dict[str, Any]) -> list[Row]:
     """Return a row for each topology: Afflux's figures there, and those of the others beside."""
     rows = []
-    gloo = found["gloo"]
+    gloo = found.get("gloo", {})
     others: Row = {"gloo_limit_s": gloo_limit_s(setup, case)}
     for name in ("gloo", "mpi", *setup.beside, ALONE):
         if name in found:

@@ -18,6 +18,9 @@ __all__ = ["LONG_BYTES", "gloo_limit_s", "limit_s"]
 LONG_BYTES = 1 << 20
 """Shorter tensors take the time of round trips, not of bytes: they have no limit here."""
 
+_DENSE_KINDS = ("all_reduce", "density")
+"""Kinds of cases whose tensors are dense in memory, with blocks of zeros."""
+
 _TCP_HEADERS = 52
 """IPv4 20, TCP 20, time stamps 12."""
 
@@ -49,17 +52,29 @@ class _Streams:
     def of(cls, setup: Setup, case: Case) -> "_Streams":
         """Count them, with the ranks of a host summed before anything is sent."""
         lanes = min(wire.LANES_MAX, wire.lanes_for_mtu(setup.mtu))
-        host = union = case.density
-        if case.overlap == "random":
-            host = 1 - (1 - case.density) ** setup.ranks_per_host
-            union = 1 - (1 - case.density) ** setup.ranks
+        host = _union(case, setup.ranks_per_host)
+        union = _union(case, setup.ranks)
         rounds = union * case.bytes / (lanes * wire.BLOCK_BYTES)
         headers = rounds * wire.FRAME_BYTES_MIN
         return cls(headers + host * case.bytes, headers + union * case.bytes)
 
 
+def _union(case: Case, ranks: int) -> float:
+    """Return which share of blocks at least one of some ranks has.
+
+    Whole tensors have as many blocks of any size, if those are whole numbers of the wire's blocks.
+    """
+    if case.overlap == "full":
+        return case.density
+    if case.overlap == "none":
+        return min(1.0, ranks * case.density)
+    return 1 - (1 - case.density) ** ranks
+
+
 def limit_s(setup: Setup, case: Case, topology: str) -> float:
     """Return the seconds of Afflux's way; 0 if there is no limit.
+
+    The time of the busiest link, in the direction that carries more.
 
     Args:
         setup: The network.
@@ -67,7 +82,7 @@ def limit_s(setup: Setup, case: Case, topology: str) -> float:
         topology: "udp": one aggregator with a port of its own; "soft": one beside rank 0; else a
             share of the columns is summed at each host; "two": likewise, on all of its links.
     """
-    if setup.gbit is None or case.bytes < LONG_BYTES or case.kind != "all_reduce":
+    if setup.gbit is None or case.bytes < LONG_BYTES or case.kind not in _DENSE_KINDS:
         return 0.0
     streams = _Streams.of(setup, case)
     busier = max(streams.sent, streams.received)

@@ -26,7 +26,7 @@ import afflux
 from afflux.overlap.priorities import Priorities, priorities_hook
 from afflux.torchrun import end_with_parent
 
-__all__ = ["CONTENDERS", "ROW_MARK", "main"]
+__all__ = ["CONTENDERS", "ROW_MARK", "Layer", "layers", "main", "network"]
 
 ROW_MARK = "row: "
 
@@ -51,19 +51,22 @@ _CLASSIFIER = ((25088, 4096), (4096, 4096), (4096, 1000))
 
 
 @dataclass(frozen=True)
-class _Layer:
+class Layer:
+    """A layer's parameters, and its multiplications for one picture."""
+
     name: str
     parameters: int
     operations: int
 
 
-def _layers() -> list[_Layer]:
+def layers() -> list[Layer]:
+    """Return VGG-16's layers with parameters, in its order."""
     found = [
-        _Layer(f"conv{number}", 9 * before * after + after, 9 * before * after * side * side)
+        Layer(f"conv{number}", 9 * before * after + after, 9 * before * after * side * side)
         for number, (before, after, side) in enumerate(_CONVOLUTIONS, 1)
     ]
     found += [
-        _Layer(f"fc{number}", before * after + after, before * after)
+        Layer(f"fc{number}", before * after + after, before * after)
         for number, (before, after) in enumerate(_CLASSIFIER, 1)
     ]
     return found
@@ -74,10 +77,11 @@ class _Compute(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, weight: torch.Tensor, layer: Any) -> torch.Tensor:
-        """Sleep; the weight changes the values a little, so that it counts."""
+        """Take the weight, then sleep."""
         ctx.layer = layer
+        found = values + weight[:1]
         time.sleep(layer.forward_s)
-        return values + weight[:1]
+        return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -100,19 +104,21 @@ class _Synthetic(nn.Module):
         return found
 
 
-def _network(shrink: int, forward_s: float, rank: int) -> nn.Module:
-    layers = _layers()
-    operations = sum(each.operations for each in layers)
-    modules = {
-        each.name: _Synthetic(
-            max(1, each.parameters // shrink), forward_s * each.operations / operations, rank
-        )
-        for each in layers
-    }
-    network = nn.Sequential()
-    for name, module in modules.items():
-        network.add_module(name, module)
-    return network
+def network(shrink: int, forward_s: float, rank: int) -> nn.Sequential:
+    """Return VGG-16's layers.
+
+    Args:
+        shrink: What parameters are divided by.
+        forward_s: Time that all layers take together, forward.
+        rank: Gradients differ by rank.
+    """
+    made = nn.Sequential()
+    operations = sum(each.operations for each in layers())
+    for each in layers():
+        count = max(1, each.parameters // shrink)
+        seconds = forward_s * each.operations / operations
+        made.add_module(each.name, _Synthetic(count, seconds, rank))
+    return made
 
 
 class _Contender:
@@ -125,10 +131,11 @@ class _Contender:
 
     def __init__(self, name: str, given: Any) -> None:
         rank = dist.get_rank()
-        network = _network(given.shrink, given.forward, rank)
         self.group = self._group(name, given)
         self.ddp = DistributedDataParallel(
-            network, process_group=self.group, gradient_as_bucket_view=True
+            network(given.shrink, given.forward, rank),
+            process_group=self.group,
+            gradient_as_bucket_view=True,
         )
         self.alone = name == "alone"
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=1e-3, momentum=0.9)

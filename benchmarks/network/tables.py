@@ -14,7 +14,7 @@ from benchmarks.report import document
 from benchmarks.report.columns import aligned
 from benchmarks.report.durations import duration
 
-__all__ = ["NAMES", "TABLES", "render", "table_of", "text_table", "times_the_limit"]
+__all__ = ["NAMES", "TABLES", "in_order", "render", "table_of", "text_table", "times_the_limit"]
 
 NAMES = {
     "auto": "no address given",
@@ -38,7 +38,7 @@ def text_table(rows: list[Row], plans: Sequence[Plan] = PLANS) -> str:
     if any(row.get("quick") for row in rows):
         heading = "A quick run, with small tensors and few calls: these are not figures"
     cells = []
-    for plan, case, row in _in_order(rows, plans):
+    for plan, case, row in in_order(rows, plans):
         line = [f"{plan.setup.name}: {case.name}", *_line(case, row)[1:]]
         cells.append([*line, _wanted(plan, case, row, rows)])
     text = aligned(heading, [*_HEADER, "wanted"], cells)
@@ -50,7 +50,7 @@ def text_table(rows: list[Row], plans: Sequence[Plan] = PLANS) -> str:
     return "\n".join([text, *([""] if said else []), *sorted(said)])
 
 
-def _in_order(rows: list[Row], plans: Sequence[Plan] = PLANS) -> list[tuple[Plan, Case, Row]]:
+def in_order(rows: list[Row], plans: Sequence[Plan] = PLANS) -> list[tuple[Plan, Case, Row]]:
     """Return the rows in the order of the plans, each with its own."""
     return [
         (plan, case, row)
@@ -144,7 +144,7 @@ def _steps(rows: list[Row]) -> str:
     header += ["communication", "that of Gloo", "times as fast in it", "CPU", "CPU of Gloo"]
     header += ["CPU of the aggregator", "wrong"]
     lines = []
-    for plan, case, row in _in_order(_figures(rows)):
+    for plan, case, row in in_order(_figures(rows)):
         if case.kind != "step":
             continue
         what, who, ours, gloo, times, *_, cpu, cpu_gloo, cpu_aggregator, wrong = _line(case, row)
@@ -167,7 +167,7 @@ def table_of(plans: Sequence[Plan]) -> Callable[[list[Row]], str]:
 
     def table(rows: list[Row]) -> str:
         lines = []
-        for plan, case, row in _in_order(_figures(rows), plans):
+        for plan, case, row in in_order(_figures(rows), plans):
             if case.kind != "step":
                 first, *others = _line(case, row)
                 title = first if len(plans) == 1 else f"{plan.setup.title}: {first}"
@@ -197,7 +197,7 @@ def _beside_itself(rows: list[Row]) -> str:
     header = ["what", "who sums", "Afflux", "of its speed otherwise", "Gloo", "times as fast"]
     figures = _figures(rows)
     lines = []
-    for plan, case, row in _in_order(figures):
+    for plan, case, row in in_order(figures):
         if plan.setup.reference:
             share = _of_reference(plan, row, figures)
             what, who, ours, gloo, times, *_ = _line(case, row)
@@ -222,7 +222,7 @@ def _beside_mpi(rows: list[Row]) -> str:
                 _time(row.get("afflux_cpu_s")),
                 _time(row.get("mpi_cpu_s")),
             ]
-            for plan, case, row in _in_order(_figures(rows))
+            for plan, case, row in in_order(_figures(rows))
             if plan.setup.with_mpi
         ],
     )

@@ -37,9 +37,7 @@ class Learning:
         self._model = task.model()
         self._ddp = DistributedDataParallel(self._model, process_group=group)
         self.scheme = afflux.hooks.register(self._ddp, words) if words else None
-        self._optimizer = task.optimizer(
-            self._model, 0.0 if "momentum" in words else task.momentum
-        )
+        self._optimizer = task.optimizer(self._model, 0.0 if "momentum" in words else task.momentum)
 
     @property
     def elements(self) -> int:

@@ -20,6 +20,7 @@ _LOSSY = (
     "fp16",
     "bf16",
     "int8",
+    "int4",
     "topk:density=0.1",
     "topk:density=0.01",
     "gtopk:density=0.1",
@@ -33,7 +34,7 @@ _LOSSY = (
 _MORE = (
     "topk:density=0.001",
     "topk:density=0.01+feedback:on=off",
-    "topk:density=0.1+int8",
+    "blocktopk:density=0.1+int8",
     "gtopk:density=0.01+feedback:on=off",
     f"gtopk:density=0.001+{_WARM_UP}",
     "blocktopk:density=0.01",
@@ -41,7 +42,8 @@ _MORE = (
     "randomk:density=0.1,scaled=on",
     "threshold:bound=0.001",
     "powersgd:rank=4",
-    "int8+feedback:on=off",
+    "int12",
+    "int4+feedback:on=off",
 )
 """For models that are trained fast enough for many."""
 
@@ -62,7 +64,7 @@ _OF_TASK: Mapping[str, Sequence[str]] = {
     "bag_dense": (*_LOSSY, "topk:density=0.01+feedback:on=off", "blocktopk:density=0.01"),
 }
 
-_SEEDS_OF_SCHEMES = {"digits": _SEEDS[:2]}
+_SEEDS_OF_SCHEMES = {"digits": _SEEDS[:1]}
 """Of trainings with a scheme; one seed if none are given."""
 
 _SEEDS_OF_NONE = {"lstm_sparse": _SEEDS[:1], "bag_dense": _SEEDS[:1]}

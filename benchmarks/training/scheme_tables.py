@@ -12,6 +12,7 @@ from functools import partial
 from afflux.commands.bench.registry import Row
 from benchmarks.report import document
 from benchmarks.report.columns import aligned
+from benchmarks.training import to_loss_tables
 from benchmarks.training.plans import DENSE
 from benchmarks.training.smoothing import first_at, last_mean
 from benchmarks.training.tasks import TASKS
@@ -94,9 +95,7 @@ def _lines(task: str, rows: Sequence[Row]) -> list[list[str]]:
 _TWINS = {"bag_dense": "bag", "lstm_sparse": "lstm"}
 
 
-def _line(
-    found: list[Row], dense: Sequence[Row], spread: Sequence[Row], counted: Row
-) -> list[str]:
+def _line(found: list[Row], dense: Sequence[Row], spread: Sequence[Row], counted: Row) -> list[str]:
     scheme = found[0]["scheme"]
     ended = [row for row in found if not row["failed"]]
     by_seed = {row["seed"]: row for row in dense}
@@ -141,7 +140,10 @@ def _table(task: str, rows: list[Row]) -> str:
     return document.markdown(_HEADER, _lines(task, rows))
 
 
-TABLES: document.Tables = {name: partial(_table, name) for name in TASKS}
+TABLES: document.Tables = {
+    **{name: partial(_table, name) for name in TASKS},
+    "to_loss": to_loss_tables.table,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

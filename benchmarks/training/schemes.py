@@ -37,12 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help=f"of {', '.join(TASKS)}")  # fmt: skip
     parser.add_argument("--words", nargs="+", default=[], help="only schemes with these words")
     parser.add_argument("--missing", action="store_true", help="only what the file has not")
+    parser.add_argument("--most", type=int, help="no more trainings than that")
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     given = parser.parse_args(argv)
     wanted = runs(given.tasks, given.words)
     if given.missing:
         known = {_what(row) for row in _rows(given.output)}
         wanted = [run for run in wanted if run not in known]
+    wanted = wanted[: given.most]
 
     def keep(row: Row) -> None:
         print(f"  {brief(row)}", flush=True)

@@ -8,7 +8,7 @@ and the rank alone.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ class Task(ABC):
         name: Value of "task" in rows.
         title: Its name in tables.
         steps: Of one training.
+        target: A loss in training, over some steps, to which the time is measured.
         rate: The learning rate.
         momentum: Of the optimiser.
         sparse: Whether gradients of embeddings are sparse tensors.
@@ -36,6 +37,7 @@ class Task(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     steps: ClassVar[int]
+    target: ClassVar[float]
     rate: ClassVar[float]
     momentum: ClassVar[float] = 0.0
     sparse: ClassVar[bool] = False
@@ -103,6 +105,7 @@ class Digits(Task):
     name = "digits"
     title = "convolutional network, digits"
     steps = 300
+    target = 0.15
     rate = 0.03
     momentum = 0.9
     _samples = 16
@@ -140,7 +143,9 @@ class _Language(nn.Module):
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         """Return the loss of passages (samples, words of each)."""
         states, _ = self.lstm(self.embedding(words[:, :-1]))
-        return nn.functional.cross_entropy(self.scores(states).flatten(0, 1), words[:, 1:].flatten())
+        return nn.functional.cross_entropy(
+            self.scores(states).flatten(0, 1), words[:, 1:].flatten()
+        )
 
 
 class Language(Task):
@@ -148,11 +153,12 @@ class Language(Task):
 
     name = "lstm"
     title = "LSTM, text"
-    steps = 300
+    steps = 240
+    target = 6.0
     rate = 1.0
     momentum = 0.9
     _width = 96
-    _samples = 12
+    _samples = 8
     _length = 16
 
     def model(self) -> nn.Module:
@@ -187,7 +193,10 @@ class SparseLanguage(Language):
         others = [each for name, each in model.named_parameters() if "embedding" not in name]
         # What momentum would sum up in the long run.
         longer = self.rate / (1.0 - self.momentum)
-        groups = [{"params": rare, "lr": longer, "momentum": 0.0}, {"params": others}]
+        groups: list[dict[str, Any]] = [
+            {"params": rare, "lr": longer, "momentum": 0.0},
+            {"params": others},
+        ]
         return torch.optim.SGD(groups, lr=self.rate, momentum=momentum)
 
 
@@ -206,7 +215,11 @@ class _Bag(nn.Module):
         fit = (self.centre(candidates) @ self.around(around).unsqueeze(2)).squeeze(2)
         right = torch.zeros_like(fit)
         right[:, 0] = 1.0
-        return nn.functional.binary_cross_entropy_with_logits(fit, right, reduction="none").sum(1).mean()
+        return (
+            nn.functional.binary_cross_entropy_with_logits(fit, right, reduction="none")
+            .sum(1)
+            .mean()
+        )
 
 
 class Bag(Task):
@@ -214,7 +227,8 @@ class Bag(Task):
 
     name = "bag"
     title = "embedding of words, text"
-    steps = 600
+    steps = 400
+    target = 2.6
     rate = 0.1
     sparse = True
     _width = 128

@@ -8,10 +8,13 @@ import numpy as np
 from afflux_drivers import _native
 from afflux_hdl.contract import wire
 
-__all__ = ["INFINITE", "NarrowForm", "from_halves", "to_halves"]
+__all__ = ["INFINITE", "TOO_LARGE", "NarrowForm", "from_halves", "to_halves"]
 
 INFINITE = 0x7F800000
 """Magnitudes from here on are those of elements that are not finite."""
+
+TOO_LARGE = 0x7F000000
+"""Magnitudes from here on, 2 ** 127, might become infinite by rounding to a multiple."""
 
 _WORD_BITS = 32
 _MOST_FIELDS = 8
@@ -80,7 +83,7 @@ class NarrowForm:
 
         Args:
             elements: Flat float32.
-            magnitudes: Of all ranks; finite.
+            magnitudes: Of all ranks; none is too large.
             words: For a SUM: int32, as many as `words` says.
         """
         _native.narrow_pack(elements, magnitudes, self.fields, self.most, words)

@@ -64,6 +64,12 @@ _BESIDES: dict[str, Callable[..., dict[str, Any]]] = {
     "warmup": _warm_up,
 }
 
+_ELSEWHERE = {
+    "powersgd": "torch has it, by matrices that a flat bucket does not show, and it runs over "
+    "Afflux as it is: ddp.register_comm_hook(PowerSGDState(None), powerSGD_hook), both from "
+    "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+}
+
 
 def scheme(text: str, group: dist.ProcessGroup | None = None) -> Scheme:
     """Make a scheme of its words.
@@ -91,6 +97,8 @@ def scheme(text: str, group: dist.ProcessGroup | None = None) -> Scheme:
             compressor = _made(text, word, COMPRESSORS[word], options)
         elif word in _BESIDES:
             besides |= _made(text, word, _BESIDES[word], options)
+        elif word in _ELSEWHERE:
+            raise ValueError(f"scheme {text!r}: {word} is not one of Afflux's: {_ELSEWHERE[word]}")
         else:
             known = ", ".join([*SELECTORS, *COMPRESSORS, *_BESIDES])
             raise ValueError(f"scheme {text!r}: there is no {word!r}; known are {known}")

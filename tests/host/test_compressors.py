@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
 
 import afflux
 from afflux import scheme_words
@@ -64,7 +66,12 @@ def takes(rank, size):
                     None if each is None else each.numpy()
                     for each in (before, tensor, average, places)
                 ]
-    return found, {text: refusals(text, rank) for text in WORDS}, unbiased(rank)
+    return (
+        found,
+        {text: refusals(text, rank) for text in WORDS},
+        unbiased(rank),
+        power_sgd(rank),
+    )
 
 
 def refusals(text, rank):
@@ -81,6 +88,20 @@ def refusals(text, rank):
         same = bool(torch.equal(tensor.nan_to_num(), before.nan_to_num()))
         found.append((kind, same, bool(average.isfinite().all())))
     return found
+
+
+def power_sgd(rank):
+    torch.manual_seed(rank)
+    ddp = DistributedDataParallel(torch.nn.Linear(40, 30))
+    # The first two steps are sums of all, later ones of two thin matrices.
+    state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
+    ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimiser = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    for _ in range(5):
+        optimiser.zero_grad()
+        ddp(torch.randn(8, 40)).square().mean().backward()
+        optimiser.step()
+    return [each.detach().numpy() for each in ddp.parameters()], state.iter, len(state.error_dict)
 
 
 def unbiased(rank):
@@ -155,7 +176,14 @@ def test_what_is_no_number_shows_at_all_ranks(got, text):
 def test_the_scaled_draw_is_not_biased(got):
     expected = np.linspace(-1, 1, 100) * np.mean(np.arange(RANKS) + 1)
     # An element is drawn once in ten times, and counts ten times: a deviation of 3 of its size.
-    for _, _, found in got:
+    for _, _, found, _ in got:
         error = (found - expected) / np.maximum(np.abs(expected), 0.02)
         assert np.abs(error.mean()) < 0.1
         assert np.abs(error).max() < 4 * 3 / math.sqrt(400)
+
+
+def test_torchs_own_power_sgd_runs_over_afflux(got):
+    for weights, steps, errors in [each[3] for each in got]:
+        assert steps >= 5 and errors == 1
+        for own, other in zip(weights, got[0][3][0], strict=True):
+            np.testing.assert_array_equal(own, other)

@@ -17,6 +17,7 @@ from benchmarks.ranks import plots as ranks_plots
 from benchmarks.ranks.cases import CASES
 from benchmarks.report.plots import draw_plots
 from benchmarks.training import plots as training_plots
+from benchmarks.training import scheme_plots
 from tests.support.checkout import ROOT
 
 SUITES = {
@@ -25,6 +26,7 @@ SUITES = {
     "sparse": sparse_plots,
     "gateware": gateware_plots,
     "training": training_plots,
+    "schemes": scheme_plots,
 }
 DRAWN = sorted(name for suite in SUITES.values() for name in suite.PLOTS)
 TIMES = {"afflux_s": 0.02, "gloo_s": 0.08, "floor_s": 0.01, "read_floor_s": 0.005, "ratio": 4.0}
@@ -86,12 +88,27 @@ def rows_of_training() -> list[dict]:
     ]
 
 
+def rows_of_schemes() -> list[dict]:
+    losses = [4.0 / step for step in range(1, 41)]
+    about = {"bench": "convergence", "seed": 1, "steps": 40, "failed": "", "losses": losses}
+    return [
+        {**about, "task": task, "scheme": scheme, "held_out": [[0, 4.0], [40, end]], **sent}
+        for task in ("digits", "lstm", "bag_dense")
+        for scheme, end, sent in (
+            ("", 1.0, {}),
+            ("float32", 1.0, {"sent_bytes": 4e6}),
+            ("gtopk:density=0.01", 1.2, {"sent_bytes": 1e5}),
+        )
+    ]
+
+
 ROWS = {
     "ranks": rows_of_ranks,
     "network": rows_of_network,
     "sparse": lambda: rows_of_network(SPARSE_PLANS),
     "gateware": rows_of_gateware,
     "training": rows_of_training,
+    "schemes": rows_of_schemes,
 }
 
 

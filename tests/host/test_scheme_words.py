@@ -38,6 +38,12 @@ def test_options_and_warm_up():
     [
         ("gtopkk", "there is no 'gtopkk'; known are"),
         ("", "there is no ''"),
+        ("powersgd", "torch has it, by matrices"),
+        ("randomk + threshold", "threshold selects elements, and must be first"),
+        ("randomk + gtopk", "gtopk selects elements itself"),
+        ("threshold + momentum", "or as many as their values have it"),
+        ("threshold:bound=0", "bound is 0.0: it must be above 0"),
+        ("blocktopk:blocks=0", "blocks is 0: it must be at least 1"),
         ("feedback", "no part says what is summed"),
         ("gtopk:densty=1", "gtopk has no option 'densty'; it has density"),
         ("gtopk:density=much", "density='much' must be a number"),

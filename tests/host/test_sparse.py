@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
+from benchmarks.rows.paths import step
 from tests.support.host.ranks import caught, run_ranks, values
 
 SHAPES = {
@@ -82,6 +83,7 @@ def averages(rank, size):
     dist.all_reduce(kept)
     difference = (kept.to_dense() - mean * size).abs().max().item()
     told = afflux.statistics()["sparse"]
+    (told["embedding"],) = (each for kind, each in step()["sparse"].items() if "20000" in kind)
     return difference, mean.abs().max().item(), layouts, refused, told
 
 
@@ -92,6 +94,10 @@ def test_averages_and_sums_as_a_function(engine):
         assert layouts == [torch.sparse_coo, torch.strided, torch.sparse_coo]
         assert refused == "ValueError"
         assert sum(told["sum float32 (5000, 130), 1 sparse"]["calls"].values()) == 2
+        # Of a model with dense layers beside it.
+        assert told["embedding"]["calls"] == {"lists": 2}
+        assert 0.02 < told["embedding"]["union"] < 0.05
+        assert told["embedding"]["expected_ms"] > 0
         assert sum(told["sum float32 (300, 8), 1 sparse"]["calls"].values()) == 2
 
 

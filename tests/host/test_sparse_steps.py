@@ -29,7 +29,7 @@ def drawn(rank, rows, counts, width):
 CASES = {
     # Rows, rows of each rank, width; the forms that the rule may take.
     "few among many rows": (20_000, (5, 0, 9), 70, {"lists"}),
-    "fewer than one in 2,048": (50_000_000, (2, 1, 3), None, {"lists"}),
+    "fewer than one in 2,048": (20_000, (2, 1, 3), None, {"lists"}),
     "some rows": (5000, (300, 500, 400), 64, {"lists"}),
     "many elements": (5000, (1200, 1300, 1100), None, {"lists", "counts"}),
     "nearly all": (5000, (20_000, 9000, 15_000), 3, {"dense"}),
@@ -42,8 +42,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_every_form_gives_the_sum(case, forced, way, monkeypatch):
     rows, counts, width, usual = CASES[case]
-    if forced in ("counts", "dense") and rows > 1_000_000:
-        pytest.skip("made for few rows")
     kinds = [Kinds(RANKS) for _ in range(RANKS)]
     if forced:
 
@@ -129,9 +127,9 @@ def test_from_sparse_to_dense_where_the_union_grows(way):
     first = switched.index(True)
     # Never back.
     assert all(switched[first:])
-    # The union of four ranks is then 85 to 97 % of all rows, more than the half of SparCML's rule,
+    # The union of four ranks is then 90 to 94 % of all rows, more than the half of SparCML's rule,
     # which has 4 bytes of index for each 4 of value; an index has a few bits here.
-    assert 0.37 < first / 1000 < 0.6
+    assert 0.43 < first / 1000 < 0.51
 
 
 def test_the_model_follows_what_is_measured():
@@ -161,7 +159,9 @@ def test_medians_of_what_ranks_tell_are_the_same_everywhere():
 def test_numbers_stay_whole():
     """Counts of rows are told in two words."""
     huge = np.iinfo(np.int64).max // 2
-    tensor = torch.sparse_coo_tensor(torch.tensor([[3, huge - 1]]), torch.ones(2), (huge,))
+    tensor = torch.sparse_coo_tensor(
+        torch.tensor([[3, huge - 1]]), torch.ones(2), (huge,), check_invariants=False
+    )
 
     def body(sums):
         return all_reduce_coo(tensor, "sum", sums, Kinds(2))

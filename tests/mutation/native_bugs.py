@@ -23,6 +23,8 @@ _SCHEDULE = "worker_schedule_test"
 _OFFLOAD = "datagrams_offload_test"
 _ROWS = "rows_row_set_test"
 _LARGEST = "selection_largest_test"
+_FIXED_POINT = "narrow_fixed_point_test"
+_HALVES = "narrow_halves_test"
 
 _RUNS_OF_RACES = 5
 """The sanitizer sees a race only if threads come to the place at about the same time."""
@@ -56,6 +58,8 @@ CHECKS: dict[str, Callable[[str, Bug | None], bool]] = {
     _OFFLOAD: _fails(_OFFLOAD),
     _ROWS: _fails(_ROWS),
     _LARGEST: _fails(_LARGEST),
+    _FIXED_POINT: _fails(_FIXED_POINT),
+    _HALVES: _fails(_HALVES),
 }
 """By name: whether it fails with a bug; without one it must not."""
 
@@ -221,6 +225,43 @@ BUGS = {
             "std::min(least, kLargestMagnitude - 1) + 2",
         ),
         _LARGEST,
+    ),
+    # Narrow forms.
+    "lets an integer round up beyond its field": NativeBug(
+        Bug(
+            "narrow/fixed_point.cpp",
+            "if (std::rint(std::ldexp(mantissa, bits)) > static_cast<float>(most)) ++power;",
+            "",
+        ),
+        _FIXED_POINT,
+    ),
+    "keeps what a field has borrowed": NativeBug(
+        Bug(
+            "narrow/fixed_point.cpp",
+            "word - static_cast<std::uint32_t>(field)",
+            "word",
+        ),
+        _FIXED_POINT,
+    ),
+    "sees no element of the last group": NativeBug(
+        Bug(
+            "narrow/fixed_point.cpp",
+            "out[g] = magnitude_of(elements.data() + first, count)",
+            "out[g] = magnitude_of(elements.data() + first, count / 64 * 64)",
+        ),
+        _FIXED_POINT,
+    ),
+    "rounds ties up": NativeBug(
+        Bug("narrow/halves.cpp", "bits + 0x7FFF + (bits >> kUpper & 1)", "bits + 0x8000"),
+        _HALVES,
+    ),
+    "rounds the least like the others": NativeBug(
+        Bug(
+            "narrow/halves.cpp",
+            "(exponent > kLeastNormal ? exponent : kLeastNormal)",
+            "exponent",
+        ),
+        _HALVES,
     ),
 }
 

@@ -71,7 +71,7 @@ void unpack_group(const std::int32_t* sums, unsigned fields, const Quantum& quan
     const float inverse = quantum.inverse;
     // All are read before an average is written where they may lie.
     std::int32_t rest[kGroupWords];
-    for (std::size_t w = 0; w < kGroupWords; ++w) rest[w] = sums[w];
+    __builtin_memcpy(rest, sums, sizeof rest);
     for (unsigned f = 0; f < fields; ++f) {
         // A shift by all bits of a word is not defined, nor needed.
         const unsigned next = f + 1 < fields ? bits : 0;

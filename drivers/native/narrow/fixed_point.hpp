@@ -32,7 +32,8 @@ struct Form {
 // those of infinity, or larger.
 void magnitudes(std::span<const float> elements, const Form& form, std::span<std::int32_t> out);
 
-// Writes the words of a rank's elements. The magnitudes are those of all ranks, and finite.
+// Writes the words of a rank's elements. The magnitudes are those of all ranks, and below 2**127:
+// what is larger might become infinite by rounding.
 void pack(std::span<const float> elements, std::span<const std::int32_t> magnitudes,
           const Form& form, std::span<std::int32_t> words);
 

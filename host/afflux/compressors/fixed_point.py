@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, check_flat
-from afflux_drivers.narrow import INFINITE, NarrowForm
+from afflux_drivers.narrow import TOO_LARGE, NarrowForm
 
 __all__ = ["Int4", "Int8", "Int12"]
 
@@ -38,16 +38,16 @@ class _FixedPoint(Compressor):
         """See `Compressor`.
 
         Raises:
-            FloatingPointError: A rank's element is not finite; at all ranks, and no tensor has
-                changed.
+            FloatingPointError: A rank's element is NaN, or at least 2 ** 127; at all ranks, and no
+                tensor has changed.
         """
         check_flat(tensor, average)
         form = NarrowForm.of(self._bits, dist.get_world_size(group))
         elements = tensor.numpy()
         magnitudes = form.magnitudes(elements)
         dist.all_reduce(torch.from_numpy(magnitudes), dist.ReduceOp.MAX, group)
-        if magnitudes.max(initial=0) >= INFINITE:
-            raise FloatingPointError("a rank's tensor has an infinite element or NaN")
+        if magnitudes.max(initial=0) >= TOO_LARGE:
+            raise FloatingPointError("a rank's tensor has an element that is NaN, or beyond 2**127")
         # They have room in what is to be overwritten anyway: new memory would cost more than this.
         words = average.view(torch.int32)[len(average) - form.words(len(average)) :]
         form.pack(elements, magnitudes, words.numpy())

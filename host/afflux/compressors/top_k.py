@@ -7,11 +7,12 @@ import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, check_flat
 from afflux.schemes.selection import largest
+from afflux_drivers.rows import list_words
 
 __all__ = ["TopK"]
 
 _ELEMENT_BYTES = 4
-_INDEX_BYTES = 4
+_WORD_BYTES = 4
 
 
 class TopK(Compressor):
@@ -23,8 +24,8 @@ class TopK(Compressor):
     elements as all ranks together gave, and `gtopk` no more than each gave.
 
     * Bias: biased; with feedback nothing is lost but the rounding of the group's sum.
-    * Volume: for each element of the union its value, and for each of any rank its place, or some
-      bits for each element of the tensor if that is less (`docs/schemes.md`, "Sparse tensors").
+    * Volume: for each element of the union its value, and a list of the rank's own places, some
+      ten bits for each (`docs/schemes.md`, "Sparse tensors").
     * Cost: one pass over the tensor to select, and a search among the union's places.
 
     Args:
@@ -71,9 +72,12 @@ class TopK(Compressor):
         return places
 
     def volume(self, elements: int, ranks: int) -> float:
-        """See `Compressor`: the most, if no two ranks give the same element, as lists of places."""
-        union = min(elements, ranks * self._count(elements))
-        return float(union * _ELEMENT_BYTES + ranks * self._count(elements) * _INDEX_BYTES)
+        """See `Compressor`: the most, if no two ranks give the same element; and its own places."""
+        if elements == 0:
+            return 0.0
+        count = self._count(elements)
+        union = min(elements, ranks * count)
+        return float(union * _ELEMENT_BYTES + list_words(count, elements) * _WORD_BYTES)
 
     def _count(self, elements: int) -> int:
         assert self.density is not None

@@ -153,6 +153,8 @@ class Priorities:
             GradientsChanged: Gradients have been changed since the backward pass.
         """
         if self._steps is not None:
+            if self._plan is not None:
+                self._wait(range(len(self._plan.messages)), "flush")
             self._steps.write_averages()
             self._steps.apply_all()
             self._touches.turn_off()

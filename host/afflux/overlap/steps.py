@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from afflux_drivers.errors import AffluxError
+
 __all__ = ["DeferredSteps", "GradientsChanged"]
 
 _log = logging.getLogger("afflux")
@@ -38,7 +40,7 @@ _EACH_ALONE = frozenset(
 """Optimisers of torch whose step of a parameter depends on no other parameter."""
 
 
-class GradientsChanged(RuntimeError):
+class GradientsChanged(AffluxError):
     """Gradients were changed while they were not yet averaged; the message names the parameter."""
 
 

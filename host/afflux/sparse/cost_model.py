@@ -30,7 +30,7 @@ TOLD = 2
 """Integers that each rank tells the others, neither negative nor of more than 31 bits."""
 
 _SMALL_BYTES = 16 << 10
-_LARGE_BYTES = 256 << 10
+_LARGE_BYTES = 64 << 10
 """Steps below the one measure the latency, above the other the rate."""
 
 _NEW_SHARE = 0.5

@@ -106,8 +106,10 @@ def _packed(
 ) -> torch.Tensor:
     """Return the tensor of so many elements to sum, with the own rows at their places."""
     block = wire.BLOCK_ELEMENTS
-    room = values.new_zeros(-(-sums.capacity(elements) // block) * block)
-    element_bytes = room.element_size()
+    element_bytes = values.element_size()
+    size = -(-sums.capacity(elements) // block) * block
+    # numpy asks for huge pages where torch does not: fewer of them are met for the first time.
+    room = torch.from_numpy(np.zeros(size * element_bytes, np.uint8)).view(values.dtype)
     pack(
         _bytes(values), places.numpy(), _bytes(room), row_bytes=width * element_bytes,
         block_bytes=block * element_bytes, shuffled=sums.columns_shared,
@@ -119,10 +121,10 @@ def _unpacked(room: torch.Tensor, elements: int, sums: Sums) -> torch.Tensor:
     """Return so many elements of a room in the order of the rows."""
     if not sums.columns_shared:
         return room[:elements]
-    values = room.new_empty(elements)
-    block_bytes = wire.BLOCK_ELEMENTS * room.element_size()
-    unshuffle(_bytes(room), _bytes(values), block_bytes=block_bytes)
-    return values
+    element_bytes = room.element_size()
+    values = np.empty(elements * element_bytes, np.uint8)
+    unshuffle(_bytes(room), values, block_bytes=wire.BLOCK_ELEMENTS * element_bytes)
+    return torch.from_numpy(values).view(room.dtype)
 
 
 def _not_zero(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

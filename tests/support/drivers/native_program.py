@@ -23,6 +23,7 @@ PARTS = {
     "aggregator": ("aggregator", "engine", "datagrams", "packet"),
     "engine": ("engine", "packet"),
     "datagrams": ("datagrams",),
+    "narrow": ("narrow",),
     "rows": ("rows",),
     "selection": ("selection",),
     "worker": ("worker", "engine", "datagrams", "packet", "codec", "calls"),

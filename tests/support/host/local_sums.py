@@ -52,7 +52,9 @@ class LocalSums(Sums):
 
     def all_reduce(self, tensor: torch.Tensor, reduction: str) -> None:
         of_ranks = self._exchanged("all_reduce", tensor.clone())
-        total = sum(of_ranks)
+        total = of_ranks[0]
+        for each in of_ranks[1:]:
+            total = total + each
         tensor.copy_(total / self.size if reduction == "avg" else total)
 
     def all_gather(self, tensor: torch.Tensor, counts: list[int]) -> torch.Tensor:
