@@ -1,6 +1,8 @@
 """A selector, and how what it selects is summed: block top-k in int8, for example."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -94,6 +96,15 @@ class Selected(Compressor):
             offer.div_(factors)
         tensor[places] = offer
         return places
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Part`: that of both."""
+        return {"selector": self._selector.state_dict(), "values": self._values.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Part`."""
+        self._selector.load_state_dict(state["selector"])
+        self._values.load_state_dict(state["values"])
 
     def volume(self, elements: int, ranks: int) -> float:
         """See `Compressor`: the share of the elements, if they fill their blocks."""
