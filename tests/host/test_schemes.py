@@ -1,5 +1,7 @@
 """What schemes keep: across buckets, steps, failures, and a restart."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -115,7 +117,7 @@ def on_other_ranks(rank, size):
     alone = torch.distributed.new_group([rank], use_local_synchronization=True)
     ddp = DistributedDataParallel(torch.nn.Linear(2, 1), device_mesh=mesh["data"])
     scheme = afflux.hooks.Scheme(afflux.hooks.Whole(), group=alone)
-    error = caught(lambda: afflux.hooks.register(ddp, scheme))
+    error = caught(partial(afflux.hooks.register, ddp, scheme))
     made = afflux.hooks.register(ddp, afflux.hooks.Scheme(afflux.hooks.Whole()))
     strided = torch.ones(8)[::2]
     of_strides = caught(lambda: afflux.hooks.Int8().take(strided, torch.ones(4), None))
