@@ -62,7 +62,8 @@ def run_plan(
         budget_s: For all runs of a case.
         keep: Is given all rows so far after each case, as what follows may end the command.
     """
-    setup, left, rows = plan.setup, list(plan.cases), []
+    setup, left = plan.setup, list(plan.cases)
+    rows: list[Row] = []
     if setup.with_mpi and (reason := mpi.missing()):
         return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
     contenders = [*(["gloo"] if setup.with_gloo else []), *setup.topologies, *setup.beside]
