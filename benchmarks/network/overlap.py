@@ -36,8 +36,8 @@ TITLES = {
 }
 
 _HOSTS = 4
-_GBIT = 1.0
-_AGGREGATOR_GBIT = 10.0
+_AGGREGATOR_TIMES = 10.0
+"""Rate of the aggregator's port beside the hosts'."""
 _LIMIT_S = 120.0
 
 _WANTED_EXPOSED = 0.6
@@ -66,7 +66,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 
     with ExitStack() as held:
         network = held.enter_context(
-            Network(given.hosts, gbit=_GBIT, aggregator_gbit=_AGGREGATOR_GBIT)
+            Network(given.hosts, gbit=given.gbit, aggregator_gbit=_AGGREGATOR_TIMES * given.gbit)
         )
         address, _ = held.enter_context(aggregator(network.aggregator))
         program = ["-m", "benchmarks.network.overlap_rank"]
@@ -88,8 +88,8 @@ def rows_of(found: dict[str, Any], given: argparse.Namespace) -> list[Row]:
             "quick": given.quick,
             "synthetic": "layers sleep; gradients are random",
             "hosts": given.hosts,
-            "rate_gbit": _GBIT,
-            "aggregator_rate_gbit": _AGGREGATOR_GBIT,
+            "rate_gbit": given.gbit,
+            "aggregator_rate_gbit": _AGGREGATOR_TIMES * given.gbit,
             "bytes": found["bytes"],
             "message_bytes": given.message,
             "forward_s": given.forward,
@@ -110,8 +110,9 @@ def rows_of(found: dict[str, Any], given: argparse.Namespace) -> list[Row]:
 def as_text(rows: Sequence[Row]) -> str:
     """Return the table of the rows, and the table of layers with priorities."""
     lines = [
-        f"{rows[0]['hosts']} hosts at {_GBIT:g} Gbit/s, {rows[0]['bytes'] / 1e6:.1f} MB of "
-        f"gradients, {1e3 * 3 * rows[0]['forward_s']:.0f} ms of synthetic compute",
+        f"{rows[0]['hosts']} hosts at {rows[0]['rate_gbit']:g} Gbit/s, "
+        f"{rows[0]['bytes'] / 1e6:.1f} MB of gradients, "
+        f"{1e3 * 3 * rows[0]['forward_s']:.0f} ms of synthetic compute",
         "",
         " step ms  exposed ms  of own  x Gloo",
     ]
@@ -139,6 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--timelines", type=Path, default=Path("build/bench/timelines"), help="folder (%(default)s)"
     )
     parser.add_argument("--hosts", type=int, default=_HOSTS)
+    parser.add_argument("--gbit", type=float, default=1.0, help="of each host (%(default)g)")
     parser.add_argument(
         "--shrink", type=int, default=16, help="VGG-16's parameters, divided by this (%(default)s)"
     )

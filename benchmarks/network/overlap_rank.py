@@ -87,7 +87,8 @@ class _Compute(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         """Sleep twice as long, as the gradients of inputs and weights are computed."""
         time.sleep(2 * ctx.layer.forward_s)
-        return gradients[0], ctx.layer.gradient, None
+        # Another tensor of the same memory, which autograd need not copy.
+        return gradients[0], ctx.layer.gradient.detach(), None
 
 
 class _Synthetic(nn.Module):
@@ -138,7 +139,7 @@ class _Contender:
             gradient_as_bucket_view=True,
         )
         self.alone = name == "alone"
-        self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=1e-3, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=1e-3)
         self.state: Priorities | None = None
         if name in ("arrival", "priorities"):
             self.state = Priorities(

@@ -19,7 +19,7 @@ FOUND = {
 
 
 def test_exposed_is_what_a_step_takes_beyond_computing():
-    given = argparse.Namespace(quick=False, hosts=4, message=10, forward=0.1)
+    given = argparse.Namespace(quick=False, hosts=4, gbit=1.0, message=10, forward=0.1)
     rows = {row["case"]: row for row in rows_of(FOUND, given)}
     assert list(rows) == list(CONTENDERS)
     assert rows["own"]["exposed_s"] == pytest.approx(0.2)

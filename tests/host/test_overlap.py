@@ -1,6 +1,7 @@
 """Priorities: what is trained is what DDP alone trains, and what cannot be is refused."""
 
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -211,16 +212,24 @@ def test_trains_what_ddp_alone_trains():
             assert same_are_none, way
 
 
+class SlowBackward(nn.Module):
+    """Time between two buckets, in which what is not complete could be sent."""
+
+    def forward(self, values):
+        values.register_hook(lambda _: time.sleep(0.02))
+        return values
+
+
 def whole_numbers(rank, size):
     """Train with small whole numbers, whose sums are exact, whatever the messages."""
     found = []
     for mode, message_bytes in (("", 0), ("at once", 8), ("deferred", 64), ("deferred", 999)):
         torch.manual_seed(1)
-        model = nn.Sequential(nn.Linear(7, 5, bias=False), nn.Linear(5, 3))
+        model = nn.Sequential(nn.Linear(7, 5, bias=False), SlowBackward(), nn.Linear(5, 3))
         with torch.no_grad():
             for each in model.parameters():
                 each.copy_(torch.randint(-3, 4, each.shape))
-        ddp = DistributedDataParallel(model)
+        ddp = DistributedDataParallel(model, bucket_cap_mb=1e-5)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=1.0)
         if mode:
             # Its own group, of its own making.
@@ -328,6 +337,9 @@ def closed(group):
     backward(ddp)
     optimizer.step()
     state.close()
+    # What is trained can still be saved.
+    state.close()
+    ddp.state_dict(), optimizer.state_dict()
     backward(ddp)
 
 

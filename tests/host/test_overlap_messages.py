@@ -62,16 +62,22 @@ def differing_ranks(rank, size):
 
     messenger = Messenger(plan.messages, carry_out, group, plan.fingerprint)
     source = torch.Generator().manual_seed(rank)
+    begun = threading.Event()
     for turn in range(40):
         messenger.begin()
+        # The thread learns that a round is over when the next one has begun.
+        begun.set()
+        begun = threading.Event()
         mine = torch.randperm(6, generator=source).tolist() if turn % 4 else [5, 4, 3, 2, 1, 0]
         for number in mine:
             if turn % 5 == 0 and rank == turn % size:
                 time.sleep(0.001)
             messenger.ready([number])
         messenger.when_done([0, 3], waits.append)
+        messenger.when_done(range(6), lambda _, begun=begun: begun.wait(1.0))
         messenger.wait_all()
         assert not messenger.busy
+    begun.set()
     messenger.close()
     return order, waits, messenger.agreements
 

@@ -34,7 +34,7 @@ class Gradients:
         self._size = dist.get_world_size(group)
         self._compressor = compressor
         # Gloo has sums only.
-        self._averages = dist.get_backend(group) == "afflux"
+        self._averages = "cpu:afflux" in dist.get_backend_config(group)
         self._memory = {
             dtype: torch.zeros(count, dtype=dtype) for dtype, count in plan.elements.items()
         }

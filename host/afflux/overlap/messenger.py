@@ -130,7 +130,7 @@ class Messenger:
                 if not self._thread.is_alive():
                     raise MessagesFailed("the thread that sums messages has ended")
                 self._changed.wait(1.0)
-            self._check()
+            self._check_failure()
 
     def wait_all(self) -> None:
         """Wait for the end of the round, if there is one.
@@ -173,11 +173,14 @@ class Messenger:
             self._thread.join(_JOIN_S)
 
     def _check(self) -> None:
+        self._check_failure()
+        if self._stopping:
+            raise MessagesFailed("it has been closed")
+
+    def _check_failure(self) -> None:
         if self._failure is not None:
             # Each caller gets an error of his own: a raised one collects tracebacks.
             raise MessagesFailed(str(self._failure)) from self._failure.__cause__
-        if self._stopping:
-            raise MessagesFailed("it has been closed")
 
     def _run(self) -> None:
         try:

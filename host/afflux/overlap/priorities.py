@@ -152,12 +152,11 @@ class Priorities:
             MessagesFailed: Something could not be averaged.
             GradientsChanged: Gradients have been changed since the backward pass.
         """
-        if self._steps is not None:
-            if self._plan is not None:
-                self._wait(range(len(self._plan.messages)), "flush")
+        if self._steps is not None and self._steps.waiting:
+            self._wait(range(len(self.messages)), "flush")
             self._steps.write_averages()
             self._steps.apply_all()
-            self._touches.turn_off()
+        self._touches.turn_off()
 
     def statistics(self) -> dict[str, Any]:
         """Return what has been sent and waited for since the start, or the last `reset`.
@@ -460,7 +459,7 @@ def _check_deferrable(ddp: DistributedDataParallel) -> None:
 def _group_like(group: dist.ProcessGroup) -> dist.ProcessGroup:
     made = dist.new_group(
         dist.get_process_group_ranks(group),
-        backend=dist.get_backend(group),
+        backend=dist.get_backend_config(group),
         use_local_synchronization=True,
     )
     assert isinstance(made, dist.ProcessGroup)

@@ -123,6 +123,11 @@ class DeferredSteps:
                 self._gathered[id(each)] = each, each.grad, each.grad._version
         self._spent = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there are gradients, or steps, that wait for averages."""
+        return bool(self._gathered or self.pending)
+
     def write_averages(self) -> None:
         """Replace the gradients by their averages, if there has been no step since.
 
