@@ -119,9 +119,12 @@ bench-network: $(ADAPTER) ## speed between hosts, as namespaces here, into build
 	$(PY) -m benchmarks.network $(BENCH_ARGS)
 
 .PHONY: bench-sparse
-bench-sparse: $(ADAPTER) ## the same of sparse tensors and gTop-k, into build/bench/sparse.json
+bench-sparse: $(ADAPTER) ## the same of sparse tensors and schemes, into build/bench/sparse.json
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.network --suite sparse $(BENCH_ARGS)
+	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.overlap --output build/bench/sparse.json
+	$(PY) -m benchmarks.network.sparse_plots build/bench/sparse.json build/bench/plots
+	$(PY) -m benchmarks.network.overlap_plots build/bench/sparse.json build/bench/plots
 
 .PHONY: bench-overlap
 bench-overlap: $(ADAPTER) ## steps of training by priority, between hosts, into build/bench/overlap.json

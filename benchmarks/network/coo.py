@@ -1,7 +1,7 @@
 """All-reduces of sparse COO tensors, beside Gloo's of the same tensors."""
 
 from benchmarks.network.cases import MIB, Case, Plan, Setup
-from benchmarks.network.sparse import coo_side, embedding_side
+from benchmarks.network.sparse import coo_side, zipf_side
 from benchmarks.network.tables import table_of
 from benchmarks.network.topologies import NetworkSession
 from benchmarks.network.workload import Workload
@@ -9,8 +9,11 @@ from benchmarks.report.sides import Side
 
 __all__ = ["WORKLOAD"]
 
-_ZIPF = "zipf_"
-"""Before the densities of embeddings, which are those of Zen's models (OSDI 2025)."""
+_DENSITIES = (1.13, 2.47, 2.8)
+"""Per cent, of embeddings: those of Zen's models (OSDI 2025)."""
+
+_WIDTHS = {"zipf": 1, "zipf_rows": 64}
+"""Elements of a row, by the first part of a case's name."""
 
 
 def _cases() -> tuple[Case, ...]:
@@ -21,17 +24,19 @@ def _cases() -> tuple[Case, ...]:
         Case("10%", f"sparse, 10 % of {elements}", size, 0.1, kind="coo",
              wanted={"auto": 7.0, "udp": 7.0}),
         *(
-            Case(f"{_ZIPF}{density}%", f"embedding's gradient, {density} % of rows, Zipf", size,
+            Case(f"{name}_{density}%", f"sparse, {density} % of {what}, Zipf", size,
                  density / 100, kind="coo", wanted={"auto": 3.0, "udp": 3.0})
-            for density in (1.13, 2.47, 2.8)
+            for name, what in (("zipf", elements), ("zipf_rows", "409,600 rows of 64"))
+            for density in _DENSITIES
         ),
     )  # fmt: skip
 
 
 def _side(session: NetworkSession, case: Case, name: str) -> Side:
     place = case.bytes, case.density, session.rank, session.ranks
-    if case.name.startswith(_ZIPF):
-        return embedding_side(session.group(name), *place)
+    width = _WIDTHS.get(case.name.rpartition("_")[0])
+    if width is not None:
+        return zipf_side(session.group(name), *place, width)
     return coo_side(session.group(name), *place)
 
 

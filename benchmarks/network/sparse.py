@@ -6,17 +6,15 @@ import torch
 import torch.distributed as dist
 
 from afflux.schemes.gtopk import take_global_top_k
+from afflux.schemes.selection import Bounds
 from afflux_drivers.selection import largest
 from benchmarks.report.drawn_rows import zipf_rows
 from benchmarks.report.sides import Side
 
-__all__ = ["coo_side", "embedding_side", "top_k_side"]
+__all__ = ["coo_side", "top_k_side", "zipf_side"]
 
 _TOLERANCE = 1e-5
 """Of the largest sum: offers are rounded to some 22 bits of the largest one."""
-
-_WIDTH = 64
-"""Elements of an embedding's row."""
 
 _GROWS = 16
 """A dense sum in place grows with each call: so many stay finite."""
@@ -64,8 +62,8 @@ def coo_side(group: Any, size: int, density: float, rank: int, ranks: int) -> Si
     return _coo_side(group, [_drawn(count, density, each) for each in range(ranks)], rank)
 
 
-def embedding_side(group: Any, size: int, density: float, rank: int, ranks: int) -> Side:
-    """Return the sum of an embedding's gradients, whose rows follow Zipf's law.
+def zipf_side(group: Any, size: int, density: float, rank: int, ranks: int, width: int) -> Side:
+    """Return the sum of sparse tensors whose rows follow Zipf's law, as an embedding's gradients.
 
     Args:
         group: Of the contender.
@@ -73,12 +71,14 @@ def embedding_side(group: Any, size: int, density: float, rank: int, ranks: int)
         density: Share of its rows that a rank has.
         rank: Own rank.
         ranks: How many there are.
+        width: Elements of a row.
     """
-    rows = size // (4 * _WIDTH)
+    rows = size // (4 * width)
     tensors = []
     for each in range(ranks):
         places = torch.from_numpy(zipf_rows(rows, density, each))
-        values = torch.randint(-100, 101, (len(places), _WIDTH), generator=_generator(each))
+        shape = (len(places), width) if width > 1 else (len(places),)
+        values = torch.randint(-100, 101, shape, generator=_generator(each))
         tensors.append(_coo(places, values.to(torch.float32), rows))
     return _coo_side(group, tensors, rank)
 
@@ -131,13 +131,22 @@ def top_k_side(group: Any, dense: bool, size: int, density: float, rank: int, ra
 
     def wrong() -> int:
         restore()
+        taken = take_global_top_k(tensor, count, group)
+        own = torch.zeros(1 + 2 * count, dtype=torch.int64)
+        own[0] = len(taken.places)
+        own[1 : 1 + len(taken.places)] = taken.places
+        own[1 + count : 1 + count + len(taken.sums)] = taken.sums.view(torch.int32)
+        # The first rank, which knows all tensors, checks its own; the others have the same.
+        first = own.clone()
+        dist.broadcast(first, 0)
+        if rank != 0:
+            return int((own != first).sum())
         sums: dict[int, float] = {}
         for each in range(ranks):
             other = torch.randn(elements, generator=_generator(each))
             places = torch.from_numpy(largest(other.numpy(), count))
             for place, value in zip(places.tolist(), other[places].tolist(), strict=True):
                 sums[place] = sums.get(place, 0.0) + value
-        taken = take_global_top_k(tensor, count, group)
         bounds = sorted(map(abs, sums.values()), reverse=True)
         near = _TOLERANCE * bounds[0]
         least = bounds[count - 1] - near
@@ -147,4 +156,6 @@ def top_k_side(group: Any, dense: bool, size: int, density: float, rank: int, ra
         )
         return count - right
 
-    return Side(lambda: take_global_top_k(tensor, count, group), wrong)
+    # A scheme has them.
+    bounds = Bounds()
+    return Side(lambda: take_global_top_k(tensor, count, group, bounds=bounds), wrong)

@@ -33,7 +33,7 @@ _AGGREGATOR_TIMES = 10.0
 """The rate of the aggregator's port, by that of a host."""
 
 _TASKS = ("digits", "lstm", "bag")
-_CONTENDERS = ("gloo", "auto", "udp", "udp/topk:density=0.01", "udp/gtopk:density=0.01", "udp/bf16")
+_CONTENDERS = ("gloo", "auto", "udp", "udp/topk:density=0.01", "udp/gtopk:density=0.01", "udp/int8")
 
 
 def measure(

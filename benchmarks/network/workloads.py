@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from benchmarks.network import coo, density, top_k
+from benchmarks.network import coo, density, narrow, top_k
 from benchmarks.network.cases import Plan
 from benchmarks.network.workload import Workload
 
@@ -14,6 +14,7 @@ WORKLOADS: Mapping[str, Workload] = {
         density.WORKLOAD,
         coo.WORKLOAD,
         top_k.WORKLOAD,
+        narrow.WORKLOAD,
     )
 }
 """By the kind of their cases."""

@@ -53,8 +53,8 @@ def text_table(rows: Sequence[Row]) -> str:
 def judged(of_scheme: Sequence[Row], dense: Sequence[Row]) -> str:
     """Say how trainings with a scheme ended beside those with everything sent.
 
-    "as dense": the mean loss of what is held out is not above that of any dense training by more
-    than those differ among each other.
+    "as dense": neither the mean loss in training nor that of what is held out is above that of any
+    dense training by more than those differ among each other.
 
     Args:
         of_scheme: Rows of one task and scheme.
@@ -63,14 +63,23 @@ def judged(of_scheme: Sequence[Row], dense: Sequence[Row]) -> str:
     failed = [row["failed"] for row in of_scheme if row["failed"]]
     if failed:
         return f"**diverged**: {failed[0]}"
-    ends = [row["held_out"][-1][1] for row in dense]
-    begin = dense[0]["held_out"][0][1]
-    end = statistics.fmean(row["held_out"][-1][1] for row in of_scheme)
-    if end <= max(ends) + (max(ends) - min(ends)):
-        return "as dense"
-    if end > begin - _HALF * (begin - statistics.fmean(ends)):
+    begin, dense_end = dense[0]["held_out"][0][1], statistics.fmean(map(_held_out, dense))
+    end = statistics.fmean(map(_held_out, of_scheme))
+    if end > begin - _HALF * (begin - dense_end):
         return "**does not converge**"
-    return "behind"
+    for loss in (_held_out, _in_training):
+        ends = list(map(loss, dense))
+        if statistics.fmean(map(loss, of_scheme)) > max(ends) + (max(ends) - min(ends)):
+            return "behind"
+    return "as dense"
+
+
+def _held_out(row: Row) -> float:
+    return float(row["held_out"][-1][1])
+
+
+def _in_training(row: Row) -> float:
+    return last_mean(row["losses"])
 
 
 def _lines(task: str, rows: Sequence[Row]) -> list[list[str]]:
@@ -113,8 +122,8 @@ def _line(found: list[Row], dense: Sequence[Row], spread: Sequence[Row], counted
     return [
         f"`{scheme}`" if scheme else "none: everything is sent",
         ", ".join(str(row["seed"]) for row in found),
-        _span([last_mean(row["losses"]) for row in ended]),
-        _span([row["held_out"][-1][1] for row in ended]),
+        _span(list(map(_in_training, ended))),
+        _span(list(map(_held_out, ended))),
         reached,
         "–" if scheme == DENSE else judged(found, spread),
         _kilobytes(statistics.fmean(sent)) if sent else "–",
@@ -128,8 +137,8 @@ def _span(values: Sequence[float]) -> str:
     """Return a mean, with the least and the most of several."""
     if not values:
         return "–"
-    mean = f"{statistics.fmean(values):.3g}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.3g}–{max(values):.3g})"
+    mean = f"{statistics.fmean(values):.4g}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.4g}–{max(values):.4g})"
 
 
 def _kilobytes(count: float) -> str:

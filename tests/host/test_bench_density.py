@@ -85,6 +85,11 @@ def test_limits_are_those_of_the_busiest_link(share, overlap, sent, received):
 def test_the_table_has_a_line_for_each_density_and_overlap():
     def row(plan, case, topology):
         about = {"bench": "network", "setup": plan.setup.name, "case": case.name, "quick": False}
+        about |= {
+            "ranks": 4,
+            "cores": 2,
+            **({"aggregator_cpu_s": 0.1} if topology == "udp" else {}),
+        }
         times = {"afflux_s": 0.2, "limit_s": 0.1, "gloo_s": 1.0, "ratio": 5.0, "afflux_cpu_s": 0.05}
         return about | times | {"topology": topology, "bytes": case.bytes}
 
@@ -97,5 +102,7 @@ def test_the_table_has_a_line_for_each_density_and_overlap():
     lines = density.WORKLOAD.tables["density"](rows).splitlines()[2:]
     assert len(lines) == 9 + 8 + 6
     assert lines[0].startswith("| 100 % | random | 1000.0 ms | 200.0 ms | 100.0 ms | 2.00 | 5.0 |")
+    # Four ranks at 50 ms, and the aggregator's 100 ms, on two cores.
+    assert lines[0].endswith("| 50.0 ms | 100.0 ms | 150.0 ms |")
     slow = density.WORKLOAD.tables["density_slow"](rows).splitlines()[2:]
-    assert len(slow) == 3 * 3
+    assert len(slow) == 2 * 2

@@ -14,7 +14,11 @@ from afflux import scheme_words
 from afflux.schemes.compressor import Compressor
 from tests.support.host.ranks import caught, run_ranks, values
 
-CASES = [(size, "spread") for size in (0, 1, 63, 64, 65, 500)] + [(64, "zeros"), (130, "zeros")]
+CASES = [(size, "spread") for size in (0, 1, 63, 64, 65, 500)] + [
+    (64, "zeros"),
+    (130, "zeros"),
+    (90, "large"),
+]
 RANKS = 3
 
 EXACT = ("gtopk", "int4", "int8", "int12")
@@ -44,6 +48,9 @@ def drawn(size: int, kind: str, rank: int) -> torch.Tensor:
     if kind == "zeros":
         return torch.zeros(size)
     source = torch.Generator().manual_seed(1000 * size + rank)
+    if kind == "large":
+        # Float16 has each of them, but not their sum.
+        return 40000 + 1000 * torch.rand(size, generator=source)
     # Magnitudes that differ by more than a float32 or a float16 has bits.
     spread = torch.randint(-40, 14, (size,), generator=source)
     return torch.ldexp(torch.randn(size, generator=source), spread)

@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
 from afflux.schemes.gtopk import Taken, take_global_top_k
 from afflux.schemes.gtopk_tree import take_by_tree
-from afflux.schemes.mstopk import mstopk, search
-from afflux.schemes.selection import Bounds, largest
+from afflux.schemes.selection import Bounds
 from tests.support.host.ranks import caught, run_ranks, values
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -128,14 +129,16 @@ def test_what_a_branch_drops_stays_with_its_rank():
 
 def large_ones(rank, size):
     found = []
-    for take in WAYS.values():
+    # Gloo sums too, where a group is Gloo's.
+    gloo = dist.new_group(backend="gloo")
+    for take, group in product(WAYS.values(), (None, gloo)):
         tensor = torch.zeros(ELEMENTS)
         # No rank's own largest is the largest of the sum.
         tensor[10 + rank] = 5.0
         tensor[7] = 3.0
         # Two that cancel each other out.
         tensor[9] = 4.0 if rank == 0 else -4.0
-        taken = take(tensor, 3)
+        taken = take(tensor, 3, group)
         left = tensor.nonzero().view(-1).tolist()
         found.append((taken.places.tolist(), taken.sums.tolist(), left))
     return found
@@ -143,7 +146,7 @@ def large_ones(rank, size):
 
 def test_the_largest_of_the_sum_are_taken():
     for found in values(run_ranks(large_ones, 2)):
-        assert found == [([7, 10, 11], [6, 5, 5], [9])] * len(WAYS)
+        assert found == [([7, 10, 11], [6, 5, 5], [9])] * 2 * len(WAYS)
 
 
 def bad(rank, size):
@@ -246,16 +249,29 @@ def test_a_sum_that_is_no_float32_is_refused():
             assert left == pytest.approx(3e38)
 
 
-def test_the_search_of_mstopk_finds_nearly_the_largest():
-    tensor = torch.randn(100_000, generator=torch.Generator().manual_seed(1))
-    exact = set(largest(tensor, 1000).tolist())
-    for passes in (1, 5, 10, 30):
-        found = search(tensor.abs(), 1000, passes)
-        assert found.above <= 1000 <= found.at_least
-        places = mstopk(tensor, 1000, passes=passes, generator=torch.Generator().manual_seed(2))
-        assert len(places) == 1000 and (places.diff() > 0).all()
-        assert len(exact - set(places.tolist())) <= 1000 - found.above
-    assert found.above >= 999
-    for count in (1, 500, 100_000):
-        assert len(mstopk(torch.ones(100_000), count)) == count
-        assert len(mstopk(torch.zeros(100_000), count)) == count
+def of_different_sizes(rank, size):
+    found = []
+    for way, elements, count in (
+        ("network", 12, 3 + rank),
+        ("tree", 12, 3 + rank),
+        *((way, 12 + 20 * rank, 3) for way in WAYS),
+        # The last one, as its all-gather ends the group.
+        ("lists", 12, 3 + rank),
+    ):
+        # The largest are where both have elements.
+        tensor = torch.arange(float(elements), 0.0, -1.0, requires_grad=True)
+        error = caught(partial(WAYS[way], tensor, count))
+        unchanged = tensor.tolist() == list(range(elements, 0, -1))
+        found.append((error[1], error[0].partition(";")[0], unchanged))
+    return found
+
+
+def test_ranks_that_offer_differently_all_get_an_error():
+    for got in values(run_ranks(of_different_sizes, 2)):
+        kinds, texts, unchanged = zip(*got, strict=True)
+        assert kinds[:5] == ("ValueError",) * 5 and kinds[5] != "nothing raised"
+        assert texts[:2] == ("ranks offer from 3 of 12 to 4 of 12 elements",) * 2
+        of_sizes = "ranks offer from 3 of 12 to 3 of 32 elements"
+        by_lists = "rank 0 offers 3 of 12 elements, rank 1 offers 3 of 32 elements"
+        assert texts[2:5] == (by_lists, of_sizes, of_sizes)
+        assert all(unchanged)

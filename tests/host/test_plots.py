@@ -50,6 +50,7 @@ def rows_of_network(plans=PLANS) -> list[dict]:
         {
             **{"bench": "network", "setup": plan.setup.name, "case": case.name, "quick": False},
             **{"title": case.title, "mtu": plan.setup.mtu, "topology": topology, "ratio": 4.0},
+            **{"density": case.density, "overlap": case.overlap, **TIMES},
             **({"limit_s": 0.1, "gloo_limit_s": 0.5} if case.bytes > 1 << 20 else {}),
         }
         for plan in plans

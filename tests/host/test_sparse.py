@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import afflux
 from benchmarks.rows.paths import step
+from tests.support.host.aggregators import aggregator
 from tests.support.host.ranks import caught, run_ranks, values
 
 SHAPES = {
@@ -61,6 +62,12 @@ def test_sums_are_those_of_dense_tensors(engine, dtype):
 def test_gloo_alone_sums_them_as_well(monkeypatch):
     monkeypatch.setenv("AFFLUX_AGGREGATOR", "gloo://")
     test_sums_are_those_of_dense_tensors("gloo", torch.float32)
+
+
+def test_two_aggregators_share_the_columns(monkeypatch):
+    with aggregator() as first, aggregator() as second:
+        monkeypatch.setenv("AFFLUX_AGGREGATOR", f"{first},{second}")
+        test_sums_are_those_of_dense_tensors("udp", torch.float32)
 
 
 def averages(rank, size):

@@ -29,10 +29,12 @@ def test_losses_are_means_of_the_steps_before():
 
 
 def test_a_training_is_judged_by_how_dense_trainings_differ():
-    dense = [row(end) for end in (0.10, 0.12, 0.14)]
+    flat = [[level] * 40 for level in (3.0, 3.1, 3.2)]
+    dense = [row(end, losses=losses) for end, losses in zip((0.10, 0.12, 0.14), flat, strict=True)]
     assert judged([row(0.17)], dense) == "as dense"
     assert judged([row(0.20)], dense) == "behind"
     assert judged([row(0.17), row(0.20)], dense) == "behind"
+    assert judged([row(0.17, losses=[3.5] * 40)], dense) == "behind"
     assert judged([row(1.5)], dense) == "**does not converge**"
     assert judged([row(0.1), row(2.0, failed="broke")], dense) == "**diverged**: broke"
 

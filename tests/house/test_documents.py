@@ -4,7 +4,7 @@ import re
 
 from docs.generate.source_tree import ROOT, python_modules
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PATH = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+)`")
 COMMAND = re.compile(r"python(?:3)? -m ((?:afflux|benchmarks|docs|tests)[\w.]*)")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")

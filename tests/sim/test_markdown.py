@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COLUMNS = 120
 MODULE = re.compile(r"python3? -m ([\w.]+)")
 LINK_ALONE = re.compile(r"^\s*[*-]?\s*!?\[[^]]*\]\([^)]*\)\S*$")

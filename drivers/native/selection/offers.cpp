@@ -1,11 +1,13 @@
 #include "selection/offers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "selection/least.hpp"
@@ -21,8 +23,36 @@ std::size_t segments_of(std::size_t elements) {
     return (elements + kSegment - 1) / kSegment;
 }
 
+// The tensor's size, and how many offers there are.
+constexpr std::size_t kHead = 4;
+
+std::array<std::int32_t, kHead> head_of(std::size_t elements, std::size_t count) {
+    const auto low = [](std::size_t value) { return static_cast<std::int32_t>(value); };
+    return {low(elements), low(elements >> 32), low(count), low(count >> 32)};
+}
+
 // Words hold two low halves each as memory does.
 static_assert(std::endian::native == std::endian::little);
+
+std::string text_of(std::size_t rank, std::span<const std::int32_t> head) {
+    const auto number = [&](std::size_t at) {
+        const auto low = static_cast<std::uint32_t>(head[at]);
+        return std::to_string(std::uint64_t{static_cast<std::uint32_t>(head[at + 1])} << 32 | low);
+    };
+    return "rank " + std::to_string(rank) + " offers " + number(2) + " of " + number(0) +
+           " elements";
+}
+
+// Before anything else: what is not the same everywhere must be the same error everywhere.
+void check_heads(std::span<const std::int32_t> messages, std::size_t ranks, std::size_t words) {
+    const auto first = messages.first(kHead);
+    for (std::size_t rank = 1; rank < ranks; ++rank) {
+        const auto head = messages.subspan(rank * words, kHead);
+        if (!std::ranges::equal(head, first)) {
+            throw std::invalid_argument(text_of(0, first) + ", " + text_of(rank, head));
+        }
+    }
+}
 
 // A message taken apart.
 struct Message {
@@ -31,8 +61,8 @@ struct Message {
     std::span<const std::int32_t> values;  // floats
 
     Message(std::span<const std::int32_t> words, std::size_t elements, std::size_t count)
-        : counts(words.first(segments_of(elements))),
-          lows(reinterpret_cast<const std::uint16_t*>(words.data() + counts.size())),
+        : counts(words.subspan(kHead, segments_of(elements))),
+          lows(reinterpret_cast<const std::uint16_t*>(counts.data() + counts.size())),
           values(words.last(count)) {}
 
     std::size_t in_segment(std::size_t segment) const {
@@ -134,7 +164,7 @@ void choose(const Union& all, std::size_t count, Sums* result) {
 }  // namespace
 
 std::size_t message_words(std::size_t elements, std::size_t count) {
-    return segments_of(elements) + (count + 1) / 2 + count;
+    return kHead + segments_of(elements) + (count + 1) / 2 + count;
 }
 
 void pack(std::span<const float> values, std::span<const std::int64_t> places, std::size_t elements,
@@ -143,9 +173,10 @@ void pack(std::span<const float> values, std::span<const std::int64_t> places, s
         message.size() != message_words(elements, places.size())) {
         throw std::invalid_argument("values or message are of another size");
     }
-    const auto counts = message.first(segments_of(elements));
-    const auto lows = message.subspan(counts.size(), (places.size() + 1) / 2);
-    std::fill(message.begin(), lows.end(), 0);
+    std::ranges::copy(head_of(elements, places.size()), message.begin());
+    const auto counts = message.subspan(kHead, segments_of(elements));
+    const auto lows = message.subspan(kHead + counts.size(), (places.size() + 1) / 2);
+    std::fill(counts.begin(), lows.end(), 0);
     for (std::size_t i = 0; i < places.size(); ++i) {
         const auto place = static_cast<std::size_t>(places[i]);
         ++counts[place / kSegment];
@@ -169,6 +200,11 @@ Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std
                   std::size_t count) {
     const std::size_t words = message_words(elements, count);
     if (messages.size() != ranks * words) throw std::invalid_argument("messages of another size");
+    check_heads(messages, ranks, words);
+    const auto own = head_of(elements, count);
+    if (!std::ranges::equal(messages.first(kHead), own)) {
+        throw std::invalid_argument("messages are for a tensor of another size");
+    }
     std::vector<Message> of_ranks;
     Magnitude most = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -9,9 +9,10 @@
 
 namespace afflux::selection {
 
-// A message has, for each 65,536 places of the tensor, how many offers are there; then the low 16
-// bits of all their places, two in a word; then their values. So an offer takes 6 bytes, and all
-// messages of `count` offers are equally long: so many words.
+// A message has the sizes of the tensor and of the list; for each 65,536 places of the tensor, how
+// many offers are there; then the low 16 bits of all their places, two in a word; then their
+// values. So an offer takes 6 bytes, and all messages of `count` offers are equally long: so many
+// words.
 std::size_t message_words(std::size_t elements, std::size_t count);
 
 // Writes the message that offers `values`, which are the elements at `places`, ascending, of a

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "selection/largest.hpp"
@@ -106,14 +107,17 @@ void test_the_largest_sums() {
 }
 
 void test_what_a_quantum_leaves_stays() {
-    const Tensors tensors{{1.0F, 0x1.000002p-20F, 0, 0}, {0, 0, 0, -1.0F}};
-    const Sums got = summed(tensors, 2);
+    const Tensors tensors{{1.0F, 0x1.000002p-20F, 0x1.Cp-22F, 0}, {0, 0, 0, -1.0F}};
+    const Sums got = summed(tensors, 3);
     // Two ranks: 23 bits below 2.
     CHECK(got.quantum == 0x1p-22);
-    CHECK((got.places == std::vector<std::int64_t>{0, 3}));
-    std::vector<float> own = at(tensors[0], {0, 1});
-    settle(own, std::vector<std::int64_t>{0, 1}, std::vector<std::int64_t>{1}, got.quantum);
-    CHECK((own == std::vector<float>{1.0F, 0x1p-43F}));
+    CHECK((got.places == std::vector<std::int64_t>{0, 1, 3}));
+    CHECK((got.sums == std::vector<float>{1.0F, 0x1p-20F, -1.0F}));
+    const std::vector<std::int64_t> places{0, 1, 2};
+    std::vector<float> own = at(tensors[0], places);
+    settle(own, places, std::vector<std::int64_t>{1, 2}, got.quantum);
+    // The last one was rounded up, to two quanta.
+    CHECK((own == std::vector<float>{1.0F, 0x1p-43F, -0x1p-24F}));
 }
 
 void test_numbers_at_the_edges() {
@@ -132,16 +136,33 @@ void test_what_is_no_message() {
     std::vector<std::int32_t> message = messages_of({tensor}, 3);
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 2, tensor.size(), 3));
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 4));
-    message[0] = 2;
+    CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size() - 1, 3));
+    // Behind the head is how many lie in each of the two segments.
+    message[4] = 2;
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 3));
     // The third lies at 65,536 + 60,000 now.
-    message[1] = 1;
-    message[3] = 60'000;
+    message[5] = 1;
+    message[7] = 60'000;
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 3));
-    message[0] = -1;
-    message[1] = 4;
+    message[4] = -1;
+    message[5] = 4;
     CHECK_THROWS(std::invalid_argument, largest_sums(message, 1, tensor.size(), 3));
     CHECK_THROWS(std::invalid_argument, pack(tensor, {}, tensor.size(), message));
+}
+
+// Of tensors whose messages are as long, and wherever their largest elements are.
+void test_tensors_of_different_sizes() {
+    const Tensors tensors = {std::vector<float>(12, 1.0F), std::vector<float>(32, 1.0F)};
+    const std::vector<std::int32_t> messages = messages_of(tensors, 3);
+    for (const std::vector<float>& own : tensors) {
+        std::string text;
+        try {
+            largest_sums(messages, 2, own.size(), 3);
+        } catch (const std::invalid_argument& error) {
+            text = error.what();
+        }
+        CHECK(text == "rank 0 offers 3 of 12 elements, rank 1 offers 3 of 32 elements");
+    }
 }
 
 }  // namespace
@@ -151,4 +172,5 @@ int main() {
     test_what_a_quantum_leaves_stays();
     test_numbers_at_the_edges();
     test_what_is_no_message();
+    test_tensors_of_different_sizes();
 }

@@ -35,6 +35,9 @@ _MANTISSA_BITS = 24
 _LEAST = -149
 """Every float32 is a multiple of two to this."""
 
+_HALF = 0x7FFFFFFF
+"""Sizes are compared in halves of 31 bits."""
+
 _WORD = 4
 _OFFER = 6
 """Bytes of an offer in a list: the low half of its place, and its value."""
@@ -83,14 +86,17 @@ def take_global_top_k(
         What was taken; the same at all ranks.
 
     Raises:
-        ValueError: The count is not from 1 to all elements; or the tensor is not flat float32.
+        ValueError: The count is not from 1 to all elements; or the tensor is not flat float32. Or
+            counts or tensors' sizes differ between the ranks: then at all of them.
         FloatingPointError: A rank's tensor has an infinite element or NaN among the largest, or a
             sum is beyond float32; at all ranks, and no tensor has changed.
+        AffluxError: Counts differ: then at all ranks, unless the group's backend is another.
     """
     if tensor.dim() != 1 or tensor.dtype != torch.float32:
         raise ValueError(f"the tensor is {tensor.dtype} {tuple(tensor.shape)}, not flat float32")
     if not 1 <= count <= len(tensor):
         raise ValueError(f"count is {count}: it must be from 1 to the {len(tensor)} elements")
+    tensor = tensor.detach()
     places = (bounds or Bounds()).largest(tensor, count)
     offered = tensor[places.to(tensor.device)].cpu()
     ranks = dist.get_world_size(group)
@@ -112,7 +118,9 @@ def way_of(elements: int, count: int, ranks: int) -> Way:
         count: Offers of each rank.
         ranks: How many there are.
     """
-    union = elements * (1.0 - (1.0 - count / elements) ** ranks)
+    # Multiplied out: powers by a library may differ between hosts.
+    free = math.prod([1.0 - count / elements] * ranks)
+    union = elements * (1.0 - free)
     network = min((ranks * count + union) * _WORD, elements * _WORD)
     return "lists" if ranks * count * _OFFER <= network else "network"
 
@@ -131,7 +139,7 @@ def _by_lists(
 def _in_the_network(
     offered: torch.Tensor, places: torch.Tensor, elements: int, group: dist.ProcessGroup | None
 ) -> tuple[Taken, float]:
-    quantum = agreed_quantum(offered, group)
+    quantum = agreed_quantum(offered, elements, group)
     if quantum is None:
         return Taken(places[:0], offered[:0]), 0.0
     # Exact but for the rounding: both are powers of two.
@@ -151,27 +159,47 @@ def _in_the_network(
     return Taken(union[chosen], of_taken), quantum
 
 
-def agreed_quantum(offered: torch.Tensor, group: dist.ProcessGroup | None) -> float | None:
+def agreed_quantum(
+    offered: torch.Tensor, elements: int, group: dist.ProcessGroup | None
+) -> float | None:
     """Return the quantum of all ranks' offers; None if these are all zero. A collective.
 
     Args:
         offered: This rank's: at least one.
+        elements: Of the tensor that they are from.
         group: The group; None for the default group.
 
     Raises:
+        ValueError: The ranks offer different numbers of elements, or of different tensors; at all
+            ranks.
         FloatingPointError: An offer is infinite or NaN, at any rank.
     """
-    most = offered.abs().max().reshape(1)
     # The maximum of what is no number is not defined; infinity is.
-    most.nan_to_num_(nan=math.inf, posinf=math.inf)
-    dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
-    (limit,) = most.tolist()
+    most = offered.abs().max().nan_to_num(nan=math.inf, posinf=math.inf)
+    halves = [len(offered) >> 31, len(offered) & _HALF, elements >> 31, elements & _HALF]
+    # Floats that are not negative are in the order of their bits.
+    bits = int(most.view(torch.int32))
+    agreed = torch.tensor([bits, *halves, *(-each for each in halves)], dtype=torch.int32)
+    dist.all_reduce(agreed, op=dist.ReduceOp.MAX, group=group)
+    largest, *sizes = agreed.tolist()
+    highest, lowest = sizes[: len(halves)], [-each for each in sizes[len(halves) :]]
+    if highest != lowest:
+        raise ValueError(
+            f"ranks offer from {_text(lowest)} to {_text(highest)} elements; this one "
+            f"{_text(halves)}"
+        )
+    limit = torch.tensor(largest, dtype=torch.int32).view(torch.float32).item()
     if math.isinf(limit):
         raise FloatingPointError("a rank's tensor has an infinite element or NaN")
     if limit == 0:
         return None
     ranks = dist.get_world_size(group)
     # Offers are at most 2**(24 - bits) quanta, so that sums have 24 bits.
-    bits = (ranks - 1).bit_length() if ranks > 1 else 0
-    exponent = math.frexp(limit)[1] - (_MANTISSA_BITS - bits)
+    more_bits = (ranks - 1).bit_length() if ranks > 1 else 0
+    exponent = math.frexp(limit)[1] - (_MANTISSA_BITS - more_bits)
     return math.ldexp(1.0, max(exponent, _LEAST))
+
+
+def _text(halves: list[int]) -> str:
+    count_high, count_low, elements_high, elements_low = halves
+    return f"{(count_high << 31) + count_low} of {(elements_high << 31) + elements_low}"

@@ -58,6 +58,7 @@ def take_by_tree(
 
     Raises:
         ValueError: The count is not from 1 to all elements; or the tensor is not as it has to be.
+            Or counts or tensors' sizes differ between the ranks: then at all of them.
         FloatingPointError: A rank's tensor has an infinite element or NaN among the largest, or a
             sum is beyond float32; at all ranks, and no tensor has changed.
     """
@@ -65,13 +66,16 @@ def take_by_tree(
         raise ValueError(f"the tensor is {tensor.dtype} {tuple(tensor.shape)}, not flat float32")
     if not 1 <= count <= len(tensor):
         raise ValueError(f"count is {count}: it must be from 1 to the {len(tensor)} elements")
+    tensor = tensor.detach()
     places = (bounds or Bounds()).largest(tensor, count)
     offered = tensor[places.to(tensor.device)].cpu()
-    quantum = agreed_quantum(offered, group)
+    quantum = agreed_quantum(offered, len(tensor), group)
     if quantum is None:
         return Taken(places[:0], offered[:0])
     quanta = torch.round(offered.to(torch.float64) / quantum).to(torch.int32)
-    own = _List(places.to(torch.int32).numpy(), quanta.numpy())
+    # An offer may be less than a quantum, and so nothing.
+    given = quanta != 0
+    own = _List(places[given].to(torch.int32).numpy(), quanta[given].numpy())
     result, through = _up_and_down(own, count, group)
     sums = torch.from_numpy(result.quanta).to(torch.float64).mul_(quantum).to(torch.float32)
     if sums.isinf().any():
