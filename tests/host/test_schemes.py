@@ -98,10 +98,8 @@ def restarts_of_draws(rank, size):
     if rank:
         behind.load_state_dict(None, saved)
     others = afflux.hooks.scheme(f"gtopk:density={0.5 + rank / 4}")
-    errors = [
-        caught(lambda each=each: each.average(tensor.clone(), "a")) for each in (behind, others)
-    ]
-    return expected == found, saved["steps"], [error[0] for error in errors]
+    errors = [caught(partial(each.average, tensor.clone(), "a"))[0] for each in (behind, others)]
+    return expected == found, saved["steps"], errors
 
 
 def test_ranks_must_have_the_same_scheme_and_go_on_where_they_were():
