@@ -66,6 +66,7 @@ class Scheme:
         self._kept = Memory() if feedback else None
         self._velocity = Memory()
         self._in_step: set[str] = set()
+        self._room = torch.empty(0)
         self._agreed = False
         self._text = (
             f"{compressor.text()}, feedback={feedback}, momentum={momentum}, "
@@ -231,12 +232,16 @@ class Scheme:
         assert self._kept is not None
         kept = self._kept.of(names, sizes, wide.device)
         # If this step fails, because a gradient is not finite, what is kept stays as it was.
+        if len(self._room) < len(kept) or self._room.device != kept.device:
+            # Kept, as new memory costs more than what is done in it.
+            self._room = torch.empty_like(kept)
+        left = self._room[: len(kept)]
         if self._momentum:
             velocity = self._velocity.of(names, sizes, wide.device)
             moved = velocity * self._momentum + wide
-            left = kept + moved
+            torch.add(kept, moved, out=left)
         else:
-            left = kept + wide
+            torch.add(kept, wide, out=left)
         places = self.compressor.take(left, wide, self.group)
         kept.copy_(left)
         if self._momentum:
