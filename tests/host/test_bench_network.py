@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import socket
+from typing import Any
 
 import pytest
 import torch
@@ -102,7 +103,7 @@ def test_what_is_known_is_kept_after_each_case(permitted, monkeypatch):
     # One case is known, and then the ranks end.
     monkeypatch.setattr(launch, "_PROGRAM", ["-c", f"{text}; import sys; sys.exit('it is broken')"])
     setup = dataclasses.replace(GIGABIT, hosts=1, topologies=("auto",))
-    kept = []
+    kept: list[list[Any]] = []
     rows = command.run_plan(Plan(setup, (DENSE, Case("4", "", 4))), quick=True, keep=kept.append)
     assert [row["case"] for row in kept[0]] == ["dense"]
     assert [(row["case"], bool(row["failed"])) for row in rows] == [("dense", False), ("4", True)]
