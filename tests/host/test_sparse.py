@@ -86,6 +86,19 @@ def averages(rank, size):
         in_place = drawn(name, rank)
         dist.all_reduce(in_place)
         assert torch.equal(result.to_dense(), in_place.to_dense())
+    made = partial(torch.sparse_coo_tensor, check_invariants=True)
+    turned = made([[rank, 7000]], torch.tensor([1j, 2 - 1j]), (9000,))
+    as_numbers = afflux.sparse.all_reduce(turned)
+    dist.all_reduce(turned)
+    few = made([[rank]], torch.tensor([1j]), (3,))
+    few_as_numbers = afflux.sparse.all_reduce(few)
+    dist.all_reduce(few)
+    for whole, part in ((turned, as_numbers), (few, few_as_numbers)):
+        assert whole.dtype is part.dtype is torch.complex64
+        assert torch.equal(whole.to_dense(), part.to_dense())
+    assert turned.indices().tolist() == [[0, 1, 2, 7000]]
+    assert turned.values().tolist() == [1j, 1j, 1j, 6 - 3j]
+    assert few_as_numbers.tolist() == [1j, 1j, 1j]
     refused = caught(lambda: afflux.sparse.all_reduce(torch.ones(3)))[1]
     dist.all_reduce(kept)
     difference = (kept.to_dense() - mean * size).abs().max().item()
@@ -148,21 +161,27 @@ def test_more_rows_than_an_int32_counts(engine):
 
 
 BAD = {
-    "beyond the end": ([[3, 100]], (100,)),
-    "before the start": ([[-1, 3]], (100,)),
-    "in the second dimension": ([[0, 1], [70, 2]], (60, 70)),
+    # Indices, shape, whether the tensor is said to be coalesced, the message.
+    "beyond the end": ([[3, 100]], (100,), True, "index 100 in dimension 0"),
+    "before the start": ([[-1, 3]], (100,), True, "index -1 in dimension 0"),
+    "in the second dimension": ([[0, 1], [70, 2]], (60, 70), True, "index 70 in dimension 1"),
+    # As a flat number it is another row, (1, 0).
+    "in the second, not coalesced": ([[1, 0], [0, 70]], (60, 70), False, "index 70 in dimension 1"),
+    "twice": ([[3, 3]], (100,), True, "index [3], with the value [10.0], behind the index [3]"),
+    "twice, in a list": ([[3, 3]], (1_000_000,), True, "behind the index [3]"),
+    "descending": ([[5, 3], [1, 2]], (60, 70), True, "index [3, 2], with the value [10.0], behind"),
 }
 
 
 def with_a_bad_index(rank, size):
     found = []
-    for indices, shape in BAD.values():
+    for indices, shape, coalesced, _ in BAD.values():
         group = dist.new_group(timeout=timedelta(seconds=20))
-        right = torch.tensor(indices).clamp(0, 50)
-        values = torch.ones(2)
+        right = torch.tensor([[2, 7]] * len(shape))
+        values = torch.tensor([1.0, 10.0])
         own = torch.tensor(indices) if rank == 1 else right
         tensor = torch.sparse_coo_tensor(
-            own, values, shape, is_coalesced=True, check_invariants=False
+            own, values, shape, is_coalesced=coalesced, check_invariants=False
         )
         found.append(caught(partial(dist.all_reduce, tensor, group=group)))
     return found
@@ -170,8 +189,7 @@ def with_a_bad_index(rank, size):
 
 def test_indices_outside_the_shape_are_refused_at_every_rank(engine):
     for found in values(run_ranks(with_a_bad_index, 2)):
-        wrong = ("index 100 in dimension 0", "index -1 in dimension 0", "index 70 in dimension 1")
-        for (message, kind, seconds), what in zip(found, wrong, strict=True):
+        for (message, kind, seconds), (*_, what) in zip(found, BAD.values(), strict=True):
             assert kind != "nothing raised"
             assert what in message
             assert seconds < 15
@@ -181,18 +199,23 @@ def nested(rank, size):
     found: list[tuple[str, str]] = []
     signal.signal(signal.SIGUSR1, lambda *_: found.append(caught(dist.barrier)[:2]))
     tensor = torch.ones(50).to_sparse()
+    dist.barrier()
     if rank == 1:
-        time.sleep(0.5)
-    else:
+        # The others wait longer than it takes to hear of a refused call.
+        time.sleep(1.5)
+    elif rank == 0:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
         timer.start()
-    error = caught(lambda: dist.all_reduce(tensor))
-    return found, error[0]
+    dist.all_reduce(tensor)
+    after = torch.ones(3)
+    dist.all_reduce(after)
+    return found, tensor.to_dense().tolist(), after.tolist()
 
 
 def test_a_signal_handler_cannot_pass_a_sum_of_several_steps(engine):
-    (found, _), (none, _) = values(run_ranks(nested, 2))
+    (found, *sums), *others = values(run_ranks(nested, 3))
     ((message, kind),) = found
     assert kind == "CallRefused"
     assert "all_reduce sum sparse float32 (50,) takes several steps" in message
-    assert none == []
+    assert sums == [[3.0] * 50, [3.0] * 3]
+    assert others == [([], *sums)] * 2

@@ -132,6 +132,13 @@ class SparseSums(Sums):
             self._call = ""
         # A collective is not a step of autograd. Nor is the result copied once more.
         with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+            if tensor._is_view() and tensor._base is not None and tensor._base.is_complex():
+                # torch hands over `view_as_real` of a complex tensor, and looks at that no more.
+                values = torch.view_as_complex(result.values().contiguous())
+                tensor._base.data = torch.sparse_coo_tensor(
+                    result.indices(), values, tensor._base.shape, is_coalesced=True,
+                    check_invariants=False,
+                )  # fmt: skip
             tensor.data = result
         return [tensor]
 
