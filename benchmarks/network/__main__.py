@@ -15,7 +15,7 @@ import os
 import re
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,22 @@ _MARGIN_S = 60.0
 """Beyond the limit of a case, in which the ranks end themselves: for starts."""
 
 
-def run_plan(plan: Plan, quick: bool, budget_s: float = BUDGET_S) -> list[Row]:
+def run_plan(
+    plan: Plan,
+    quick: bool,
+    budget_s: float = BUDGET_S,
+    keep: Callable[[list[Row]], object] = lambda _: None,
+) -> list[Row]:
     """Measure the cases of a network, those behind one that ends the ranks in new ranks.
 
     Args:
         plan: The network and its cases.
         quick: Only show that it works.
         budget_s: For all runs of a case.
+        keep: Is given all rows so far after each case, as what follows may end the command.
     """
-    setup, left, rows = plan.setup, list(plan.cases), []
+    setup, left = plan.setup, list(plan.cases)
+    rows: list[Row] = []
     if setup.with_mpi and (reason := mpi.missing()):
         return [_about(setup, case, quick) | {"not_measured": reason} for case in left]
     contenders = [*(["gloo"] if setup.with_gloo else []), *setup.topologies, *setup.beside]
@@ -64,12 +71,13 @@ def run_plan(plan: Plan, quick: bool, budget_s: float = BUDGET_S) -> list[Row]:
     while left:
         known: list[Row] = []
 
-        def on_line(line: str, known: list[Row] = known) -> bool:
+        def on_line(line: str, known: list[Row] = known, before: list[Row] = rows) -> bool:
             if not line.startswith(ROW_MARK):
                 return False
             case, (_, found) = left.pop(0), json.loads(line.removeprefix(ROW_MARK))
             known += _rows(setup, case, quick, found)
             print(f"  {case.title}: {_brief(known)}", flush=True)
+            keep(before + known)
             return True
 
         reason = ""
@@ -293,9 +301,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                     setup = dataclasses.replace(shortened.setup, topologies=topologies)
                     shortened = Plan(setup, shortened.cases)
                 print(f"{plan.setup.title}, times as fast as Gloo:", flush=True)
-                rows += run_plan(shortened, arguments.quick, arguments.budget)
-                # Kept even if what follows fails.
-                merge_rows(output, [NAME], _kept(output, rows))
+
+                def keep(found: list[Row]) -> None:
+                    # Kept even if what follows fails.
+                    merge_rows(output, [NAME], _kept(output, found))
+
+                found = run_plan(shortened, arguments.quick, arguments.budget, keep)
+                keep(found)
+                rows += found
             others = _families(paths, with_costs, arguments.quick, output)
     except NotPermitted as error:
         print(f"python -m benchmarks.network: {error}", file=sys.stderr)

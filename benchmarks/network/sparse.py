@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 from afflux.schemes.gtopk import take_global_top_k
+from afflux.schemes.selection import Bounds
 from afflux_drivers.selection import largest
 from benchmarks.report.drawn_rows import zipf_rows
 from benchmarks.report.sides import Side
@@ -155,4 +156,6 @@ def top_k_side(group: Any, dense: bool, size: int, density: float, rank: int, ra
         )
         return count - right
 
-    return Side(lambda: take_global_top_k(tensor, count, group), wrong)
+    # A scheme has them.
+    bounds = Bounds()
+    return Side(lambda: take_global_top_k(tensor, count, group, bounds=bounds), wrong)

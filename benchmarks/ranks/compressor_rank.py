@@ -43,7 +43,9 @@ def sent(words: list[str], elements: int) -> list[dict[str, object]]:
 
 
 def timed(words: list[str], elements: int, rounds: int) -> list[dict[str, object]]:
-    """Return the seconds of each in turn: with all ranks, and of the processor with none but one.
+    """Return the seconds of each in turn, with all ranks: by the clock, and of the processor.
+
+    Those of this rank's processor are also measured without the other ranks.
 
     Args:
         words: The first is what the others are compared with.
@@ -55,13 +57,15 @@ def timed(words: list[str], elements: int, rounds: int) -> list[dict[str, object
     tensor, average = torch.empty_like(drawn), torch.empty_like(drawn)
     compressors = _compressors(words)
     together: dict[str, list[float]] = {word: [] for word in words}
+    busy: dict[str, list[float]] = {word: [] for word in words}
     own: dict[str, list[float]] = {word: [] for word in words}
     for _ in range(rounds):
         for word, compressor in compressors.items():
             tensor.copy_(drawn)
             dist.barrier()
-            begin = time.perf_counter()
+            begin, busy_before = time.perf_counter(), time.process_time()
             compressor.take(tensor, average, None)
+            busy[word].append(time.process_time() - busy_before)
             # Until the last rank has it.
             dist.barrier()
             together[word].append(time.perf_counter() - begin)
@@ -72,7 +76,12 @@ def timed(words: list[str], elements: int, rounds: int) -> list[dict[str, object
             own[word].append(time.process_time() - begin)
     # The first round touches memory for the first time.
     return [
-        {"word": word, "seconds": _median(together[word]), "own_seconds": _median(own[word])}
+        {
+            "word": word,
+            "seconds": _median(together[word]),
+            "busy_seconds": _median(busy[word]),
+            "own_seconds": _median(own[word]),
+        }
         for word in words
     ]
 

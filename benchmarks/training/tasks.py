@@ -154,7 +154,7 @@ class Language(Task):
     name = "lstm"
     title = "LSTM, text"
     steps = 240
-    target = 6.0
+    target = 6.2
     rate = 1.0
     momentum = 0.9
     _width = 96

@@ -6,6 +6,7 @@ or, with AFFLUX_SCHEME in the environment, `afflux.hooks.register(ddp)`. For a t
 `afflux.hooks.scheme("bf16").average(tensor, "its name")`.
 """
 
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from afflux.compressors.block_top_k import BlockTopK
@@ -62,7 +63,7 @@ def register(
         The scheme; None if there is none in the environment either. Then DDP averages as ever.
 
     Raises:
-        ValueError: There is no such scheme.
+        ValueError: There is no such scheme, or it is for a group of other ranks.
         SettingsError: AFFLUX_SCHEME says what there is not.
     """
     if chosen is None:
@@ -75,9 +76,20 @@ def register(
             raise SettingsError(f"AFFLUX_SCHEME: {error}") from None
     elif isinstance(chosen, Scheme):
         made = chosen
+        made.group = _same_ranks(made.group, ddp.process_group)
     elif isinstance(chosen, Compressor):
         made = Scheme(chosen, group=ddp.process_group)
     else:
         made = scheme(chosen, ddp.process_group)
     ddp.register_comm_hook(made, scheme_hook)
     return made
+
+
+def _same_ranks(group: dist.ProcessGroup | None, of_model: dist.ProcessGroup) -> dist.ProcessGroup:
+    """Return the group in which to average: that of the model, or another of the same ranks."""
+    if group is None:
+        return of_model
+    ranks, wanted = map(dist.get_process_group_ranks, (group, of_model))
+    if ranks != wanted:
+        raise ValueError(f"the scheme averages over ranks {ranks}, the model is on {wanted}")
+    return group

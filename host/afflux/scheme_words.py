@@ -48,6 +48,8 @@ def _momentum(factor: float = 0.9) -> dict[str, Any]:
 
 
 def _warm_up(densities: list[float], steps: int) -> dict[str, Any]:
+    if steps < 1:
+        raise ValueError(f"steps is {steps}: each density lasts one at least")
     return {"warm_up": densities, "warm_up_steps": steps}
 
 
@@ -96,7 +98,10 @@ def scheme(text: str, group: dist.ProcessGroup | None = None) -> Scheme:
                 raise ValueError(f"scheme {text!r}: {word} and {compressor.word} are two forms")
             compressor = _made(text, word, COMPRESSORS[word], options)
         elif word in _BESIDES:
-            besides |= _made(text, word, _BESIDES[word], options)
+            more = _made(text, word, _BESIDES[word], options)
+            if besides.keys() & more.keys():
+                raise ValueError(f"scheme {text!r}: {word} stands twice")
+            besides |= more
         elif word in _ELSEWHERE:
             raise ValueError(f"scheme {text!r}: {word} is not one of Afflux's: {_ELSEWHERE[word]}")
         else:
@@ -121,6 +126,8 @@ def _made(text: str, word: str, make: Callable[..., Any], options: str) -> Any:
         if name not in parameters:
             known = ", ".join(parameters) or "none"
             raise ValueError(f"scheme {text!r}: {word} has no option {name!r}; it has {known}")
+        if name in values:
+            raise ValueError(f"scheme {text!r}: {word} has {name} twice")
         try:
             values[name] = _parsed(value, parameters[name].annotation)
         except ValueError:

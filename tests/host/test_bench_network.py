@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import socket
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from benchmarks.network.cases import PLANS, Case, Plan, Setup, plans_for
 from benchmarks.network.launch import RanksEnded, run_ranks
 from benchmarks.network.limits import gloo_limit_s, limit_s
 from benchmarks.network.namespaces import missing
+from benchmarks.network.rank import ROW_MARK
 from benchmarks.network.workloads import SPARSE_PLANS, WORKLOADS
 from benchmarks.report.figures import merge_rows
 from tests.support.checkout import ROOT
@@ -93,6 +95,18 @@ def test_ranks_that_hang_are_killed_and_named(permitted, monkeypatch):
     assert [(row["case"], row["failed"]) for row in rows] == [("dense", reason), ("4", reason)]
     assert all(map(command.failed, rows))
     assert reason in tables.text_table(rows)
+
+
+def test_what_is_known_is_kept_after_each_case(permitted, monkeypatch):
+    found = {"gloo": {}, "auto": {"runs_s": [1.0], "seconds": 1.0, "wrong": 0, "calls": 1}}
+    text = f"print({ROW_MARK + json.dumps(['', found])!r}, flush=True)"
+    # One case is known, and then the ranks end.
+    monkeypatch.setattr(launch, "_PROGRAM", ["-c", f"{text}; import sys; sys.exit('it is broken')"])
+    setup = dataclasses.replace(GIGABIT, hosts=1, topologies=("auto",))
+    kept: list[list[Any]] = []
+    rows = command.run_plan(Plan(setup, (DENSE, Case("4", "", 4))), quick=True, keep=kept.append)
+    assert [row["case"] for row in kept[0]] == ["dense"]
+    assert [(row["case"], bool(row["failed"])) for row in rows] == [("dense", False), ("4", True)]
 
 
 def test_a_rank_that_dies_takes_the_others_with_it(permitted, monkeypatch):

@@ -14,8 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import afflux
 from afflux.schemes.gtopk import Taken, take_global_top_k
 from afflux.schemes.gtopk_tree import take_by_tree
-from afflux.schemes.mstopk import mstopk, search
-from afflux.schemes.selection import Bounds, largest
+from afflux.schemes.selection import Bounds
 from tests.support.host.ranks import caught, run_ranks, values
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -248,21 +247,6 @@ def test_a_sum_that_is_no_float32_is_refused():
         for kind, left in found:
             assert kind == "FloatingPointError"
             assert left == pytest.approx(3e38)
-
-
-def test_the_search_of_mstopk_finds_nearly_the_largest():
-    tensor = torch.randn(100_000, generator=torch.Generator().manual_seed(1))
-    exact = set(largest(tensor, 1000).tolist())
-    for passes in (1, 5, 10, 30):
-        found = search(tensor.abs(), 1000, passes)
-        assert found.above <= 1000 <= found.at_least
-        places = mstopk(tensor, 1000, passes=passes, generator=torch.Generator().manual_seed(2))
-        assert len(places) == 1000 and (places.diff() > 0).all()
-        assert len(exact - set(places.tolist())) <= 1000 - found.above
-    assert found.above >= 999
-    for count in (1, 500, 100_000):
-        assert len(mstopk(torch.ones(100_000), count)) == count
-        assert len(mstopk(torch.zeros(100_000), count)) == count
 
 
 def of_different_sizes(rank, size):

@@ -54,6 +54,10 @@ def test_options_and_warm_up():
         ("gtopk + feedback:on=yes", "on='yes' must be on or off"),
         ("gtopk + warmup", "warmup lacks densities, steps"),
         ("gtopk + warmup:densities=2,steps=1", "density is 2.0"),
+        ("gtopk + warmup:densities=0.5,steps=0", "steps is 0"),
+        ("gtopk + momentum + momentum:factor=0.5", "momentum stands twice"),
+        ("gtopk:density=1,density=0.5", "gtopk has density twice"),
+        ("randomk:seed=9999999999", "seed is 9999999999: it must be from 0"),
     ],
 )
 def test_what_there_is_not_is_named_with_a_reason(text, reason):

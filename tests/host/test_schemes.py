@@ -1,5 +1,7 @@
 """What schemes keep: across buckets, steps, failures, and a restart."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -79,6 +81,52 @@ def gradients_of_words(rank, words):
         afflux.hooks.register(ddp, words)
     ddp(torch.tensor([[1, 1, 7 + rank]])).sum().backward()
     return [each.grad.to_dense().tolist() for each in ddp.parameters()]
+
+
+def restarts_of_draws(rank, size):
+    """Return what is drawn after a restart, of names too, and what ranks at odds are told."""
+    tensor = torch.arange(64.0)
+    scheme = afflux.hooks.scheme("randomk:density=0.1")
+    for _ in range(3):
+        scheme.average(tensor.clone(), "a")
+    saved = scheme.state_dict()
+    expected = scheme.average(tensor.clone(), "a").tolist()
+    again = afflux.hooks.scheme("randomk:density=0.1")
+    again.load_state_dict(None, saved)
+    found = again.average(tensor.clone(), "a").tolist()
+    behind = afflux.hooks.scheme("randomk:density=0.1")
+    if rank:
+        behind.load_state_dict(None, saved)
+    others = afflux.hooks.scheme(f"gtopk:density={0.5 + rank / 4}")
+    errors = [caught(partial(each.average, tensor.clone(), "a"))[0] for each in (behind, others)]
+    return expected == found, saved["steps"], errors
+
+
+def test_ranks_must_have_the_same_scheme_and_go_on_where_they_were():
+    for same, steps, (behind, others) in values(run_ranks(restarts_of_draws, 2)):
+        assert same and steps == 2
+        assert behind.startswith("the ranks have different schemes: rank 0: Selected(")
+        assert "step 0, {'selector': {'draws': 0}" in behind and "step 2" in behind
+        assert "GlobalTopK(density=0.5)" in others and "rank 1: GlobalTopK(density=0.75)" in others
+
+
+def on_other_ranks(rank, size):
+    mesh = afflux.hybrid_mesh(model=1)
+    alone = torch.distributed.new_group([rank], use_local_synchronization=True)
+    ddp = DistributedDataParallel(torch.nn.Linear(2, 1), device_mesh=mesh["data"])
+    scheme = afflux.hooks.Scheme(afflux.hooks.Whole(), group=alone)
+    error = caught(partial(afflux.hooks.register, ddp, scheme))
+    made = afflux.hooks.register(ddp, afflux.hooks.Scheme(afflux.hooks.Whole()))
+    strided = torch.ones(8)[::2]
+    of_strides = caught(lambda: afflux.hooks.Int8().take(strided, torch.ones(4), None))
+    return error[0], made is not None and made.group is ddp.process_group, of_strides[0]
+
+
+def test_a_scheme_averages_over_its_models_ranks():
+    for rank, (error, same, strided) in enumerate(values(run_ranks(on_other_ranks, 2))):
+        assert error == f"the scheme averages over ranks [{rank}], the model is on [0, 1]"
+        assert same
+        assert "strides (2,)" in strided
 
 
 def functions(rank, size):

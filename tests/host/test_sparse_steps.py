@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,13 +169,18 @@ def test_medians_of_what_ranks_tell_are_the_same_everywhere():
 def test_shards_get_whole_rows_of_their_grid():
     """A row of the grid has as many blocks for each shard; less than one has them as it is."""
     tickets = [SimpleNamespace(slots=32, lanes=5)] * 4
-    reducer = SimpleNamespace(tickets=tickets)
-    sums = SparseSums(reducer, None, None, 0, 4, None)
+    nothing: Any = None
+
+    def over(tickets):
+        reducer: Any = SimpleNamespace(tickets=tickets)
+        return SparseSums(reducer, nothing, nothing, 0, 4, nothing)
+
+    sums = over(tickets)
     row = 4 * 32 * 5 * 64
     assert sums.columns_shared
     assert [sums.capacity(size) for size in (5, row - 7, row, row + 1)] == [5, row, row, 2 * row]
     assert sums.capacity(10 * row + 1) % row == 0
-    one = SparseSums(SimpleNamespace(tickets=tickets[:1]), None, None, 0, 4, None)
+    one = over(tickets[:1])
     assert not one.columns_shared
     assert one.capacity(10 * row + 1) % row != 0
 

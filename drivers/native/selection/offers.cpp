@@ -70,6 +70,24 @@ struct Message {
     }
 };
 
+// Says which offer it is that is infinite or NaN; there is one.
+std::string text_of_not_finite(const std::vector<Message>& messages) {
+    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+        const Message& message = messages[rank];
+        std::size_t i = 0;
+        for (std::size_t segment = 0; segment < message.counts.size(); ++segment) {
+            for (const std::size_t end = i + message.in_segment(segment); i < end; ++i) {
+                const auto value = std::bit_cast<float>(message.values[i]);
+                if (std::isfinite(value)) continue;
+                return "rank " + std::to_string(rank) + " has " +
+                       (std::isnan(value) ? "NaN" : "an infinite element") + " at " +
+                       std::to_string(segment * kSegment + message.lows[i]);
+            }
+        }
+    }
+    return "an offer is infinite or NaN";
+}
+
 // Rounds half to even. Exact but for that: it multiplies by a power of two. Adding this number lets
 // the quanta appear in the low bits, for several values at once.
 std::int32_t quanta_of(float value, double quanta_per_one) {
@@ -220,8 +238,7 @@ Sums largest_sums(std::span<const std::int32_t> messages, std::size_t ranks, std
         }
     }
     const auto limit = std::bit_cast<float>(most);
-    if (!std::isfinite(limit))
-        throw std::domain_error("a rank's tensor has an infinite element or NaN");
+    if (!std::isfinite(limit)) throw std::domain_error(text_of_not_finite(of_ranks));
     Sums result;
     if (most == 0) return result;
     result.quantum = quantum_of(limit, ranks);

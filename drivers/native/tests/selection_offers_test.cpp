@@ -150,6 +150,23 @@ void test_what_is_no_message() {
     CHECK_THROWS(std::invalid_argument, pack(tensor, {}, tensor.size(), message));
 }
 
+std::string said_of(const std::vector<float>& tensor) {
+    try {
+        summed({std::vector<float>(tensor.size()), tensor}, 1);
+    } catch (const std::domain_error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+void test_what_is_not_finite_is_named() {
+    std::vector<float> tensor(70'000, 1.0F);
+    tensor[69'999] = -HUGE_VALF;
+    CHECK(said_of(tensor) == "rank 1 has an infinite element at 69999");
+    tensor[3] = std::nanf("");
+    CHECK(said_of(tensor) == "rank 1 has NaN at 3");
+}
+
 // Of tensors whose messages are as long, and wherever their largest elements are.
 void test_tensors_of_different_sizes() {
     const Tensors tensors = {std::vector<float>(12, 1.0F), std::vector<float>(32, 1.0F)};
@@ -173,4 +190,5 @@ int main() {
     test_numbers_at_the_edges();
     test_what_is_no_message();
     test_tensors_of_different_sizes();
+    test_what_is_not_finite_is_named();
 }

@@ -1,12 +1,18 @@
 """Elements drawn at random, the same at all ranks."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from afflux.schemes.compressor import DrawnSelector
 
 __all__ = ["RandomK"]
+
+_SEED_BITS = 31
+_DRAW_BITS = 32
+_DRAWS = 1 << _DRAW_BITS
 
 
 class RandomK(DrawnSelector):
@@ -25,11 +31,11 @@ class RandomK(DrawnSelector):
 
     Args:
         density: Share of the elements, above 0 and at most 1; at least one element.
-        seed: The same at all ranks.
+        seed: The same at all ranks; from 0, of 31 bits.
         scaled: Whether the average is unbiased, without feedback.
 
     Raises:
-        ValueError: The density is out of range.
+        ValueError: The density or the seed is out of range.
     """
 
     word = "randomk"
@@ -39,12 +45,23 @@ class RandomK(DrawnSelector):
             raise ValueError(f"density is {density}: it must be above 0 and at most 1")
         self.density = density
         self._scaled = scaled
-        self._source = torch.Generator().manual_seed(seed)
+        if not 0 <= seed < 1 << _SEED_BITS:
+            raise ValueError(f"seed is {seed}: it must be from 0 to {(1 << _SEED_BITS) - 1}")
+        self._seed = seed
+        self._draws = 0
 
     @property
     def biased(self) -> bool:  # type: ignore[override]
         """Unless it is scaled."""
         return not self._scaled
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Part`: the number of draws."""
+        return {"draws": self._draws}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Part`."""
+        self._draws = state["draws"]
 
     def draw(self, elements: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See `DrawnSelector`."""
@@ -54,6 +71,9 @@ class RandomK(DrawnSelector):
             return torch.zeros(0, dtype=torch.int64), None
         bounds = torch.arange(count + 1) * elements // count
         sizes = bounds.diff()
-        drawn = (torch.rand(count, generator=self._source, dtype=torch.float64) * sizes).long()
+        # Of the number of this draw, so that it can be told, and saved.
+        source = torch.Generator().manual_seed(self._seed << _DRAW_BITS | self._draws % _DRAWS)
+        self._draws += 1
+        drawn = (torch.rand(count, generator=source, dtype=torch.float64) * sizes).long()
         places = bounds[:-1] + torch.minimum(drawn, sizes - 1)
         return places, sizes.to(torch.float32) if self._scaled else None

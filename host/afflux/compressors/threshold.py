@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from afflux.schemes.compressor import Selector
@@ -18,7 +19,7 @@ class Threshold(Selector):
     * Bias: biased; with feedback nothing is lost.
     * Volume: whatever reaches the bound. Blocks without such an element are not sent; elements that
       lie anywhere fill blocks with zeros, so that 1 in 64 of them makes nearly all blocks present.
-    * Cost: three passes over the tensor.
+    * Cost: four passes over the tensor, two of them over a byte for each element.
 
     Args:
         bound: Above 0. What is no number counts as beyond it, so that it comes to light.
@@ -36,7 +37,10 @@ class Threshold(Selector):
 
     def move(self, tensor: torch.Tensor, offer: torch.Tensor) -> torch.Tensor:
         """See `Selector`."""
-        places = (tensor.abs() < self._bound).logical_not_().nonzero().view(-1)
+        # Several times as fast as torch's nonzero.
+        elements = tensor.numpy()
+        within = (elements < self._bound) & (elements > -self._bound)
+        places = torch.from_numpy(np.flatnonzero(~within))
         offer[places] = tensor[places]
         tensor[places] = 0.0
         return places

@@ -6,15 +6,42 @@ Descent", Interspeech 2014), whichever compressor it is.
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
 
-__all__ = ["Compressor", "DrawnSelector", "Selector", "check_flat"]
+__all__ = ["Compressor", "DrawnSelector", "Part", "Selector", "check_flat"]
 
 
-class Compressor(ABC):
+class Part:
+    """A part of a scheme.
+
+    Its numbers, words and parts must be the same at all ranks; other attributes may differ.
+    """
+
+    def text(self) -> str:
+        """Return what must be the same at all ranks."""
+        values = {name.lstrip("_"): value for name, value in sorted(vars(self).items())}
+        shown = [
+            f"{name}={value.text() if isinstance(value, Part) else value}"
+            for name, value in values.items()
+            if isinstance(value, (Part, bool, int, float, str))
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from tensor to tensor, and is the same at all ranks."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` has returned."""
+        if state:
+            raise ValueError(f"{type(self).__name__} has no state, but {sorted(state)} were saved")
+
+
+class Compressor(Part, ABC):
     """A way to average less than everything. All ranks have an equal one, for the same tensors.
 
     Attributes:
@@ -60,7 +87,7 @@ class Compressor(ABC):
         """
 
 
-class Selector(ABC):
+class Selector(Part, ABC):
     """Which elements a rank gives, whole; the others it keeps. No communication.
 
     Attributes:
@@ -113,10 +140,13 @@ def check_flat(tensor: torch.Tensor, average: torch.Tensor) -> None:
     """Check what every compressor is given.
 
     Raises:
-        ValueError: The tensors are not flat float32 of one size.
+        ValueError: The tensors are not flat contiguous float32 of one size.
     """
     for name, each in (("tensor", tensor), ("average", average)):
-        if each.dim() != 1 or each.dtype != torch.float32:
-            raise ValueError(f"the {name} is {each.dtype} {tuple(each.shape)}, not flat float32")
+        if each.dim() != 1 or each.dtype != torch.float32 or not each.is_contiguous():
+            raise ValueError(
+                f"the {name} is {each.dtype} {tuple(each.shape)} with strides {each.stride()}, not "
+                "flat contiguous float32"
+            )
     if len(tensor) != len(average):
         raise ValueError(f"the tensor has {len(tensor)} elements, the average {len(average)}")

@@ -179,9 +179,11 @@ def agreed_quantum(
     halves = [len(offered) >> 31, len(offered) & _HALF, elements >> 31, elements & _HALF]
     # Floats that are not negative are in the order of their bits.
     bits = int(most.view(torch.int32))
-    agreed = torch.tensor([bits, *halves, *(-each for each in halves)], dtype=torch.int32)
+    not_finite = dist.get_rank(group) + 1 if most.isinf() else 0
+    sizes = [*halves, *(-each for each in halves)]
+    agreed = torch.tensor([bits, not_finite, *sizes], dtype=torch.int32)
     dist.all_reduce(agreed, op=dist.ReduceOp.MAX, group=group)
-    largest, *sizes = agreed.tolist()
+    largest, not_finite, *sizes = agreed.tolist()
     highest, lowest = sizes[: len(halves)], [-each for each in sizes[len(halves) :]]
     if highest != lowest:
         raise ValueError(
@@ -189,8 +191,8 @@ def agreed_quantum(
             f"{_text(halves)}"
         )
     limit = torch.tensor(largest, dtype=torch.int32).view(torch.float32).item()
-    if math.isinf(limit):
-        raise FloatingPointError("a rank's tensor has an infinite element or NaN")
+    if not_finite:
+        raise FloatingPointError(f"rank {not_finite - 1} has an infinite element or NaN")
     if limit == 0:
         return None
     ranks = dist.get_world_size(group)

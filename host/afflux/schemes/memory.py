@@ -51,11 +51,9 @@ class Memory:
         self._flat[key] = made
         return made
 
-    def pieces(self, names: Mapping[Hashable, str]) -> dict[str, torch.Tensor]:
-        """Return copies of what is kept for pieces, under other names."""
-        return {
-            names[piece]: tensor.clone() for piece, tensor in self._pieces.items() if piece in names
-        }
+    def pieces(self) -> dict[Hashable, torch.Tensor]:
+        """Return copies of what is kept, by the pieces' names."""
+        return {name: tensor.clone() for name, tensor in self._pieces.items()}
 
     def restore(self, pieces: Mapping[Hashable, torch.Tensor]) -> None:
         """Replace all that is kept."""

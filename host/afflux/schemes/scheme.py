@@ -1,6 +1,7 @@
 """A scheme: a compressor, and what a rank keeps of what the compressor leaves."""
 
 import math
+import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,12 @@ class Scheme:
         self._kept = Memory() if feedback else None
         self._velocity = Memory()
         self._in_step: set[str] = set()
+        self._room = torch.empty(0)
+        self._agreed = False
+        self._text = (
+            f"{compressor.text()}, feedback={feedback}, momentum={momentum}, "
+            f"warm_up={list(warm_up)}, warm_up_steps={warm_up_steps}"
+        )
 
     @property
     def density(self) -> float | None:
@@ -76,9 +83,12 @@ class Scheme:
         """Replace a bucket's gradients by their average over the ranks, and return it.
 
         Raises:
-            ValueError: The gradients are neither float32, float16 nor bfloat16.
-            FloatingPointError: A gradient is not finite; what is kept stays as it was.
+            ValueError: The gradients are neither float32, float16 nor bfloat16; or, in the first
+                call, the ranks have different schemes.
+            FloatingPointError: A gradient is not finite; what is kept for this bucket stays as it
+                was. Buckets of the same step before it have given theirs.
         """
+        self._agree()
         parameters = bucket.parameters()
         if bucket.buffer().is_sparse:
             # Of an embedding the rows that there are: they are few, and are given whole.
@@ -98,11 +108,13 @@ class Scheme:
             name: What is kept is kept for this name. A name that comes again begins a step.
 
         Raises:
-            ValueError: The tensor is not as it has to be, or had another size before.
+            ValueError: The tensor is not as it has to be, or had another size before; or, in the
+                first call, the ranks have different schemes.
             FloatingPointError: An element is not finite; what is kept stays as it was.
         """
         if not tensor.is_contiguous():
             raise ValueError(f"tensor {name!r} {tuple(tensor.shape)} is not contiguous")
+        self._agree()
         if name in self._in_step:
             self._in_step.clear()
             self.steps += 1
@@ -110,31 +122,92 @@ class Scheme:
         self._average(tensor.view(-1), [name], [tensor.numel()])
         return tensor
 
-    def state_dict(self, module: torch.nn.Module) -> dict[str, Any]:
+    def state_dict(self, module: torch.nn.Module | None = None) -> dict[str, Any]:
         """Return what this rank keeps, to be saved for it with the model's parameters.
 
         Args:
-            module: The model whose gradients were averaged, wrapped or not.
-        """
-        names: dict[Hashable, str] = {id(each): name for name, each in _parameters(module)}
-        kept = {} if self._kept is None else self._kept.pieces(names)
-        return {"steps": self.steps, "kept": kept, "velocity": self._velocity.pieces(names)}
+            module: The model whose gradients were averaged, wrapped or not; None if `average` alone
+                was called.
 
-    def load_state_dict(self, module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+        Raises:
+            ValueError: Something is kept for parameters that the model does not have.
+        """
+        names = {id(each): name for name, each in _parameters(module)}
+        memories = {"velocity": self._velocity}
+        if self._kept is not None:
+            memories["kept"] = self._kept
+        state: dict[str, Any] = {
+            "steps": self.steps,
+            "compressor": self.compressor.state_dict(),
+            "kept": {},
+            "velocity": {},
+            "tensors": {},
+        }
+        for key, memory in memories.items():
+            for piece, tensor in memory.pieces().items():
+                if isinstance(piece, str):
+                    state["tensors"].setdefault(piece, {})[key] = tensor
+                elif piece in names:
+                    state[key][names[piece]] = tensor
+                else:
+                    raise ValueError(
+                        f"{len(tensor)} elements are kept for a parameter that the model does not "
+                        "have"
+                    )
+        return state
+
+    def load_state_dict(self, module: torch.nn.Module | None, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` has returned at this rank.
 
         Args:
-            module: The model whose gradients will be averaged.
+            module: The model whose gradients will be averaged; None if there is none.
             state: What was saved.
+
+        Raises:
+            ValueError: The model has no parameter of a name or size that was saved.
         """
-        numbers = {name: id(each) for name, each in _parameters(module)}
+        parameters = dict(_parameters(module))
+        memories = {"velocity": self._velocity}
+        if self._kept is not None:
+            memories["kept"] = self._kept
+        restored: dict[str, dict[Hashable, torch.Tensor]] = {}
+        for key in memories:
+            pieces = restored[key] = {}
+            for name, tensor in state[key].items():
+                there = parameters.get(name)
+                if there is None or there.numel() != tensor.numel():
+                    raise ValueError(
+                        f"{key} of {name} has {tensor.numel()} elements: the model has "
+                        f"{'no such parameter' if there is None else there.numel()}"
+                    )
+                pieces[id(there)] = tensor
+            for name, of_name in state["tensors"].items():
+                if key in of_name:
+                    pieces[name] = of_name[key]
         self.steps = state["steps"]
-        for memory, pieces in (
-            (self._kept, state["kept"]),
-            (self._velocity, state["velocity"]),
-        ):
-            if memory is not None:
-                memory.restore({numbers[name]: each for name, each in pieces.items()})
+        self.compressor.load_state_dict(state["compressor"])
+        for key, memory in memories.items():
+            memory.restore(restored[key])
+        self._agreed = False
+
+    def _agree(self) -> None:
+        """Check, once, that all ranks have the same scheme at the same step. A collective.
+
+        Raises:
+            ValueError: They have not; at all ranks.
+        """
+        if self._agreed:
+            return
+        text = f"{self._text}, step {self.steps}, {self.compressor.state_dict()}"
+        number = zlib.crc32(text.encode()) >> 1
+        both = torch.tensor([number, -number], dtype=torch.int32)
+        dist.all_reduce(both, op=dist.ReduceOp.MAX, group=self.group)
+        if int(both.sum()):
+            texts = [""] * dist.get_world_size(self.group)
+            dist.all_gather_object(texts, text, group=self.group)
+            listed = "; ".join(f"rank {rank}: {each}" for rank, each in enumerate(texts))
+            raise ValueError(f"the ranks have different schemes: {listed}")
+        self._agreed = True
 
     def _average(
         self, gradients: torch.Tensor, names: Sequence[Hashable], sizes: Sequence[int]
@@ -159,12 +232,16 @@ class Scheme:
         assert self._kept is not None
         kept = self._kept.of(names, sizes, wide.device)
         # If this step fails, because a gradient is not finite, what is kept stays as it was.
+        if len(self._room) < len(kept) or self._room.device != kept.device:
+            # Kept, as new memory costs more than what is done in it.
+            self._room = torch.empty_like(kept)
+        left = self._room[: len(kept)]
         if self._momentum:
             velocity = self._velocity.of(names, sizes, wide.device)
             moved = velocity * self._momentum + wide
-            left = kept + moved
+            torch.add(kept, moved, out=left)
         else:
-            left = kept + wide
+            torch.add(kept, wide, out=left)
         places = self.compressor.take(left, wide, self.group)
         kept.copy_(left)
         if self._momentum:
@@ -183,7 +260,9 @@ def _check_numbers(momentum: float, warm_up: Sequence[float], warm_up_steps: int
         )
 
 
-def _parameters(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+def _parameters(module: torch.nn.Module | None) -> list[tuple[str, torch.nn.Parameter]]:
     """Return the parameters with their names, which DDP's wrapper does not change."""
+    if module is None:
+        return []
     inner = getattr(module, "module", module)
     return list((inner if isinstance(inner, torch.nn.Module) else module).named_parameters())

@@ -1,6 +1,8 @@
 """A selector, and how what it selects is summed: block top-k in int8, for example."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,6 +35,8 @@ class Selected(Compressor):
             )
         self._selector = selector
         self._values = values
+        # Zeros, but during a call: new memory for each would cost as much as the selection.
+        self._offer = torch.zeros(0)
 
     @property
     def word(self) -> str:  # type: ignore[override]
@@ -56,17 +60,20 @@ class Selected(Compressor):
     def take(
         self, tensor: torch.Tensor, average: torch.Tensor, group: dist.ProcessGroup | None
     ) -> torch.Tensor | None:
-        """See `Compressor`. It needs memory for one more tensor, unless places are drawn."""
+        """See `Compressor`. It keeps memory for one more tensor, unless places are drawn."""
         check_flat(tensor, average)
         if isinstance(self._selector, DrawnSelector):
             return self._take_drawn(self._selector, tensor, average, group)
-        offer = torch.zeros_like(tensor)
+        if len(self._offer) < len(tensor):
+            self._offer = torch.zeros_like(tensor)
+        offer = self._offer[: len(tensor)]
         places = self._selector.move(tensor, offer)
         try:
             self._values.take(offer, average, group)
         finally:
             # What is selected had become zero, so this is exact; also if the sum has failed.
             tensor[places] = offer[places]
+            offer[places] = 0.0
         return places
 
     def _take_drawn(
@@ -89,6 +96,15 @@ class Selected(Compressor):
             offer.div_(factors)
         tensor[places] = offer
         return places
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Part`: that of both."""
+        return {"selector": self._selector.state_dict(), "values": self._values.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Part`."""
+        self._selector.load_state_dict(state["selector"])
+        self._values.load_state_dict(state["values"])
 
     def volume(self, elements: int, ranks: int) -> float:
         """See `Compressor`: the share of the elements, if they fill their blocks."""
