@@ -137,7 +137,7 @@ def _share(density: float, width: int, way: Way) -> float:
 
 
 def _power(base: float, exponent: int) -> float:
-    """Return a power by multiplication, which rounds alike on all hosts; `**` is the C library's."""
+    """Return a power by multiplication, which rounds alike on all hosts, as `**` need not."""
     power = 1.0
     while exponent:
         if exponent % 2:
