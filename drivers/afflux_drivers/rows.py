@@ -132,7 +132,9 @@ def unshuffle(room: np.ndarray, out: np.ndarray, *, block_bytes: int) -> None:
 
 
 class RowSet:
-    """Rows of a tensor, as a bitmap: an eighth of a byte for each row of the whole tensor.
+    """Rows of a tensor, as a bitmap: a quarter of a byte for each row of the whole tensor.
+
+    Half of that is the bitmap, and half how many rows are before each of its words.
 
     Args:
         rows: Of the whole tensor.
