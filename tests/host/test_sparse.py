@@ -99,7 +99,11 @@ def averages(rank, size):
     assert turned.indices().tolist() == [[0, 1, 2, 7000]]
     assert turned.values().tolist() == [1j, 1j, 1j, 6 - 3j]
     assert few_as_numbers.tolist() == [1j, 1j, 1j]
-    refused = caught(lambda: afflux.sparse.all_reduce(torch.ones(3)))[1]
+    narrow = drawn("few long rows", rank, torch.int16)
+    refused = [
+        caught(lambda: afflux.sparse.all_reduce(torch.ones(3))),
+        caught(lambda: dist.all_reduce(narrow)),
+    ]
     dist.all_reduce(kept)
     difference = (kept.to_dense() - mean * size).abs().max().item()
     told = afflux.statistics()["sparse"]
@@ -112,7 +116,10 @@ def test_averages_and_sums_as_a_function(engine):
         assert largest > 10
         assert difference < 1e-4
         assert layouts == [torch.sparse_coo, torch.strided, torch.sparse_coo]
-        assert refused == "ValueError"
+        assert refused[0][1] == "ValueError"
+        if engine == "soft":
+            assert refused[1][1] == "CallRefused"
+            assert "sparse int16 (5000, 130): neither the engine nor Gloo" in refused[1][0]
         assert sum(told["sum float32 (5000, 130), 1 sparse"]["calls"].values()) == 2
         # Of a model with dense layers beside it.
         assert told["embedding"]["calls"] == {"lists": 2}
