@@ -144,17 +144,6 @@ class RowSet:
         self._rows = rows
         self._set = _native.RowSet(rows)
 
-    def add(self, numbers: np.ndarray) -> None:
-        """Add rows.
-
-        Args:
-            numbers: Flat int32, in any order.
-
-        Raises:
-            IndexError: There is no such row. None has been added.
-        """
-        self._set.add(numbers)
-
     def add_counts(self, counts: np.ndarray, ranks: int) -> None:
         """Add the rows that any rank has, by the sum of the ranks' `counts_of`.
 
