@@ -132,7 +132,9 @@ def unshuffle(room: np.ndarray, out: np.ndarray, *, block_bytes: int) -> None:
 
 
 class RowSet:
-    """Rows of a tensor, as a bitmap: an eighth of a byte for each row of the whole tensor.
+    """Rows of a tensor, as a bitmap: a quarter of a byte for each row of the whole tensor.
+
+    Half of that is the bitmap, and half how many rows are before each of its words.
 
     Args:
         rows: Of the whole tensor.
@@ -141,17 +143,6 @@ class RowSet:
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._set = _native.RowSet(rows)
-
-    def add(self, numbers: np.ndarray) -> None:
-        """Add rows.
-
-        Args:
-            numbers: Flat int32, in any order.
-
-        Raises:
-            IndexError: There is no such row. None has been added.
-        """
-        self._set.add(numbers)
 
     def add_counts(self, counts: np.ndarray, ranks: int) -> None:
         """Add the rows that any rank has, by the sum of the ranks' `counts_of`.

@@ -86,7 +86,24 @@ def averages(rank, size):
         in_place = drawn(name, rank)
         dist.all_reduce(in_place)
         assert torch.equal(result.to_dense(), in_place.to_dense())
-    refused = caught(lambda: afflux.sparse.all_reduce(torch.ones(3)))[1]
+    made = partial(torch.sparse_coo_tensor, check_invariants=True)
+    turned = made([[rank, 7000]], torch.tensor([1j, 2 - 1j]), (9000,))
+    as_numbers = afflux.sparse.all_reduce(turned)
+    dist.all_reduce(turned)
+    few = made([[rank]], torch.tensor([1j]), (3,))
+    few_as_numbers = afflux.sparse.all_reduce(few)
+    dist.all_reduce(few)
+    for whole, part in ((turned, as_numbers), (few, few_as_numbers)):
+        assert whole.dtype is part.dtype is torch.complex64
+        assert torch.equal(whole.to_dense(), part.to_dense())
+    assert turned.indices().tolist() == [[0, 1, 2, 7000]]
+    assert turned.values().tolist() == [1j, 1j, 1j, 6 - 3j]
+    assert few_as_numbers.tolist() == [1j, 1j, 1j]
+    narrow = drawn("few long rows", rank, torch.int16)
+    refused = [
+        caught(lambda: afflux.sparse.all_reduce(torch.ones(3))),
+        caught(lambda: dist.all_reduce(narrow)),
+    ]
     dist.all_reduce(kept)
     difference = (kept.to_dense() - mean * size).abs().max().item()
     told = afflux.statistics()["sparse"]
@@ -99,7 +116,10 @@ def test_averages_and_sums_as_a_function(engine):
         assert largest > 10
         assert difference < 1e-4
         assert layouts == [torch.sparse_coo, torch.strided, torch.sparse_coo]
-        assert refused == "ValueError"
+        assert refused[0][1] == "ValueError"
+        if engine == "soft":
+            assert refused[1][1] == "CallRefused"
+            assert "sparse int16 (5000, 130): neither the engine nor Gloo" in refused[1][0]
         assert sum(told["sum float32 (5000, 130), 1 sparse"]["calls"].values()) == 2
         # Of a model with dense layers beside it.
         assert told["embedding"]["calls"] == {"lists": 2}
@@ -148,21 +168,27 @@ def test_more_rows_than_an_int32_counts(engine):
 
 
 BAD = {
-    "beyond the end": ([[3, 100]], (100,)),
-    "before the start": ([[-1, 3]], (100,)),
-    "in the second dimension": ([[0, 1], [70, 2]], (60, 70)),
+    # Indices, shape, whether the tensor is said to be coalesced, the message.
+    "beyond the end": ([[3, 100]], (100,), True, "index 100 in dimension 0"),
+    "before the start": ([[-1, 3]], (100,), True, "index -1 in dimension 0"),
+    "in the second dimension": ([[0, 1], [70, 2]], (60, 70), True, "index 70 in dimension 1"),
+    # As a flat number it is another row, (1, 0).
+    "in the second, not coalesced": ([[1, 0], [0, 70]], (60, 70), False, "index 70 in dimension 1"),
+    "twice": ([[3, 3]], (100,), True, "index [3], with the value [10.0], behind the index [3]"),
+    "twice, in a list": ([[3, 3]], (1_000_000,), True, "behind the index [3]"),
+    "descending": ([[5, 3], [1, 2]], (60, 70), True, "index [3, 2], with the value [10.0], behind"),
 }
 
 
 def with_a_bad_index(rank, size):
     found = []
-    for indices, shape in BAD.values():
+    for indices, shape, coalesced, _ in BAD.values():
         group = dist.new_group(timeout=timedelta(seconds=20))
-        right = torch.tensor(indices).clamp(0, 50)
-        values = torch.ones(2)
+        right = torch.tensor([[2, 7]] * len(shape))
+        values = torch.tensor([1.0, 10.0])
         own = torch.tensor(indices) if rank == 1 else right
         tensor = torch.sparse_coo_tensor(
-            own, values, shape, is_coalesced=True, check_invariants=False
+            own, values, shape, is_coalesced=coalesced, check_invariants=False
         )
         found.append(caught(partial(dist.all_reduce, tensor, group=group)))
     return found
@@ -170,8 +196,7 @@ def with_a_bad_index(rank, size):
 
 def test_indices_outside_the_shape_are_refused_at_every_rank(engine):
     for found in values(run_ranks(with_a_bad_index, 2)):
-        wrong = ("index 100 in dimension 0", "index -1 in dimension 0", "index 70 in dimension 1")
-        for (message, kind, seconds), what in zip(found, wrong, strict=True):
+        for (message, kind, seconds), (*_, what) in zip(found, BAD.values(), strict=True):
             assert kind != "nothing raised"
             assert what in message
             assert seconds < 15
@@ -181,18 +206,23 @@ def nested(rank, size):
     found: list[tuple[str, str]] = []
     signal.signal(signal.SIGUSR1, lambda *_: found.append(caught(dist.barrier)[:2]))
     tensor = torch.ones(50).to_sparse()
+    dist.barrier()
     if rank == 1:
-        time.sleep(0.5)
-    else:
+        # The others wait longer than it takes to hear of a refused call.
+        time.sleep(1.5)
+    elif rank == 0:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
         timer.start()
-    error = caught(lambda: dist.all_reduce(tensor))
-    return found, error[0]
+    dist.all_reduce(tensor)
+    after = torch.ones(3)
+    dist.all_reduce(after)
+    return found, tensor.to_dense().tolist(), after.tolist()
 
 
 def test_a_signal_handler_cannot_pass_a_sum_of_several_steps(engine):
-    (found, _), (none, _) = values(run_ranks(nested, 2))
+    (found, *sums), *others = values(run_ranks(nested, 3))
     ((message, kind),) = found
     assert kind == "CallRefused"
     assert "all_reduce sum sparse float32 (50,) takes several steps" in message
-    assert none == []
+    assert sums == [[3.0] * 50, [3.0] * 3]
+    assert others == [([], *sums)] * 2

@@ -3,6 +3,7 @@
 `tests/host/test_sparse.py` has whole groups.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 
 from afflux.group.sparse_calls import SparseSums
 from afflux.sparse.cost_model import Costs
-from afflux.sparse.index_forms import Rows, forms
+from afflux.sparse.index_forms import Rows, forms, random_union
 from afflux.sparse.kinds import Kinds
 from afflux.sparse.row_sums import _counted, all_reduce_coo
 from afflux.sparse.sums import Way
+from afflux_drivers.rows import list_words
 from tests.support.host.local_sums import LocalGroup
 
 RANKS = 3
@@ -76,8 +78,8 @@ def test_every_form_gives_the_sum(case, forced, way, monkeypatch):
             assert set(known["calls"]) <= usual
 
 
-def test_rows_that_are_not_in_the_union_cannot_be():
-    """A rank that gathers another one's list gets what that one has, row by row."""
+def test_the_union_is_that_of_all_lists():
+    """A rank that gathers another one's list gets what that one has, row by row, in three steps."""
     rows, counts = 4000, (40, 50, 60)
     group = LocalGroup(RANKS)
 
@@ -205,3 +207,47 @@ def test_numbers_stay_whole():
     for result in LocalGroup(2).run(body):
         assert result.indices()[0].tolist() == [3, huge - 1]
         assert result.values().tolist() == [2, 2]
+
+
+def test_statistics_beside_a_sum_of_a_new_kind():
+    kinds = Kinds(2)
+
+    class Latest(dict):
+        # Without it, no method is asked for the keys.
+        __iter__ = None
+
+        def keys(self):
+            # A sum in another thread begins.
+            kinds.kind("third")
+            return super().keys()
+
+    kinds.kind("first").latest = Latest(form="lists")
+    kinds.kind("second")
+    assert set(kinds.statistics()) == {"first", "second"}
+    assert set(kinds.statistics()) == {"first", "second", "third"}
+
+
+def test_forms_are_compared_by_whole_numbers():
+    """Ranks whose floats differ in the last bit choose the same form."""
+    for way in (Way.SHARDS, Way.MEMORY):
+        rows = rows_of(0.3, width=3)
+        above = replace(rows, union=np.nextafter(rows.union, rows.all))
+        costs = Costs(4)
+        costs.hear([(97, 1237)] * 4)
+        for one, other in zip(forms(rows, way, way), forms(above, way, way), strict=True):
+            assert isinstance(costs.bytes(one), int)
+            assert costs.bytes(one) == costs.bytes(other)
+
+
+def test_few_among_more_rows_than_a_float_counts():
+    assert random_union(1 << 60, (3, 0, 5)) == 8
+    assert random_union(100, (50, 50)) == pytest.approx(75)
+
+
+def test_gathered_lists_are_as_long_as_the_longest():
+    rows = Rows(1_000_000, (1000, 10, 10), 1020.0, 64, 4)
+    sizes = [4 * list_words(each, rows.all) for each in rows.present]
+    for way in (Way.MEMORY, Way.GLOO):
+        assert forms(rows, way, way)[0].index_bytes == 3 * sizes[0]
+    for way in (Way.SHARDS, Way.AGGREGATOR):
+        assert forms(rows, way, way)[0].index_bytes == sum(sizes)

@@ -104,13 +104,6 @@ void bind_rows(nb::module_& module) {
     nb::class_<RowSet>(module, "RowSet", "A set of rows of a tensor.")
         .def(nb::init<std::size_t>(), "rows"_a)
         .def(
-            "add",
-            [](RowSet& set, const Numbers<std::int32_t>& numbers) {
-                const nb::gil_scoped_release release;
-                set.add(all_of(numbers));
-            },
-            "numbers"_a, "Add rows; IndexError, and none added, if there is no such row.")
-        .def(
             "add_counts",
             [](RowSet& set, const Numbers<std::int32_t>& counts, std::size_t rows, unsigned bits) {
                 check_words(counts.size(), rows, bits);

@@ -17,16 +17,6 @@ constexpr unsigned kWordBits = 31;
 
 }  // namespace
 
-void RowSet::add(std::span<const std::int32_t> numbers) {
-    for (const std::int32_t number : numbers) {
-        if (number < 0 || static_cast<std::size_t>(number) >= rows_) refuse(number, rows_);
-    }
-    for (const std::int32_t number : numbers) {
-        const auto row = static_cast<std::size_t>(number);
-        words_[row / kBits] |= std::uint64_t{1} << row % kBits;
-    }
-}
-
 void RowSet::add_counts(std::span<const std::int32_t> counts, unsigned bits) {
     const std::size_t chunks = counts.size() / kBits;
     const unsigned fields = kWordBits / bits;

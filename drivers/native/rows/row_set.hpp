@@ -19,9 +19,6 @@ class RowSet {
     // Adds a row, which there must be.
     void add_row(std::size_t row) { words_[row / kBits] |= std::uint64_t{1} << row % kBits; }
 
-    // Adds rows by number. Throws std::out_of_range, and adds none, if there is no such row.
-    void add(std::span<const std::int32_t> numbers);
-
     // Adds the rows whose fields are not zero; see `put_counts`.
     void add_counts(std::span<const std::int32_t> counts, unsigned bits);
 

@@ -46,8 +46,9 @@ void test_both_forms_give_the_union() {
                     own.insert(static_cast<std::int64_t>(random() % rows));
                 }
                 const std::vector<std::int64_t> numbers(own.begin(), own.end());
-                const std::vector<std::int32_t> narrow(own.begin(), own.end());
-                listed.add(narrow);
+                for (const std::int64_t number : numbers) {
+                    listed.add_row(static_cast<std::size_t>(number));
+                }
                 std::vector<std::int32_t> counts(sums.size());
                 put_counts(numbers, rows, bits, counts);
                 for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts[i];
@@ -63,8 +64,6 @@ void test_both_forms_give_the_union() {
 void test_what_is_no_row_is_refused() {
     RowSet set(100);
     std::int64_t position = 0;
-    CHECK_THROWS(std::out_of_range, set.add(std::vector<std::int32_t>{100}));
-    CHECK_THROWS(std::out_of_range, set.add(std::vector<std::int32_t>{5, -1}));
     CHECK(set.seal() == 0);
     for (const std::int64_t none : {5, -1, 100, 1 << 30}) {
         CHECK_THROWS(std::out_of_range, set.positions(std::vector<std::int64_t>{none}, &position));

@@ -62,6 +62,8 @@ class TopK(Compressor):
             check_invariants=False,
         )
         dist.all_reduce(offers, group=group)
+        # Another backend than "afflux" may leave it otherwise.
+        offers = offers.coalesce()
         sums = offers.values()
         # The same at all ranks, so all of them raise.
         if not sums.isfinite().all():

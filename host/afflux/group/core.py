@@ -445,7 +445,7 @@ class Group(BackendMethods):
 
     def refuse(self, error: str) -> None:
         """Let the others know that Gloo has refused a call here, which C++ has passed on."""
-        self._progress.refuse(ValueError(error))
+        self._progress.refuse(ValueError(error), begun=True)
 
     def _run_gloo(
         self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float

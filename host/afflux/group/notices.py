@@ -154,15 +154,17 @@ class Notices:
                 return found
             time.sleep(0.02)
 
-    def refuse(self, sequence: int, refusals: int, error: str) -> None:
+    def refuse(self, sequence: int, begun: bool, refusals: int, error: str) -> None:
         """Publish that this rank does not take part in a call, as its arguments are wrong here.
 
         Args:
             sequence: Number of its latest operation.
+            begun: Whether that is the call. Else it takes part in that one, which may go on.
             refusals: How many calls it has refused, this one included.
             error: Why.
         """
-        record = {"sequence": sequence, "refusals": refusals, "error": error}
+        first = sequence if begun else sequence + 1
+        record = {"sequence": sequence, "first": first, "refusals": refusals, "error": error}
         self._set(f"{_REFUSED}/{self._rank}", json.dumps(record))
         self._set(_REFUSED, "1")
 
@@ -181,7 +183,10 @@ class Notices:
             text = self._get(f"{_REFUSED}/{rank}") if rank != self._rank else None
             record = json.loads(text) if text else {"sequence": -1, "refusals": 0}
             # It has not begun the operation, or Gloo there has refused it.
-            if record["refusals"] > refusals and record["sequence"] + 1 >= sequence:
+            if (
+                record["refusals"] > refusals
+                and record["first"] <= sequence <= record["sequence"] + 1
+            ):
                 return f"rank {rank} does not take part: {record['error']}"
         return None
 

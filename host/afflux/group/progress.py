@@ -306,10 +306,10 @@ class Progress:
                 return self._heard
         return None
 
-    def refuse(self, error: BaseException) -> None:
-        """Let the others, who may wait for this rank, know that it does not call what they call."""
+    def refuse(self, error: BaseException, begun: bool = False) -> None:
+        """Let who waits for this rank know that it refuses its call; see `Notices.refuse`."""
         self._refusals += 1
-        self._notices.refuse(self.turn.sequence, self._refusals, str(error))
+        self._notices.refuse(self.turn.sequence, begun, self._refusals, str(error))
 
     def stop(self, drain_s: float) -> bool:
         """End the thread.
@@ -502,7 +502,7 @@ class Progress:
                 raise self._interruption
             return step(*arguments)
         except CallRefused as refusal:
-            self.refuse(refusal)
+            self.refuse(refusal, begun=True)
             raise
         except Interrupted as reason:
             error = self._interruption or self._another_failure(reason)

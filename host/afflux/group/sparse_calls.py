@@ -26,6 +26,12 @@ __all__ = ["SparseSums", "sparse_call"]
 
 _REDUCTIONS = ("sum", "avg")
 
+_GLOO_DTYPES = (
+    torch.float32, torch.float64, torch.float16, torch.bfloat16,
+    torch.int32, torch.int64, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
+"""Which Gloo sums."""
+
 _EIGHTH = 3
 """Bits of a size that are kept behind its first one."""
 
@@ -127,13 +133,26 @@ class SparseSums(Sums):
         self._call = call.text
         try:
             self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
+            self._check(call, tensor.dtype)
             result = all_reduce_coo(tensor, call.reduction, self, self.kinds)
         finally:
             self._call = ""
         # A collective is not a step of autograd. Nor is the result copied once more.
         with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
+            if tensor._is_view() and tensor._base is not None and tensor._base.is_complex():
+                # torch hands over `view_as_real` of a complex tensor, and looks at that no more.
+                values = torch.view_as_complex(result.values().contiguous())
+                tensor._base.data = torch.sparse_coo_tensor(
+                    result.indices(), values, tensor._base.shape, is_coalesced=True,
+                    check_invariants=False,
+                )  # fmt: skip
             tensor.data = result
         return [tensor]
+
+    def _check(self, call: SparseCall, dtype: torch.dtype) -> None:
+        """Check, at every rank alike, that the last step can be carried out."""
+        if dtype not in _GLOO_DTYPES and self.way(dtype, call.reduction) is Way.GLOO:
+            raise CallRefused(f"{call.text}: neither the engine nor Gloo sums {call.dtype}")
 
     def way(self, dtype: torch.dtype, reduction: str) -> Way:
         """See `Sums`."""

@@ -86,9 +86,13 @@ class Costs:
             moved_s = max(took_s - self._own_latency_us / 1e6, took_s / 2)
             self._own_rate = _mixed(self._own_rate, size / max(moved_s, 1e-9) / 1e3)
 
-    def bytes(self, form: Form) -> float:
-        """Return the bytes of all steps through a rank's port."""
-        return sum(carried(part, self._ranks) for part in form.parts)
+    def bytes(self, form: Form) -> int:
+        """Return the bytes of all steps through a rank's port.
+
+        They are whole, and so are the microseconds by which forms are compared: ranks whose floats
+        differ in the last bit, as those of unlike hosts may, are to choose the same form.
+        """
+        return sum(round(carried(part, self._ranks)) for part in form.parts)
 
     def milliseconds(self, form: Form) -> float | None:
         """Return how long a form would take; None while nothing is known."""
@@ -98,7 +102,11 @@ class Costs:
 
     def least(self, forms: Sequence[Form]) -> Form:
         """Return the form that takes least time or, while that is not known, has least bytes."""
-        return min(forms, key=lambda form: self.milliseconds(form) or self.bytes(form))
+        return min(forms, key=self._cost)
+
+    def _cost(self, form: Form) -> int:
+        expected_ms = self.milliseconds(form)
+        return self.bytes(form) if expected_ms is None else round(expected_ms * 1e3)
 
 
 def _mixed(known: float, new: float) -> float:

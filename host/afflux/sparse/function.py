@@ -36,15 +36,16 @@ def all_reduce(
     if tensor.layout is not torch.sparse_coo:
         raise ValueError(f"the tensor is not sparse COO: its layout is {tensor.layout}")
     own = tensor.detach()
-    result = torch.sparse_coo_tensor(
-        own._indices(),
-        own._values(),
-        own.shape,
-        is_coalesced=own.is_coalesced(),
-        check_invariants=False,
-    )
+    values, shape = own._values(), own.shape
+    if own.is_complex():
+        # torch would sum a tensor made of these, and throw its result away.
+        values, shape = torch.view_as_real(values.resolve_conj()), torch.Size((*shape, 2))
+    result = _coo(own._indices(), values, shape, own.is_coalesced())
     dist.all_reduce(result, op, group)
     result = result.coalesce()
+    if own.is_complex():
+        complex_values = torch.view_as_complex(result.values().contiguous())
+        result = _coo(result.indices(), complex_values, own.shape, True)
     values = result.values()
     index_bytes = _INDEX_BYTES * result.sparse_dim() * len(values)
     if values.nbytes + index_bytes < result.numel() * values.element_size():
@@ -52,3 +53,11 @@ def all_reduce(
     rows = result.shape[: result.sparse_dim()].numel()
     # All rows in order are the dense tensor.
     return values.view(result.shape) if len(values) == rows else result.to_dense()
+
+
+def _coo(
+    indices: torch.Tensor, values: torch.Tensor, shape: torch.Size, coalesced: bool
+) -> torch.Tensor:
+    return torch.sparse_coo_tensor(
+        indices, values, shape, is_coalesced=coalesced, check_invariants=False
+    )

@@ -87,10 +87,11 @@ class Form:
 
 def random_union(rows: int, present: tuple[int, ...]) -> float:
     """Return how many rows any rank has, if each has its number at random places."""
-    absent = 1.0
+    union = 0.0
+    # Not by the share of rows that no rank has: of a few among 2**53 it would be 1.
     for each in present:
-        absent *= 1.0 - each / rows
-    return rows * (1.0 - absent)
+        union += each * (1.0 - union / rows)
+    return union
 
 
 def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
@@ -101,7 +102,10 @@ def forms(rows: Rows, indices: Way, values: Way) -> tuple[Form, ...]:
         indices: What carries sums and gatherings of int32.
         values: What carries the sum of values.
     """
-    listed = _WORD_BYTES * sum(list_words(each, rows.all) for each in rows.present)
+    sizes = [list_words(each, rows.all) for each in rows.present]
+    # What gathers takes all ranks' as long as the longest; a sum does not send the zeros behind.
+    padded = indices in (Way.MEMORY, Way.GLOO)
+    listed = _WORD_BYTES * (len(sizes) * max(sizes) if padded else sum(sizes))
     lists = Part(indices, listed, listed, gathered=True)
     words = -(-rows.all // fields_per_word(len(rows.present)))
     # Rows next to each other are words next to each other.
@@ -128,5 +132,16 @@ def _share(density: float, width: int, way: Way) -> float:
     """Return the share of blocks that are sent, if rows of such a density are at random places."""
     if way is Way.GLOO:
         return 1.0
-    in_block = max(1.0, wire.BLOCK_ELEMENTS / width)
-    return 1.0 - (1.0 - min(density, 1.0)) ** in_block
+    in_block = max(1, (2 * wire.BLOCK_ELEMENTS + width) // (2 * width))
+    return 1.0 - _power(1.0 - min(density, 1.0), in_block)
+
+
+def _power(base: float, exponent: int) -> float:
+    """Return a power by multiplication, which rounds alike on all hosts, as `**` need not."""
+    power = 1.0
+    while exponent:
+        if exponent % 2:
+            power *= base
+        base *= base
+        exponent //= 2
+    return power

@@ -102,10 +102,10 @@ class Kinds:
         return form
 
     def statistics(self) -> dict[str, Any]:
-        """Return what is known, by kind."""
-        return {
-            text: {"calls": dict(kind.calls), **kind.latest} for text, kind in self._kinds.items()
-        }
+        """Return what is known, by kind; any thread may ask, also beside a sum."""
+        # In one go: a sum in another thread may add a kind between two of them.
+        known = list(self._kinds.items())
+        return {text: {"calls": dict(kind.calls), **kind.latest} for text, kind in known}
 
     def _words(self, rows: Rows, found: tuple[Form, ...], form: Form, kind: Kind) -> str:
         sizes = []

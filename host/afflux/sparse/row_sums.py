@@ -17,6 +17,7 @@ a hash that all ranks have alike, as Zen has it (Z. Wang et al., OSDI 2025); aft
 back. A block has the same elements as before, hence the same bits.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ from afflux_hdl.contract import wire
 
 __all__ = ["all_reduce_coo"]
 
+_MOST_ROWS = (1 << 63) - 1
+
 
 def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kinds) -> torch.Tensor:
     """Sum sparse tensors of one shape over the ranks.
@@ -52,13 +55,17 @@ def all_reduce_coo(tensor: torch.Tensor, reduction: str, sums: Sums, kinds: Kind
         left out.
 
     Raises:
-        AffluxError: An index is outside the shape; or a collective failed.
+        AffluxError: An index is outside the shape; the tensor is said to be coalesced and is not;
+            or a collective failed.
     """
-    own = tensor.detach().coalesce()
+    own = tensor.detach()
+    # To coalesce takes one index outside the shape for another inside it.
+    _check_range(own)
+    own = own.coalesce()
     sparse_shape = own.shape[: own.sparse_dim()]
     all_rows = sparse_shape.numel()
     ids = _flat(own.indices(), sparse_shape).contiguous()
-    _check(own)
+    _check_order(own, ids)
     width = own.shape[own.sparse_dim() :].numel()
     values = own.values().reshape(ids.numel() * width).resolve_conj().resolve_neg()
     counts = _counted(ids.numel(), sums, kinds)
@@ -141,25 +148,45 @@ def _bytes(tensor: torch.Tensor) -> np.ndarray:
     return tensor.view(torch.uint8).numpy()
 
 
-def _check(tensor: torch.Tensor) -> None:
-    """Check that a coalesced tensor has only rows that there are; torch does not, unless asked.
+def _check_range(tensor: torch.Tensor) -> None:
+    """Check that a tensor has only rows that there are; torch does not, unless asked.
 
     Raises:
         AffluxError: It has others.
     """
     if tensor._nnz() == 0:
         return
-    indices = tensor.indices()
+    if math.prod(tensor.shape[: tensor.sparse_dim()]) > _MOST_ROWS:
+        raise AffluxError(
+            f"a sparse tensor of shape {tuple(tensor.shape)} has more rows than int64 numbers"
+        )
+    indices = tensor._indices()
     for dimension, size in enumerate(tensor.shape[: tensor.sparse_dim()]):
-        # The first one ascends.
-        of_all = indices[dimension]
-        least, most = (of_all[0], of_all[-1]) if dimension == 0 else of_all.aminmax()
+        least, most = indices[dimension].aminmax()
         if least < 0 or most >= size:
             wrong = int(least if least < 0 else most)
             raise AffluxError(
                 f"a sparse tensor of shape {tuple(tensor.shape)} has the index {wrong} in "
                 f"dimension {dimension}"
             )
+
+
+def _check_order(tensor: torch.Tensor, ids: torch.Tensor) -> None:
+    """Check that rows ascend and come once, as whoever makes a tensor may say without a check.
+
+    Raises:
+        AffluxError: They do not: rows would be lost.
+    """
+    ascends = ids[1:] > ids[:-1]
+    if ascends.all():
+        return
+    at = int(ascends.logical_not().nonzero()[0]) + 1
+    before, index = (tensor.indices()[:, each].tolist() for each in (at - 1, at))
+    value = tensor.values()[at].flatten()[:1].tolist()
+    raise AffluxError(
+        f"a sparse tensor of shape {tuple(tensor.shape)} is said to be coalesced, but has the "
+        f"index {index}, with the value {value}, behind the index {before}"
+    )
 
 
 def _counted(count: int, sums: Sums, kinds: Kinds) -> list[int]:
