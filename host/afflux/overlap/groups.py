@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -39,24 +40,19 @@ def check_group(group: dist.ProcessGroup, model_group: dist.ProcessGroup) -> Non
         )
 
 
-def timeout_of(group: dist.ProcessGroup) -> timedelta | None:
-    """Return the timeout of a group; None if it does not say."""
-    try:
-        backend = group._get_backend(torch.device("cpu"))
-        # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it.
-        found = getattr(backend, "wrapped_pg", backend).options._timeout
-    except (AttributeError, RuntimeError):
-        return None
+def timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:
+    """Return the timeout of a group, for None the default one; None if it does not say."""
+    backend = _backend(dist.distributed_c10d._get_default_group() if group is None else group)
+    core = getattr(backend, "core", None)
+    if core is not None:
+        return timedelta(seconds=core.timeout_s)
+    found = getattr(getattr(backend, "options", None), "_timeout", None)
     return found if isinstance(found, timedelta) else None
 
 
 def before_end_of(group: dist.ProcessGroup, call: Callable[[], None]) -> None:
     """Have a bound method called when an Afflux group is about to end; it is not kept alive."""
-    try:
-        backend = group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return
-    core = getattr(getattr(backend, "wrapped_pg", backend), "core", None)
+    core = getattr(_backend(group), "core", None)
     if core is None:
         return
     reference = weakref.WeakMethod(call)
@@ -67,3 +63,14 @@ def before_end_of(group: dist.ProcessGroup, call: Callable[[], None]) -> None:
             found()
 
     before_end(core, if_it_lives)
+
+
+def _backend(group: dist.ProcessGroup) -> Any:
+    if hasattr(group, "core"):
+        return group
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except (AttributeError, RuntimeError):
+        return None
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it.
+    return getattr(backend, "wrapped_pg", backend)

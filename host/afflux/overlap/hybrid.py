@@ -38,11 +38,10 @@ def hybrid_mesh(*, model: int, data: int | None = None, device_type: str = "cpu"
             f"data is {data}, and model {model}: that is {data * model} ranks, and there are "
             f"{ranks}"
         )
-    default = dist.distributed_c10d._get_default_group()
-    limits = {"timeout": timeout_of(default), "backend": dist.get_backend_config(default)}
+    # The default backend, with the default group's limit: torch's own way has torch's limit.
     numbers = torch.arange(ranks).view(-1, model)
     groups = [
-        dist.new_subgroups_by_enumeration(each.tolist(), **limits)[0]
+        dist.new_subgroups_by_enumeration(each.tolist(), timeout=timeout_of(None))[0]
         for each in (numbers.t(), numbers)
     ]
     return DeviceMesh.from_group(

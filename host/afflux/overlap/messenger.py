@@ -154,7 +154,11 @@ class Messenger:
     ) -> None:
         """Have `call` called in the thread once all these messages are over, or one has failed."""
         with self._changed:
-            self._check()
+            if self._failure is not None:
+                failed = MessagesFailed(str(self._failure))
+            else:
+                failed = None
+                self._check()
             left = {number for number in numbers if not self._done[number]}
 
             def one_less(error: BaseException | None, number: int) -> None:
@@ -166,11 +170,12 @@ class Messenger:
                 if not left:
                     call(error)
 
-            for number in left:
-                self._on_done.setdefault(number, []).append(partial(one_less, number=number))
-            over = not left
+            if failed is None:
+                for number in left:
+                    self._on_done.setdefault(number, []).append(partial(one_less, number=number))
+            over = failed is not None or not left
         if over:
-            call(None)
+            call(failed)
 
     def finish(self) -> None:
         """Let a round end that needs nothing more from here: other ranks may still need it."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.optim import Optimizer
 
 from afflux_drivers.errors import AffluxError
@@ -208,7 +209,11 @@ class DeferredSteps:
         self.replaceable.pop(id(gradient), None)
         if gradient is None or parameter.grad is not gradient or gradient._version != version:
             return
-        with torch.inference_mode(False), torch.no_grad():
+        with (
+            temporarily_clear_interpreter_stack(),
+            torch.inference_mode(False),
+            torch.no_grad(),
+        ):
             gradient.copy_(average)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -279,9 +284,7 @@ class DeferredSteps:
 
     def _is_spent(self, parameter: torch.Tensor) -> bool:
         gradient, version = self._spent.get(id(parameter), (None, 0))
-        return (
-            gradient is not None and parameter.grad is gradient and gradient._version == version
-        )
+        return gradient is not None and parameter.grad is gradient and gradient._version == version
 
     def _others_watch(self, optimizer: Optimizer) -> bool:
         """Return whether other hooks see the step; they must see what it would be without this."""
@@ -359,6 +362,7 @@ def _apply(optimizer: Optimizer, some: Iterable[tuple[_Deferred, torch.Tensor]])
         optimizer.param_groups = list(groups.values())
         # Whatever the forward pass runs in, the step runs as where it was asked for.
         with (
+            temporarily_clear_interpreter_stack(),
             torch.inference_mode(False),
             torch.no_grad(),
             torch.autocast("cpu", enabled=False),
