@@ -2,7 +2,6 @@
 
 import threading
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -86,7 +85,7 @@ def accumulated(ddp, optimizer, state, batch, step):
 def clipped(ddp, optimizer, state, batch, step):
     optimizer.zero_grad()
     loss(ddp, batch).backward()
-    if state is not None:
+    if state is not None and step != 1:
         state.flush()
     nn.utils.clip_grad_norm_(ddp.parameters(), 0.1)
     optimizer.step()
@@ -125,6 +124,44 @@ def hooked(ddp, optimizer, state, batch, step):
 
         optimizer.register_step_pre_hook(clip)
     plain_step(ddp, optimizer, state, batch, step)
+
+
+def changed_otherwise(ddp, optimizer, state, batch, step):
+    """In ways that leave a gradient's version as it is, or that torch's kernels do not show."""
+    optimizer.zero_grad()
+    loss(ddp, batch).backward()
+    for each in ddp.parameters():
+        if step == 0:
+            each.grad.data.clamp_(-0.01, 0.01)
+            dist.all_reduce(each.grad)
+        elif step == 1:
+            each.grad.numpy()[:] *= 0.5
+    norm = nn.utils.get_total_norm([each.grad for each in ddp.parameters()])
+    # As one does with a norm that is too large: all ranks must do the same.
+    if str(float(norm))[-1] in "02468":
+        optimizer.step()
+
+
+def scaled(ddp, optimizer, state, batch, step):
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer.zero_grad()
+    scaler.scale(loss(ddp, batch)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def by_others(ddp, optimizer, state, batch, step):
+    optimizer.zero_grad()
+    loss(ddp, batch).backward()
+    if step == 0:
+        optimizer.step()
+        optimizer.step()
+    elif step == 1:
+        with torch.no_grad():
+            for each in ddp.parameters():
+                each.sub_(each.grad, alpha=0.1)
+    else:
+        torch.optim.Adam(ddp.parameters(), lr=0.01, eps=1e-3).step()
 
 
 def loss(ddp, batch):
@@ -174,6 +211,9 @@ WAYS = (
     (evaluated_and_loaded, adam, {}),
     (in_another_thread, sgd, {}),
     (hooked, sgd, {}),
+    (changed_otherwise, sgd, {}),
+    (scaled, sgd, {"gradient_as_bucket_view": True}),
+    (by_others, sgd, {}),
 )
 
 
@@ -270,70 +310,69 @@ def backward(ddp):
     ddp(torch.ones(3, 4)).sum().backward()
 
 
-def clip_without_flush(group):
-    ddp, optimizer, _ = small(group=group)
+def changed_out_of_sight():
+    ddp, optimizer, _ = small()
     backward(ddp)
-    nn.utils.clip_grad_norm_(ddp.parameters(), 0.1)
+    with torch._C.DisableTorchFunction():
+        ddp.module[0].weight.grad.mul_(2)
     optimizer.step()
 
 
-def step_twice(group):
-    ddp, optimizer, _ = small(group=group)
-    backward(ddp)
-    optimizer.step()
-    optimizer.step()
-
-
-def closure(group):
-    ddp, optimizer, _ = small(group=group)
+def closure():
+    ddp, optimizer, _ = small()
     backward(ddp)
     optimizer.step(lambda: 0.0)
 
 
-def closure_optimizer(group):
-    small(torch.optim.LBFGS, group=group)
+def closure_optimizer():
+    small(torch.optim.LBFGS)
 
 
-def two_optimizers(group):
+def two_optimizers():
     ddp = DistributedDataParallel(nn.Linear(2, 2))
     ones = [torch.optim.SGD(ddp.parameters(), lr=0.1) for _ in range(2)]
-    Priorities(ddp, ones, group=group)
+    Priorities(ddp, ones)
 
 
-def unused(group):
+def unused():
     ddp = DistributedDataParallel(nn.Linear(2, 2), find_unused_parameters=True)
-    Priorities(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), group=group)
+    Priorities(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1))
 
 
-def scripted(group):
+def scripted():
     model = nn.Sequential(torch.jit.script(nn.Linear(4, 4)), nn.Linear(4, 1))
-    small(model=model, group=group)
+    small(model=model)
 
 
-def sparse(group):
-    ddp, _, _ = small(None, model=nn.Embedding(4, 4, sparse=True), group=group)
+def sparse():
+    ddp, _, _ = small(None, model=nn.Embedding(4, 4, sparse=True))
     ddp(torch.tensor([1])).sum().backward()
 
 
-def no_ddp(group):
-    Priorities(nn.Linear(2, 2), group=group)
-
-
-def wrong_order(group):
+def own_group():
     ddp = DistributedDataParallel(nn.Linear(2, 2))
-    Priorities(ddp, order=[ddp.module.weight], group=group)
+    Priorities(ddp, group=ddp.process_group)
 
 
-def no_bytes(group):
-    Priorities(DistributedDataParallel(nn.Linear(2, 2)), message_bytes=0, group=group)
+def no_ddp():
+    Priorities(nn.Linear(2, 2))
 
 
-def no_timeline(group):
-    small(group=group)[2].write_timeline("nowhere")
+def wrong_order():
+    ddp = DistributedDataParallel(nn.Linear(2, 2))
+    Priorities(ddp, order=[ddp.module.weight])
 
 
-def closed(group):
-    ddp, optimizer, state = small(group=group)
+def no_bytes():
+    Priorities(DistributedDataParallel(nn.Linear(2, 2)), message_bytes=0)
+
+
+def no_timeline():
+    small()[2].write_timeline("nowhere")
+
+
+def closed():
+    ddp, optimizer, state = small()
     backward(ddp)
     optimizer.step()
     state.close()
@@ -343,8 +382,8 @@ def closed(group):
     backward(ddp)
 
 
-def used_out_of_sight(group):
-    ddp, optimizer, _ = small(group=group)
+def used_out_of_sight():
+    ddp, optimizer, _ = small()
     backward(ddp)
     optimizer.step()
     # As a compiled part would use it: no function of torch's Python interface is called.
@@ -353,8 +392,8 @@ def used_out_of_sight(group):
 
 
 MISUSES = {
-    clip_without_flush: ("GradientsChanged", "the gradient of 0.weight was changed between"),
-    step_twice: ("GradientsChanged", "step() was called again with the same gradient of 0.weight"),
+    changed_out_of_sight: ("GradientsChanged", "the gradient of 0.weight was changed between"),
+    own_group: ("ValueError", "the group is the model's own"),
     closure: ("RuntimeError", "call step() without a closure"),
     closure_optimizer: ("ValueError", "LBFGS is not known to treat each parameter by itself"),
     two_optimizers: ("ValueError", "weight is in two optimizers"),
@@ -371,13 +410,11 @@ MISUSES = {
 
 
 def misuse(rank, size):
-    group = dist.new_group(backend="afflux")
-    found = {each.__name__: caught(partial(each, group))[:2] for each in MISUSES}
-    return found
+    return {each.__name__: caught(each)[:2] for each in MISUSES}
 
 
 def test_what_cannot_work_is_refused():
-    for found in values(run_ranks(misuse, 1)):
+    for found in values(run_ranks(misuse, 2)):
         for each, (kind, text) in MISUSES.items():
             message, raised = found[each.__name__]
             assert (raised, text in message) == (kind, True), (each.__name__, raised, message)

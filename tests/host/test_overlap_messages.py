@@ -2,9 +2,12 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -15,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
+from afflux.overlap.groups import timeout_of
 from afflux.overlap.hybrid import hybrid_mesh
 from afflux.overlap.messenger import Messenger
 from afflux.overlap.plan import Plan
@@ -241,17 +245,61 @@ def test_a_rank_that_dies_ends_the_others():
 
 
 def ends_without_a_word(rank, size):
-    """Nothing is closed: the process ends with messages under way."""
+    """Nothing is closed: rank 1 destroys its groups while rank 0 is in its backward pass."""
     ddp, optimizer, _ = small()
-    for _ in range(2):
+    for step in range(2):
+        if step == rank == 0:
+            ddp.module[0].bias.register_hook(lambda _: time.sleep(0.3))
         optimizer.zero_grad()
         backward(ddp)
         optimizer.step()
-    return threading.active_count()
+    if rank == 0:
+        return len(ddp.module.state_dict())
+    return 4
 
 
-def test_ends_with_the_process():
-    assert all(values(run_ranks(ends_without_a_word, 2)))
+def test_ends_with_the_group():
+    assert values(run_ranks(ends_without_a_word, 2)) == [4, 4]
+
+
+SCRIPT = """
+import io, os, sys, time
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+import afflux
+rank, file = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("afflux", init_method=f"file://{file}", rank=rank, world_size=2)
+ddp = DistributedDataParallel(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2)))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+state = afflux.hooks.Priorities(ddp, optimizer)
+ddp.register_comm_hook(state, afflux.hooks.priorities_hook)
+if rank == 0:
+    ddp.module[0].bias.register_hook(lambda _: time.sleep(0.3))
+for _ in range(2):
+    ddp(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+if rank == 0:
+    torch.save(ddp.module.state_dict(), io.BytesIO())
+    print("saved", flush=True)
+"""
+
+
+def test_ends_with_the_process(tmp_path):
+    """Scripts that merely end, of which one saves."""
+    scripts = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        texts = [each.communicate(timeout=60)[0] for each in scripts]
+    finally:
+        for each in scripts:
+            each.kill()
+    assert "saved" in texts[0] and [each.returncode for each in scripts] == [0, 0], texts
 
 
 def keeps_what_is_left(rank, size):
@@ -319,19 +367,27 @@ def hybrid(rank, size):
         dist.all_reduce(tensor, group=mesh.get_group(name))
         backend = dist.get_backend(mesh.get_group(name))
         found.append((dist.get_process_group_ranks(mesh.get_group(name)), tensor.item(), backend))
+    data, model = (mesh.get_group(name) for name in ("data", "model"))
+    ddp = DistributedDataParallel(nn.Linear(2, 2), process_group=data)
+    limits = {timeout_of(each) for each in (None, data, model, Priorities(ddp)._group)}
     wrong = [
         caught(partial(hybrid_mesh, model=3))[0],
         caught(partial(hybrid_mesh, model=2, data=1))[0],
+        caught(partial(Priorities, ddp, group=model))[0],
     ]
-    return found, wrong
+    # A rank that ends at once would do so while another one still makes the last group.
+    dist.barrier()
+    return found, wrong, limits
 
 
 def test_hybrid_groups():
-    for rank, (found, wrong) in enumerate(values(run_ranks(hybrid, 4))):
+    for rank, (found, wrong, limits) in enumerate(values(run_ranks(hybrid, 4, timeout_s=17.0))):
+        assert limits == {timedelta(seconds=17)}
         data, model = [rank % 2, rank % 2 + 2], [rank // 2 * 2, rank // 2 * 2 + 1]
         assert found == [(data, float(sum(data)), "afflux"), (model, float(sum(model)), "afflux")]
         assert "model is 3: the 4 ranks cannot be divided" in wrong[0]
         assert "data is 1, and model 2: that is 2 ranks, and there are 4" in wrong[1]
+        assert f"the ranks of the model's group, {data}: it has {model}" in wrong[2]
 
 
 # Parts that need no ranks.

@@ -22,7 +22,7 @@ from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
-from afflux.group.living import living
+from afflux.group.living import end_users, living
 from afflux.group.membership import Membership
 from afflux.group.monitored_barrier import monitored_barrier
 from afflux.group.notices import CallRecord, Notices, behind
@@ -577,6 +577,8 @@ class Group(BackendMethods):
     def _close(self, drain_s: float, confirm_s: float, at_exit: bool = False) -> None:
         if self.closed or os.getpid() != self.pid:
             return
+        if drain_s:
+            end_users(self)
         self.closed = True
         living.discard(self)
         reducer = self.reducer

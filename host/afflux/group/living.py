@@ -5,12 +5,13 @@ import contextlib
 import ctypes
 import os
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 # Registers its end before the groups', which so come first: they still need their aggregators.
 import afflux.group.launched_aggregator  # noqa: F401
 
-__all__ = ["living"]
+__all__ = ["before_end", "end_users", "living"]
 
 _EXIT_DRAIN_S = 1.0
 """When the interpreter ends, nobody waits for results any more."""
@@ -21,6 +22,22 @@ class _Closable(Protocol):
 
 
 living: "weakref.WeakSet[_Closable]" = weakref.WeakSet()
+
+_users: "weakref.WeakKeyDictionary[_Closable, list[Callable[[], None]]]" = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def before_end(group: _Closable, call: Callable[[], None]) -> None:
+    """Have `call` called before a group ends that is not aborted; it may still use the group."""
+    _users.setdefault(group, []).append(call)
+
+
+def end_users(group: _Closable) -> None:
+    """Let those end what they do who asked to be called before a group ends."""
+    for call in _users.pop(group, ()):
+        with contextlib.suppress(Exception):
+            call()
 
 
 def _close_all() -> None:

@@ -1,7 +1,10 @@
 """Groups for hybrid parallelism: some ranks share a model, and several such sets share the data."""
 
+import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
+
+from afflux.overlap.groups import timeout_of
 
 __all__ = ["hybrid_mesh"]
 
@@ -14,7 +17,7 @@ def hybrid_mesh(*, model: int, data: int | None = None, device_type: str = "cpu"
         dist.all_reduce(activations, group=mesh.get_group("model"))     # within a copy of the model
 
     Ranks that share a model are consecutive, hence mostly on one host. The groups have the backend
-    of the default group, which must exist.
+    and the timeout of the default group, which must exist.
 
     Args:
         model: Ranks that share a copy of the model.
@@ -35,4 +38,12 @@ def hybrid_mesh(*, model: int, data: int | None = None, device_type: str = "cpu"
             f"data is {data}, and model {model}: that is {data * model} ranks, and there are "
             f"{ranks}"
         )
-    return init_device_mesh(device_type, (ranks // model, model), mesh_dim_names=("data", "model"))
+    # The default backend, with the default group's limit: torch's own way has torch's limit.
+    numbers = torch.arange(ranks).view(-1, model)
+    groups = [
+        dist.new_subgroups_by_enumeration(each.tolist(), timeout=timeout_of(None))[0]
+        for each in (numbers.t(), numbers)
+    ]
+    return DeviceMesh.from_group(
+        groups, device_type, mesh=numbers, mesh_dim_names=("data", "model")
+    )

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from afflux.overlap.hook import WeakHook
 from afflux.overlap.record import Record, layer_of
 
 __all__ = ["LayerTimes"]
@@ -35,25 +36,24 @@ class LayerTimes:
                 self._watch_gradient(layer_of(name), parameter)
 
     def _watch(self, name: str, module: nn.Module) -> None:
-        begun = self._begun.setdefault(name, [])
+        self._begun[name] = []
+        module.register_forward_pre_hook(WeakHook(self, "_before", name))
+        module.register_forward_hook(WeakHook(self, "_after", name), always_call=True)
 
-        def before(*_: Any) -> None:
-            begun.append(time.monotonic())
+    def _before(self, name: str, *_: Any) -> None:
+        self._begun[name].append(time.monotonic())
 
-        def after(*_: Any) -> None:
-            if begun:
-                self._record.add("forward", name, begun.pop(), time.monotonic())
-
-        module.register_forward_pre_hook(before)
-        module.register_forward_hook(after, always_call=True)
+    def _after(self, name: str, *_: Any) -> None:
+        if self._begun[name]:
+            self._record.add("forward", name, self._begun[name].pop(), time.monotonic())
 
     def _watch_gradient(self, layer: str, parameter: torch.Tensor) -> None:
-        def there(_: torch.Tensor) -> None:
-            now = time.monotonic()
-            self._record.add("backward", layer, self._mark_s, now)
-            self._mark_s = now
+        parameter.register_post_accumulate_grad_hook(WeakHook(self, "_there", layer))
 
-        parameter.register_post_accumulate_grad_hook(there)
+    def _there(self, layer: str, _: torch.Tensor) -> None:
+        now = time.monotonic()
+        self._record.add("backward", layer, self._mark_s, now)
+        self._mark_s = now
 
     def watch_output(self, output: Any) -> None:
         """Let the backward pass begin when the gradient of the model's output is there."""

@@ -8,8 +8,10 @@ nothing needs to be agreed any more. The same small sum compares what has been s
 
 import contextlib
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -33,6 +35,8 @@ class MessagesFailed(AffluxError):
     """A message could not be summed; the text names it, and what went wrong."""
 
 
+_living: "weakref.WeakSet[Messenger]" = weakref.WeakSet()
+
 Finished = Callable[[Message, float, float], None]
 """Gets a message that has been summed, and when that began and ended (`time.monotonic`)."""
 
@@ -47,6 +51,7 @@ class Messenger:
         fingerprint: What all ranks must have in common.
         in_order: Whether priorities count; otherwise messages are taken as they come to be ready.
         finished: Called in the thread after each message, before its end is known.
+        timeout_s: Longest that the end of the last round is waited for, when all else is over.
     """
 
     def __init__(
@@ -58,12 +63,14 @@ class Messenger:
         *,
         in_order: bool = True,
         finished: Finished = lambda *_: None,
+        timeout_s: float = 0.0,
     ) -> None:
         self._messages = messages
         self._carry_out = carry_out
         self._group = group
         self._in_order = in_order
         self._finished = finished
+        self._timeout_s = timeout_s
         self._history = fingerprint & _WORD
         self._changed = threading.Condition()
         count = len(messages)
@@ -78,6 +85,7 @@ class Messenger:
         self.agreeing_s = 0.0
         self._thread = threading.Thread(target=self._run, name="afflux-overlap", daemon=True)
         self._thread.start()
+        _living.add(self)
 
     @property
     def failure(self) -> MessagesFailed | None:
@@ -146,7 +154,11 @@ class Messenger:
     ) -> None:
         """Have `call` called in the thread once all these messages are over, or one has failed."""
         with self._changed:
-            self._check()
+            if self._failure is not None:
+                failed = MessagesFailed(str(self._failure))
+            else:
+                failed = None
+                self._check()
             left = {number for number in numbers if not self._done[number]}
 
             def one_less(error: BaseException | None, number: int) -> None:
@@ -158,19 +170,41 @@ class Messenger:
                 if not left:
                     call(error)
 
-            for number in left:
-                self._on_done.setdefault(number, []).append(partial(one_less, number=number))
-            over = not left
+            if failed is None:
+                for number in left:
+                    self._on_done.setdefault(number, []).append(partial(one_less, number=number))
+            over = failed is not None or not left
         if over:
-            call(None)
+            call(failed)
+
+    def finish(self) -> None:
+        """Let a round end that needs nothing more from here: other ranks may still need it."""
+        with self._changed:
+            if (
+                self._left
+                and self._ready_count == len(self._messages)
+                and not self._stopping
+                and threading.current_thread() is not self._thread
+                and self._thread.is_alive()
+            ):
+                over = self._changed.wait_for(
+                    lambda: not self._left or self._failure is not None, self._timeout_s
+                )
+                if not over:
+                    _log.warning("messages were still under way after %g s", self._timeout_s)
 
     def close(self) -> None:
-        """End the thread; a message in progress has two seconds."""
+        """End the thread; a round that is ready here ends first, and a message has two seconds."""
+        self.finish()
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_S)
+
+    def _forked(self) -> None:
+        """Go on in a forked process, where there is no thread, and the lock may never be free."""
+        self._changed = threading.Condition()
 
     def _check(self) -> None:
         self._check_failure()
@@ -286,3 +320,11 @@ class Messenger:
         for call in calls:
             with contextlib.suppress(Exception):
                 call(failure)
+
+
+def _go_on_in_child() -> None:
+    for each in list(_living):
+        each._forked()
+
+
+os.register_at_fork(after_in_child=_go_on_in_child)

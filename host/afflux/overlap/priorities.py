@@ -24,6 +24,8 @@ from torch.optim import Optimizer
 
 from afflux.observe.trace_file import path_for
 from afflux.overlap.gradients import Gradients
+from afflux.overlap.groups import before_end_of, check_group, group_like, timeout_of
+from afflux.overlap.hook import WeakHook
 from afflux.overlap.layers import LayerTimes
 from afflux.overlap.messenger import MessagesFailed, Messenger
 from afflux.overlap.plan import Message, Plan
@@ -116,17 +118,18 @@ class Priorities:
         self._touches.wanted = self._names
         self._steps = (
             DeferredSteps(
-                optimizers, self._names, self._averages, self._stepped, self._applied, any_optimizer
+                optimizers, self._names, self._averages, self._watch, self._applied, any_optimizer
             )
             if optimizers
             else None
         )
-        self._group = group if group is not None else _group_like(ddp.process_group)
-        if dist.get_world_size(self._group) != dist.get_world_size(ddp.process_group):
-            raise ValueError("the group must have the ranks of the model's group")
-        ddp.register_forward_pre_hook(self._before_forward)
-        ddp.register_forward_hook(self._after_forward, always_call=True)
-        ddp.module.register_state_dict_pre_hook(lambda *_: self.flush())
+        if group is not None:
+            check_group(group, ddp.process_group)
+        self._group = group if group is not None else group_like(ddp.process_group)
+        ddp.register_forward_pre_hook(WeakHook(self, "_before_forward"))
+        ddp.register_forward_hook(WeakHook(self, "_after_forward"), always_call=True)
+        ddp.module.register_forward_pre_hook(WeakHook(self, "_before_module"))
+        ddp.module.register_state_dict_pre_hook(WeakHook(self, "_before_state"))
 
     def _checked_order(self, order: Iterable[torch.Tensor]) -> list[torch.Tensor]:
         found = list(order)
@@ -146,11 +149,12 @@ class Priorities:
         """Wait for all averages: afterwards all is as with DDP alone.
 
         Between `backward()` and `step()`, gradients become the averages, and the step is not
-        deferred. After `step()`, all steps that it has left are done.
+        deferred. After `step()`, all steps that it has left are done, and the gradients that are
+        still there become the averages.
 
         Raises:
             MessagesFailed: Something could not be averaged.
-            GradientsChanged: Gradients have been changed since the backward pass.
+            GradientsChanged: Gradients have been changed out of sight since the backward pass.
         """
         if self._steps is not None and self._steps.waiting:
             self._wait(range(len(self.messages)), "flush")
@@ -159,7 +163,7 @@ class Priorities:
         self._touches.turn_off()
 
     def statistics(self) -> dict[str, Any]:
-        """Return what has been sent and waited for since the start, or the last `reset`.
+        """Return what has been sent and waited for since the start, or since `record.reset()`.
 
         Keys:
             rounds: Backward passes.
@@ -240,12 +244,15 @@ class Priorities:
         needed = {each for number in numbers for each in self._plan.places[number].messages}
 
         def over(error: BaseException | None) -> None:
-            if error is None:
+            try:
+                if error is not None:
+                    raise error
                 with torch.no_grad():
                     torch._foreach_copy_(views, [gradients.of(number) for number in numbers])
-                future.set_result(buffer)
+            except BaseException as found:
+                future.set_exception(found)  # type: ignore[arg-type]
             else:
-                future.set_exception(error)  # type: ignore[arg-type]
+                future.set_result(buffer)
 
         averaged = future.then(lambda each: each.value())
         messenger.when_done(needed, over)
@@ -315,6 +322,9 @@ class Priorities:
             with torch.no_grad():
                 torch._foreach_copy_(given, averages)
         self._steps.gathered(mine)
+        if not self._touches.goes_on:
+            # The forward pass was in another thread: nobody would see gradients being used.
+            self._steps.write_averages()
 
     def _averages(self, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Wait until parameters' gradients are averaged; return the averages."""
@@ -333,17 +343,20 @@ class Priorities:
             raise MessagesFailed(f"{what} waited for averages; {error}") from error.__cause__
         self.record.add("wait", layer_of(what), started, time.monotonic())
 
-    def _stepped(self) -> None:
+    def _watch(self) -> None:
+        """Look for what the steps say; in the thread that asks for steps, and for averages."""
         assert self._steps is not None
-        self._touches.wanted = self._steps.pending
-        self._touches.turn_on()
+        self._touches.wanted = self._steps.wanted
+        self._touches.replaceable = self._steps.replaceable
+        if self._steps.pending:
+            self._touches.turn_on()
 
     def _applied(self, parameters: Sequence[torch.Tensor], started_s: float) -> None:
         name = layer_of(self._names[id(parameters[0])])
         self.record.add("step", name, started_s, time.monotonic())
 
     def _touched(self, parameters: list[torch.Tensor]) -> None:
-        """Do what must be done before an operation takes parameters."""
+        """Do what must be done before an operation takes parameters or gradients."""
         if self._plan is None:
             if not torch.is_grad_enabled():
                 return
@@ -351,7 +364,7 @@ class Priorities:
                 if not any(each is known for known in self._seen):
                     self._seen.append(each)
         elif self._steps is not None:
-            self._steps.apply(parameters)
+            self._steps.touch(parameters)
 
     def _before_forward(self, *_: Any) -> None:
         if self._plan is None:
@@ -361,9 +374,22 @@ class Priorities:
             # In another thread than the one that has called step().
             self.flush()
 
+    def _before_module(self, *_: Any) -> None:
+        """Have the steps done if what the module uses now cannot be seen."""
+        if self._steps is None or not self._steps.pending:
+            return
+        if not self._touches.on or torch._C._functorch.peek_interpreter_stack() is not None:
+            self._steps.apply_all()
+
+    def _before_state(self, *_: Any) -> None:
+        self.flush()
+
     def _after_forward(self, _: Any, __: Any, output: Any) -> None:
         if self._plan is None:
             self._touches.turn_off()
+        if self._steps is not None and torch.is_grad_enabled():
+            # From the backward pass to the step, gradients are not yet the averages.
+            self._touches.turn_on()
         if self._layers is not None:
             self._layers.watch_output(output)
 
@@ -414,7 +440,9 @@ class Priorities:
             plan.fingerprint,
             in_order=self._in_order,
             finished=finished,
+            timeout_s=(timeout_of(self._group) or dist.default_pg_timeout).total_seconds(),
         )
+        before_end_of(self._group, self._messenger.finish)
         weakref.finalize(self, self._messenger.close)
         self._seen = []
 
@@ -454,13 +482,3 @@ def _check_deferrable(ddp: DistributedDataParallel) -> None:
             f"{scripted[0]} is TorchScript, which does not show when it uses a parameter: use "
             "Priorities(ddp) without an optimizer"
         )
-
-
-def _group_like(group: dist.ProcessGroup) -> dist.ProcessGroup:
-    made = dist.new_group(
-        dist.get_process_group_ranks(group),
-        backend=dist.get_backend_config(group),
-        use_local_synchronization=True,
-    )
-    assert isinstance(made, dist.ProcessGroup)
-    return made

@@ -6,12 +6,15 @@ same optimiser is applied to some of these parameters alone, with these settings
 """
 
 import logging
+import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.optim import Optimizer
 
 from afflux_drivers.errors import AffluxError
@@ -61,12 +64,15 @@ class DeferredSteps:
         optimizers: All that change the model's parameters.
         names: Of the model's parameters, by `id`.
         averages: Waits until the gradients of some parameters are averaged, and returns these.
-        stepped: Called when there are parameters whose step is deferred.
+        changed: Called when there are others to be watched than before.
         applied: Called when the steps of some are done, with them and when that began.
         any_optimizer: Whether optimisers of unknown kinds are taken.
 
     Attributes:
         pending: Parameters whose step was asked for and has not been done, by `id`.
+        owned: The `id` of each parameter that the optimisers have.
+        wanted: What is to be watched, by `id`: these parameters, and gradients before a step.
+        replaceable: The gradients of steps that are deferred, by `id`: they may be overwritten.
 
     Raises:
         ValueError: An optimiser cannot be applied to some parameters alone.
@@ -77,18 +83,23 @@ class DeferredSteps:
         optimizers: Sequence[Optimizer],
         names: Mapping[int, str],
         averages: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
-        stepped: Callable[[], None],
+        changed: Callable[[], None],
         applied: Callable[[Sequence[torch.Tensor], float], None],
         any_optimizer: bool = False,
     ) -> None:
         self._names = names
         self._averages = averages
-        self._stepped = stepped
+        self._changed = changed
         self._applied = applied
         self.pending: dict[int, _Deferred] = {}
+        self.wanted: dict[int, Any] = {}
+        self.replaceable: dict[int, torch.Tensor] = {}
+        self._waiting_gradients: dict[int, torch.Tensor] = {}
         self._gathered: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
         self._spent: dict[int, tuple[torch.Tensor, int]] = {}
         self._hidden: list[tuple[torch.Tensor, torch.Tensor]] = []
+        # Another thread waits for the one that applies; that one itself must not begin again.
+        self._lock = threading.RLock()
         self._applying = False
         self._told = False
         self.owned: set[int] = set()
@@ -109,6 +120,8 @@ class DeferredSteps:
         optimizer.register_step_post_hook(self._after_step)
         optimizer.register_state_dict_pre_hook(lambda _: self.apply_all())
         optimizer.register_load_state_dict_pre_hook(lambda *_: self.apply_all())
+        # A copy, too, is to have what is still to come.
+        optimizer.__getstate__ = _CompleteState(self, optimizer)  # type: ignore[method-assign]
 
     def _name(self, parameter: torch.Tensor) -> str:
         return self._names.get(id(parameter), "a parameter that is not the model's")
@@ -122,6 +135,7 @@ class DeferredSteps:
             if each.grad is not None:
                 self._gathered[id(each)] = each, each.grad, each.grad._version
         self._spent = {}
+        self._watch()
 
     @property
     def waiting(self) -> bool:
@@ -134,12 +148,32 @@ class DeferredSteps:
         Raises:
             GradientsChanged: They have been changed since the backward pass.
         """
-        left = [each for each in self._gathered.values() if self._unchanged(each[0])]
-        self._gathered = {}
-        if left:
-            averages = self._averages([parameter for parameter, _, _ in left])
-            with torch.no_grad():
-                torch._foreach_copy_([gradient for _, gradient, _ in left], averages)
+        with self._lock:
+            left = [each for each in self._gathered.values() if self._unchanged(each[0])]
+            averages = self._averages([parameter for parameter, _, _ in left]) if left else []
+            self._gathered = {}
+            self._watch()
+            if left:
+                with torch.no_grad():
+                    torch._foreach_copy_([gradient for _, gradient, _ in left], averages)
+
+    def touch(self, tensors: Collection[torch.Tensor]) -> None:
+        """Have all done that must be before an operation takes parameters or gradients."""
+        with self._lock:
+            if self._applying:
+                return
+            if any(id(each) in self._waiting_gradients for each in tensors):
+                self.write_averages()
+            if any(id(each) in self.replaceable for each in tensors):
+                self.apply_all()
+        self.apply(tensors)
+
+    def _watch(self) -> None:
+        """Say anew what is watched."""
+        self._waiting_gradients = {id(each): each for _, each, _ in self._gathered.values()}
+        self.wanted = {**self.pending, **self._waiting_gradients}
+        self.replaceable = {id(each): each for each, _ in self._spent.values()}
+        self._changed()
 
     def apply_all(self) -> None:
         """Do all steps that have been asked for."""
@@ -147,23 +181,40 @@ class DeferredSteps:
 
     def apply(self, parameters: Collection[torch.Tensor]) -> None:
         """Do the steps of parameters; of those that are not `pending` there is none to do."""
-        found = [self.pending[id(each)] for each in parameters if id(each) in self.pending]
-        if not found or self._applying:
+        with self._lock:
+            found = [self.pending[id(each)] for each in parameters if id(each) in self.pending]
+            if not found or self._applying:
+                return
+            self._applying = True
+            try:
+                averages = self._averages([each.parameter for each in found])
+                started_s = time.monotonic()
+                by_optimizer: dict[int, list[tuple[_Deferred, torch.Tensor]]] = {}
+                for each, average in zip(found, averages, strict=True):
+                    by_optimizer.setdefault(id(each.optimizer), []).append((each, average))
+                for some in by_optimizer.values():
+                    _apply(some[0][0].optimizer, some)
+                    # Only now: what is interrupted is still to be done.
+                    for each, average in some:
+                        del self.pending[id(each.parameter)]
+                        self.wanted.pop(id(each.parameter), None)
+                        self._give(each.parameter, average)
+                self._applied([each.parameter for each in found], started_s)
+            finally:
+                self._applying = False
+
+    def _give(self, parameter: torch.Tensor, average: torch.Tensor) -> None:
+        """Write the average where the gradient still is that its step has left."""
+        gradient, version = self._spent.pop(id(parameter), (None, 0))
+        self.replaceable.pop(id(gradient), None)
+        if gradient is None or parameter.grad is not gradient or gradient._version != version:
             return
-        self._applying = True
-        try:
-            averages = self._averages([each.parameter for each in found])
-            started_s = time.monotonic()
-            for each in found:
-                del self.pending[id(each.parameter)]
-            by_optimizer: dict[int, list[tuple[_Deferred, torch.Tensor]]] = {}
-            for each, average in zip(found, averages, strict=True):
-                by_optimizer.setdefault(id(each.optimizer), []).append((each, average))
-            for some in by_optimizer.values():
-                _apply(some[0][0].optimizer, some)
-            self._applied([each.parameter for each in found], started_s)
-        finally:
-            self._applying = False
+        with (
+            temporarily_clear_interpreter_stack(),
+            torch.inference_mode(False),
+            torch.no_grad(),
+        ):
+            gradient.copy_(average)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._reveal()
@@ -172,8 +223,9 @@ class DeferredSteps:
             for number, group in enumerate(optimizer.param_groups)
             for each in group["params"]
         ]
-        for _, parameter in places:
-            self._check_spent(parameter)
+        if any(self._is_spent(parameter) for _, parameter in places):
+            # A second step with the same gradients: it needs what the first one has left.
+            self.apply_all()
         due = [(number, each) for number, each in places if self._unchanged(each)]
         if not due:
             return
@@ -197,12 +249,13 @@ class DeferredSteps:
             assert parameter.grad is not None
             self._hidden.append((parameter, parameter.grad))
             parameter.grad = None
-        self._stepped()
+        self._watch()
 
     def _after_step(self, *_: Any) -> None:
         for parameter, gradient in self._hidden:
             self._spent[id(parameter)] = gradient, gradient._version
         self._reveal()
+        self._watch()
 
     def _reveal(self) -> None:
         """Give parameters back the gradients that a step has not seen, be it over or failed."""
@@ -224,20 +277,14 @@ class DeferredSteps:
         if parameter.grad is not gradient or gradient._version != version:
             raise GradientsChanged(
                 f"the gradient of {self._name(parameter)} was changed between backward() and "
-                "step(), when it was this rank's and not yet the average: call flush() before "
-                "clipping, unscaling, or whatever else changes gradients"
+                "step(), out of sight, when it was this rank's and not yet the average: call "
+                "flush() before whatever changes gradients so"
             )
         return True
 
-    def _check_spent(self, parameter: torch.Tensor) -> None:
+    def _is_spent(self, parameter: torch.Tensor) -> bool:
         gradient, version = self._spent.get(id(parameter), (None, 0))
-        if gradient is None or parameter.grad is not gradient:
-            return
-        if gradient._version == version:
-            raise GradientsChanged(
-                f"step() was called again with the same gradient of {self._name(parameter)}, which "
-                "is this rank's and not the average: call flush() before the first step()"
-            )
+        return gradient is not None and parameter.grad is gradient and gradient._version == version
 
     def _others_watch(self, optimizer: Optimizer) -> bool:
         """Return whether other hooks see the step; they must see what it would be without this."""
@@ -255,6 +302,21 @@ class DeferredSteps:
             self._told = True
             _log.info("the optimizer has other step hooks: its steps are not deferred")
         return watch
+
+
+class _CompleteState:
+    """What an optimiser is copied or pickled by, once its deferred steps are done."""
+
+    def __init__(self, steps: DeferredSteps, optimizer: Optimizer) -> None:
+        self._steps = weakref.ref(steps)
+        self._optimizer = weakref.ref(optimizer)
+
+    def __call__(self) -> dict[str, Any]:
+        steps, optimizer = self._steps(), self._optimizer()
+        assert optimizer is not None
+        if steps is not None:
+            steps.apply_all()
+        return type(optimizer).__getstate__(optimizer)
 
 
 def _check_kind(optimizer: Optimizer, any_optimizer: bool) -> None:
@@ -300,6 +362,7 @@ def _apply(optimizer: Optimizer, some: Iterable[tuple[_Deferred, torch.Tensor]])
         optimizer.param_groups = list(groups.values())
         # Whatever the forward pass runs in, the step runs as where it was asked for.
         with (
+            temporarily_clear_interpreter_stack(),
             torch.inference_mode(False),
             torch.no_grad(),
             torch.autocast("cpu", enabled=False),

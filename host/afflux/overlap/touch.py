@@ -1,10 +1,11 @@
-"""Notices which parameters an operation takes, before it takes them.
+"""Notices which tensors an operation takes, before it takes them.
 
 torch lets a *mode* see every function of its Python interface. One that does nothing but look at
 the arguments tells when a parameter is first used: in whichever module, by whichever name. It costs
-about a microsecond for each function while it is on.
+about a microsecond for each function while it is on. Gradients are watched in the same way.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -75,39 +76,54 @@ _METHODS = frozenset(
 )
 """Methods and functions that do not."""
 
+_OVERWRITING = frozenset({"_foreach_zero_", "detach_", "zero_"})
+"""What does not look at the elements that it replaces."""
+
 
 class Touches(TorchFunctionMode):
-    """Calls a function with the parameters, of those that are looked for, that an operation takes.
+    """Calls a function with the tensors, of those that are looked for, that an operation takes.
 
     Args:
         touched: Gets them. What it does itself is not looked at.
 
     Attributes:
         wanted: What is looked for, by `id`. Others may change it.
+        replaceable: The same, of tensors that may be overwritten without being noticed.
     """
 
     def __init__(self, touched: Callable[[list[torch.Tensor]], None]) -> None:
         super().__init__()
         self.wanted: dict[int, Any] = {}
+        self.replaceable: dict[int, Any] = {}
         self._touched = touched
+        self._inside = threading.local()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Look at the arguments, then call."""
-        if self.wanted:
+        if self.wanted or self.replaceable:
             found: list[torch.Tensor] = []
             self._look(args, found)
             if kwargs:
                 self._look(kwargs.values(), found)
+            if found and getattr(func, "__name__", "") in _OVERWRITING:
+                found = [each for each in found if id(each) in self.wanted]
             if found and not _only_asks(func):
                 self._touched(found)
-        return func(*args, **(kwargs or {}))
+        self._inside.now = True
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self._inside.now = False
 
     def _look(self, values: Iterable[Any], found: list[torch.Tensor]) -> None:
         for value in values:
             if isinstance(value, torch.Tensor):
-                if id(value) in self.wanted and not any(value is each for each in found):
+                number = id(value)
+                if (number in self.wanted or number in self.replaceable) and not any(
+                    value is each for each in found
+                ):
                     found.append(value)
             elif isinstance(value, (list, tuple)):
                 self._look(value, found)
@@ -119,9 +135,14 @@ class Touches(TorchFunctionMode):
         """Whether it looks, in this thread."""
         return any(torch._C._get_function_stack_at(place) is self for place in _places())
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it looks, or will again after the function that it has let pass last."""
+        return getattr(self._inside, "now", False) or self.on
+
     def turn_on(self) -> None:
         """Look from now on, in this thread. Once is enough."""
-        if not self.on:
+        if not self.goes_on:
             # Below the modes of the user's, each of which takes the uppermost one for its own when
             # it ends; above a device context, which is the lowest by its own rule.
             above = _popped()
