@@ -1,6 +1,7 @@
 """The figures of the benchmark of priorities, from what ranks report."""
 
 import argparse
+from typing import Any
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ def test_the_network_has_vgg_16s_shares():
     assert sum(each.operations for each in known) == 15_470_264_320
     made = network(1 << 20, 1.0, rank=0)
     assert [name for name, _ in made.named_children()] == [each.name for each in known]
-    assert sum(module.forward_s for module in made) == pytest.approx(1.0)
+    seconds: list[Any] = [module.forward_s for module in made]
+    assert sum(seconds) == pytest.approx(1.0)
     output = made[-1](torch.zeros(1))
     assert output.shape == (1,)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ def adam(parameters):
 
 def two_groups(parameters):
     known = list(parameters)
-    return torch.optim.SGD([{"params": known[:3]}, {"params": known[3:], "lr": 0.05}], lr=0.1)
+    groups: list[dict[str, Any]] = [{"params": known[:3]}, {"params": known[3:], "lr": 0.05}]
+    return torch.optim.SGD(groups, lr=0.1)
 
 
 def plain_step(ddp, optimizer, state, batch, step):
@@ -198,7 +200,7 @@ def train(rank, way, make, mode, group, message_bytes, ddp_options):
     return weights, [each.grad is None for each in ddp.parameters()]
 
 
-WAYS = (
+WAYS: tuple[tuple[Any, ...], ...] = (
     (plain_step, sgd, {}),
     (plain_step, adam, {"gradient_as_bucket_view": True}),
     (plain_step, two_groups, {"static_graph": True}),
@@ -355,7 +357,8 @@ def own_group():
 
 
 def no_ddp():
-    Priorities(nn.Linear(2, 2))
+    no_ddp: Any = nn.Linear(2, 2)
+    Priorities(no_ddp)
 
 
 def wrong_order():

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -53,11 +54,16 @@ def plan_of(count):
     return Plan({f"layer{number}": torch.empty(2) for number in range(count)}, 8, 8)
 
 
+def wait_for(begun, _):
+    begun.wait(1.0)
+
+
 def differing_ranks(rank, size):
     """Ranks are ready in different orders, at different times, round after round."""
     plan = plan_of(6)
     group = dist.new_group(backend="afflux")
-    order, waits = [], []
+    order: list[Any] = []
+    waits: list[Any] = []
 
     def carry_out(message):
         number = torch.tensor([float(message.number), 1.0])
@@ -78,7 +84,7 @@ def differing_ranks(rank, size):
                 time.sleep(0.001)
             messenger.ready([number])
         messenger.when_done([0, 3], waits.append)
-        messenger.when_done(range(6), lambda _, begun=begun: begun.wait(1.0))
+        messenger.when_done(range(6), partial(wait_for, begun))
         messenger.wait_all()
         assert not messenger.busy
     begun.set()
@@ -103,7 +109,8 @@ def overtaking(rank, size):
     plan, group = plan_of(4), dist.new_group(backend="afflux")
     found = []
     for in_order in (True, False):
-        order, first = [], threading.Event()
+        order: list[Any] = []
+    first = threading.Event()
 
         def carry_out(message, order=order, first=first):
             order.append(message.number)
@@ -402,7 +409,7 @@ def test_every_element_is_in_one_message(message_bytes, fuse_bytes):
         for name, size in sizes.items()
     }
     plan = Plan(tensors, message_bytes, fuse_bytes)
-    seen = {name: [] for name in sizes}
+    seen: dict[str, list[Any]] = {name: [] for name in sizes}
     ends = dict.fromkeys(plan.elements, 0)
     for number, message in enumerate(plan.messages):
         assert message.number == number
@@ -434,7 +441,7 @@ def looking(touches):
 
 
 def test_sees_elements_being_used_and_nothing_else():
-    seen = []
+    seen: list[Any] = []
     touches = Touches(seen.extend)
     layer = nn.Linear(2, 2)
     touches.wanted = {id(each): each for each in layer.parameters()}

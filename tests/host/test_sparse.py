@@ -6,6 +6,7 @@ import threading
 import time
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def averages(rank, size):
         in_place = drawn(name, rank)
         dist.all_reduce(in_place)
         assert torch.equal(result.to_dense(), in_place.to_dense())
-    made = partial(torch.sparse_coo_tensor, check_invariants=True)
+    made: Any = partial(torch.sparse_coo_tensor, check_invariants=True)
     turned = made([[rank, 7000]], torch.tensor([1j, 2 - 1j]), (9000,))
     as_numbers = afflux.sparse.all_reduce(turned)
     dist.all_reduce(turned)

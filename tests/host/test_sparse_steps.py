@@ -214,7 +214,7 @@ def test_statistics_beside_a_sum_of_a_new_kind():
 
     class Latest(dict):
         # Without it, no method is asked for the keys.
-        __iter__ = None
+        __iter__: Any = None
 
         def keys(self):
             # A sum in another thread begins.
