@@ -110,7 +110,7 @@ def overtaking(rank, size):
     found = []
     for in_order in (True, False):
         order: list[Any] = []
-    first = threading.Event()
+        first = threading.Event()
 
         def carry_out(message, order=order, first=first):
             order.append(message.number)
