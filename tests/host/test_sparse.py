@@ -6,7 +6,6 @@ import threading
 import time
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -87,11 +86,11 @@ def averages(rank, size):
         in_place = drawn(name, rank)
         dist.all_reduce(in_place)
         assert torch.equal(result.to_dense(), in_place.to_dense())
-    made: Any = partial(torch.sparse_coo_tensor, check_invariants=True)
-    turned = made([[rank, 7000]], torch.tensor([1j, 2 - 1j]), (9000,))
+    made = partial(torch.sparse_coo_tensor, check_invariants=True)
+    turned = made(torch.tensor([[rank, 7000]]), torch.tensor([1j, 2 - 1j]), (9000,))
     as_numbers = afflux.sparse.all_reduce(turned)
     dist.all_reduce(turned)
-    few = made([[rank]], torch.tensor([1j]), (3,))
+    few = made(torch.tensor([[rank]]), torch.tensor([1j]), (3,))
     few_as_numbers = afflux.sparse.all_reduce(few)
     dist.all_reduce(few)
     for whole, part in ((turned, as_numbers), (few, few_as_numbers)):
