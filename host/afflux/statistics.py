@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
+from afflux.group.behind import cpu_backend
 from afflux.group.core import Group
 from afflux_drivers.control.client import describe, read_counters
 
@@ -31,20 +31,8 @@ def group_of(group: dist.ProcessGroup | None) -> Group:
 
 def find_group(group: Any) -> Group | None:
     """Return the group behind a process group, for None the default one; None if it is not ours."""
-    found = dist.distributed_c10d._get_default_group() if group is None else group
-    core = getattr(_cpu_backend(found), "core", None)
+    core = getattr(cpu_backend(group), "core", None)
     return core if isinstance(core, Group) else None
-
-
-def _cpu_backend(group: Any) -> Any:
-    if hasattr(group, "core"):
-        return group
-    try:
-        backend = group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None
-    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it.
-    return getattr(backend, "wrapped_pg", backend)
 
 
 def statistics(group: Any = None) -> dict[str, Any]:

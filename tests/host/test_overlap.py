@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from afflux.compressors.whole import Whole
 from afflux.overlap.priorities import Priorities, priorities_hook
+from tests.support.host.prioritised import backward, small
 from tests.support.host.ranks import caught, run_ranks, values
 
 STEPS = 3
@@ -296,20 +297,6 @@ def test_whole_numbers_are_exact():
         for each in found[1:]:
             for one, other in zip(found[0], each, strict=True):
                 np.testing.assert_array_equal(one, other)
-
-
-def small(optimizer=torch.optim.SGD, model=None, lr=0.1, **options):
-    torch.manual_seed(0)
-    model = model or nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
-    ddp = DistributedDataParallel(model)
-    made = optimizer(ddp.parameters(), lr=lr) if optimizer else None
-    state = Priorities(ddp, made, **options)
-    ddp.register_comm_hook(state, priorities_hook)
-    return ddp, made, state
-
-
-def backward(ddp):
-    ddp(torch.ones(3, 4)).sum().backward()
 
 
 def changed_out_of_sight():

@@ -25,26 +25,13 @@ from afflux.overlap.messenger import Messenger
 from afflux.overlap.plan import Plan
 from afflux.overlap.priorities import Priorities, priorities_hook
 from afflux.overlap.touch import Touches
+from tests.support.host.prioritised import backward, small
 from tests.support.host.ranks import caught, run_ranks, values
 
 
 @pytest.fixture(autouse=True)
 def shared_memory(monkeypatch):
     monkeypatch.setenv("AFFLUX_AGGREGATOR", "shm://")
-
-
-def small(optimizer=torch.optim.SGD, model=None, lr=0.1, **options):
-    torch.manual_seed(0)
-    model = model or nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
-    ddp = DistributedDataParallel(model)
-    made = optimizer(ddp.parameters(), lr=lr) if optimizer else None
-    state = Priorities(ddp, made, **options)
-    ddp.register_comm_hook(state, priorities_hook)
-    return ddp, made, state
-
-
-def backward(ddp):
-    ddp(torch.ones(3, 4)).sum().backward()
 
 
 # How messages are agreed upon.

@@ -1,10 +1,9 @@
 """The blocks with the largest norms."""
 
-import math
-
 import torch
 
 from afflux.schemes.compressor import Selector
+from afflux.schemes.density import checked_density, share_of
 from afflux_hdl.contract import wire
 
 __all__ = ["BlockTopK"]
@@ -34,11 +33,9 @@ class BlockTopK(Selector):
     word = "blocktopk"
 
     def __init__(self, density: float = 0.01, blocks: int = 1) -> None:
-        if not 0.0 < density <= 1.0:
-            raise ValueError(f"density is {density}: it must be above 0 and at most 1")
         if blocks < 1:
             raise ValueError(f"blocks is {blocks}: it must be at least 1")
-        self.density = density
+        self.density = checked_density(density)
         self._size = blocks * wire.BLOCK_ELEMENTS
 
     def move(self, tensor: torch.Tensor, offer: torch.Tensor) -> torch.Tensor:
@@ -46,7 +43,6 @@ class BlockTopK(Selector):
 
         A block whose norm is not finite is larger than all others, so that it comes to light.
         """
-        assert self.density is not None
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
         size = self._size
@@ -55,7 +51,7 @@ class BlockTopK(Selector):
         torch.linalg.vector_norm(tensor[: whole * size].view(whole, size), dim=1, out=norms[:whole])
         norms[whole:] = torch.linalg.vector_norm(tensor[whole * size :])
         # A norm that is not a number is the largest for topk.
-        count = min(len(norms), max(1, math.ceil(self.density * len(norms))))
+        count = share_of(self.density, len(norms))
         chosen = torch.topk(norms, count, sorted=False).indices.sort().values
         places = (chosen.unsqueeze(1) * size + torch.arange(size)).view(-1)
         # The last block of the tensor may be shorter.

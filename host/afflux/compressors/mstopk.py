@@ -1,10 +1,9 @@
 """About the largest elements, by MSTopK's search."""
 
-import math
-
 import torch
 
 from afflux.schemes.compressor import Selector
+from afflux.schemes.density import checked_density, share_of
 from afflux.schemes.mstopk import PASSES, mstopk
 
 __all__ = ["MSTopK"]
@@ -32,11 +31,9 @@ class MSTopK(Selector):
     word = "mstopk"
 
     def __init__(self, density: float = 0.001, passes: int = PASSES) -> None:
-        if not 0.0 < density <= 1.0:
-            raise ValueError(f"density is {density}: it must be above 0 and at most 1")
         if passes < 1:
             raise ValueError(f"passes is {passes}: it must be at least 1")
-        self.density = density
+        self.density = checked_density(density)
         self._passes = passes
 
     def move(self, tensor: torch.Tensor, offer: torch.Tensor) -> torch.Tensor:
@@ -44,12 +41,11 @@ class MSTopK(Selector):
 
         Then that element is among them, so that it comes to light.
         """
-        assert self.density is not None
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
         finite = tensor.isfinite()
         if finite.all():
-            count = max(1, math.ceil(self.density * len(tensor)))
+            count = share_of(self.density, len(tensor))
             places = mstopk(tensor, count, passes=self._passes)
         else:
             places = finite.logical_not().nonzero().view(-1)

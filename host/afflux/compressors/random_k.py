@@ -1,12 +1,12 @@
 """Elements drawn at random, the same at all ranks."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from afflux.schemes.compressor import DrawnSelector
+from afflux.schemes.density import checked_density, share_of
 
 __all__ = ["RandomK"]
 
@@ -41,9 +41,7 @@ class RandomK(DrawnSelector):
     word = "randomk"
 
     def __init__(self, density: float = 0.01, seed: int = 0, scaled: bool = False) -> None:
-        if not 0.0 < density <= 1.0:
-            raise ValueError(f"density is {density}: it must be above 0 and at most 1")
-        self.density = density
+        self.density = checked_density(density)
         self._scaled = scaled
         if not 0 <= seed < 1 << _SEED_BITS:
             raise ValueError(f"seed is {seed}: it must be from 0 to {(1 << _SEED_BITS) - 1}")
@@ -65,8 +63,7 @@ class RandomK(DrawnSelector):
 
     def draw(self, elements: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See `DrawnSelector`."""
-        assert self.density is not None
-        count = min(elements, max(1, math.ceil(self.density * elements)))
+        count = share_of(self.density, elements)
         if count == 0:
             return torch.zeros(0, dtype=torch.int64), None
         bounds = torch.arange(count + 1) * elements // count

@@ -1,11 +1,10 @@
 """Each rank's own largest elements, summed as a sparse tensor."""
 
-import math
-
 import torch
 import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, check_flat
+from afflux.schemes.density import checked_density, share_of
 from afflux.schemes.selection import largest
 from afflux_drivers.rows import list_words
 
@@ -38,9 +37,7 @@ class TopK(Compressor):
     word = "topk"
 
     def __init__(self, density: float = 0.001) -> None:
-        if not 0.0 < density <= 1.0:
-            raise ValueError(f"density is {density}: it must be above 0 and at most 1")
-        self.density = density
+        self.density = checked_density(density)
 
     def take(
         self, tensor: torch.Tensor, average: torch.Tensor, group: dist.ProcessGroup | None
@@ -53,7 +50,7 @@ class TopK(Compressor):
         check_flat(tensor, average)
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
-        places = largest(tensor, self._count(len(tensor)))
+        places = largest(tensor, share_of(self.density, len(tensor)))
         offers = torch.sparse_coo_tensor(
             places.unsqueeze(0),
             tensor[places],
@@ -77,10 +74,6 @@ class TopK(Compressor):
         """See `Compressor`: the most, if no two ranks give the same element; and its own places."""
         if elements == 0:
             return 0.0
-        count = self._count(elements)
+        count = share_of(self.density, elements)
         union = min(elements, ranks * count)
         return float(union * _ELEMENT_BYTES + list_words(count, elements) * _WORD_BYTES)
-
-    def _count(self, elements: int) -> int:
-        assert self.density is not None
-        return max(1, math.ceil(self.density * elements))

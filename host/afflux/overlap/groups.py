@@ -3,11 +3,10 @@
 import weakref
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
-import torch
 import torch.distributed as dist
 
+from afflux.group.behind import cpu_backend
 from afflux.group.living import before_end
 
 __all__ = ["before_end_of", "check_group", "group_like", "timeout_of"]
@@ -42,7 +41,7 @@ def check_group(group: dist.ProcessGroup, model_group: dist.ProcessGroup) -> Non
 
 def timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:
     """Return the timeout of a group, for None the default one; None if it does not say."""
-    backend = _backend(dist.distributed_c10d._get_default_group() if group is None else group)
+    backend = cpu_backend(group)
     core = getattr(backend, "core", None)
     if core is not None:
         return timedelta(seconds=core.timeout_s)
@@ -52,7 +51,7 @@ def timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:
 
 def before_end_of(group: dist.ProcessGroup, call: Callable[[], None]) -> None:
     """Have a bound method called when an Afflux group is about to end; it is not kept alive."""
-    core = getattr(_backend(group), "core", None)
+    core = getattr(cpu_backend(group), "core", None)
     if core is None:
         return
     reference = weakref.WeakMethod(call)
@@ -63,14 +62,3 @@ def before_end_of(group: dist.ProcessGroup, call: Callable[[], None]) -> None:
             found()
 
     before_end(core, if_it_lives)
-
-
-def _backend(group: dist.ProcessGroup) -> Any:
-    if hasattr(group, "core"):
-        return group
-    try:
-        backend = group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None
-    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it.
-    return getattr(backend, "wrapped_pg", backend)

@@ -1,11 +1,10 @@
 """gTop-k as compressors: the largest elements of the sum, of which nothing is lost."""
 
-import math
-
 import torch
 import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, check_flat
+from afflux.schemes.density import checked_density, share_of
 from afflux.schemes.gtopk import Taken, take_global_top_k, way_of
 from afflux.schemes.gtopk_tree import take_by_tree
 from afflux.schemes.selection import Bounds
@@ -26,9 +25,7 @@ class GlobalTopK(Compressor):
     word = "gtopk"
 
     def __init__(self, density: float = 0.001) -> None:
-        if not 0.0 < density <= 1.0:
-            raise ValueError(f"density is {density}: it must be above 0 and at most 1")
-        self.density = density
+        self.density = checked_density(density)
         self._bounds = Bounds()
 
     def take(
@@ -42,22 +39,18 @@ class GlobalTopK(Compressor):
         check_flat(tensor, average)
         if len(tensor) == 0:
             return torch.zeros(0, dtype=torch.int64)
-        taken = self._taken(tensor, self._count(len(tensor)), group)
+        taken = self._taken(tensor, share_of(self.density, len(tensor)), group)
         average.zero_()
         average[taken.places] = taken.sums / dist.get_world_size(group)
         return taken.places
 
     def volume(self, elements: int, ranks: int) -> float:
         """See `Compressor`: a value for each element offered, and its place or half of that."""
-        count = self._count(elements)
+        count = share_of(self.density, elements)
         return (6.0 if way_of(elements, count, ranks) == "lists" else 8.0) * count
 
     def _taken(self, tensor: torch.Tensor, count: int, group: dist.ProcessGroup | None) -> Taken:
         return take_global_top_k(tensor, count, group, bounds=self._bounds)
-
-    def _count(self, elements: int) -> int:
-        assert self.density is not None
-        return max(1, math.ceil(self.density * elements))
 
 
 class TreeTopK(GlobalTopK):
@@ -71,7 +64,7 @@ class TreeTopK(GlobalTopK):
 
     def volume(self, elements: int, ranks: int) -> float:
         """See `Compressor`: place and value of each element offered, once up and once down."""
-        return 2 * 8.0 * self._count(elements)
+        return 2 * 8.0 * share_of(self.density, elements)
 
     def _taken(self, tensor: torch.Tensor, count: int, group: dist.ProcessGroup | None) -> Taken:
         return take_by_tree(tensor, count, group, bounds=self._bounds)

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 from afflux.schemes.compressor import Compressor
+from afflux.schemes.density import checked_density
 from afflux.schemes.memory import Memory
 
 __all__ = ["Scheme"]
@@ -251,8 +252,7 @@ class Scheme:
 
 def _check_numbers(momentum: float, warm_up: Sequence[float], warm_up_steps: int) -> None:
     for each in warm_up:
-        if not 0.0 < each <= 1.0:
-            raise ValueError(f"density is {each}: it must be above 0 and at most 1")
+        checked_density(each)
     if warm_up_steps < 0 or not 0.0 <= momentum < 1.0 or not math.isfinite(momentum):
         raise ValueError(
             f"warm_up_steps is {warm_up_steps}, and momentum {momentum}: they must be from 0 on, "

@@ -1,6 +1,5 @@
 """A selector, and how what it selects is summed: block top-k in int8, for example."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from afflux.schemes.compressor import Compressor, DrawnSelector, Selector, check_flat
+from afflux.schemes.density import share_of
 
 __all__ = ["Selected"]
 
@@ -108,6 +108,6 @@ class Selected(Compressor):
 
     def volume(self, elements: int, ranks: int) -> float:
         """See `Compressor`: the share of the elements, if they fill their blocks."""
-        if isinstance(self._selector, DrawnSelector) and self.density is not None:
-            return self._values.volume(math.ceil(elements * self.density), ranks)
+        if isinstance(self._selector, DrawnSelector):
+            return self._values.volume(share_of(self.density, elements), ranks)
         return self._values.volume(elements, ranks) * (self.density or 1.0)
