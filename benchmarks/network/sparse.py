@@ -5,8 +5,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from afflux.schemes.gtopk import take_global_top_k
-from afflux.schemes.selection import Bounds
+from afflux.compressors.gtopk import take_global_top_k
+from afflux.compressors.selection import Bounds
 from afflux_drivers.selection import largest
 from benchmarks.report.drawn_rows import zipf_rows
 from benchmarks.report.sides import Side

@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 
 from afflux.compressors.block_top_k import BlockTopK
+from afflux.compressors.gtopk import Taken, take_global_top_k
+from afflux.compressors.gtopk_tree import take_by_tree
 from afflux.compressors.whole import Whole
-from afflux.schemes.gtopk import Taken, take_global_top_k
-from afflux.schemes.gtopk_tree import take_by_tree
 from afflux.schemes.selected import Selected
 from benchmarks.report.sides import Side
 

@@ -11,7 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from afflux.compressors.block_top_k import BlockTopK
 from afflux.compressors.fixed_point import Int4, Int8, Int12
+from afflux.compressors.global_top_k import GlobalTopK, TreeTopK
 from afflux.compressors.half import BFloat16, Float16
+from afflux.compressors.mstopk import MSTopK
 from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
@@ -20,7 +22,6 @@ from afflux.group.settings import Settings, SettingsError
 from afflux.overlap.priorities import Priorities, priorities_hook
 from afflux.scheme_words import scheme
 from afflux.schemes.compressor import Compressor, Selector
-from afflux.schemes.global_top_k import GlobalTopK
 from afflux.schemes.hooks import scheme_hook
 from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
@@ -34,6 +35,7 @@ __all__ = [
     "Int4",
     "Int8",
     "Int12",
+    "MSTopK",
     "Priorities",
     "RandomK",
     "Scheme",
@@ -41,6 +43,7 @@ __all__ = [
     "Selector",
     "Threshold",
     "TopK",
+    "TreeTopK",
     "Whole",
     "priorities_hook",
     "register",

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from afflux.compressors.block_top_k import BlockTopK
 from afflux.compressors.fixed_point import Int4, Int8, Int12
+from afflux.compressors.global_top_k import GlobalTopK, TreeTopK
 from afflux.compressors.half import BFloat16, Float16
 from afflux.compressors.mstopk import MSTopK
 from afflux.compressors.random_k import RandomK
@@ -21,7 +22,6 @@ from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
 from afflux.schemes.compressor import Compressor, Selector
-from afflux.schemes.global_top_k import GlobalTopK, TreeTopK
 from afflux.schemes.scheme import Scheme
 from afflux.schemes.selected import Selected
 

@@ -12,9 +12,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import afflux
-from afflux.schemes.gtopk import Taken, take_global_top_k
-from afflux.schemes.gtopk_tree import take_by_tree
-from afflux.schemes.selection import Bounds
+from afflux.compressors.gtopk import Taken, take_global_top_k
+from afflux.compressors.gtopk_tree import take_by_tree
+from afflux.compressors.selection import Bounds
 from tests.support.host.ranks import caught, run_ranks, values
 
 pytestmark = pytest.mark.usefixtures("engine")

@@ -2,8 +2,8 @@
 
 import torch
 
-from afflux.schemes.mstopk import mstopk, search
-from afflux.schemes.selection import largest
+from afflux.compressors.mstopk_search import mstopk, search
+from afflux.compressors.selection import largest
 
 
 def test_the_search_of_mstopk_finds_nearly_the_largest():

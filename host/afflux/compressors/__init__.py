@@ -1,1 +1,1 @@
-"""Ways to give less of a tensor: one in each file, each of which can stand in a scheme."""
+"""Ways to give less of a tensor: a file each, and how those select that select."""

@@ -2,15 +2,15 @@
 
 import torch
 
+from afflux.compressors.mstopk_search import PASSES, mstopk
 from afflux.schemes.compressor import Selector
 from afflux.schemes.density import checked_density, share_of
-from afflux.schemes.mstopk import PASSES, mstopk
 
 __all__ = ["MSTopK"]
 
 
 class MSTopK(Selector):
-    """About each rank's k largest elements by absolute value (see `afflux.schemes.mstopk`).
+    """About each rank's k largest elements by absolute value (see `mstopk_search`).
 
     S. Shi et al., "Towards Scalable Distributed Training of Deep Learning on Public Cloud
     Clusters", MLSys 2021.

@@ -3,9 +3,9 @@
 import torch
 import torch.distributed as dist
 
+from afflux.compressors.selection import largest
 from afflux.schemes.compressor import Compressor, check_flat
 from afflux.schemes.density import checked_density, share_of
-from afflux.schemes.selection import largest
 from afflux_drivers.rows import list_words
 
 __all__ = ["TopK"]

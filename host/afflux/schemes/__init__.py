@@ -1,1 +1,1 @@
-"""Sums of less than everything: what each rank leaves out, it adds to what it sums later."""
+"""The frame of sums of less than everything: what a rank leaves out, it adds to later sums."""

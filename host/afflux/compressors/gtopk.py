@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import torch
 import torch.distributed as dist
 
-from afflux.schemes.selection import Bounds, largest_of_sums
+from afflux.compressors.selection import Bounds, largest_of_sums
 from afflux_drivers import selection
 
 __all__ = ["Taken", "Way", "agreed_quantum", "take_global_top_k", "way_of"]

@@ -3,11 +3,11 @@
 import torch
 import torch.distributed as dist
 
+from afflux.compressors.gtopk import Taken, take_global_top_k, way_of
+from afflux.compressors.gtopk_tree import take_by_tree
+from afflux.compressors.selection import Bounds
 from afflux.schemes.compressor import Compressor, check_flat
 from afflux.schemes.density import checked_density, share_of
-from afflux.schemes.gtopk import Taken, take_global_top_k, way_of
-from afflux.schemes.gtopk_tree import take_by_tree
-from afflux.schemes.selection import Bounds
 
 __all__ = ["GlobalTopK", "TreeTopK"]
 

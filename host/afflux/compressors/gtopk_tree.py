@@ -21,8 +21,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from afflux.schemes.gtopk import Taken, agreed_quantum
-from afflux.schemes.selection import Bounds, largest_of_sums
+from afflux.compressors.gtopk import Taken, agreed_quantum
+from afflux.compressors.selection import Bounds, largest_of_sums
 from afflux_drivers import selection
 
 __all__ = ["take_by_tree"]
