@@ -161,6 +161,7 @@ enum class Counter : std::size_t {
     Probes,
     ReceiveOverflow,
     ParentResults,
+    StateErrors,
     BlocksAccepted,
     Rounds,
     Conflicts,
@@ -171,7 +172,8 @@ enum class Counter : std::size_t {
     FramesOut,
     BytesIn,
     BytesOut,
+    DataErrors,
 };
-inline constexpr std::size_t kCounters = 32;
+inline constexpr std::size_t kCounters = 34;
 
 }  // namespace afflux::registers

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "packet/packet_buffer.hpp"
+
 namespace afflux::engine {
 namespace {
 
@@ -26,7 +28,7 @@ bool Core::passes_version(const Arrival& arrival) {
 }
 
 bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
-    if (payload_bytes == wire::kUdpPayloadMin + header.blocks() * wire::kBlockBytes &&
+    if (packet::right_length(payload_bytes, header.blocks()) &&
         header.blocks() <= limits_.lanes) {
         return true;
     }

@@ -86,7 +86,7 @@ bool Operation::is_ours(const Header& header, std::size_t length) const {
     const bool to_us =
         header.worker == job.worker || (job.has_group() && header.worker == wire::kEveryone);
     return header.key == job.key && header.job == job.number && to_us &&
-           length == packet::datagram_bytes(header.blocks());
+           packet::right_length(length, header.blocks());
 }
 
 void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now,

@@ -160,6 +160,7 @@ FRAME_COUNTERS = (
     Counter("probes", "probe answered"),
     Counter("receive_overflow", "frame lost because a receive buffer was full"),
     Counter("parent_results", "result of the parent taken"),
+    Counter("state_errors", "frame dropped because a bit of its slot's state had flipped"),
 )
 """Every frame that enters increments exactly one of these."""
 
@@ -176,6 +177,7 @@ COUNTERS = (
     Counter("frames_out", "frames sent"),
     Counter("bytes_in", "bytes of all frames received"),
     Counter("bytes_out", "bytes of all frames sent"),
+    Counter("data_errors", "frames sent with a wrong checksum: a bit of their data had flipped"),
 )
 
 COUNTER_BASE = 0x100

@@ -55,7 +55,7 @@ class Engine(wiring.Component):
     """The aggregation engine of `docs/protocol.md`, section 5.
 
     Latency from the last beat of a round's last contribution to the first beat of its first
-    result: 33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32; one
+    result: 34 cycles and 4 for each of its blocks at 512 bits, 50 cycles and 64 for each at 32; one
     cycle more if the frame ends at the wrong phase. Throughput: one beat in and one beat out in
     each cycle.
 
@@ -160,6 +160,7 @@ class Engine(wiring.Component):
             queue.done.eq(replicate.done),
             queue.done_delivery.eq(replicate.done_delivery),
             control.fenced.eq(transmit.fenced),
+            admit.state_broken.eq(slot_state.broken),
         ]
 
         # Tables. Admit reads and writes the worker table at phase 0 and the slot state at phase 1;
@@ -217,6 +218,7 @@ class Engine(wiring.Component):
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),
+            counters.data_errors.eq(transmit.mismatch),
             counters.address.eq((self.register_address - registers.COUNTER_BASE)[2:]),
             control.counter_value.eq(counters.value),
             control.receive_level.eq(receive.level),

@@ -14,6 +14,7 @@ from afflux_hdl.engine.lane_walk import LaneWalk
 from afflux_hdl.engine.layouts import AffluxFrame
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.replicate import FrameOrder
+from afflux_hdl.engine.seal import DEPTH, MARGIN, FrameBeat, Seal
 from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.mux_tree import select
 from afflux_hdl.lib.packet_stream import (
@@ -26,32 +27,28 @@ from afflux_hdl.lib.packet_stream import (
     PacketBeat,
     as_sent,
 )
-from afflux_hdl.lib.queue import Queue
 
 __all__ = ["Transmit"]
-
-OUTPUT_DEPTH = 16
-"""Beats behind the memories: those in flight when the MAC stops, and a few more."""
-
-OUTPUT_MARGIN = 8
-"""Space for the next two beats plus those already in flight."""
 
 
 class Transmit(wiring.Component):
     """Sends frames.
 
-    Latency: 6 cycles from an order to the first beat on `o`, one more if it comes at the wrong
-    phase. Throughput: one beat in each cycle while `o.ready` holds; back-pressure stops it in
-    steps of two beats, so that each beat is read at its bank's phase.
+    Latency: 7 cycles from an order to the first beat on `o`, one more if it comes at the wrong
+    phase. Throughput: one beat in each cycle while `o.ready` holds, the seal of each frame
+    included; back-pressure stops what is before the seal in steps of two beats, so that each beat
+    is read at its bank's phase.
 
     Members:
         phase: Alternates from cycle to cycle; frames start when it is 1.
         local: The engine's addresses.
         i: Frame orders.
         read_block, read_words: Slot memory.
-        o: Frames for the MAC, without frame check sequence; `keep` is all ones.
+        o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the last
+            beat, the seal.
         departed: A frame's last beat leaves in this cycle.
         departed_bytes: Bytes that leave in this cycle.
+        mismatch: A frame is spoiled, because a word did not fit its residue.
         fenced: A fence has arrived: no order before it still has memory to read.
         idle: Nothing is in flight.
     """
@@ -64,11 +61,12 @@ class Transmit(wiring.Component):
                 "phase": In(1),
                 "local": In(Local),
                 "i": In(stream.Signature(FrameOrder(p))),
-                "read_block": Out(ReadPort(p.block_address_bits, p.bus_bits)),
-                "read_words": Out(ReadPort(p.words_address_bits, p.bus_bits)),
+                "read_block": Out(ReadPort(p.block_address_bits, p.checked_bits)),
+                "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
+                "mismatch": Out(1),
                 "fenced": Out(1),
                 "idle": Out(1),
             }
@@ -79,22 +77,20 @@ class Transmit(wiring.Component):
         p = self._parameters
         header_beats = p.header_beats
 
-        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1})
-        m.submodules.output = output = Queue(beat_shape, depth=OUTPUT_DEPTH, always_ready=True)
+        m.submodules.seal = seal = Seal(p)
+        wiring.connect(m, seal.o, wiring.flipped(self.o))
+        leaves, bytes_of_beat = Signal(), Mux(self.o.payload.last, wire.SEAL_BYTES, p.bus_bytes)
         m.d.comb += [
-            self.o.payload.data.eq(output.o.payload.data),
-            self.o.payload.last.eq(output.o.payload.last),
-            self.o.payload.keep.eq(Const(-1, p.bus_bytes)),
-            self.o.valid.eq(output.o.valid),
-            output.o.ready.eq(self.o.ready),
-            self.departed.eq(self.o.valid & self.o.ready & self.o.payload.last),
-            self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
+            leaves.eq(self.o.valid & self.o.ready),
+            self.departed.eq(leaves & self.o.payload.last),
+            self.departed_bytes.eq(Mux(leaves, bytes_of_beat, 0)),
+            self.mismatch.eq(seal.mismatch),
         ]
 
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles.
         room = Signal()
         with m.If(~self.phase):
-            m.d.sync += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
+            m.d.sync += room.eq(seal.level <= DEPTH - MARGIN)
 
         order = Signal(FrameOrder(p))
         m.submodules.walk = walk = LaneWalk(p)
@@ -168,29 +164,30 @@ class Transmit(wiring.Component):
         with m.If(in_header | in_words):
             m.d.sync += text1.eq(text)
         valid2 = Signal()
-        beat2 = Signal(beat_shape)
+        beat2 = Signal(FrameBeat(p))
+        content = Cat(beat2.data, beat2.residues)
         m.d.sync += valid2.eq(valid1)
         with m.If(valid1):
-            m.d.sync += beat2.last.eq(last1)
+            m.d.sync += [beat2.last.eq(last1), beat2.from_memory.eq(~from_text1)]
             with m.If(from_text1):
                 m.d.sync += beat2.data.eq(text1)
             with m.Elif(from_words1):
-                m.d.sync += beat2.data.eq(self.read_words.data)
+                m.d.sync += content.eq(self.read_words.data)
             with m.Else():
-                m.d.sync += beat2.data.eq(self.read_block.data)
+                m.d.sync += content.eq(self.read_block.data)
         m.d.comb += [
-            output.i.payload.eq(beat2),
-            output.i.valid.eq(valid2),
-            self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & (output.level == 0)),
+            seal.i.payload.eq(beat2),
+            seal.i.valid.eq(valid2),
+            self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & seal.idle),
         ]
         return m
 
     def _compose(self, m: Module, order: data.View) -> Value:
-        """Compose all headers of the frame."""
+        """Compose all headers of the frame, which has a seal."""
         header = Signal(AffluxFrame)
         ethernet, ipv4, udp = header.ethernet, header.ipv4, header.udp
         # The length has 256 for each block: their number is the upper octet.
-        length_low = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
+        length_low = wire.UDP_PAYLOAD_MIN + wire.SEAL_BYTES + wire.UDP_BYTES
         m.d.comb += [
             ethernet.destination.eq(order.peer.mac),
             ethernet.source.eq(self.local.mac),
@@ -206,6 +203,7 @@ class Transmit(wiring.Component):
             udp.source.eq(order.source_port),
             udp.destination.eq(order.peer.port),
             udp.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low, 8))),
+            udp.checksum.eq(wire.SEALED_CHECKSUM),
             header.afflux.eq(order.header),
         ]
         return header.as_value()
