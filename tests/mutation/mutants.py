@@ -27,7 +27,7 @@ from tests.mutation.cell_bits import CellBits
 from tests.support.counter_starts import counters_that_start_late
 from tests.support.yosys import run_script
 
-__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
+__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of", "wrapper"]
 
 SELECTOR = 2**REGISTER_ADDRESS_BITS - 4
 """Address of the register that chooses the mutant: the last one, which the engine leaves free."""
@@ -118,9 +118,9 @@ class Netlist:
 
     def __init__(self, folder: Path, parameters: Parameters) -> None:
         self._folder = folder
-        self._top = Top(parameters)
+        self.top = Top(parameters)
         with counters_that_start_late():
-            text = rtlil.convert(self._top, name=_INNER, platform=VERILOG, ports=self._top.ports)
+            text = rtlil.convert(self.top, name=_INNER, platform=VERILOG, ports=self.top.ports)
         (folder / "engine.il").write_text(text, encoding="utf-8")
         (folder / "ram.v").write_text(RAM_VERILOG, encoding="utf-8")
         run_script(
@@ -196,7 +196,13 @@ class Netlist:
             "write_verilog -norename -noattr mutated.v",
         )
         inner = (self._folder / "mutated.v").read_text(encoding="utf-8")
-        return inner + _wrapper(self._top, width)
+        # The selector outlives a reset, so that the mutant can be chosen before it.
+        state = f"""
+  reg [{width - 1}:0] {_SELECTOR} = 0;
+  always @(posedge clk)
+    if (reg_write && reg_address == {SELECTOR}) {_SELECTOR} <= reg_write_data[{width - 1}:0];
+"""
+        return inner + wrapper(self.top, state, [_SELECTOR])
 
 
 def _port(line: str) -> str:
@@ -234,8 +240,14 @@ def _parse(number: int, stage: str, line: str) -> Mutant:
     )
 
 
-def _wrapper(top: Top, width: int) -> str:
-    """Return the module that everyone expects, around the one with the selector."""
+def wrapper(top: Top, state: str, controls: Sequence[str]) -> str:
+    """Return the module that everyone expects, around the one with the mutants.
+
+    Args:
+        top: The engine's ports.
+        state: Verilog of what drives the controls.
+        controls: Inputs of the mutated module.
+    """
     used = max(register.address for register in registers.REGISTERS)
     used = max(used, registers.COUNTER_BASE + 8 * len(registers.COUNTERS) - 4)
     assert used < SELECTOR, "the engine uses the selector's address"
@@ -245,13 +257,11 @@ def _wrapper(top: Top, width: int) -> str:
     for port in top.ports:
         direction = "input" if port.name in inputs else "output"
         ports.append(f"{direction} [{len(port) - 1}:0] {port.name}")
-    connections = [f".{port.name}({port.name})" for port in top.ports]
-    # The selector outlives a reset, so that the mutant can be chosen before it.
+    names = [*(port.name for port in top.ports), *controls]
+    connections = [f".{name}({name})" for name in names]
     return f"""
 module {MODULE}({", ".join(ports)});
-  reg [{width - 1}:0] {_SELECTOR} = 0;
-  always @(posedge clk)
-    if (reg_write && reg_address == {SELECTOR}) {_SELECTOR} <= reg_write_data[{width - 1}:0];
-  {_INNER} inner ({", ".join(connections)}, .{_SELECTOR}({_SELECTOR}));
+{state}
+  {_INNER} inner ({", ".join(connections)});
 endmodule
 """
