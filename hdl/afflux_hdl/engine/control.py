@@ -13,7 +13,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import registers, wire
-from afflux_hdl.contract.registers import Register
+from afflux_hdl.contract.registers import Access, Register
 from afflux_hdl.engine.layouts import (
     JobEntry,
     OperationKind,
@@ -260,9 +260,13 @@ class Control(wiring.Component):
         fields = {
             register.name: Signal(register.width, name=register.name)
             for register in registers.REGISTERS
-            if register.access == registers.Access.READ_WRITE and register.name not in shown
+            if register.access.writable and register.name not in shown
         }
-        shown |= fields
+        shown |= {
+            register.name: fields.get(register.name, 0)
+            for register in registers.REGISTERS
+            if register.name not in shown and register.access != Access.WRITE_ONLY
+        }
         shown |= self._levels(m)
         shown |= self._debug(m, fields)
         selected = Signal(p.job_bits)
@@ -282,7 +286,7 @@ class Control(wiring.Component):
         for group, members in by_group.items():
             one = Signal(32, name=f"answer_{group}")
             values = [
-                shown[members[within].name] if within in members else 0
+                shown.get(members[within].name, 0) if within in members else 0
                 for within in range(1 << GROUP_BITS)
             ]
             m.d.sync += one.eq(select(values, word[:GROUP_BITS]))

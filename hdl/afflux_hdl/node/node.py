@@ -178,11 +178,7 @@ class Node(wiring.Component):
                 *(register.address for register in every),
                 *(address + half for address in counters for half in (0, 4)),
             ],
-            writable=[
-                register.address
-                for register in every
-                if register.access == registers.Access.READ_WRITE
-            ],
+            writable=[register.address for register in every if register.access.writable],
         )
         for name in ("aw", "w", "ar", "b", "r"):
             connect(m, flipped(getattr(self.axil, name)), getattr(slave, name))
