@@ -21,6 +21,7 @@ __all__ = [
     "Counter",
     "Reason",
     "Register",
+    "WriteRefused",
     "address_of",
     "counter_address",
 ]
@@ -30,6 +31,10 @@ IDENTITY = 0x4146_4C58
 
 RELEASE = 0x000100
 """Value of the build_version register, 0.1.0: major, minor and patch in one octet each."""
+
+
+class WriteRefused(Exception):
+    """A register write had no effect: there is no such register, or it cannot be written now."""
 
 
 class Access(Enum):

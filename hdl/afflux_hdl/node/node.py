@@ -193,5 +193,6 @@ class Node(wiring.Component):
             control.write.eq(slave.write & for_node),
             control.write_data.eq(slave.write_data),
             slave.read_data.eq(Mux(was_for_node, control.read_data, engine.register_read_data)),
+            slave.refused.eq(engine.register_refused),
         ]
         m.d.sync += was_for_node.eq(for_node)
