@@ -43,6 +43,8 @@ class AggregatorServer:
         group: Where the results of all jobs go, once for all workers, by the interface of `host`;
             None sends them to each worker.
         group_ttl: One more than the routers that these results may pass.
+        may_move: Workers may join from another address while their job runs, as where addresses
+            are translated on the way.
 
     Attributes:
         address: Host and port on which it listens.
@@ -59,6 +61,7 @@ class AggregatorServer:
         port: int = 0,
         group: MulticastGroup | None = None,
         group_ttl: int = 1,
+        may_move: bool = False,
     ) -> None:
         self._lock = threading.Lock()
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
@@ -87,10 +90,10 @@ class AggregatorServer:
             # A parent's MAC address would have to be asked for, which nobody does yet.
             longest = wire.datagram_bytes(engine_limits(engine)["lanes"])
             room_bytes = engine.queue * _native.datagram_charge(longest)
-            table = JobTable(engine, room_bytes, group)
+            table = JobTable(engine, room_bytes, group, may_move=may_move)
         else:
             room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
-            table = JobTable(engine, room_bytes, group, self._path)
+            table = JobTable(engine, room_bytes, group, self._path, may_move)
         handler = RequestHandler(engine, table, self.address[1], self._path.wake)
         self._control = ControlServer(listener, table, handler, self._lock)
         self._serving = False

@@ -103,6 +103,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of routers on the way, plus one (%(default)s)",
     )
     parser.add_argument(
+        "--workers-may-move",
+        action="store_true",
+        help="let workers join from another address while their job runs, as behind a router that "
+        "translates addresses and forgets its translations",
+    )
+    parser.add_argument(
         "--owner",
         type=int,
         metavar="PID",
@@ -229,7 +235,12 @@ def serve(arguments: argparse.Namespace) -> int:
     try:
         try:
             server = AggregatorServer(
-                engine, arguments.host, arguments.port, arguments.group, arguments.group_ttl
+                engine,
+                arguments.host,
+                arguments.port,
+                arguments.group,
+                arguments.group_ttl,
+                arguments.workers_may_move,
             )
         except OSError as error:
             where = authority(arguments.host, arguments.port)
