@@ -261,6 +261,13 @@ REGISTER_PORT = Proof(
             "with m.If(channel.ready | channel.valid):",
         ),
         SoughtBug(
+            "a refusal is answered OKAY",
+            12,
+            "node/axi_lite.py",
+            "done.eq(acts & ~self.refused)",
+            "done.eq(acts)",
+        ),
+        SoughtBug(
             "a write before its data",
             12,
             "node/axi_lite.py",
