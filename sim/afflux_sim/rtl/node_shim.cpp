@@ -221,6 +221,11 @@ private:
     size_t m_whole = 0;  // bytes of m_output that belong to whole frames
 };
 
+// An access that was answered with an error.
+struct Refused : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 class Simulation {
 public:
     Simulation()
@@ -364,8 +369,8 @@ public:
 private:
     static void checked(uint32_t response, const char* what, uint32_t address) {
         if (response != OKAY) {
-            throw std::runtime_error(std::string(what) + " of register " + std::to_string(address)
-                                     + " was answered with error " + std::to_string(response));
+            throw Refused(std::string(what) + " of register " + std::to_string(address)
+                          + " was answered with error " + std::to_string(response));
         }
     }
 
@@ -425,7 +430,8 @@ private:
     Random m_random{0};
 };
 
-// What the C functions work on: an error must not cross them as an exception.
+// What the C functions work on: an error must not cross them as an exception. They return 1 if a
+// register was refused, -1 for any other error.
 struct Handle {
     std::unique_ptr<Simulation> node;
     std::string error;
@@ -436,6 +442,9 @@ int guarded(Handle* handle, Body body) {
     try {
         body(*handle->node);
         return 0;
+    } catch (const Refused& error) {
+        handle->error = error.what();
+        return 1;
     } catch (const std::exception& error) {
         handle->error = error.what();
         return -1;

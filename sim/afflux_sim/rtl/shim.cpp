@@ -100,12 +100,15 @@ public:
         return m_model.reg_read_data;
     }
 
-    void write(uint32_t address, uint32_t value) {
+    // Whether the engine has taken it.
+    bool write(uint32_t address, uint32_t value) {
         m_model.reg_address = address;
         m_model.reg_write_data = value;
         m_model.reg_write = 1;
         tick();
         m_model.reg_write = 0;
+        // The register that holds the answer has been written by that edge.
+        return !m_model.reg_refused;
     }
 
     void run(uint64_t cycles) {
@@ -272,8 +275,14 @@ int afflux_read(Handle* handle, uint32_t address, uint32_t* value) {
     return guarded(handle, [&](Simulation& engine) { *value = engine.read(address); });
 }
 
+// 1 if the engine refuses it.
 int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
-    return guarded(handle, [&](Simulation& engine) { engine.write(address, value); });
+    bool taken = false;
+    const int status
+        = guarded(handle, [&](Simulation& engine) { taken = engine.write(address, value); });
+    if (status != 0 || taken) return status;
+    handle->error = "write of register " + std::to_string(address) + " was refused";
+    return 1;
 }
 
 int afflux_reset(Handle* handle) {
