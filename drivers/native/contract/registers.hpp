@@ -171,7 +171,8 @@ enum class Counter : std::size_t {
     FramesOut,
     BytesIn,
     BytesOut,
+    RefusalsDropped,
 };
-inline constexpr std::size_t kCounters = 32;
+inline constexpr std::size_t kCounters = 33;
 
 }  // namespace afflux::registers

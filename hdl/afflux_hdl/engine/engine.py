@@ -214,6 +214,7 @@ class Engine(wiring.Component):
             counters.replays.eq(queue.replayed),
             counters.replays_dropped.eq(queue.replay_dropped),
             counters.replies_dropped.eq(admit.reply_dropped),
+            counters.refusals_dropped.eq(admit.refusal_dropped),
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),

@@ -358,12 +358,12 @@ class Receive(wiring.Component):
             m.d.comb += cause.eq(Cause.BAD_IP)
         with m.Elif(flags5.other_port):
             m.d.comb += cause.eq(Cause.NOT_OURS)
-        with m.Elif(flags5.bad_version):
-            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(flags5.join)]
         with m.Elif(flags5.bad_length):
             m.d.comb += cause.eq(Cause.BAD_LENGTH)
         with m.Elif(bad_checksum):
             m.d.comb += cause.eq(Cause.BAD_CHECKSUM)
+        with m.Elif(flags5.bad_version):
+            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(flags5.join)]
         with m.Elif(flags5.bad_type):
             m.d.comb += cause.eq(Cause.BAD_TYPE)
         with m.Else():
@@ -371,10 +371,12 @@ class Receive(wiring.Component):
         m.d.sync += [
             self.judged.eq(judged),
             self.cause.eq(cause),
-            push.eq(flags5.ended & ~flags5.overflow & (flags5.holds_room | refuse)),
+            # A frame that is answered has a JOIN's length, so it holds room too.
+            push.eq(flags5.ended & ~flags5.overflow & flags5.holds_room),
             summary6.eq(summary5),
             summary6.good.eq(good),
             summary6.refused_version.eq(refuse),
+            summary6.checksum.eq(~flags5.no_checksum),
         ]
         m.d.comb += [
             summaries.i.payload.eq(summary6),
