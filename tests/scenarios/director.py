@@ -225,7 +225,7 @@ class Director:
     @staticmethod
     def _refuses(frames: Sequence[bytes]) -> bool:
         """Return whether this is a refusal and nothing else."""
-        return len(frames) == 1 and _read(frames[0]).type == REFUSED
+        return len(frames) == 1 and frames[0][42] & 15 == REFUSED
 
     def _leave_out(self, frames: Counter[bytes], times: int = 1) -> None:
         for frame, count in frames.items():

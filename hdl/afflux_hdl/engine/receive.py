@@ -71,13 +71,15 @@ class Receive(wiring.Component):
 
     Latency: 8 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
     always; `i` has no back-pressure. Overflow: a frame that finds less space than the largest
-    frame needs is dropped whole and counted as `receive_overflow`. This does not happen while the
-    merge stage keeps pace, which it does by construction.
+    frame needs is dropped whole and counted as `receive_overflow`. This does not happen while admit
+    and merge keep pace: a frame takes them no longer than it takes to arrive, as one that ends with
+    its headers has no summary, and all others have two beats or more. What does not arrive as a
+    frame, the orders of `Control`, needs free cycles on `i`.
 
     Members:
         i: Frames from the MAC, without frame check sequence.
         local: The engine's addresses.
-        o: Summaries of frames that occupy the buffer or must be answered.
+        o: Summaries of frames that occupy the buffer, two cycles apart or more.
         read: The receive buffer.
         release: Offset up to which the buffer is no longer needed.
         arrived: A frame ended in this cycle's beat.
