@@ -113,6 +113,8 @@ COUNTERS = (
     "frames_out",
     "bytes_in",
     "bytes_out",
+    "results_dropped",
+    "results_discarded",
     "refusals_dropped",
 )
 
