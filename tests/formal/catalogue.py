@@ -204,6 +204,13 @@ STREAMS = (
                 "self.o.valid.eq(fifo.r_rdy)",
                 "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
             ),
+            SoughtBug(
+                "frames of one beat have summaries",
+                12,
+                "engine/receive.py",
+                "flags3.holds_room.eq(beats2 > header_beats)",
+                "flags3.holds_room.eq(beats2 >= header_beats)",
+            ),
         ),
     ),
     Proof(

@@ -197,7 +197,10 @@ enum class Counter : std::size_t {
     FramesOut,
     BytesIn,
     BytesOut,
+    ResultsDropped,
+    ResultsDiscarded,
+    RefusalsDropped,
 };
-inline constexpr std::size_t kCounters = 32;
+inline constexpr std::size_t kCounters = 35;
 
 }  // namespace afflux::registers

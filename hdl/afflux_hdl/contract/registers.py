@@ -224,12 +224,13 @@ COUNTERS = (
     Counter("overflows", "additions of elements that left the range of int32"),
     Counter("replays", "results sent again to one worker, partial sums sent up again"),
     Counter("replays_dropped", "results not sent again: already queued, or the queue was full"),
-    Counter("replies_dropped", "missing, joined and refused packets not sent: the queue was full"),
+    Counter("replies_dropped", "missing and joined packets not sent: the queue was full"),
     Counter("frames_out", "frames sent"),
     Counter("bytes_in", "bytes of all frames received"),
     Counter("bytes_out", "bytes of all frames sent"),
     Counter("results_dropped", "results not queued: the slot's version was queued already"),
     Counter("results_discarded", "queued deliveries not sent: job or round over, or not joined"),
+    Counter("refusals_dropped", "refused packets not sent: beyond their rate, or queue half full"),
 )
 
 COUNTER_BASE = 0x100
@@ -301,7 +302,7 @@ NODE_FRAME_COUNTERS = (
     Counter("arp_replies", "ARP request answered"),
     Counter("echo_replies", "ICMP echo request answered"),
     Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),
-    Counter("replies_dropped", "ARP or echo request not answered: too many were waiting"),
+    Counter("replies_dropped", "ARP or echo request not answered: beyond their rate, or no room"),
     Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
 )
 """Every frame from the network increments exactly one of these."""

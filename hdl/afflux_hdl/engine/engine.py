@@ -227,6 +227,7 @@ class Engine(wiring.Component):
             counters.replies_dropped.eq(admit.reply_dropped),
             counters.results_dropped.eq(queue.result_dropped),
             counters.results_discarded.eq(queue.emptied + replicate.discarded),
+            counters.refusals_dropped.eq(admit.refusal_dropped),
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),
