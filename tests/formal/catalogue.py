@@ -205,6 +205,13 @@ STREAMS = (
                 "self.o.valid.eq(fifo.r_rdy)",
                 "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
             ),
+            SoughtBug(
+                "frames of one beat have summaries",
+                12,
+                "engine/receive.py",
+                "flags3.holds_room.eq(beats2 > header_beats)",
+                "flags3.holds_room.eq(beats2 >= header_beats)",
+            ),
         ),
     ),
     Proof(
@@ -267,6 +274,13 @@ REGISTER_PORT = Proof(
             "node/axi_lite.py",
             "with m.If(channel.ready):",
             "with m.If(channel.ready | channel.valid):",
+        ),
+        SoughtBug(
+            "a refusal is answered OKAY",
+            12,
+            "node/axi_lite.py",
+            "done.eq(acts & ~self.refused)",
+            "done.eq(acts)",
         ),
         SoughtBug(
             "a write before its data",

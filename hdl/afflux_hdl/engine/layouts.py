@@ -59,7 +59,8 @@ class FrameSummary(data.StructLayout):
 
     Members:
         good: The frame has passed all checks of the receive stage.
-        refused_version: The frame is only to be answered REFUSED (version).
+        refused_version: The frame is a JOIN of another protocol version, in good order otherwise.
+        checksum: The frame has a UDP checksum; a right one, if one of the two above is set.
         from_parent: The frame came to a parent port.
         job: Number of its job; of the port's job, if it came from a parent.
         job_built: The engine was built with a job of this number.
@@ -75,6 +76,7 @@ class FrameSummary(data.StructLayout):
             {
                 "good": 1,
                 "refused_version": 1,
+                "checksum": 1,
                 "from_parent": 1,
                 "job": parameters.job_bits,
                 "job_built": 1,
@@ -101,6 +103,8 @@ class JobEntry(data.StructLayout):
         credit: Credit that workers are given when they join.
         group: Results go to a multicast group.
         parent: The job has a parent.
+        moves: Workers may move while the job runs.
+        started: A contribution has been accepted.
         generation: Advances with each create and destroy.
     """
 
@@ -117,6 +121,8 @@ class JobEntry(data.StructLayout):
                 "credit": 16,
                 "group": 1,
                 "parent": 1,
+                "moves": 1,
+                "started": 1,
                 "generation": GENERATION_BITS,
             }
         )
@@ -124,7 +130,7 @@ class JobEntry(data.StructLayout):
 
 Route = data.StructLayout(
     {
-        "group": data.StructLayout({"address": 32, "port": 16}),
+        "group": data.StructLayout({"address": 32, "port": 16, "key": 64}),
         "parent": Peer,
         "parent_job": 8,
         "parent_worker": 8,
@@ -134,7 +140,7 @@ Route = data.StructLayout(
 """One row of the route table: where a job's results and partial sums go, other than to its workers.
 
 Members:
-    group: Multicast group.
+    group: Multicast group, and the key of the results to it.
     parent: Addresses of the parent.
     parent_job, parent_worker, parent_key: The job's number at the parent, its worker number there,
         and its key.
@@ -267,7 +273,7 @@ class SlotOperation(data.StructLayout):
         )
 
 
-Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 6)})
+Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 8)})
 """A short answer.
 
 Members:
