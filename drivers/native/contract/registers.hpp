@@ -74,6 +74,8 @@ enum class Address : std::uint32_t {
     DebugPeerMacHigh = 0x0d8,
     DebugPeerAddress = 0x0dc,
     DebugPeerPort = 0x0e0,
+    TransmitControl = 0x0ec,
+    TransmitState = 0x0f0,
 };
 
 struct Register {
@@ -82,7 +84,7 @@ struct Register {
     bool writable;
 };
 
-inline constexpr std::array<Register, 52> kRegisters{{
+inline constexpr std::array<Register, 54> kRegisters{{
     {Address::Identity, 32, false},
     {Address::Protocol, 8, false},
     {Address::BuildWorkers, 8, false},
@@ -135,6 +137,8 @@ inline constexpr std::array<Register, 52> kRegisters{{
     {Address::DebugPeerMacHigh, 17, false},
     {Address::DebugPeerAddress, 32, false},
     {Address::DebugPeerPort, 16, false},
+    {Address::TransmitControl, 1, true},
+    {Address::TransmitState, 1, false},
 }};
 
 // Counters, in the order of their addresses.
@@ -171,7 +175,8 @@ enum class Counter : std::size_t {
     FramesOut,
     BytesIn,
     BytesOut,
+    FramesDiscarded,
 };
-inline constexpr std::size_t kCounters = 32;
+inline constexpr std::size_t kCounters = 33;
 
 }  // namespace afflux::registers

@@ -112,6 +112,7 @@ COUNTERS = (
     "frames_out",
     "bytes_in",
     "bytes_out",
+    "frames_discarded",
 )
 
 Block = npt.NDArray[np.int32]

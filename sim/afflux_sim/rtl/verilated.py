@@ -40,6 +40,7 @@ class Statistics:
         beats_out: Beats taken.
         receive_stalls: Cycles in which `rx_ready` was low while a beat was offered. The engine
             promises that there are none.
+        frames_cut: Frames that ended with `tx_error`, which are not among those taken.
     """
 
     cycles: int
@@ -48,6 +49,7 @@ class Statistics:
     beats_in: int
     beats_out: int
     receive_stalls: int
+    frames_cut: int
 
 
 class VerilatedEngine(VerilatedModel):
