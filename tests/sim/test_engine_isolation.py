@@ -183,8 +183,7 @@ def test_the_worst_wait_behind_hostile_jobs(mixed: bool) -> None:
         for step in range(4):
             shapes = SHAPES if mixed else ("sparse rounds",) * len(SHAPES)
             frames = [
-                hostile_frames(job, shape, step)
-                for job, shape in zip(hostile, shapes, strict=True)
+                hostile_frames(job, shape, step) for job, shape in zip(hostile, shapes, strict=True)
             ]
             choose.shuffle(frames)
             flood = [frame for those in frames for frame in those]
