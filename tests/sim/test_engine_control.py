@@ -15,6 +15,7 @@ from tests.checks.control_checks import (
     check_own_addresses,
     check_registers,
     check_reset,
+    check_reset_with_full_queues,
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS, open_engine
@@ -88,6 +89,13 @@ def test_reset(bus_bits: int) -> None:
     """A reset in the middle of everything leaves an engine like a new one."""
     with open_engine(bus_bits) as engine:
         check_reset(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_reset_with_full_queues(bus_bits: int) -> None:
+    """A reset with anything queued, at any moment, costs no slot."""
+    with open_engine(bus_bits) as engine:
+        check_reset_with_full_queues(engine, BUILDS[bus_bits])
 
 
 @WIDTHS

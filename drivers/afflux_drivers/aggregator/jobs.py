@@ -90,10 +90,22 @@ def read_counters(engine: Registers) -> dict[str, int]:
         }
     values = {}
     for name, address in places.items():
-        # The lower word first: reading it latches the upper one.
-        low = engine.read(address)
-        values[name] = engine.read(address + 4) << 32 | low
+        values[name] = _read_counter(engine, address)
     return values
+
+
+def _read_counter(engine: Registers, address: int) -> int:
+    """Return the 64 bits of a counter that grows, whoever else reads meanwhile.
+
+    The lower word of the fastest counter takes a quarter of a second to go round, so this repeats
+    once at most.
+    """
+    high = engine.read(address + 4)
+    while True:
+        low, before = engine.read(address), high
+        high = engine.read(address + 4)
+        if high == before:
+            return high << 32 | low
 
 
 class JobTable:
