@@ -59,7 +59,8 @@ def check_key(vector: Vector, packet: Afflux, other: tuple[str, str, int], where
         assert (packet.job, packet.worker) == (parent["job"], parent["worker"]), where
         assert packet.key == int(parent["key"], 16), where
         return
-    assert (packet.job, packet.key) == (about["job"], int(about["key"], 16)), where
+    key = int(about["key"] if packet.worker != 255 else about["group"]["key"], 16)
+    assert (packet.job, packet.key) == (about["job"], key), where
     if packet.worker != 255:
         assert other == place(about["members"][packet.worker]), f"{where}: worker"
 
