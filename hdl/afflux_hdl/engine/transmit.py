@@ -62,7 +62,8 @@ class Transmit(wiring.Component):
         departed: A whole frame's last beat leaves in this cycle.
         departed_bytes: Bytes that leave in this cycle.
         discarded: A frame of which not all will leave has been composed.
-        fenced: A fence has arrived: no order before it still has memory to read.
+        done, done_job: In this cycle an order of this job has addressed the last word that it reads
+            in the slot memory.
         idle: Nothing is in flight.
     """
 
@@ -82,7 +83,8 @@ class Transmit(wiring.Component):
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
                 "discarded": Out(1),
-                "fenced": Out(1),
+                "done": Out(1),
+                "done_job": Out(p.job_bits),
                 "idle": Out(1),
             }
         )
@@ -146,7 +148,7 @@ class Transmit(wiring.Component):
             walk.present.eq(self.i.payload.header.present),
         ]
         m.d.sync += last_issue.eq(ends_next)
-        m.d.sync += self.fenced.eq(taking & self.i.valid & self.i.payload.fence)
+        m.d.comb += [self.done.eq(last_issue & ~order.reply), self.done_job.eq(order.job)]
         with m.If(in_header | in_words):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == header_beats - 1):
@@ -155,7 +157,7 @@ class Transmit(wiring.Component):
             m.d.sync += active.eq(0)
         with m.If(taking & self.i.valid):
             m.d.sync += [
-                active.eq(~self.i.payload.fence),
+                active.eq(1),
                 order.eq(self.i.payload),
                 section.eq(0),
             ]

@@ -31,7 +31,7 @@ class Top(TopLevel):
     bad. `rx_ready` is always 1. `tx_error`, with `tx_last`, marks a frame that is cut off and that
     the MAC must spoil. `rst` is synchronous and acts one cycle later; frames that it cuts off, at
     either side, are dropped or ended with an error. Register data follow one cycle after their
-    address.
+    address, `reg_refused` one cycle after a write that was refused.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -54,6 +54,7 @@ class Top(TopLevel):
         self.reg_write_data = Signal(32)
         self.reg_write = Signal()
         self.reg_read_data = Signal(32)
+        self.reg_refused = Signal()
         self.idle = Signal()
 
     def elaborate(self, platform: object) -> Module:
@@ -85,6 +86,7 @@ class Top(TopLevel):
             engine.register_write.eq(self.reg_write),
             engine.register_write_data.eq(self.reg_write_data),
             self.reg_read_data.eq(engine.register_read_data),
+            self.reg_refused.eq(engine.register_refused),
             self.idle.eq(engine.idle),
         ]
         return m
