@@ -6,6 +6,7 @@ import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers, wire
+from tests.checks.command_checks import check_reasons, check_settled_workers
 from tests.checks.engine_checks import DROPS
 from tests.checks.golden_comparison import (
     compare_engines,
@@ -13,6 +14,7 @@ from tests.checks.golden_comparison import (
     read_register,
     tickets_of,
 )
+from tests.scenarios.director import Build
 from tests.support.drivers.virtual_job import (
     configure,
     counters_of,
@@ -58,8 +60,11 @@ def test_random_frames_reach_every_counter():
     tickets = tickets_of(_JOBS["three jobs"], _GROUPS["three jobs"])
     compare_engines(engine, tickets, 77, 4000, parents_of(tickets, _PARENTS["three jobs"]))
     never = {name for name, value in counters_of(engine).items() if value == 0}
-    # A software engine has no MAC and no queue that could overflow.
-    assert never == {"mac_error", *DROPS}
+    # A software engine has no MAC, no link, and no queue that could overflow.
+    assert never == {
+        *("mac_error", "frames_discarded", "results_dropped", "results_discarded"),
+        *DROPS,
+    }
 
 
 def test_registers_follow_the_map():
@@ -119,14 +124,16 @@ def test_a_parent_port_beyond_the_last_comes_after_0():
     assert ports == [0, 1]
 
 
-def test_reading_a_counter_latches_its_upper_word():
+def test_reading_a_counter_has_no_effect():
     engine = SoftEngine()
     address = registers.counter_address("bytes_in")
-    # Nothing looks at the octets of a frame that is not for the engine.
+    # Nothing looks at the octets of a frame that is not for the engine. Both words are live, so
+    # that no reader takes part in another's.
     engine.play([bytes(1 << 24)] * 255 + [bytes((1 << 24) - 1)])
     assert engine.read(address) == 0xFFFF_FFFF
-    engine.play([b"\0"])
     assert engine.read(address + 4) == 0
+    engine.play([b"\0"])
+    assert engine.read(address + 4) == 1
     assert engine.read(address) == 0
     assert engine.read(address + 4) == 1
 
@@ -198,6 +205,21 @@ def test_refuses_commands_that_nobody_can_carry_out():
         write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
         assert read_register(engine, "job_reason") == reason
         write_registers(engine, job | {"job_command": registers.Command.CREATE})
+
+
+class Paced(SoftEngine):
+    """A software engine as the checks of the RTL take it."""
+
+    def play(self, frames, stimulus=None, mac_errors=None):
+        assert not any(mac_errors or ())
+        return super().play(frames)
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_does_what_the_rtl_does_with_commands_and_joins(shares):
+    build: Build = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
+    check_settled_workers(Paced(**build, shares=shares), build)
+    check_reasons(Paced(**build, shares=shares), build)
 
 
 @pytest.mark.parametrize("limits", [{"workers": 65}, {"lanes": 0}, {"jobs": 257}, {"slots": 0}])

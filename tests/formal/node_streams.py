@@ -7,12 +7,12 @@ it, that one's stream keeps the rule. The node's `tx` is `Egress.o`, its `host_r
 """
 
 from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.echo import Echo
-from afflux_hdl.node.egress import Egress
+from afflux_hdl.node.egress import SHARE, Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
 from tests.formal.inside import Inside
 from tests.formal.stage_streams import drive
@@ -25,6 +25,9 @@ BUS_BITS = 64
 """Nothing here depends on the width but the number of beats of a header."""
 
 FIFO_BYTES = 64
+
+FRAME_BEATS = 4
+"""Of the largest frame of `Egress`'s other sources."""
 
 
 class ArpHarness(Elaboratable):
@@ -49,25 +52,51 @@ class ArpHarness(Elaboratable):
 
 
 class EgressHarness(Elaboratable):
-    """Frames of four sources, one after the other.
+    """Frames of four sources, one after the other; a reset may have cut one off.
 
-    Also shown: a frame's beats come out together, and a source with a frame is not passed over by
-    more than one frame of each other.
+    Also shown: a frame's beats come out together; another source than the first begins a frame
+    only when the first has none, or has sent `SHARE` beats for each of the latest frame of the
+    others; the first begins one only when it is owed beats, or the others have none; and of the
+    others none with a frame is passed over by more than one frame of each other.
     """
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sources = 4
-        egress = Egress(bus_bits=BUS_BITS, sources=sources)
+        egress = Egress(bus_bits=BUS_BITS, sources=sources, frame_beats_max=FRAME_BEATS)
         inside = Inside(egress, platform)
         m.submodules.egress = inside.fragment
         drive(m, egress)
         for i in egress.i:
             holds(m, i, Assume)
         _expect(m, egress, Value.cast(1))
+        first_cycle = Signal(init=1)
+        m.d.sync += first_cycle.eq(0)
+        m.d.comb += Assume(~egress.cut | first_cycle)
         in_frame, whose = Signal(), Signal(range(sources))
         watched = AnyConst(2)
         passed = Signal(range(sources + 1))
+        # Beats that the first source is owed, and those of the latest frame of the others.
+        owed, beats = Signal(range(SHARE * FRAME_BEATS + 1)), Signal(range(FRAME_BEATS + 1))
+        others_wait = Cat(i.valid for i in egress.i[1:]).any()
+        first = egress.i[0]
+        with m.If(first.valid & first.ready):
+            m.d.sync += owed.eq(Mux(owed == 0, 0, owed - 1))
+            m.d.comb += Assert(in_frame | (owed != 0) | ~others_wait, "the others are not starved")
+        for i in egress.i[1:]:
+            so_far = Mux(in_frame, beats, 0)
+            m.d.comb += Assume(~i.valid | ~i.ready | (so_far < FRAME_BEATS))
+            with m.If(i.valid & i.ready):
+                m.d.sync += [owed.eq(Mux(in_frame, owed, 0) + SHARE), beats.eq(so_far + 1)]
+                m.d.comb += Assert(in_frame | (owed == 0) | ~first.valid, "the first has its share")
+        m.d.comb += [
+            Assert(owed == inside["owed"]),
+            Assert(inside["owes"] == (owed != 0)),
+            Assert(owed <= SHARE * beats),
+            Assert(~in_frame | (whose == 0) | (owed == SHARE * beats)),
+            Assert(beats <= FRAME_BEATS),
+            Cover((owed == 1) & in_frame & (whose == 0)),
+        ]
         for n, i in enumerate(egress.i):
             taken = i.valid & i.ready
             with m.If(taken):
@@ -78,16 +107,20 @@ class EgressHarness(Elaboratable):
                     m.d.sync += passed.eq(0)
                 for other, j in enumerate(egress.i):
                     starts = j.valid & j.ready & ~in_frame
-                    if other != n:
+                    if other not in (0, n):
                         with m.If(i.valid & starts):
                             m.d.sync += passed.eq(passed + 1)
-        latest = inside["latest"]
+        latest, latest_other = inside["latest"], inside["latest_other"]
+        # The turns of others that are left before the watched one's, if it has had none since.
+        left = Mux(latest_other >= watched, latest_other - watched, latest_other + 3 - watched)
         m.d.comb += [
-            Assert(passed < sources, "each source has its turn"),
-            # The turns that are left before the watched one's.
-            Assert(passed <= (latest - watched)[:2]),
+            Assume(watched != 0),
+            Assert(passed < sources - 1, "each source has its turn"),
+            Assert(passed <= left),
+            Assert(latest_other != 0),
             Assert(in_frame == inside["in_frame"]),
             Assert(~in_frame | (whose == latest)),
+            Assert(~in_frame | (whose == 0) | (whose == latest_other)),
         ]
         return m
 
@@ -109,10 +142,16 @@ class PacketFifoHarness(Elaboratable):
             inside = Inside(fifo, platform)
             m.submodules.fifo = inside.fragment
         drive(m, fifo)
+        first_cycle = Signal(init=1)
+        m.d.sync += first_cycle.eq(0)
+        m.d.comb += Assume(~fifo.cut | first_cycle)
         here = tie_packet_fifo(m, inside, rams[0], FIFO_BYTES * 8 // BUS_BITS)
         _expect(m, fifo, here)
         if self._lossy:
             m.d.comb += Assert(fifo.i.ready, "never stalls")
+        else:
+            # A frame that finds it full is lost from then on.
+            m.d.comb += Assert(~fifo.blocked | fifo.i.ready, "never stalls while blocked")
         return m
 
 

@@ -200,7 +200,8 @@ enum class Counter : std::size_t {
     ResultsDropped,
     ResultsDiscarded,
     RefusalsDropped,
+    FramesDiscarded,
 };
-inline constexpr std::size_t kCounters = 35;
+inline constexpr std::size_t kCounters = 36;
 
 }  // namespace afflux::registers

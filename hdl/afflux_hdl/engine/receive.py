@@ -34,6 +34,7 @@ from afflux_hdl.lib.packet_stream import (
     Local,
     PacketBeat,
     as_sent,
+    is_of_host,
     octet_of,
 )
 from afflux_hdl.lib.queue import Queue
@@ -235,6 +236,9 @@ class Receive(wiring.Component):
         parent_port3 = Signal(16)
         ethernet, ipv4, udp, afflux = header.ethernet, header.ipv4, header.udp, header.afflux
         own_port = reversed_octets(self.local.port)
+        # No frame is for an engine that has not been given an address.
+        no_address = Signal()
+        m.d.sync += no_address.eq(self.local.address == 0)
         m.d.comb += [
             parent_port.eq(reversed_octets(udp.destination) + ~own_port),
             to_parent_port.eq(parent_port < p.jobs),
@@ -253,10 +257,12 @@ class Receive(wiring.Component):
                 | (ipv4.version != 4)
                 | (ipv4.protocol != PROTOCOL_UDP)
                 | (ipv4.destination != self.local.address)
+                | no_address
             ),
             # Of flags and fragment offset, only don't-fragment may be set.
             flags3.bad_ip.eq(
                 (ipv4.header_words != 5)
+                | ~is_of_host(ethernet.source, ipv4.source)
                 | ((ipv4.fragment & as_sent(0xFFFF - DONT_FRAGMENT, 2)) != 0)
             ),
             flags3.other_port.eq((udp.destination != self.local.port) & ~to_parent_port),

@@ -229,6 +229,7 @@ class GoldenEngine:
             or frame[14] >> 4 != 4
             or frame[23] != 17
             or frame[30:34] != self.endpoint.packed_address
+            or frame[30:34] == bytes(4)
         ):
             return "not_ours", []
 
@@ -236,6 +237,9 @@ class GoldenEngine:
         if (
             frame[14] & 15 != 5
             or flags_and_offset & ~0x4000
+            or frame[6] & 1
+            or frame[26] == 0
+            or frame[26] >= 224
             or ones_complement_sum(frame[14:34]) != 0xFFFF
         ):
             return "bad_ip", []

@@ -116,6 +116,7 @@ COUNTERS = (
     "results_dropped",
     "results_discarded",
     "refusals_dropped",
+    "frames_discarded",
 )
 
 Block = npt.NDArray[np.int32]
