@@ -374,7 +374,9 @@ def check_reset_with_full_queues(engine: VerilatedEngine, build: Build) -> None:
         engine.play(job.joins())
         engine.play(everything[: round(share * len(everything))], STUCK)
         engine.write(address_of("job_command"), Command.JOIN_PARENT)
-        engine.read(address_of("identity"))
+        # The command waits for nothing.
+        while engine.read(address_of("job_busy")):
+            pass
         engine.write(address_of("job_command"), Command.DESTROY)
         for _ in range(choose.randrange(100)):
             engine.read(address_of("identity"))
