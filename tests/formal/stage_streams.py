@@ -4,10 +4,9 @@ Each stage as it is, with anything at its other ports, at any time.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
-from afflux_hdl.engine.delivery_queue import DeliveryQueue
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
 from afflux_hdl.engine.replicate import HEADERS, Replicate
@@ -15,7 +14,7 @@ from tests.formal.inside import Inside
 from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
-__all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
+__all__ = ["ReceiveHarness", "ReplicateHarness", "drive"]
 
 STAGES = 7
 """Frames that may be in the receive stage's pipeline."""
@@ -39,9 +38,7 @@ class _StageHarness(Elaboratable):
     def _place(
         self, m: Module, part: Component, platform: object
     ) -> tuple[Inside, list[WatchedMemory]]:
-        with watching(
-            "amaranth.lib.fifo", "afflux_hdl.lib.ram", "afflux_hdl.engine.delivery_queue"
-        ) as made:
+        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram") as made:
             inside = Inside(part, platform)
             m.submodules.stage = inside.fragment
         holds(m, part.o, Assert)
@@ -52,7 +49,10 @@ class _StageHarness(Elaboratable):
 
 
 class ReceiveHarness(_StageHarness):
-    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle."""
+    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle.
+
+    Also shown: they come two cycles apart or more, which is how often `Admit` takes one.
+    """
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -61,6 +61,7 @@ class ReceiveHarness(_StageHarness):
         drive(m, receive, constant=("local",))
         queue = inside["summaries.fifo"]
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
+        self._spaced(m, inside)
         # Where frames are that will come to the queue, for the induction.
         index, index1 = inside["index"], inside["index1"]
         valid1, beat1 = inside["valid1"], inside["beat1"]
@@ -88,16 +89,23 @@ class ReceiveHarness(_StageHarness):
         ]
         return m
 
+    def _spaced(self, m: Module, inside: Inside) -> None:
+        """Say of every two frames in a row: the later one, if it holds room, is not right behind.
 
-class DeliveryQueueHarness(_StageHarness):
-    """`DeliveryQueue.o`: deliveries."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        queue = DeliveryQueue(self._parameters)
-        self._place(m, queue, platform)
-        drive(m, queue)
-        return m
+        So no frame of a single beat has a summary, where headers are a beat.
+        """
+        pushed = Signal()
+        m.d.sync += pushed.eq(inside["push"])
+        stages = [inside[f"flags{n}"] for n in (3, 4, 5)]
+        holds = [
+            inside["ended2"] & (inside["beats2"] > self._parameters.header_beats),
+            *(flags.ended & flags.holds_room for flags in stages),
+            inside["push"],
+        ]
+        ended = [*(flags.ended for flags in stages), inside["push"], pushed]
+        m.d.comb += Assert(~inside["ended2"] | (inside["index1"] == 0) | ~inside["valid1"])
+        for behind, before in zip(holds, ended, strict=True):
+            m.d.comb += Assert(~(behind & before), "summaries come two cycles apart")
 
 
 class ReplicateHarness(_StageHarness):
@@ -111,6 +119,10 @@ class ReplicateHarness(_StageHarness):
             inside = Inside(replicate, platform)
             m.submodules.stage = inside.fragment
         drive(m, replicate)
+        # The delivery queue dispatches in the cycle after there is room, at most in every other.
+        may_come = Signal()
+        m.d.sync += may_come.eq(replicate.room & ~replicate.i.valid)
+        m.d.comb += Assume(~replicate.i.valid | may_come)
         orders = inside["orders.fifo"]
         watched = AnyConst(len(made[0].watched))
         m.d.comb += made[0].watched.eq(watched)
@@ -120,6 +132,7 @@ class ReplicateHarness(_StageHarness):
         on_its_way = sum(inside[f"valid{n}"] for n in (1, 2, 3, 4))
         m.d.comb += [
             Assert(inside["under_way"] <= HEADERS),
+            Assert(~may_come | (inside["under_way"] < HEADERS)),
             Assert(inside["under_way"] == orders.level + on_its_way, "all orders are counted"),
             Assert(~orders.w_en | orders.w_rdy, "the queue does not overflow"),
             Cover(waited & replicate.o.ready),

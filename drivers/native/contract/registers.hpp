@@ -199,8 +199,9 @@ enum class Counter : std::size_t {
     BytesOut,
     ResultsDropped,
     ResultsDiscarded,
+    RefusalsDropped,
     FramesDiscarded,
 };
-inline constexpr std::size_t kCounters = 35;
+inline constexpr std::size_t kCounters = 36;
 
 }  // namespace afflux::registers

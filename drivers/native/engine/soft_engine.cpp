@@ -99,12 +99,12 @@ std::optional<Arrival> SoftEngine::parse(packet::Octets frame) {
                    frame.data + wire::kLookaheadOffset},
         .peer = {.address = packet::load_big_32(ip + 12), .port = packet::load_big_16(udp)},
         .port = packet::load_big_16(udp + 2),
+        .verified = packet::load_big_16(udp + 6) != 0,
     };
     std::copy_n(frame.data + 6, arrival.peer.mac.size(), arrival.peer.mac.begin());
     if (arrival.port != local.port && !core.is_parent_port(arrival.port)) {
         return drop(Counter::NotOurs);
     }
-    if (!core.passes_version(arrival)) return std::nullopt;
     const std::size_t total = packet::load_big_16(ip + 2);
     const std::size_t udp_bytes = packet::load_big_16(udp + 4);
     if (frame.bytes != wire::kEthernetBytes + total || total != wire::kIpv4Bytes + udp_bytes ||

@@ -172,8 +172,8 @@ REGISTERS = (
     Register("debug_peer_port", 0x0E0, 16, RO, "UDP port that it joined from"),
     Register("job_group_key_low", 0x0E4, 32, WO, "key of results to the group, lower half"),
     Register("job_group_key_high", 0x0E8, 32, WO, "key of results to the group, upper half"),
-    Register("transmit_control", 0x0EC, 1, RW, "bit 0: discard all output"),
-    Register("transmit_state", 0x0F0, 1, RO, "bit 0: output is being discarded"),
+    Register("transmit_control", 0x0EC, 1, RW, "1: discard all that would be sent"),
+    Register("transmit_state", 0x0F0, 1, RO, "1: output is discarded, by command or as tx waits"),
 )
 
 
@@ -224,12 +224,13 @@ COUNTERS = (
     Counter("overflows", "additions of elements that left the range of int32"),
     Counter("replays", "results sent again to one worker, partial sums sent up again"),
     Counter("replays_dropped", "results not sent again: already queued, or the queue was full"),
-    Counter("replies_dropped", "missing, joined and refused packets not sent: the queue was full"),
+    Counter("replies_dropped", "missing and joined packets not sent: the queue was full"),
     Counter("frames_out", "frames sent"),
     Counter("bytes_in", "bytes of all frames received"),
     Counter("bytes_out", "bytes of all frames sent"),
     Counter("results_dropped", "results not queued: the slot's version was queued already"),
     Counter("results_discarded", "queued deliveries not sent: job or round over, or not joined"),
+    Counter("refusals_dropped", "refused packets not sent: beyond their rate, or queue half full"),
     Counter("frames_discarded", "frames not sent, or cut, because the link was down"),
 )
 
@@ -306,7 +307,7 @@ NODE_FRAME_COUNTERS = (
     Counter("arp_replies", "ARP request answered"),
     Counter("echo_replies", "ICMP echo request answered"),
     Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),
-    Counter("replies_dropped", "ARP or echo request not answered: too many were waiting"),
+    Counter("replies_dropped", "ARP or echo request not answered: beyond their rate, or no room"),
     Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
 )
 """Every frame from the network increments exactly one of these."""

@@ -64,11 +64,11 @@ class Engine(wiring.Component):
         tx: Frames for the MAC, without frame check sequence.
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
+        register_refused: The write of the cycle before was refused; see `Control`.
         link_down: What stands behind `tx` has found the network's link to be down: frames are
             discarded. The engine finds that out by itself too, by how long `tx` makes it wait.
         tx_cut: In the first cycle after a reset: `tx` was in the middle of a frame, which is to be
             ended with an error.
-        register_refused: The write of the cycle before was refused; see `Control`.
         local: The addresses that the registers hold.
         idle: Nothing of any frame is left inside.
 
@@ -89,9 +89,9 @@ class Engine(wiring.Component):
                 "register_write": In(1),
                 "register_write_data": In(32),
                 "register_read_data": Out(32),
+                "register_refused": Out(1),
                 "link_down": In(1),
                 "tx_cut": In(1),
-                "register_refused": Out(1),
                 "local": Out(Local),
                 "idle": Out(1),
             }
@@ -242,6 +242,7 @@ class Engine(wiring.Component):
             counters.replies_dropped.eq(admit.reply_dropped),
             counters.results_dropped.eq(queue.result_dropped),
             counters.results_discarded.eq(queue.emptied + replicate.discarded),
+            counters.refusals_dropped.eq(admit.refusal_dropped),
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),

@@ -61,9 +61,9 @@ class Transmit(wiring.Component):
         cut: In the first cycle after a reset: the reset has cut a frame off, which is to be ended.
         departed: A whole frame's last beat leaves in this cycle.
         departed_bytes: Bytes that leave in this cycle.
-        discarded: A frame of which not all will leave has been composed.
         done, done_job: In this cycle an order of this job has addressed the last word that it reads
             in the slot memory.
+        discarded: A frame of which not all will leave has been composed.
         idle: Nothing is in flight.
     """
 
@@ -82,9 +82,9 @@ class Transmit(wiring.Component):
                 "cut": In(1),
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
-                "discarded": Out(1),
                 "done": Out(1),
                 "done_job": Out(p.job_bits),
+                "discarded": Out(1),
                 "idle": Out(1),
             }
         )

@@ -250,10 +250,6 @@ class GoldenEngine:
         if udp_port != self.endpoint.port and udp_port not in parent_ports:
             return "not_ours", []
 
-        if frame[HEADER_AT] >> 4 != VERSION:
-            is_join = frame[HEADER_AT] & 15 == JOIN
-            return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
-
         blocks = parse_present(frame).bit_count()
         if (
             len(frame) != 14 + ip_length
@@ -267,6 +263,10 @@ class GoldenEngine:
             pseudo_header = frame[26:34] + struct.pack(">BBH", 0, 17, udp_length)
             if ones_complement_sum(pseudo_header + frame[34:]) != 0xFFFF:
                 return "bad_checksum", []
+
+        if frame[HEADER_AT] >> 4 != VERSION:
+            is_join = frame[HEADER_AT] & 15 == JOIN
+            return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
         if udp_port in parent_ports:
             return self._judge_from_parent(parent_ports.index(udp_port), frame)
@@ -517,6 +517,9 @@ class GoldenEngine:
         return self._answer(frame, MISSING, (seen & 0xFFFFFFFF, seen >> 32, round_))
 
     def _refuse(self, frame: bytes, cause: int) -> list[bytes]:
+        """Answer a JOIN; one without a UDP checksum may be damaged, and is dropped."""
+        if frame[40:42] == b"\0\0":
+            return []
         return self._answer(frame, REFUSED, (cause, VERSION))
 
     def _answer(self, frame: bytes, type_: int, words: tuple[int, ...]) -> list[bytes]:

@@ -55,8 +55,8 @@ struct Statistics {
     uint64_t beats_in;
     uint64_t beats_out;
     uint64_t receive_stalls;  // cycles with rx_valid high and rx_ready low
-    uint64_t frames_cut;      // frames that ended with tx_error; they are not part of the output
     uint64_t digest;          // of all output pins in all cycles
+    uint64_t frames_cut;      // frames that ended with tx_error; they are not part of the output
 };
 
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.

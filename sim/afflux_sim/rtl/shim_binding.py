@@ -31,8 +31,8 @@ class ShimStatistics(ctypes.Structure):
         ("beats_in", c_uint64),
         ("beats_out", c_uint64),
         ("receive_stalls", c_uint64),
-        ("frames_cut", c_uint64),
         ("digest", c_uint64),
+        ("frames_cut", c_uint64),
     )
 
 

@@ -40,10 +40,10 @@ class Statistics:
         beats_out: Beats taken.
         receive_stalls: Cycles in which `rx_ready` was low while a beat was offered. The engine
             promises that there are none.
-        frames_cut: Frames that ended with `tx_error`, which are not among those taken.
         digest: A number that depends on every output pin in every cycle since the engine was
             opened, but for the data of beats that are not valid. Equal engines that are driven
             alike have equal digests.
+        frames_cut: Frames that ended with `tx_error`, which are not among those taken.
     """
 
     cycles: int
@@ -52,8 +52,8 @@ class Statistics:
     beats_in: int
     beats_out: int
     receive_stalls: int
-    frames_cut: int
     digest: int
+    frames_cut: int
 
 
 class VerilatedEngine(VerilatedModel):
