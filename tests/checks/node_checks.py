@@ -43,7 +43,16 @@ from tests.scenarios.packing import with_ip_checksum
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.tree_cases import TREE_CASES
 
-__all__ = ["NodeCheck", "node_battery", "node_parameters"]
+__all__ = [
+    "Beside",
+    "NodeAsEngine",
+    "NodeCheck",
+    "build_of",
+    "count_missing",
+    "node_battery",
+    "node_parameters",
+    "read_counter",
+]
 
 SMALL_BUFFERS = {"host_buffer_bytes": 2048, "echo_buffer_bytes": 2048}
 """Small, so that they are full at times. A frame of 1,514 bytes still fits."""
@@ -142,13 +151,13 @@ class Beside:
         sent = golden.sent
         golden.counters["network_frames_out"] += len(to_network)
         golden.counters["network_bytes_out"] += sum(map(len, to_network))
-        self.missing["host_overflow"] += _left_out(to_host, sent.to_host)
+        self.missing["host_overflow"] += count_missing(to_host, sent.to_host)
         remaining = Counter(to_network)
         for name in ("arp", "echo", "engine", "from_host"):
             expected: list[bytes] = getattr(sent, name)
             own = set(expected)
             got = [frame for frame in to_network if frame in own]
-            left_out = _left_out(got, expected)
+            left_out = count_missing(got, expected)
             assert not left_out or name in ("arp", "echo"), f"{left_out} frames of {name} missing"
             self.missing[name] += left_out
             remaining -= Counter(got)
@@ -186,7 +195,7 @@ def _marked(frames: Sequence[bytes], errors: Sequence[bool] | None) -> list[tupl
     return list(zip(frames, errors or [False] * len(frames), strict=True))
 
 
-def _left_out(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
+def count_missing(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
     """Return how many of `expected` are missing in `got`, which has them in this order."""
     at = 0
     for frame in got:
