@@ -223,7 +223,7 @@ std::size_t sharing(int dtype, int op, std::size_t count, std::size_t lanes,
 
 nb::dict counts_of(const Session& session) {
     const worker::Counts& counts = session.counts;
-    const auto now = [](const worker::Tally& tally) { return std::uint64_t{tally}; };
+    const auto now = [](const datagrams::Tally& tally) { return std::uint64_t{tally}; };
     nb::dict counted;
     counted["packets_sent"] = now(counts.packets_sent);
     counted["packets_received"] = now(counts.packets_received);

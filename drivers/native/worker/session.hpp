@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
+#include "datagrams/tally.hpp"
 #include "packet/frame.hpp"
 #include "worker/errors.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
-#include "worker/tally.hpp"
 #include "worker/window.hpp"
 
 namespace afflux::worker {
@@ -51,6 +51,8 @@ struct JobRun {
 
 // Counts since the session began, which any thread may read. Bytes are of UDP payload.
 struct Counts {
+    using Tally = datagrams::Tally;
+
     Tally packets_sent;
     Tally packets_received;
     Tally bytes_sent;
