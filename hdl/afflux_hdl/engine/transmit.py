@@ -106,7 +106,10 @@ class Transmit(wiring.Component):
             self.departed.eq(
                 self.o.valid & self.o.ready & self.o.payload.last & ~self.o.payload.error
             ),
-            self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
+            # What ends a frame that was cut is no byte of it.
+            self.departed_bytes.eq(
+                Mux(self.o.valid & self.o.ready & ~self.o.payload.error, p.bus_bytes, 0)
+            ),
         ]
 
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
