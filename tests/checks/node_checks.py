@@ -43,7 +43,7 @@ from tests.scenarios.packing import with_ip_checksum
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.tree_cases import TREE_CASES
 
-__all__ = ["NodeCheck", "node_battery", "node_parameters"]
+__all__ = ["NodeAsEngine", "NodeCheck", "build_of", "node_battery", "node_parameters"]
 
 SMALL_BUFFERS = {"host_buffer_bytes": 2048, "echo_buffer_bytes": 2048}
 """Small, so that they are full at times. A frame of 1,514 bytes still fits."""
