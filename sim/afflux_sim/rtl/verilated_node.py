@@ -191,6 +191,7 @@ class VerilatedNode(VerilatedModel):
         *,
         network_errors: Sequence[bool] | None = None,
         host_errors: Sequence[bool] | None = None,
+        max_cycles: int | None = None,
     ) -> tuple[list[bytes], list[bytes]]:
         """Drive frames into both ports at once, back to back unless :meth:`pace` says otherwise.
 
@@ -202,6 +203,8 @@ class VerilatedNode(VerilatedModel):
             network_errors: For each frame from the network, whether it is marked as bad; `None`:
                 none is.
             host_errors: The same of the host's.
+            max_cycles: Cycles after which a node that is still not idle is taken to hang; `None`:
+                many more than it takes to send every frame to 64 workers.
 
         Returns:
             The frames that it has sent to the network and to the host since the last call, in
@@ -215,7 +218,9 @@ class VerilatedNode(VerilatedModel):
             raise ValueError("an empty frame cannot be driven: it has no last beat")
         inputs = [_frames(from_network, network_errors), _frames(from_host, host_errors)]
         # Each byte may be sent to 64 workers over a bus of at least four bytes; ten times over.
-        limit = self._slowness * (100_000 + 16 * sum(map(len, (*from_network, *from_host))))
+        limit = max_cycles or self._slowness * (
+            100_000 + 16 * sum(map(len, (*from_network, *from_host)))
+        )
         with self._lock:
             handle = self._use()
             self._check(self._library.afflux_node_play(handle, *inputs, limit, drain))
@@ -270,6 +275,11 @@ class VerilatedNode(VerilatedModel):
         """
         with self._lock:
             self._check(self._library.afflux_node_reset(self._use()))
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since the node was opened."""
+        return self.statistics().cycles
 
     def statistics(self) -> NodeStatistics:
         """Return what has passed the pins so far."""
