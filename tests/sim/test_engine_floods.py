@@ -10,7 +10,7 @@ from tests.checks.engine_checks import (
     check_never_waits,
     open_engine,
 )
-from tests.checks.flood_checks import check_flood, check_mixed_flood
+from tests.checks.flood_checks import check_flood, check_mixed_flood, check_refusals
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -61,3 +61,9 @@ def test_floods_of_all_sizes_lose_no_contribution(bus_bits: int, seed: int) -> N
     with open_engine(bus_bits) as engine:
         check_mixed_flood(engine, BUILDS[bus_bits], bus_bits, seed)
         assert engine.statistics().receive_stalls == 0
+
+
+def test_refusals_have_a_rate() -> None:
+    """Of the engine that simulates faster."""
+    with open_engine(32) as engine:
+        check_refusals(engine, BUILDS[32])
