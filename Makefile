@@ -176,7 +176,7 @@ fuzz: $(SETUP) ## random and mutated frames through the gateware
 
 .PHONY: floods
 floods: $(SETUP) ## floods of frames of every size through the gateware, at its full rate
-	$(PY) -m tests.fuzz.floods
+	$(PY) -m tests.checks.floods
 
 .PHONY: compat
 compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetches torch

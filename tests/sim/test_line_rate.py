@@ -16,13 +16,17 @@ from afflux_hdl.contract.registers import (
     counter_address,
     node_counter_address,
 )
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks.flood_checks import check_mixed_flood, flood_frames
 from tests.checks.node_checks import NodeAsEngine, build_of
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
-from tests.sim.test_verilated_node import BUILT
 from tests.support.checkout import ROOT
+
+BUILT = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
+"""As in `tests/support/host/boards.py`, so that all use one build."""
 
 BEAT_BYTES = 64
 CHECK_SEQUENCE, PREAMBLE, GAP = 4, 8, 12

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.floods`: floods of frames of every size, at both widths.
+"""`python -m tests.checks.floods`: floods of frames of every size, at both widths.
 
 The long version of `tests/sim/test_engine_floods.py`; ends with a traceback if anything is lost.
 """
