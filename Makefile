@@ -174,6 +174,10 @@ conformance: $(ADAPTER) ## scripts that people run and PyTorch's own tests, on G
 fuzz: $(SETUP) ## random and mutated frames through the gateware
 	$(PY) -m tests.fuzz --frames "$(FRAMES)"
 
+.PHONY: floods
+floods: $(SETUP) ## floods of frames of every size through the gateware, at its full rate
+	$(PY) -m tests.checks.floods
+
 .PHONY: compat
 compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetches torch
 	COMPAT_VERSIONS="$(COMPAT_VERSIONS)" $(PY) -m tests.compat
