@@ -348,6 +348,8 @@ void bind_session(nb::module_& module) {
         .def_rw("number", &Session::number, "Number of the next operation.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")
+        .def_ro("refusal", &Session::refusal,
+                "Why the latest JOIN was refused, if nothing else has come since; 0: it was not.")
         .def_ro("trip", &Session::trip, "Estimator of the timeout.")
         .def_prop_ro(
             "window", [](const Session& session) { return session.window.size(); },

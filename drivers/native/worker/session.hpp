@@ -77,6 +77,9 @@ class Session {
     Window window;
     Counts counts;
     std::uint64_t number = 0;  // of the next operation
+    // Why the aggregator has refused the latest JOIN of an operation, a wire::Refusal, if nothing
+    // else has come from it since; else 0.
+    std::uint32_t refusal = 0;
     // Of the results to the group; JOINED tells it.
     std::optional<wire::Key> group_key;
     // When the aggregator's last packet with this job's key came, in seconds.
