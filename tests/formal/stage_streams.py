@@ -4,10 +4,9 @@ Each stage as it is, with anything at its other ports, at any time.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
-from afflux_hdl.engine.delivery_queue import DeliveryQueue
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
 from afflux_hdl.engine.replicate import HEADERS, Replicate
@@ -15,7 +14,7 @@ from tests.formal.inside import Inside
 from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
-__all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
+__all__ = ["ReceiveHarness", "ReplicateHarness", "drive"]
 
 STAGES = 7
 """Frames that may be in the receive stage's pipeline."""
@@ -39,9 +38,7 @@ class _StageHarness(Elaboratable):
     def _place(
         self, m: Module, part: Component, platform: object
     ) -> tuple[Inside, list[WatchedMemory]]:
-        with watching(
-            "amaranth.lib.fifo", "afflux_hdl.lib.ram", "afflux_hdl.engine.delivery_queue"
-        ) as made:
+        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram") as made:
             inside = Inside(part, platform)
             m.submodules.stage = inside.fragment
         holds(m, part.o, Assert)
@@ -111,17 +108,6 @@ class ReceiveHarness(_StageHarness):
             m.d.comb += Assert(~(behind & before), "summaries come two cycles apart")
 
 
-class DeliveryQueueHarness(_StageHarness):
-    """`DeliveryQueue.o`: deliveries."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        queue = DeliveryQueue(self._parameters)
-        self._place(m, queue, platform)
-        drive(m, queue)
-        return m
-
-
 class ReplicateHarness(_StageHarness):
     """`Replicate.o`: frame orders."""
 
@@ -133,6 +119,10 @@ class ReplicateHarness(_StageHarness):
             inside = Inside(replicate, platform)
             m.submodules.stage = inside.fragment
         drive(m, replicate)
+        # The delivery queue dispatches in the cycle after there is room, at most in every other.
+        may_come = Signal()
+        m.d.sync += may_come.eq(replicate.room & ~replicate.i.valid)
+        m.d.comb += Assume(~replicate.i.valid | may_come)
         orders = inside["orders.fifo"]
         watched = AnyConst(len(made[0].watched))
         m.d.comb += made[0].watched.eq(watched)
@@ -142,6 +132,7 @@ class ReplicateHarness(_StageHarness):
         on_its_way = sum(inside[f"valid{n}"] for n in (1, 2, 3, 4))
         m.d.comb += [
             Assert(inside["under_way"] <= HEADERS),
+            Assert(~may_come | (inside["under_way"] < HEADERS)),
             Assert(inside["under_way"] == orders.level + on_its_way, "all orders are counted"),
             Assert(~orders.w_en | orders.w_rdy, "the queue does not overflow"),
             Cover(waited & replicate.o.ready),

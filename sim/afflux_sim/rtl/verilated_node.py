@@ -65,6 +65,8 @@ class _Statistics(ctypes.Structure):
         ("cycles", c_uint64),
         ("network_stalls", c_uint64),
         ("host_stalls", c_uint64),
+        ("network_cut", c_uint64),
+        ("host_cut", c_uint64),
         ("digest", c_uint64),
     )
 
@@ -107,6 +109,9 @@ class NodeStatistics:
         network_stalls: Cycles in which a beat from the network had to wait. The node promises that
             there are none.
         host_stalls: The same for beats from the host, which may have to wait.
+        network_cut: Frames to the network that ended with an error; they are not among those that
+            `play` returns.
+        host_cut: The same of frames to the host.
         digest: A number that depends on every output pin in every cycle since the node was opened,
             but for the data of beats that are not valid.
     """
@@ -114,6 +119,8 @@ class NodeStatistics:
     cycles: int
     network_stalls: int
     host_stalls: int
+    network_cut: int
+    host_cut: int
     digest: int
 
 
