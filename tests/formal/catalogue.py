@@ -397,8 +397,83 @@ MEMORIES = tuple(
     for transparent in (False, True)
 )
 
+QUEUES = tuple(
+    Proof(
+        name=f"queue, {name}",
+        harness="queue_order:QueueOrderHarness",
+        depth=2,
+        arguments={"depth": depth, "buffered": buffered},
+        cover=12 if bugs else 0,
+        quick=bool(bugs),
+        bugs=bugs,
+    )
+    for name, depth, buffered, bugs in (
+        (
+            "replies",
+            16,
+            False,
+            (
+                SoughtBug(
+                    "the level is a cycle early",
+                    8,
+                    "lib/queue.py",
+                    "self.level.eq(fifo.level)",
+                    "self.level.eq(fifo.level + fifo.w_en)",
+                ),
+            ),
+        ),
+        ("operations and summaries", 64, True, ()),
+    )
+)
+
+BOUNDS = (
+    Proof(
+        name="bound of operations",
+        harness="queue_bounds:QueueBoundsHarness",
+        depth=4,
+        arguments={"of": "operations", **NARROW},
+        bugs=(
+            SoughtBug(
+                "admit goes on while the queue is full",
+                24,
+                "engine/engine.py",
+                "admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN)",
+                "admit.o_full.eq(0)",
+                arguments={"operations": 9},
+            ),
+            SoughtBug(
+                "too small a margin for what is in flight",
+                24,
+                "engine/engine.py",
+                "operations.level > OPERATIONS - OPERATIONS_MARGIN",
+                "operations.level > OPERATIONS - 2",
+                arguments={"operations": 9},
+            ),
+        ),
+    ),
+    Proof(
+        name="bound of replies",
+        harness="queue_bounds:QueueBoundsHarness",
+        depth=4,
+        arguments={"of": "replies", **NARROW},
+        cover=40,
+        bugs=(
+            SoughtBug(
+                "answers beyond what their queue holds",
+                32,
+                "engine/engine.py",
+                "replies.level > REPLIES - REPLIES_MARGIN",
+                "replies.level > REPLIES",
+                arguments={"replies": 4},
+            ),
+        ),
+    ),
+)
+
 PROOFS = (
     LANE_ALU,
+    *QUEUES,
+    *BOUNDS,
     *MERGE,
     *ADMISSION,
     *SENDING,

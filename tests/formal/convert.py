@@ -1,4 +1,4 @@
-"""`python -m tests.formal.convert harness arguments file`: one harness, as RTLIL.
+"""`python -m tests.formal.convert harness arguments`: one harness, as RTLIL on the standard output.
 
 A process of its own, so that it can import the engine from a copy of its sources.
 """
@@ -6,14 +6,13 @@ A process of its own, so that it can import the engine from a copy of its source
 import importlib
 import json
 import sys
-from pathlib import Path
 
 from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, Module
 
 
 def main() -> None:
-    harness, arguments, path = sys.argv[1:]
+    harness, arguments = sys.argv[1:]
     module, _, name = harness.partition(":")
     top = Module()
     # Registers start as they are initialised, and there is no reset afterwards.
@@ -22,7 +21,7 @@ def main() -> None:
     kind = getattr(importlib.import_module(f"tests.formal.{module}"), name)
     top.submodules.harness = kind(**json.loads(arguments))
     text = rtlil.convert(top, name="top", platform="formal", ports=[sync.clk])
-    Path(path).write_text(text)
+    sys.stdout.write(text)
 
 
 if __name__ == "__main__":

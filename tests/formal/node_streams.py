@@ -7,16 +7,16 @@ it, that one's stream keeps the rule. The node's `tx` is `Egress.o`, its `host_r
 """
 
 from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component
 
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
+from tests.formal import seams
 from tests.formal.inside import Inside
 from tests.formal.stage_streams import drive
-from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
 __all__ = ["ArpHarness", "EchoHarness", "EgressHarness", "PacketFifoHarness"]
@@ -25,6 +25,9 @@ BUS_BITS = 64
 """Nothing here depends on the width but the number of beats of a header."""
 
 FIFO_BYTES = 64
+
+SOURCES = ("transmit", "arp", "echo", "from host")
+"""What the node sends: see `hdl/afflux_hdl/node/node.py`."""
 
 
 class ArpHarness(Elaboratable):
@@ -37,7 +40,7 @@ class ArpHarness(Elaboratable):
             inside = Inside(arp, platform)
             m.submodules.arp = inside.fragment
         drive(m, arp, constant=("local",))
-        _expect(m, arp, Value.cast(1))
+        _expect(m, arp, Value.cast(1), "arp")
         # From the second beat on there is an answer.
         m.d.comb += [
             Assert((inside["beat"] == 0) | arp.o.valid),
@@ -57,14 +60,14 @@ class EgressHarness(Elaboratable):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        sources = 4
+        sources = len(SOURCES)
         egress = Egress(bus_bits=BUS_BITS, sources=sources)
         inside = Inside(egress, platform)
         m.submodules.egress = inside.fragment
         drive(m, egress)
-        for i in egress.i:
-            holds(m, i, Assume)
-        _expect(m, egress, Value.cast(1))
+        for i, of in zip(egress.i, SOURCES, strict=True):
+            seams.STREAM.require(m, i, of=of)
+        _expect(m, egress, Value.cast(1), "egress")
         in_frame, whose = Signal(), Signal(range(sources))
         watched = AnyConst(2)
         passed = Signal(range(sources + 1))
@@ -110,7 +113,7 @@ class PacketFifoHarness(Elaboratable):
             m.submodules.fifo = inside.fragment
         drive(m, fifo)
         here = tie_packet_fifo(m, inside, rams[0], FIFO_BYTES * 8 // BUS_BITS)
-        _expect(m, fifo, here)
+        _expect(m, fifo, here, "to host" if self._lossy else "from host")
         if self._lossy:
             m.d.comb += Assert(fifo.i.ready, "never stalls")
         return m
@@ -130,13 +133,13 @@ class EchoHarness(Elaboratable):
         words = BUS_BITS + BUS_BITS // 8
         (ram,) = (each for each in made if each.depth == depth and len(each.content) == words)
         here = tie_packet_fifo(m, inside.part("buffer"), ram, depth)
-        _expect(m, echo, here)
+        _expect(m, echo, here, "echo")
         return m
 
 
-def _expect(m: Module, part: Component, here: Value) -> None:
-    """Assert the rule of `o`; of its payload where `here`, which is any address."""
-    holds(m, part.o, Assert, payload_if=here)
+def _expect(m: Module, part: Component, here: Value, of: str) -> None:
+    """Guarantee the rule of `o`; of its payload where `here`, which is any address."""
+    seams.STREAM.guarantee(m, part.o, here, of=of)
     waited = Signal()
     m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
     m.d.comb += Cover(waited & part.o.ready & part.o.payload.last)

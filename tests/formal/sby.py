@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import afflux_hdl
+from tests.formal.contracts import uses_in
 from tests.support.checkout import BUILD, ROOT
 from tests.support.planting import Bug, copy_package
 from tests.support.shadow import environment_with
@@ -26,9 +27,8 @@ FOLDER = BUILD / "formal"
 TOOLS = Path(sys.executable).parent
 """pip puts the commands of its packages beside the interpreter."""
 
-ENGINE = "smtbmc z3 -- --noincr --unroll"
-"""One query after the other from nothing, in plain bit vectors: ten times faster than z3's
-incremental mode on these designs."""
+ENGINE = "smtbmc yices -- --unroll"
+"""In plain bit vectors, which the solver then keeps from step to step."""
 
 
 @dataclass(frozen=True)
@@ -125,19 +125,14 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
         if bug.file:
             copy_package(afflux_hdl, folder, Bug(bug.file, bug.right, bug.wrong))
             environment = environment_with(folder)
-    design = folder / "design.il"
-    command = [sys.executable, "-m", "tests.formal.convert", proof.harness]
-    conversion = subprocess.run(
-        [*command, json.dumps(arguments), str(design)],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if conversion.returncode:
-        reason = conversion.stderr.strip().splitlines()[-1:]
-        return Outcome("ERROR", None, tuple(reason), None, 0.0, conversion.stderr)
+    try:
+        netlist = convert(proof, arguments, environment)
+    except ConversionError as problem:
+        reason = str(problem).strip().splitlines()[-1:]
+        return Outcome("ERROR", None, tuple(reason), None, 0.0, str(problem))
+    (folder / "design.il").write_text(netlist)
+    if bug is None:
+        uses_in(netlist)
     mode, depth = "prove", proof.depth
     if bug is not None:
         # From reset: its induction would say nothing more.
@@ -151,6 +146,40 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
         "[files]\ndesign.il\n"
     )
     return run(folder)
+
+
+class ConversionError(Exception):
+    """A harness could not be converted; the text is what the converter said."""
+
+
+def convert(
+    proof: Proof,
+    arguments: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Return a proof's harness as RTLIL.
+
+    Args:
+        proof: Whose harness.
+        arguments: Of the harness, if not the proof's.
+        environment: In which the engine is imported, if not from the sources as they are.
+
+    Raises:
+        ConversionError: If it cannot be converted.
+    """
+    chosen = proof.arguments if arguments is None else arguments
+    path = os.pathsep.join(sys.path)
+    conversion = subprocess.run(
+        [sys.executable, "-m", "tests.formal.convert", proof.harness, json.dumps(dict(chosen))],
+        env=environment or {**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if conversion.returncode:
+        raise ConversionError(conversion.stderr)
+    return conversion.stdout
 
 
 def run(folder: Path) -> Outcome:

@@ -9,18 +9,18 @@ frame a beat stands.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.transmit import Transmit
+from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
 from tests.formal.walks import rank, tie_walk
-from tests.formal.watched import WatchedMemory, watching
+from tests.formal.watched import WatchedMemory, choice, watching
 
 __all__ = ["SendingHarness"]
 
@@ -40,8 +40,8 @@ class SendingHarness(ElementHarness):
             m.submodules.transmit = inside.fragment
 
         phase = Signal()
-        m.d.sync += phase.eq(~phase)
-        m.d.comb += [transmit.phase.eq(phase), memory.phase.eq(phase)]
+        m.d.comb += [phase.eq(AnySeq(1)), transmit.phase.eq(phase), memory.phase.eq(phase)]
+        seams.PHASE.require(m, phase)
         connect(m, transmit.read_block, memory.send_block)
         connect(m, transmit.read_words, memory.send_words)
         for read in (memory.merge_block, memory.merge_words):
@@ -53,15 +53,13 @@ class SendingHarness(ElementHarness):
         order = Signal(FrameOrder(p))
         m.d.comb += [
             order.eq(AnySeq(data.Layout.cast(FrameOrder(p)).size)),
-            transmit.local.as_value().eq(AnyConst(len(transmit.local.as_value()))),
+            transmit.local.as_value().eq(AnySeq(len(transmit.local.as_value()))),
             transmit.i.payload.eq(order),
             transmit.i.valid.eq(AnySeq(1)),
             transmit.o.ready.eq(AnySeq(1)),
-            # Replicate counts the blocks; Admit has let only lanes below F through.
-            Assume(order.blocks == sum(order.header.present)),
-            Assume((order.header.present >> p.lanes) == 0),
         ]
-        holds(m, transmit.o, Assert)
+        seams.ORDER.require(m, transmit.i, lanes=p.lanes)
+        seams.STREAM.guarantee(m, transmit.o, of="transmit")
         output = inside["output.fifo"]
         m.d.comb += [
             Assert(transmit.o.payload.keep.all(), "whole beats"),
@@ -153,9 +151,8 @@ class SendingHarness(ElementHarness):
         p = self._parameters
         order = inside["order"]
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
-        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        lane, beat = choice(p.lanes), AnyConst(p.beat_bits)
         word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
-        m.d.comb += Assume(lane < p.lanes)
         block_at, words_at = Signal(p.block_address_bits), Signal(p.words_address_bits)
         m.d.comb += [
             block_at.eq(Cat(beat, lane, version, slot)),

@@ -11,8 +11,8 @@ from afflux_hdl.engine.delivery_queue import DeliveryQueue
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
 from afflux_hdl.engine.replicate import HEADERS, Replicate
+from tests.formal import seams
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
 __all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
@@ -22,12 +22,13 @@ STAGES = 7
 
 
 def drive(m: Module, part: Component, *, constant: tuple[str, ...] = ()) -> None:
-    """Anything at all inputs; what is named stays as it is."""
+    """Anything at all inputs; local addresses that are named stay as they are."""
     for path, member, value in part.signature.flatten(part):
         if member.flow is In:
             signal = Value.cast(value)
-            anything = AnyConst if path[0] in constant else AnySeq
-            m.d.comb += signal.eq(anything(len(signal)))
+            m.d.comb += signal.eq(AnySeq(len(signal)))
+    for name in constant:
+        seams.LOCAL_STAYS.assume(m, Value.cast(getattr(part, name)))
 
 
 class _StageHarness(Elaboratable):
@@ -37,14 +38,14 @@ class _StageHarness(Elaboratable):
         self._parameters = Parameters(**sizes)
 
     def _place(
-        self, m: Module, part: Component, platform: object
+        self, m: Module, part: Component, platform: object, of: str
     ) -> tuple[Inside, list[WatchedMemory]]:
         with watching(
             "amaranth.lib.fifo", "afflux_hdl.lib.ram", "afflux_hdl.engine.delivery_queue"
         ) as made:
             inside = Inside(part, platform)
             m.submodules.stage = inside.fragment
-        holds(m, part.o, Assert)
+        seams.STREAM.guarantee(m, part.o, of=of)
         waited = Signal()
         m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
         m.d.comb += Cover(waited & part.o.ready)
@@ -57,10 +58,11 @@ class ReceiveHarness(_StageHarness):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         receive = Receive(self._parameters)
-        inside, _ = self._place(m, receive, platform)
-        drive(m, receive, constant=("local",))
+        inside, _ = self._place(m, receive, platform, "receive")
+        drive(m, receive)
         queue = inside["summaries.fifo"]
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
+        seams.SUMMARY.guarantee(m, inside["summaries"].i)
         # Where frames are that will come to the queue, for the induction.
         index, index1 = inside["index"], inside["index1"]
         valid1, beat1 = inside["valid1"], inside["beat1"]
@@ -95,7 +97,7 @@ class DeliveryQueueHarness(_StageHarness):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         queue = DeliveryQueue(self._parameters)
-        self._place(m, queue, platform)
+        self._place(m, queue, platform, "delivery queue")
         drive(m, queue)
         return m
 
@@ -114,7 +116,18 @@ class ReplicateHarness(_StageHarness):
         orders = inside["orders.fifo"]
         watched = AnyConst(len(made[0].watched))
         m.d.comb += made[0].watched.eq(watched)
-        holds(m, replicate.o, Assert, payload_if=inside["orders.fifo.consume"] == watched)
+        here = inside["orders.fifo.consume"] == watched
+        seams.STREAM.guarantee(m, replicate.o, here, of="replicate")
+        lanes = self._parameters.lanes
+        seams.DELIVERY.require(m, replicate.i, lanes=lanes)
+        seams.REPLY.require(m, replicate.replies)
+        # As they enter the queue behind the pipeline, which keeps them.
+        seams.ORDER.guarantee(m, inside["orders"].i, lanes=lanes)
+        delivery, delivery1 = inside["delivery"], inside["delivery1"]
+        m.d.comb += [
+            Assert((delivery.header.present >> lanes) == 0),
+            Assert((delivery1.header.present >> lanes) == 0),
+        ]
         waited = Signal()
         m.d.sync += waited.eq(replicate.o.valid & ~replicate.o.ready)
         on_its_way = sum(inside[f"valid{n}"] for n in (1, 2, 3, 4))

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from amaranth.asserts import AnySeq
-from amaranth.hdl import Elaboratable, Module, Mux, Shape, Signal
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Elaboratable, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
+from amaranth.utils import bits_for
 
-__all__ = ["WatchedMemory", "watching"]
+__all__ = ["WatchedMemory", "choice", "watching"]
 
 
 class WatchedMemory(Elaboratable):
@@ -75,6 +76,12 @@ class WatchedMemory(Elaboratable):
                     with m.If(write.en & (write.addr == port.addr)):
                         m.d.sync += _raw(port.data).eq(_raw(write.data))
         return m
+
+
+def choice(below: int) -> Value:
+    """Return a number less than `below` that is chosen freely, once and for all."""
+    number = AnyConst(max(1, bits_for(below - 1)))
+    return number if below == 1 << len(number) else Mux(number < below, number, 0)
 
 
 def _raw(word: object) -> Signal:

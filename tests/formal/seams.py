@@ -1,0 +1,326 @@
+"""The contracts between the engine's parts, and the axioms: what they all rest on."""
+
+from collections.abc import Iterator
+
+from amaranth.hdl import Cat, Module, Signal, Value, ValueLike
+from amaranth.lib import data
+from amaranth.lib.wiring import PureInterface
+
+from afflux_hdl.engine.delivery_queue import REPLIES
+from afflux_hdl.engine.engine import OPERATIONS
+from afflux_hdl.engine.layouts import OperationKind
+from afflux_hdl.engine.receive import PARENT_TYPES, SUMMARY_DEPTH, WORKER_TYPES
+from afflux_hdl.engine.replicate import HEADERS
+from tests.formal.contracts import Axiom, Contract, Need
+
+__all__ = [
+    "AXI_MASTER",
+    "CONTROL_ORDERS",
+    "DELIVERY",
+    "FENCED",
+    "JOBS",
+    "JOBS_STAY",
+    "LOCAL_STAYS",
+    "OPERATION",
+    "ORDER",
+    "PACKET_LIFE",
+    "PARENTS_ROUNDS",
+    "PHASE",
+    "QUEUE",
+    "REPLY",
+    "STREAM",
+    "SUMMARY",
+    "WORKERS_ROUNDS",
+    "at_most",
+]
+
+Clauses = Iterator[tuple[str, Value]]
+
+LIFETIME = (1 << 31) - 8
+"""Rounds that a worker may make while one of its packets is in the network."""
+
+
+def at_most(round_: Value, other: Value) -> Value:
+    """In serial arithmetic, within a packet's life (RFC 1982)."""
+    return (other - round_)[:32] < LIFETIME
+
+
+def _queue(
+    m: Module,
+    queue: PureInterface,
+    enters: Value,
+    waits: Value,
+    ahead: Value,
+    content: Value,
+    *,
+    depth: int,
+    buffered: bool,
+) -> Clauses:
+    """State it of a chosen payload, which `waits` behind as many as `ahead`."""
+    inside, idle = Signal(range(depth + 1)), Signal(2)
+    leaves = queue.o.valid & queue.o.ready
+    m.d.sync += inside.eq(inside + enters - leaves)
+    with m.If(queue.o.valid | (queue.level == 0)):
+        m.d.sync += idle.eq(0)
+    with m.Else():
+        m.d.sync += idle.eq(idle + 1)
+    mine = waits & (ahead == 0) & queue.o.valid
+    yield "comes out unchanged", ~mine | (Value.cast(queue.o.payload) == content)
+    yield "is among those inside", ~waits | (ahead < queue.level)
+    yield "the level counts those inside", queue.level == inside
+    yield "takes what enters while there is room", ~queue.i.valid | enters | (
+        queue.level >= depth - buffered
+    )
+    yield "the next one comes out soon", idle <= 1 + buffered
+
+
+QUEUE = Contract(
+    "queue",
+    "a queue's input → its output",
+    "what goes in comes out, in order, unchanged, once; `level` is how many are inside",
+    _queue,
+)
+
+
+def _kept(depth: int, buffered: bool) -> Need:
+    return Need(QUEUE, (("buffered", buffered), ("depth", depth)))
+
+
+def _summary(m: Module, stream: PureInterface) -> Clauses:
+    """State it of what the queue of summaries is given, or gives."""
+    del m
+    summary = stream.payload
+    ready = stream.valid & summary.good
+    for from_parent, types in ((False, WORKER_TYPES), (True, PARENT_TYPES)):
+        known = Cat(summary.header.type == each for each in types).any()
+        yield (
+            f"known types from {'parents' if from_parent else 'workers'}",
+            ~ready | (summary.from_parent != from_parent) | known,
+        )
+
+
+SUMMARY = Contract(
+    "summary",
+    "receive → admit",
+    "a good frame has a type that its port takes",
+    _summary,
+    (_kept(SUMMARY_DEPTH, True),),
+)
+
+
+def _operation(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
+    del m
+    operation = stream.payload
+    sent = operation.delivery.header.present
+    yield "blocks of lanes that are built", ~stream.valid | ((operation.present >> lanes) == 0)
+    yield "sends lanes that are built", ~stream.valid | ((sent >> lanes) == 0)
+    yield (
+        "merges into the round's version",
+        ~stream.valid
+        | (operation.kind != OperationKind.MERGE)
+        | (operation.version == operation.delivery.header.round[0]),
+    )
+
+
+OPERATION = Contract(
+    "operation",
+    "admit, control → merge",
+    "present bits only of lanes that are built; a MERGE is into the version of its round",
+    _operation,
+    (_kept(OPERATIONS, True),),
+)
+
+
+def _delivery(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
+    del m
+    yield "blocks of lanes that are built", (
+        ~stream.valid | ((stream.payload.header.present >> lanes) == 0)
+    )
+
+
+DELIVERY = Contract(
+    "delivery",
+    "merge → delivery queue → replicate",
+    "present bits only of lanes that are built",
+    _delivery,
+)
+
+
+def _order(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
+    del m
+    present = stream.payload.header.present
+    yield "blocks of lanes that are built", ~stream.valid | ((present >> lanes) == 0)
+    yield "as many as it says", ~stream.valid | (stream.payload.blocks == sum(present))
+
+
+ORDER = Contract(
+    "order",
+    "replicate → transmit",
+    "present bits only of lanes that are built, as many as `blocks`",
+    _order,
+    (_kept(HEADERS, False),),
+)
+
+
+def _stream(m: Module, stream: PureInterface, watched: ValueLike = 1, *, of: str) -> Clauses:
+    """State it of a stream; of its payload where that is `watched`."""
+    del of
+    payload = Value.cast(stream.payload)
+    waited = Signal()
+    before = Signal(len(payload))
+    m.d.sync += [waited.eq(stream.valid & ~stream.ready), before.eq(payload)]
+    yield "valid stays until ready", ~waited | stream.valid
+    yield "payload stays until ready", ~waited | ~Value.cast(watched) | (payload == before)
+
+
+STREAM = Contract(
+    "stream",
+    "any stream that can be stopped",
+    "what is valid stays as it is until it is taken (Amaranth's RFC 61, AXI4-Stream)",
+    _stream,
+)
+
+
+def _phase(m: Module, *phases: Value) -> Clauses:
+    before = Signal(init=1)
+    m.d.sync += before.eq(phases[0])
+    yield "alternates, from 0 on", phases[0] != before
+    for n, phase in enumerate(phases[1:]):
+        yield f"equal, {n}", phase == phases[0]
+
+
+PHASE = Contract(
+    "phase",
+    "engine → admit, control, merge, transmit, slot memory",
+    "the phase alternates from cycle to cycle, 0 first, and is the same for all parts",
+    _phase,
+)
+
+
+def _reply(m: Module, stream: PureInterface) -> Clauses:
+    del m
+    yield "no blocks", ~stream.valid | (stream.payload.header.present == 0)
+
+
+REPLY = Contract(
+    "reply",
+    "admit → replicate",
+    "a short answer has no blocks",
+    _reply,
+    (_kept(REPLIES, False),),
+)
+
+
+def _orders(
+    m: Module, orders: PureInterface, fenced: Value, phase: Value, since: Signal
+) -> Clauses:
+    """State it of control's port for orders, counted by `since`."""
+    with m.If(fenced):
+        m.d.sync += since.eq(orders.valid)
+    with m.Elif(orders.valid & (since != 3)):
+        m.d.sync += since.eq(since + 1)
+    yield "at phase 1, when admit writes none", ~orders.valid | phase
+    yield "two at most, until a fence has gone through", ~orders.valid | (since < 2)
+
+
+CONTROL_ORDERS = Contract(
+    "orders of control",
+    "control → operations",
+    "a JOIN and a fence at most are under way, and go into the queue at phase 1",
+    _orders,
+)
+
+
+def _fenced(m: Module, under_way: Value, fenced: Value) -> Clauses:
+    del m
+    yield "nothing of control's is left behind", ~fenced | (under_way == 0)
+
+
+FENCED = Contract(
+    "fence",
+    "transmit → control",
+    "when a fence has gone through, no order of control is left in the queue of operations",
+    _fenced,
+)
+
+
+def _jobs(m: Module, jobs: list[data.View], *, workers: int, lanes: int, slots: int) -> Clauses:
+    del m
+    for n, job in enumerate(jobs):
+        out = ~job.enabled
+        yield f"workers, {n}", out | ((job.workers >= 1) & (job.workers <= workers))
+        yield f"lanes, {n}", out | ((job.lane_mask >> lanes) == 0)
+        yield f"slots, {n}", out | (job.base + job.count <= slots)
+        for other, another in enumerate(jobs[:n]):
+            yield (
+                f"apart, {other} and {n}",
+                out
+                | ~another.enabled
+                | (job.base + job.count <= another.base)
+                | (another.base + another.count <= job.base),
+            )
+
+
+JOBS = Contract(
+    "jobs",
+    "control → admit, replicate",
+    "jobs that are enabled fit into what is built and share no slot",
+    _jobs,
+)
+
+
+def _stays(m: Module, *values: Value) -> Clauses:
+    for n, value in enumerate(values):
+        before, known = Signal(len(value), name=f"stays_{n}"), Signal(name=f"stays_known_{n}")
+        m.d.sync += [before.eq(value), known.eq(1)]
+        yield f"stays, {n}", ~known | (value == before)
+
+
+JOBS_STAY = Axiom(
+    "jobs stay",
+    "scope of the proof",
+    "no job is created or closed, and no route changes, during the run that is looked at",
+    _stays,
+)
+
+LOCAL_STAYS = Axiom(
+    "local addresses stay",
+    "docs/hardware.md, section 6",
+    "the operator sets the engine's addresses before frames come, and leaves them",
+    _stays,
+)
+
+AXI_MASTER = Axiom(
+    "AXI master",
+    "AMBA AXI specification, section A3.2.1",
+    "a request that is valid stays as it is until it is taken",
+    lambda m, stream: _stream(m, stream, of="master"),
+)
+
+
+def _rounds(m: Module, sent: Value, round_: Value, reached: Value) -> Clauses:
+    del m
+    yield "none that lies ahead", ~sent | at_most(round_, reached)
+
+
+WORKERS_ROUNDS = Axiom(
+    "rounds of workers",
+    "docs/protocol.md, sections 6 and 7",
+    "a worker sends frames only of rounds that it has reached, within the last 2³¹ − 8; it goes on "
+    "to the next round of a slot only after the round was complete",
+    _rounds,
+)
+
+PARENTS_ROUNDS = Axiom(
+    "rounds of parents",
+    "docs/protocol.md, section 5.6",
+    "a parent sends results only of rounds whose partial sum it has, within the last 2³¹ − 8",
+    _rounds,
+)
+
+PACKET_LIFE = Axiom(
+    "life of packets",
+    "docs/protocol.md, section 7",
+    "no packet lives for 2³¹ − 8 rounds of its slot",
+    _rounds,
+)
