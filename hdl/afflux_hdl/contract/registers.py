@@ -176,6 +176,8 @@ COUNTERS = (
     Counter("frames_out", "frames sent"),
     Counter("bytes_in", "bytes of all frames received"),
     Counter("bytes_out", "bytes of all frames sent"),
+    Counter("results_dropped", "results not queued: the slot's version was queued already"),
+    Counter("results_discarded", "queued deliveries not sent: job or round over, or not joined"),
 )
 
 COUNTER_BASE = 0x100

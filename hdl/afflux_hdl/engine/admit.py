@@ -366,8 +366,6 @@ class Admit(wiring.Component):
             m.d.sync += operation4.kind.eq(OperationKind.MERGE)
         with m.Elif(verdict.replay):
             m.d.sync += operation4.kind.eq(OperationKind.REPLAY)
-        with m.Elif(wants_reply & fits):
-            m.d.sync += operation4.kind.eq(OperationKind.REPLY)
         with m.Else():
             m.d.sync += operation4.kind.eq(OperationKind.RELEASE)
         overwrites = opens | takes
@@ -381,7 +379,6 @@ class Admit(wiring.Component):
             operation4.opcode.eq(header.opcode),
             operation4.version.eq(version),
             operation4.complete.eq(filled | verdict.take),
-            delivery.reply.eq(wants_reply),
             delivery.up.eq(up),
             delivery.everyone.eq(changes),
             delivery.worker.eq(header.worker),

@@ -47,14 +47,14 @@ class Control(wiring.Component):
 
     1. Disable the job and advance its generation, so that results still queued are discarded.
     2. Wait until no frame that saw the job enabled is left in the admit stage.
-    3. Send a fence through all queues behind it. When the fence has gone through, no result of the
-       old job is still to be read from the slots.
+    3. Send a fence behind the operations that admit has ordered. It empties the job's queues at
+       once, and has gone through when no frame of the job is under way that reads its slots.
     4. Forget the workers, write the initial state of the slots, and enable the job.
 
     That takes 2·W + 2·S cycles, with W the workers of the build and S the slots of the job, and as
-    long as the frames before the fence take to leave. A destroy ends after the fence. A create
-    whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to the
-    parent is followed by a fence too, so that the queues need room for only one.
+    long as the merges before the fence take, and the frames of the job that are under way: those
+    of other jobs it does not wait for. A destroy ends after the fence. A create whose workers,
+    lanes or slots exceed what was built leaves the job disabled.
 
     Members:
         phase: Alternates from cycle to cycle. The admit stage reads and writes the worker table
@@ -66,7 +66,7 @@ class Control(wiring.Component):
         jobs: The job table.
         orders: A fence, or a JOIN to a job's parent, to go behind the operations of the admit
             stage, in a cycle with phase 1.
-        fenced: The fence has gone through.
+        fenced: The fence has gone through: nothing of the job is queued or still read.
         read_worker: Worker table, for the debug registers; read when phase is 1.
         write_worker: Forgets a worker.
         write_route: Route table.
@@ -138,11 +138,14 @@ class Control(wiring.Component):
         fence, join_parent = Signal(), Signal()
         order = self.orders.payload
         m.d.comb += [
-            order.kind.eq(OperationKind.REPLY),
-            order.delivery.reply.eq(1),
+            order.kind.eq(OperationKind.ORDER),
             order.delivery.fence.eq(fence),
+            order.delivery.join.eq(join_parent),
             order.delivery.up.eq(join_parent),
             order.delivery.job.eq(index),
+            # Of a fence: the slots that the job will have.
+            order.delivery.slot.eq(fields["job_slot_base"]),
+            order.delivery.header.operation.eq(Mux(fence, fields["job_slot_count"], 0)),
             order.delivery.header.version.eq(wire.VERSION),
             order.delivery.header.type.eq(wire.Type.JOIN),
             self.orders.valid.eq(fence | join_parent),
@@ -190,7 +193,7 @@ class Control(wiring.Component):
                     m.next = "IDLE"
                 with m.Elif(~self.phase):
                     m.d.sync += join_parent.eq(1)
-                    m.next = "FENCE"
+                    m.next = "IDLE"
             with m.State("DISABLE"):
                 m.d.sync += [
                     job.enabled.eq(0),

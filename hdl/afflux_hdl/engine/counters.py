@@ -16,6 +16,9 @@ __all__ = ["Counters"]
 AMOUNT_BITS = 7
 """Bits of the largest step: 64 bytes in one cycle."""
 
+DISCARDED_BITS = 17
+"""Bits of the largest step of `results_discarded`: all results of the largest pool at once."""
+
 GROUP_BITS = 3
 """Counters are read in groups of 2**3."""
 
@@ -43,7 +46,12 @@ class Counters(wiring.Component):
                 "receive_cause": In(Cause),
                 "admit_judged": In(1),
                 "admit_cause": In(Cause),
-                **{counter.name: In(AMOUNT_BITS) for counter in self._others},
+                **{
+                    counter.name: In(
+                        DISCARDED_BITS if counter.name == "results_discarded" else AMOUNT_BITS
+                    )
+                    for counter in self._others
+                },
                 "address": In(range(2 * len(registers.COUNTERS))),
                 "value": Out(32),
             }

@@ -55,9 +55,8 @@ class Engine(wiring.Component):
     """The aggregation engine of `docs/protocol.md`, section 5.
 
     Latency from the last beat of a round's last contribution to the first beat of its first
-    result: 33 cycles and 4 for each of its blocks at 512 bits, 49 cycles and 64 for each at 32; one
-    cycle more if the frame ends at the wrong phase. Throughput: one beat in and one beat out in
-    each cycle.
+    result: 29 cycles, whatever its size and the width of the bus; one cycle more if the frame ends
+    at the wrong phase. Throughput: one beat in and one beat out in each cycle.
 
     Members:
         rx: Frames from the MAC, without frame check sequence.
@@ -118,12 +117,12 @@ class Engine(wiring.Component):
         # Each part has a phase register of its own, so that no register drives half the engine.
         phase = Signal()
         m.d.sync += phase.eq(~phase)
-        for part in (control, admit, merge, transmit, slot_memory):
+        for part in (control, admit, merge, queue, transmit, slot_memory):
             own_phase = Signal()
             m.d.sync += own_phase.eq(~own_phase)
             m.d.comb += part.phase.eq(own_phase)
         m.d.comb += [part.local.eq(control.local) for part in (receive, replicate, transmit, self)]
-        m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, replicate)]
+        m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, queue, replicate)]
 
         # Frames in. Admit writes the operations at phase 0, control at phase 1.
         m.submodules.operations = operations = Queue(
@@ -157,9 +156,15 @@ class Engine(wiring.Component):
         connect(m, transmit.o, flipped(self.tx))
         m.d.comb += [
             queue.i_replay.eq(merge.o_replay),
-            queue.done.eq(replicate.done),
-            queue.done_delivery.eq(replicate.done_delivery),
-            control.fenced.eq(transmit.fenced),
+            queue.answers.eq(replies.o.valid),
+            queue.room.eq(replicate.room),
+            queue.busy_jobs.eq(replicate.busy_jobs),
+            # What a create initialises has no result queued.
+            queue.forget.eq(control.write_state.enable),
+            queue.forgotten.eq(control.write_state.address),
+            replicate.done.eq(transmit.done),
+            replicate.done_job.eq(transmit.done_job),
+            control.fenced.eq(queue.fenced),
         ]
 
         # Tables. Admit reads and writes the worker table at phase 0 and the slot state at phase 1;
@@ -191,12 +196,13 @@ class Engine(wiring.Component):
             Cat(part.idle for part in self.stages.values()).all()
             & ~operations.o.valid
             & (operations.level == 0)
+            & ~replies.o.valid
         )
         return m
 
     def _count(self, m: Module, control: Control, counters: Counters) -> None:
         """Connect the registers, and count what becomes of frames."""
-        receive, admit, merge, queue, _, transmit = self.stages.values()
+        receive, admit, merge, queue, replicate, transmit = self.stages.values()
         m.d.comb += [
             control.address.eq(self.register_address),
             control.write.eq(self.register_write),
@@ -214,6 +220,8 @@ class Engine(wiring.Component):
             counters.replays.eq(queue.replayed),
             counters.replays_dropped.eq(queue.replay_dropped),
             counters.replies_dropped.eq(admit.reply_dropped),
+            counters.results_dropped.eq(queue.result_dropped),
+            counters.results_discarded.eq(queue.emptied + replicate.discarded),
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),

@@ -13,6 +13,7 @@ __all__ = [
     "AffluxFrame",
     "Cause",
     "Delivery",
+    "Dispatch",
     "FrameSummary",
     "Header",
     "JobEntry",
@@ -162,9 +163,9 @@ class Delivery(data.StructLayout):
     to discard the delivery.
 
     Members:
-        fence: There is nothing to send: when this has gone through, everything before it has left.
-        reply: Send the next of the replies, which wait in a queue of their own, instead of a
-            result; or a JOIN, if `up` is set.
+        fence: There is nothing to send: everything of the job that is queued is discarded. The
+            job's slots will be `header.operation` from `slot` on.
+        join: A JOIN to the job's parent, whose words are 0.
         up: Send to the job's parent: a partial sum, or a JOIN.
         everyone: Send to all workers; otherwise to `worker` only. Also set for a partial sum that
             goes up for the first time.
@@ -179,9 +180,39 @@ class Delivery(data.StructLayout):
         super().__init__(
             {
                 "fence": 1,
-                "reply": 1,
+                "join": 1,
                 "up": 1,
                 "everyone": 1,
+                "worker": parameters.worker_bits,
+                "job": parameters.job_bits,
+                "generation": GENERATION_BITS,
+                "slot": parameters.slot_bits,
+                "header": Header,
+            }
+        )
+
+
+class Dispatch(data.StructLayout):
+    """One frame of a delivery, or a short answer, whose turn it is.
+
+    Members:
+        answer: The next of the short answers, which wait in a queue of their own; all else is of
+            no use then.
+        last: The delivery's last frame.
+        group: Send to the job's multicast group.
+        blocks: Number of blocks.
+        join, up, worker, job, generation, slot, header: As in Delivery.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "answer": 1,
+                "last": 1,
+                "group": 1,
+                "blocks": 5,
+                "join": 1,
+                "up": 1,
                 "worker": parameters.worker_bits,
                 "job": parameters.job_bits,
                 "generation": GENERATION_BITS,
@@ -200,8 +231,8 @@ class OperationKind(enum.Enum, shape=2):  # type: ignore[call-arg]
     """Merge it into its slot; deliver the result if that completes the round."""
     REPLAY = 2
     """Deliver a result again."""
-    REPLY = 3
-    """Deliver a reply."""
+    ORDER = 3
+    """Deliver an order of control: it occupies nothing of the receive buffer."""
 
 
 class SlotOperation(data.StructLayout):

@@ -52,7 +52,8 @@ class Transmit(wiring.Component):
         o: Frames for the MAC, without frame check sequence; `keep` is all ones.
         departed: A frame's last beat leaves in this cycle.
         departed_bytes: Bytes that leave in this cycle.
-        fenced: A fence has arrived: no order before it still has memory to read.
+        done, done_job: In this cycle an order of this job has addressed the last word that it reads
+            in the slot memory.
         idle: Nothing is in flight.
     """
 
@@ -69,7 +70,8 @@ class Transmit(wiring.Component):
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
-                "fenced": Out(1),
+                "done": Out(1),
+                "done_job": Out(p.job_bits),
                 "idle": Out(1),
             }
         )
@@ -126,7 +128,7 @@ class Transmit(wiring.Component):
             walk.present.eq(self.i.payload.header.present),
         ]
         m.d.sync += last_issue.eq(ends_next)
-        m.d.sync += self.fenced.eq(taking & self.i.valid & self.i.payload.fence)
+        m.d.comb += [self.done.eq(last_issue & ~order.reply), self.done_job.eq(order.job)]
         with m.If(in_header | in_words):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == header_beats - 1):
@@ -135,7 +137,7 @@ class Transmit(wiring.Component):
             m.d.sync += active.eq(0)
         with m.If(taking & self.i.valid):
             m.d.sync += [
-                active.eq(~self.i.payload.fence),
+                active.eq(1),
                 order.eq(self.i.payload),
                 section.eq(0),
             ]

@@ -112,6 +112,8 @@ COUNTERS = (
     "frames_out",
     "bytes_in",
     "bytes_out",
+    "results_dropped",
+    "results_discarded",
 )
 
 Block = npt.NDArray[np.int32]
