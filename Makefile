@@ -39,7 +39,7 @@ ROOTS := hdl drivers sim host benchmarks docs
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
@@ -156,6 +156,10 @@ mutation-native: $(SETUP) ## which of some bugs in the C++ of aggregator and wor
 .PHONY: coverage
 coverage: $(SETUP) ## lines and toggles of the gateware that the tests reach, into build/coverage
 	$(PY) -m tests.coverage
+
+.PHONY: second-simulator
+second-simulator: $(SETUP) ## the smoke battery on CXXRTL and on Verilator: no pin differs
+	$(PY) -m tests.second_simulator
 
 .PHONY: conformance
 conformance: $(ADAPTER) ## scripts that people run and PyTorch's own tests, on Gloo and on Afflux

@@ -25,6 +25,7 @@ PORTS = {
     "reg_write_data": 32,
     "reg_write": 1,
     "reg_read_data": 32,
+    "reg_refused": 1,
     "idle": 1,
 }
 

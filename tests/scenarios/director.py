@@ -34,10 +34,11 @@ class Play:
 
 @dataclass(frozen=True)
 class WriteRegister:
-    """Write a register; answer with None."""
+    """Write a register, or see that the engine refuses this; answer with None."""
 
     address: int
     value: int
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,15 @@ class Director:
             round=job.first_round,
             credit=job.credit,
             group=_golden_group(job),
+            group_key=job.group.key if job.group else 0,
             parent=_golden_parent(job),
+            may_move=job.may_move,
         )
         if join:
             answers = yield from self.each(job.joins())
             assert [answer.type for answer in answers] == [11] * job.workers
             words = [job.workers, job.lanes, job.slots, job.credit, *_group_registers(job).values()]
-            assert [answer.words for answer in answers] == [words + [0] * 10] * job.workers
+            assert [answer.words for answer in answers] == [words + [0] * 8] * job.workers
 
     def join_parent(self, job: Job) -> Actions[Afflux]:
         """Let a job join its parent; return the JOIN that went up, not answered yet."""
@@ -276,8 +279,14 @@ class Director:
 
 def _group_registers(job: Job) -> dict[str, int]:
     if job.group is None:
-        return dict.fromkeys(("job_group_address", "job_group_port"), 0)
-    return {"job_group_address": _number(job.group.address), "job_group_port": job.group.port}
+        names = "address", "port", "key_low", "key_high"
+        return {f"job_group_{name}": 0 for name in names}
+    return {
+        "job_group_address": _number(job.group.address),
+        "job_group_port": job.group.port,
+        "job_group_key_low": job.group.key % 2**32,
+        "job_group_key_high": job.group.key >> 32,
+    }
 
 
 def _parent_registers(job: Job) -> dict[str, int]:

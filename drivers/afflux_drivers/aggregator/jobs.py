@@ -11,6 +11,7 @@ from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.parent_ports import PortTaken
+from afflux_drivers.aggregator.peers import PEER_SHARE, may_take
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
@@ -53,6 +54,7 @@ class Job:
         credit: Packets that a worker may have in flight.
         parent: The aggregator above, or None.
         group: Where results go, once for all workers; None if they go to each.
+        peer: The peer of the control channel that it counts for; empty for none.
     """
 
     number: int
@@ -65,6 +67,7 @@ class Job:
     credit: int
     parent: ParentJob | None
     group: MulticastGroup | None
+    peer: str = ""
 
 
 def engine_limits(engine: Registers) -> dict[str, int]:
@@ -101,6 +104,8 @@ class JobTable:
         group: Where the results of all jobs go, once for all their workers; None sends them to
             each worker.
         parent_ports: Opens ports for jobs that have a parent; None if there can be none.
+        peer_share: The most of all jobs, and of all slots, that one peer may have while it is
+            alone; see `may_take`.
     """
 
     def __init__(
@@ -109,7 +114,9 @@ class JobTable:
         room_bytes: int,
         group: MulticastGroup | None = None,
         parent_ports: DataPath | None = None,
+        peer_share: float = PEER_SHARE,
     ) -> None:
+        self._peer_share = peer_share
         self._parent_ports = parent_ports
         self._group = group
         self._engine = engine
@@ -124,6 +131,7 @@ class JobTable:
         slots: int,
         parent: ParentJob | None = None,
         to_each: bool = False,
+        peer: str = "",
     ) -> Job:
         """Create a job with at most so many lanes and slots.
 
@@ -133,9 +141,10 @@ class JobTable:
             slots: Maximum of slots.
             parent: The aggregator above, if there is one; `join_parent` comes next then.
             to_each: Send results to each worker, even if there is a group.
+            peer: Who asks, for limits; empty for the operator, who has none.
 
         Raises:
-            NoRoom: If the engine cannot hold it.
+            NoRoom: If the engine cannot hold it, or the rest is kept for other peers.
         """
         if workers > self._limits["workers"]:
             raise NoRoom(
@@ -148,6 +157,8 @@ class JobTable:
         base, length = self._largest_gap()
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
+        if peer:
+            length = min(length, self._left_for(peer, len(free)))
         number = free[0]
         if parent is not None:
             number, carried = self._open_parent_port(free, parent)
@@ -165,6 +176,7 @@ class JobTable:
             credit=granted,
             parent=parent,
             group=None if to_each else self._group,
+            peer=peer,
         )
         group_address, group_port = job.group.words if job.group is not None else (0, 0)
         for name, value in (
@@ -188,6 +200,23 @@ class JobTable:
             raise
         self._jobs[job.number] = job
         return job
+
+    def _left_for(self, peer: str, free_jobs: int) -> int:
+        """Return how many slots a further job of a peer may have, at least 1."""
+        own = [job for job in self._jobs.values() if job.peer == peer]
+        free_slots = self._limits["slots"] - sum(job.slots for job in self._jobs.values())
+        left = 0
+        for what, has, free in (
+            ("jobs", len(own), free_jobs),
+            ("slots", sum(job.slots for job in own), free_slots),
+        ):
+            left = may_take(has, free, self._peer_share)
+            if left == 0:
+                raise NoRoom(
+                    f"peer {peer} has {has} of the {self._limits[what]} {what} of this engine, and "
+                    f"{free} are left for others (--peer-share {self._peer_share:g})"
+                )
+        return left
 
     def join_parent(self, job: Job) -> bool:
         """Return whether a job has joined its parent; if not, make the engine ask for it."""

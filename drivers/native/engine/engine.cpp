@@ -72,7 +72,7 @@ std::uint32_t Engine::read(std::uint32_t address) {
         return registers_.read_counter(address, sum);
     }
     const registers::Register* known = RegisterFile::find(address);
-    if (known == nullptr) return 0;
+    if (known == nullptr || !known->readable) return 0;
     // The file holds 0 for registers that show state, as nothing writes them.
     return known->writable ? registers_[known->address]
                            : registers_[known->address] | look(known->address);

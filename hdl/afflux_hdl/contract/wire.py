@@ -108,6 +108,7 @@ class Refusal(IntEnum):
     JOB = 2
     KEY = 3
     WORKER = 4
+    ADDRESS = 5
 
 
 @dataclass(frozen=True)

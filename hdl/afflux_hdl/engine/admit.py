@@ -64,6 +64,7 @@ class Admit(wiring.Component):
         read_route: Route table.
         read_state, write_state: Slot state.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
+        started, started_job: A contribution to a job has been accepted.
         replies: Short answers.
         replies_full, refusals_full: Their queue has no room for another one, or for a refusal.
         judged, cause: A frame is counted in this cycle, by this counter.
@@ -91,6 +92,8 @@ class Admit(wiring.Component):
                 "write_state": Out(WritePort(p.slot_bits, state)),
                 "parent_joined": Out(1),
                 "parent_joined_job": Out(p.job_bits),
+                "started": Out(1),
+                "started_job": Out(p.job_bits),
                 "replies": Out(stream.Signature(Reply, always_ready=True)),
                 "replies_full": In(1),
                 "refusals_full": In(1),
@@ -136,6 +139,10 @@ class Admit(wiring.Component):
             Peer, Mux(from_parent1, route1.parent.as_value(), entry1.peer.as_value())
         )
         key2, address2 = Signal(4), Signal(4)
+        # The job's entry shows a contribution that was accepted at least two frames before; that of
+        # the frame before, which is in cycle 3 now, comes from there.
+        started2, follows2 = Signal(), Signal()
+        valid3, frame3 = Signal(), Signal.like(frame1)
         m.d.sync += [
             *(
                 key2[n].eq(header1.key.word_select(n, 16) == key.word_select(n, 16))
@@ -145,6 +152,8 @@ class Admit(wiring.Component):
             address2[1].eq(source1.address[:16] == expected.address[:16]),
             address2[2].eq(source1.address[16:] == expected.address[16:]),
             address2[3].eq(source1.port == expected.port),
+            started2.eq(self.jobs[frame1.job].started),
+            follows2.eq(valid3 & (frame3.job == frame1.job)),
         ]
         valid2 = Signal()
         frame2 = Signal.like(frame1)
@@ -194,17 +203,21 @@ class Admit(wiring.Component):
             screen.checks.eq(checks2),
             screen.checks.key.eq(key2.all()),
             screen.checks.address.eq(address2.all()),
+            screen.checks.settled.eq(
+                ~job2.moves
+                & (started2 | (follows2 & self.started))
+                & address2[0]
+                & ~address2[1:].all()
+            ),
             self.write_worker.enable.eq(valid2 & screen.o.join),
             self.write_worker.address.job.eq(frame2.job),
             self.write_worker.address.worker.eq(header2.worker),
             self.write_worker.data.joined.eq(1),
             self.write_worker.data.peer.eq(frame2.source),
         ]
-        valid3 = Signal()
         checks3 = Signal(Checks)
         screened3 = Signal(Screened)
         position3 = Signal(RoundPosition)
-        frame3 = Signal.like(frame1)
         job3 = Signal.like(job1)
         slot3 = Signal.like(slot1)
         group3 = Signal.like(group2)
@@ -338,6 +351,8 @@ class Admit(wiring.Component):
                 m.d.sync += [
                     reply4.words[4].eq(reversed_octets(group3.address)),
                     reply4.words[5].eq(reversed_octets(group3.port)),
+                    reply4.words[6].eq(group3.key[:32]),
+                    reply4.words[7].eq(group3.key[32:]),
                 ]
         with m.Else():
             with m.If(verdict.missing_seen):
@@ -402,6 +417,8 @@ class Admit(wiring.Component):
 
         conflict4 = Signal()
         m.d.sync += [
+            self.started.eq(valid3 & verdict.accept),
+            self.started_job.eq(frame3.job),
             self.judged.eq(valid3 & checks3.good),
             self.cause.eq(verdict.cause),
             self.accepted_blocks.eq(Mux(valid3 & verdict.accept, frame3.blocks, 0)),

@@ -63,6 +63,7 @@ class Engine(wiring.Component):
         tx: Frames for the MAC, without frame check sequence.
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
+        register_refused: The write of the cycle before was refused; see `Control`.
         local: The addresses that the registers hold.
         idle: Nothing of any frame is left inside.
 
@@ -83,6 +84,7 @@ class Engine(wiring.Component):
                 "register_write": In(1),
                 "register_write_data": In(32),
                 "register_read_data": Out(32),
+                "register_refused": Out(1),
                 "local": Out(Local),
                 "idle": Out(1),
             }
@@ -181,6 +183,8 @@ class Engine(wiring.Component):
         m.d.comb += [
             control.parent_joined.eq(admit.parent_joined),
             control.parent_joined_job.eq(admit.parent_joined_job),
+            control.started.eq(admit.started),
+            control.started_job.eq(admit.started_job),
         ]
 
         # Data.
@@ -208,6 +212,7 @@ class Engine(wiring.Component):
             control.write.eq(self.register_write),
             control.write_data.eq(self.register_write_data),
             self.register_read_data.eq(control.read_data),
+            self.register_refused.eq(control.refused),
             counters.receive_judged.eq(receive.judged),
             counters.receive_cause.eq(receive.cause),
             counters.admit_judged.eq(admit.judged),

@@ -101,6 +101,8 @@ class JobEntry(data.StructLayout):
         credit: Credit that workers are given when they join.
         group: Results go to a multicast group.
         parent: The job has a parent.
+        moves: Workers may move while the job runs.
+        started: A contribution has been accepted.
         generation: Advances with each create and destroy.
     """
 
@@ -117,6 +119,8 @@ class JobEntry(data.StructLayout):
                 "credit": 16,
                 "group": 1,
                 "parent": 1,
+                "moves": 1,
+                "started": 1,
                 "generation": GENERATION_BITS,
             }
         )
@@ -124,7 +128,7 @@ class JobEntry(data.StructLayout):
 
 Route = data.StructLayout(
     {
-        "group": data.StructLayout({"address": 32, "port": 16}),
+        "group": data.StructLayout({"address": 32, "port": 16, "key": 64}),
         "parent": Peer,
         "parent_job": 8,
         "parent_worker": 8,
@@ -134,7 +138,7 @@ Route = data.StructLayout(
 """One row of the route table: where a job's results and partial sums go, other than to its workers.
 
 Members:
-    group: Multicast group.
+    group: Multicast group, and the key of the results to it.
     parent: Addresses of the parent.
     parent_job, parent_worker, parent_key: The job's number at the parent, its worker number there,
         and its key.
@@ -267,7 +271,7 @@ class SlotOperation(data.StructLayout):
         )
 
 
-Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 6)})
+Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 8)})
 """A short answer.
 
 Members:

@@ -64,7 +64,7 @@ class FrameOrder(data.StructLayout):
                 "blocks": 5,
                 "header": Header,
                 "slot": parameters.slot_bits,
-                "words": data.ArrayLayout(32, 6),
+                "words": data.ArrayLayout(32, 8),
             }
         )
 
@@ -195,6 +195,8 @@ class Replicate(wiring.Component):
                     peer1.mac.eq(_group_mac(route1.group.address)),
                     peer1.address.eq(route1.group.address),
                     peer1.port.eq(route1.group.port),
+                    # All who hear the group learn this key, which lets nobody join or contribute.
+                    header1.key.eq(route1.group.key),
                 ]
 
         # Stage 2: the IPv4 header checksum (RFC 791): a constant part, and what varies.

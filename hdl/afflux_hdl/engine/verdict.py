@@ -24,6 +24,7 @@ Checks = data.StructLayout(
         "key": 1,
         "worker": 1,
         "address": 1,
+        "settled": 1,
         "slot": 1,
         "lanes": 1,
         "empty": 1,
@@ -35,6 +36,7 @@ Members:
     good, refused_version: As in `FrameSummary`.
     from_parent: The frame came to a parent port.
     job, key, worker, address, slot: These are right.
+    settled: The job's workers may not move any more, and this one has joined from elsewhere.
     lanes: No present bit is set beyond F.
     empty: No present bit is set at all.
 """
@@ -122,6 +124,9 @@ class Screen(wiring.Component):
         with m.Elif(is_join):
             with m.If(~checks.empty):
                 m.d.comb += o.cause.eq(Cause.BAD_PRESENT)
+            with m.Elif(checks.settled):
+                m.d.comb += o.cause.eq(Cause.BAD_ADDRESS)
+                m.d.comb += o.refusal.eq(wire.Refusal.ADDRESS)
             with m.Else():
                 m.d.comb += [o.cause.eq(Cause.JOINS), o.join.eq(1)]
         with m.Elif(~checks.address):

@@ -27,7 +27,7 @@ class Top(TopLevel):
     Byte 0 of a frame is in the low bits of the first beat; `rx_keep` is contiguous and all ones
     but in the last beat; `rx_error`, with `rx_last`, marks a frame that the MAC found to be
     bad. `rx_ready` is always 1. `rst` is synchronous and acts one cycle later. Register data
-    follow one cycle after their address.
+    follow one cycle after their address, `reg_refused` one cycle after a write that was refused.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -49,6 +49,7 @@ class Top(TopLevel):
         self.reg_write_data = Signal(32)
         self.reg_write = Signal()
         self.reg_read_data = Signal(32)
+        self.reg_refused = Signal()
         self.idle = Signal()
 
     def elaborate(self, platform: object) -> Module:
@@ -71,6 +72,7 @@ class Top(TopLevel):
             engine.register_write.eq(self.reg_write),
             engine.register_write_data.eq(self.reg_write_data),
             self.reg_read_data.eq(engine.register_read_data),
+            self.reg_refused.eq(engine.register_refused),
             self.idle.eq(engine.idle),
         ]
         return m

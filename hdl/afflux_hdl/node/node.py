@@ -178,11 +178,7 @@ class Node(wiring.Component):
                 *(register.address for register in every),
                 *(address + half for address in counters for half in (0, 4)),
             ],
-            writable=[
-                register.address
-                for register in every
-                if register.access == registers.Access.READ_WRITE
-            ],
+            writable=[register.address for register in every if register.access.writable],
         )
         for name in ("aw", "w", "ar", "b", "r"):
             connect(m, flipped(getattr(self.axil, name)), getattr(slave, name))
@@ -197,5 +193,6 @@ class Node(wiring.Component):
             control.write.eq(slave.write & for_node),
             control.write_data.eq(slave.write_data),
             slave.read_data.eq(Mux(was_for_node, control.read_data, engine.register_read_data)),
+            slave.refused.eq(engine.register_refused),
         ]
         m.d.sync += was_for_node.eq(for_node)

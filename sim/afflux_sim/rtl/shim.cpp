@@ -53,6 +53,7 @@ struct Statistics {
     uint64_t beats_in;
     uint64_t beats_out;
     uint64_t receive_stalls;  // cycles with rx_valid high and rx_ready low
+    uint64_t digest;          // of all output pins in all cycles
 };
 
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
@@ -99,12 +100,15 @@ public:
         return m_model.reg_read_data;
     }
 
-    void write(uint32_t address, uint32_t value) {
+    // Whether the engine has taken it.
+    bool write(uint32_t address, uint32_t value) {
         m_model.reg_address = address;
         m_model.reg_write_data = value;
         m_model.reg_write = 1;
         tick();
         m_model.reg_write = 0;
+        // The register that holds the answer has been written by that edge.
+        return !m_model.reg_refused;
     }
 
     void run(uint64_t cycles) {
@@ -182,11 +186,28 @@ private:
         m_model.clk = 0;
         m_model.eval();
         const bool taken = m_model.rx_ready;
+        digest_outputs();
         if (m_model.tx_valid && m_model.tx_ready) take_beat();
         m_model.clk = 1;
         m_model.eval();
         ++m_statistics.cycles;
         return taken;
+    }
+
+    // So that two simulators can be compared cycle by cycle for the price of one number.
+    void digest_outputs() {
+        uint32_t words[BUS_BYTES / 4];
+        uint64_t sum = m_statistics.digest;
+        // One step of FNV-1a, a word at a time.
+        auto add = [&](uint64_t word) { sum = (sum ^ word) * 0x100000001B3u; };
+        add(uint64_t{m_model.reg_read_data} << 32 | uint32_t{m_model.idle} << 2
+            | uint32_t{m_model.rx_ready} << 1 | m_model.tx_valid);
+        if (m_model.tx_valid) {
+            add(m_model.tx_keep);
+            std::memcpy(words, &m_model.tx_data, BUS_BYTES);
+            for (const uint32_t word : words) add(uint64_t{word} << 1 | m_model.tx_last);
+        }
+        m_statistics.digest = sum;
     }
 
     void take_beat() {
@@ -254,8 +275,14 @@ int afflux_read(Handle* handle, uint32_t address, uint32_t* value) {
     return guarded(handle, [&](Simulation& engine) { *value = engine.read(address); });
 }
 
+// 1 if the engine refuses it.
 int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
-    return guarded(handle, [&](Simulation& engine) { engine.write(address, value); });
+    bool taken = false;
+    const int status
+        = guarded(handle, [&](Simulation& engine) { taken = engine.write(address, value); });
+    if (status != 0 || taken) return status;
+    handle->error = "write of register " + std::to_string(address) + " was refused";
+    return 1;
 }
 
 int afflux_reset(Handle* handle) {

@@ -30,6 +30,7 @@ class ShimStatistics(ctypes.Structure):
         ("beats_in", c_uint64),
         ("beats_out", c_uint64),
         ("receive_stalls", c_uint64),
+        ("digest", c_uint64),
     )
 
 

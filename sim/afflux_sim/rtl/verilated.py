@@ -40,6 +40,9 @@ class Statistics:
         beats_out: Beats taken.
         receive_stalls: Cycles in which `rx_ready` was low while a beat was offered. The engine
             promises that there are none.
+        digest: A number that depends on every output pin in every cycle since the engine was
+            opened, but for the data of beats that are not valid. Equal engines that are driven
+            alike have equal digests.
     """
 
     cycles: int
@@ -48,6 +51,7 @@ class Statistics:
     beats_in: int
     beats_out: int
     receive_stalls: int
+    digest: int
 
 
 class VerilatedEngine(VerilatedModel):

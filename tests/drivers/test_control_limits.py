@@ -1,0 +1,279 @@
+"""Floods of the control channel: whoever reaches the port takes nothing that ranks need."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from afflux_drivers.aggregator.access import Access
+from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.jobs import JobTable, NoRoom
+from afflux_drivers.aggregator.peers import Peers, may_take, peer_name
+from afflux_drivers.control.client import create_job, describe
+from tests.support.drivers.raw_control import RawControl, sealed
+from tests.support.drivers.served import Served
+
+SECRET = b"correct horse battery staple"
+STRANGER = "127.0.0.2"
+"""Another host's address, as far as the server can see."""
+
+CREATE = {"request": "create", "protocol": 1, "workers": 1, "lanes": 1, "slots": 10_000}
+
+
+@contextmanager
+def serving(**access: Any) -> Iterator[Served]:
+    running = Served(SoftEngine(jobs=8, slots=512), access=Access(**access))
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def assert_a_rank_is_served(served: Served, secret: bytes | None = None) -> None:
+    """Create a job at another address than strangers', and end it, long before a timeout."""
+    start = time.monotonic()
+    with closing(create_job(served.address, 2, 16, 32, 10.0, secret=secret)) as lease:
+        assert lease.ticket.slots == 32
+    assert time.monotonic() - start < 3
+
+
+def test_one_peer_cannot_take_all_jobs_and_slots():
+    """It takes what it gets, in jobs as large as they come, one to a connection."""
+    with serving() as served, ExitStack() as held:
+        slots = []
+        while True:
+            raw = held.enter_context(RawControl(served.address, STRANGER))
+            answer = raw.ask(**CREATE)
+            if not answer["ok"]:
+                break
+            slots.append(answer["slots"])
+        assert "peer 127.0.0.2 has" in answer["error"]
+        assert "left for others (--peer-share 0.875)" in answer["error"]
+        assert len(slots) <= 7
+        assert sum(slots) <= 448
+        assert_a_rank_is_served(served)
+        # What it gives back it may have again.
+        held.close()
+        with RawControl(served.address, STRANGER) as raw:
+            for _ in range(100):
+                if raw.ask(**CREATE)["ok"]:
+                    break
+                time.sleep(0.02)
+            else:
+                pytest.fail("the jobs of closed connections are still there")
+
+
+def test_one_connection_has_16_jobs_at_most():
+    served = Served(SoftEngine(jobs=64, slots=512))
+    try:
+        with RawControl(served.address) as raw:
+            wish = {**CREATE, "slots": 1}
+            tickets = [raw.ask(**wish) for _ in range(16)]
+            assert all(ticket["ok"] for ticket in tickets)
+            assert "this connection of peer 127.0.0.1 has 16 jobs" in raw.ask(**wish)["error"]
+            closed = {name: tickets[3][name] for name in ("job", "key")}
+            assert raw.ask(request="close", **closed)["ok"]
+            assert raw.ask(**wish)["ok"]
+    finally:
+        served.stop()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.875, 1.0])
+@pytest.mark.parametrize("pool", [1, 2, 8, 64, 512, 2048])
+def test_the_share_of_a_peer_is_what_it_gets_one_by_one(pool, share):
+    """Each is taken while less is had than share / (1 − share) times what is free."""
+    exact = Fraction(share)
+    for others in (0, pool // 3, pool - 1):
+        taken = 0
+        while taken < pool - others and (1 - exact) * taken < exact * (pool - others - taken):
+            taken += 1
+        assert may_take(0, pool - others, share) == taken
+        assert may_take(taken, pool - others - taken, share) == 0
+
+
+def test_a_second_peer_gets_its_share_of_the_rest():
+    table = JobTable(SoftEngine(jobs=64, slots=2048), room_bytes=1 << 40)
+    granted: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+    for peer, jobs in granted.items():
+        with pytest.raises(NoRoom, match=f"peer {peer} has .*left for others|all 64 jobs"):
+            while True:
+                jobs.append(table.create(1, 1, 32, peer=peer).slots)
+    assert [len(jobs) for jobs in granted.values()] == [56, 7, 1]
+    assert set(granted["a"]) == {32}
+
+
+def test_silent_connections_do_not_keep_ranks_out():
+    """More than the server takes at all, again and again, by one that knows no secret."""
+    with serving(secret=SECRET) as served, ExitStack() as held:
+        lease = held.enter_context(closing(create_job(served.address, 1, 1, 1, 5.0, secret=SECRET)))
+        for _ in range(600):
+            held.enter_context(socket.create_connection(served.address, 5, (STRANGER, 0)))
+        assert_a_rank_is_served(served, SECRET)
+        # It has cost no connection of a client that is known.
+        lease.close()
+        assert describe(served.address, 5.0, SECRET)["ok"]
+        assert len(served.server._control._strangers) <= 128
+
+
+def test_ranks_come_through_a_flood_of_connections():
+    """A stranger connects and says hello as fast as it can, from several addresses."""
+    with serving(secret=SECRET) as served:
+        over = threading.Event()
+        made = [0, 0]
+
+        def flood(number: int) -> None:
+            kept: list[socket.socket] = []
+            while not over.is_set():
+                source = (f"127.0.0.{10 + made[number] % 7}", 0)
+                try:
+                    kept.append(socket.create_connection(served.address, 5, source))
+                    kept[-1].sendall(b'{"request": "hello", "nonce": "' + 32 * b"0" + b'"}\n')
+                except OSError:
+                    pass
+                made[number] += 1
+                if len(kept) > 200:
+                    kept.pop(0).close()
+            for each in kept:
+                each.close()
+
+        threads = [threading.Thread(target=flood, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            time.sleep(0.3)
+            for _ in range(10):
+                assert_a_rank_is_served(served, SECRET)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        assert sum(made) > 200
+
+
+@pytest.mark.parametrize("secret", [None, SECRET])
+def test_a_line_that_never_ends_gets_no_time(secret):
+    """A byte now and then keeps no connection."""
+    with serving(secret=secret, prove_s=0.3) as served:
+        client = socket.create_connection(served.address, 5, (STRANGER, 0))
+        client.settimeout(0.05)
+        start = time.monotonic()
+        with client:
+            while time.monotonic() < start + 5:
+                try:
+                    client.sendall(b" ")
+                    if client.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            assert time.monotonic() - start < 3
+        assert_a_rank_is_served(served, secret)
+
+
+def test_a_known_client_that_never_ends_its_line_is_dropped(monkeypatch):
+    monkeypatch.setattr("afflux_drivers.aggregator.control_server._IDLE_S", 0.3)
+    with serving(secret=SECRET) as served, RawControl(served.address, STRANGER) as raw:
+        raw.prove(SECRET)
+        raw.socket.settimeout(0.05)
+        start = time.monotonic()
+        while time.monotonic() < start + 5:
+            try:
+                raw.socket.sendall(b"0")
+                if raw.socket.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize("secret", [None, SECRET])
+@pytest.mark.parametrize("length", [4097, 8000, 100_000])
+def test_lines_that_are_too_long_are_not_read(secret, length):
+    with serving(secret=secret) as served:
+        for line in (
+            b"x" * length,
+            json.dumps({"request": "describe", "x": "x" * length}).encode(),
+        ):
+            with RawControl(served.address, STRANGER) as raw:
+                try:
+                    raw.send(line)
+                    assert raw.line() == b""
+                except OSError:
+                    pass
+        assert_a_rank_is_served(served, secret)
+
+
+def test_a_flood_of_questions_is_answered_later_and_others_at_once():
+    """One peer asks as fast as it can by many connections."""
+    rate = 100.0
+    with serving(secret=SECRET, requests_per_s=rate) as served, ExitStack() as held:
+        greedy = [held.enter_context(RawControl(served.address, STRANGER)) for _ in range(4)]
+        for raw in greedy:
+            raw.prove(SECRET)
+        start = time.monotonic()
+        for raw in greedy:
+            raw.socket.sendall(
+                b"".join(
+                    sealed(raw.client_key, number, b'{"request": "describe"}') + b"\n"
+                    for number in range(1, 81)
+                )
+            )
+        assert_a_rank_is_served(served, SECRET)
+        for raw in greedy:
+            for _ in range(80):
+                assert b'"engine": "soft"' in raw.line()
+        # The burst is two seconds' worth.
+        assert time.monotonic() - start > (4 * 80 - 2 * rate) / rate - 0.1
+
+
+def test_the_connections_of_one_peer_are_bounded(monkeypatch):
+    monkeypatch.setattr("afflux_drivers.aggregator.control_server._CONNECTIONS", 16)
+    with serving(secret=SECRET) as served, ExitStack() as held:
+        refused = []
+        for _ in range(20):
+            raw = held.enter_context(RawControl(served.address, STRANGER))
+            raw.prove(SECRET)
+            # The refusal comes after the answer to the proof, and then the end.
+            raw.socket.settimeout(0.05)
+            try:
+                refused.append(raw.line())
+            except TimeoutError:
+                continue
+        assert len(refused) == 20 - 14
+        assert all(b"peer 127.0.0.2 has 14 of 16 connections" in line for line in refused)
+        assert all(b"(--peer-share 0.875)" in line for line in refused)
+        assert_a_rank_is_served(served, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::1", "::1"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("fd00:1:2:3:4:5:6:7", "fd00:1:2:3::/64"),
+        ("fd00:1:2:3::1", "fd00:1:2:3::/64"),
+    ],
+)
+def test_what_counts_as_one_peer(address, name):
+    assert peer_name(address) == name
+
+
+def test_peers_are_forgotten_once_they_are_as_good_as_new():
+    peers = Peers(requests_per_s=1e9)
+    held = peers.get("10.0.0.1")
+    held.connections = 1
+    for number in range(5000):
+        peers.take(peers.get(f"10.1.{number >> 8}.{number & 255}"))
+    assert peers.get("10.0.0.1") is held
+    assert len(peers._peers) <= 1024
