@@ -108,7 +108,10 @@ class AdmissionHarness(Elaboratable):
         ]
         built = {"workers": p.workers, "lanes": p.lanes, "slots": p.slots}
         seams.JOBS.require(m, jobs, **built)
-        seams.JOBS_STAY.assume(m, *(entry.as_value() for entry in (*jobs, route)))
+        kept = [
+            entry[name] for entry in jobs for name in JobEntry(p).members if name != "started"
+        ]
+        seams.JOBS_STAY.assume(m, Cat(kept), route.as_value())
         owns = (job.base <= slot) & (slot < job.base + job.count)
         choose(m, job.enabled & owns, "a slot of a job that is enabled")
 

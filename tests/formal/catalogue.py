@@ -47,13 +47,6 @@ MERGE = (
                 "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
             ),
             SoughtBug(
-                "delivered before it is written",
-                12,
-                "engine/merge.py",
-                "DELIVERY_DELAY = 3",
-                "DELIVERY_DELAY = 2",
-            ),
-            SoughtBug(
                 "starts at any phase",
                 12,
                 "engine/merge.py",
@@ -470,8 +463,26 @@ BOUNDS = (
     ),
 )
 
+COMMANDS = Proof(
+    name="commands",
+    harness="commands:CommandsHarness",
+    depth=4,
+    arguments={"workers": 2, "jobs": 2},
+    cover=0,
+    bugs=(
+        SoughtBug(
+            "an order when its queue is full",
+            20,
+            "engine/control.py",
+            "with m.If(~self.phase & ~self.orders_full):",
+            "with m.If(~self.phase):",
+        ),
+    ),
+)
+
 PROOFS = (
     LANE_ALU,
+    COMMANDS,
     *QUEUES,
     *BOUNDS,
     *MERGE,

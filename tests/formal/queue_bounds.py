@@ -19,10 +19,6 @@ from tests.formal.watched import watching
 
 __all__ = ["QueueBoundsHarness"]
 
-CONTROLS = 2
-"""Orders of control that may be under way."""
-
-
 class QueueBoundsHarness(Elaboratable):
     """See above.
 
@@ -71,25 +67,17 @@ class QueueBoundsHarness(Elaboratable):
         return m
 
     def _of_operations(self, m: Module, engine: BoxedEngine) -> None:
-        """Count those of control apart: admit does not leave room for them only."""
         admit, control, operations = engine["admit"], engine["control"], engine["operations.fifo"]
-        # How many in the queue are control's: any of them may be the next to leave.
-        own, next_own = Signal(range(CONTROLS + 1)), Signal()
-        leaves = operations.r_rdy & operations.r_en
-        m.d.comb += next_own.eq((own != 0) & (AnySeq(1) | (operations.level == own)))
-        m.d.sync += own.eq(own + control.orders.valid - (leaves & next_own))
-        since = Signal(2)
-        seams.CONTROL_ORDERS.require(m, control.orders, control.fenced, admit.phase, since)
-        seams.FENCED.require(m, own, control.fenced)
+        seams.CONTROL_ORDERS.require(m, control.orders, admit.o_full, admit.phase)
         in_flight = sum(engine[f"admit.valid{n}"] for n in (1, 2, 3, 4))
-        others = Signal(range(self._operations + 1))
         m.d.comb += [
-            others.eq(operations.level - own),
             Assert(~operations.w_en | operations.w_rdy, "operations: no overflow"),
             Assert(~(admit.o.valid & control.orders.valid), "one writer at a time"),
             Cover(admit.o_full),
             # For the induction: room for all that is under way.
-            Assert((own <= operations.level) & (own <= since) & (since <= CONTROLS)),
             Assert(operations.r_rdy | (engine["operations.fifo.inner_level"] <= 1)),
-            Assert(others + in_flight <= self._operations - CONTROLS, "room for all under way"),
+            Assert(
+                operations.level + in_flight + control.orders.valid <= self._operations,
+                "room for all under way",
+            ),
         ]

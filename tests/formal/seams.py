@@ -17,7 +17,6 @@ __all__ = [
     "AXI_MASTER",
     "CONTROL_ORDERS",
     "DELIVERY",
-    "FENCED",
     "JOBS",
     "JOBS_STAY",
     "LOCAL_STAYS",
@@ -114,10 +113,16 @@ def _operation(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
     sent = operation.delivery.header.present
     yield "blocks of lanes that are built", ~stream.valid | ((operation.present >> lanes) == 0)
     yield "sends lanes that are built", ~stream.valid | ((sent >> lanes) == 0)
+    merges = operation.kind == OperationKind.MERGE
+    delivers = merges & operation.complete
+    yield (
+        "the result has the blocks of its last contribution",
+        ~stream.valid | ~delivers | ((operation.present & ~sent) == 0),
+    )
     yield (
         "merges into the round's version",
         ~stream.valid
-        | (operation.kind != OperationKind.MERGE)
+        | ~merges
         | (operation.version == operation.delivery.header.round[0]),
     )
 
@@ -211,36 +216,19 @@ REPLY = Contract(
 )
 
 
-def _orders(
-    m: Module, orders: PureInterface, fenced: Value, phase: Value, since: Signal
-) -> Clauses:
-    """State it of control's port for orders, counted by `since`."""
-    with m.If(fenced):
-        m.d.sync += since.eq(orders.valid)
-    with m.Elif(orders.valid & (since != 3)):
-        m.d.sync += since.eq(since + 1)
+def _orders(m: Module, orders: PureInterface, full: Value, phase: Value) -> Clauses:
+    """State it of control's port for orders."""
+    had_room = Signal()
+    m.d.sync += had_room.eq(~full)
     yield "at phase 1, when admit writes none", ~orders.valid | phase
-    yield "two at most, until a fence has gone through", ~orders.valid | (since < 2)
+    yield "a cycle after there was room", ~orders.valid | had_room
 
 
 CONTROL_ORDERS = Contract(
     "orders of control",
     "control → operations",
-    "a JOIN and a fence at most are under way, and go into the queue at phase 1",
+    "control orders at phase 1, a cycle after it has seen that the queue has room",
     _orders,
-)
-
-
-def _fenced(m: Module, under_way: Value, fenced: Value) -> Clauses:
-    del m
-    yield "nothing of control's is left behind", ~fenced | (under_way == 0)
-
-
-FENCED = Contract(
-    "fence",
-    "transmit → control",
-    "when a fence has gone through, no order of control is left in the queue of operations",
-    _fenced,
 )
 
 

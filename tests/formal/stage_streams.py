@@ -4,7 +4,7 @@ Each stage as it is, with anything at its other ports, at any time.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Assert, Const, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
 from afflux_hdl.engine.delivery_queue import DeliveryQueue
@@ -26,7 +26,9 @@ def drive(m: Module, part: Component, *, constant: tuple[str, ...] = ()) -> None
     for path, member, value in part.signature.flatten(part):
         if member.flow is In:
             signal = Value.cast(value)
-            m.d.comb += signal.eq(AnySeq(len(signal)))
+            # Some streams are always ready.
+            if not isinstance(signal, Const):
+                m.d.comb += signal.eq(AnySeq(len(signal)))
     for name in constant:
         seams.LOCAL_STAYS.assume(m, Value.cast(getattr(part, name)))
 
