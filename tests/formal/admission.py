@@ -14,6 +14,8 @@ words, and the first that has a block of a lane that block; and that a replay is
 still holds its round.
 """
 
+from types import SimpleNamespace
+
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Array, Assert, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -210,6 +212,13 @@ class AdmissionHarness(Elaboratable):
             for now, then in zip(getattr(workers, name), getattr(after, name), strict=True):
                 m.d.sync += now.eq(then)
 
+        # Of any slot; what is not about the watched one is released.
+        own = SimpleNamespace(
+            payload=operation,
+            valid=admit.o.valid & (on_slot | (operation.kind == OperationKind.ORDER)),
+        )
+        seams.OPERATION.guarantee(m, own, lanes=p.lanes)
+        seams.REPLY.guarantee(m, admit.replies)
         taking_part = [n < job.workers for n in range(p.workers)]
         before = Cat(
             part & (merged == round_)
@@ -348,3 +357,4 @@ class AdmissionHarness(Elaboratable):
             )
             with m.If(state.versions[v].held):
                 m.d.comb += Assert(state.versions[v].present == after.present[v])
+                m.d.comb += Assert((after.present[v] >> p.lanes) == 0)

@@ -133,6 +133,12 @@ ADMISSION = (
             ),
         ),
     ),
+    Proof(
+        name="admission, narrow",
+        harness="admission:AdmissionHarness",
+        depth=6,
+        arguments=NARROW,
+    ),
 )
 
 SENDING = (
@@ -196,36 +202,6 @@ STREAMS = (
                 "lib/queue.py",
                 "self.o.valid.eq(fifo.r_rdy)",
                 "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
-            ),
-        ),
-    ),
-    Proof(
-        name="stream of the delivery queue",
-        harness="stage_streams:DeliveryQueueHarness",
-        depth=3,
-        cover=10,
-        bugs=(
-            SoughtBug(
-                "valid falls when another delivery comes",
-                12,
-                "lib/queue.py",
-                "self.o.valid.eq(fifo.r_rdy)",
-                "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
-            ),
-        ),
-    ),
-    Proof(
-        name="stream of replicate",
-        harness="stage_streams:ReplicateHarness",
-        depth=2,
-        cover=12,
-        bugs=(
-            SoughtBug(
-                "discarded orders are not given back",
-                8,
-                "engine/replicate.py",
-                "under_way + issue - retire - discarded",
-                "under_way + issue - retire",
             ),
         ),
     ),
@@ -463,26 +439,104 @@ BOUNDS = (
     ),
 )
 
-COMMANDS = Proof(
-    name="commands",
-    harness="commands:CommandsHarness",
-    depth=4,
-    arguments={"workers": 2, "jobs": 2},
-    cover=0,
-    bugs=(
-        SoughtBug(
-            "an order when its queue is full",
-            20,
-            "engine/control.py",
-            "with m.If(~self.phase & ~self.orders_full):",
-            "with m.If(~self.phase):",
+COMMANDS = (
+    Proof(
+        name="commands, 2 jobs",
+        harness="commands:CommandsHarness",
+        depth=4,
+        arguments={"workers": 2, "jobs": 2},
+    ),
+    Proof(
+        name="commands, narrow",
+        harness="commands:CommandsHarness",
+        depth=4,
+        arguments=NARROW,
+        cover=40,
+        bugs=(
+            SoughtBug(
+                "slots beyond the pool",
+                40,
+                "engine/control.py",
+                'fields["job_slot_base"] + slots > p.slots',
+                'fields["job_slot_base"] + slots > p.slots + 1',
+            ),
+            SoughtBug(
+                "an order when its queue is full",
+                20,
+                "engine/control.py",
+                "with m.If(~self.phase & ~self.orders_full):",
+                "with m.If(~self.phase):",
+            ),
         ),
+    ),
+)
+
+DISPATCH = (
+    Proof(
+        name="dispatch, narrow",
+        harness="dispatch:DispatchHarness",
+        depth=6,
+        arguments={**NARROW, "jobs": 2},
+        cover=28,
+        bugs=(
+            SoughtBug(
+                "discarded orders are not given back",
+                28,
+                "engine/replicate.py",
+                "under_way + self.i.valid - retire - discarded",
+                "under_way + self.i.valid - retire",
+            ),
+            SoughtBug(
+                "a frame without room for its order",
+                28,
+                "engine/replicate.py",
+                "self.room.eq(under_way + self.i.valid < HEADERS)",
+                "self.room.eq(under_way <= HEADERS)",
+            ),
+            SoughtBug(
+                "more blocks than lanes",
+                16,
+                "engine/delivery_queue.py",
+                "written.blocks.eq(sum(arriving.header.present))",
+                "written.blocks.eq(sum(arriving.header.present) + 1)",
+            ),
+        ),
+    ),
+    Proof(name="dispatch, as built", harness="dispatch:DispatchHarness", depth=6),
+)
+
+DISTANCE = (
+    Proof(
+        name="distance, 512 bits, narrow",
+        harness="distance:DistanceHarness",
+        depth=6,
+        arguments=NARROW,
+        cover=28,
+        bugs=(
+            SoughtBug("an order two cycles too early", 24, arguments={"order_age": 6}),
+            SoughtBug(
+                "a block is sent before the look-ahead words",
+                24,
+                "engine/transmit.py",
+                "section.eq(0),",
+                "section.eq(2),",
+            ),
+        ),
+    ),
+    Proof(name="distance, 512 bits, as built", harness="distance:DistanceHarness", depth=6),
+    Proof(
+        name="distance, 32 bits, as built",
+        harness="distance:DistanceHarness",
+        depth=6,
+        arguments={"bus_bits": 32},
     ),
 )
 
 PROOFS = (
     LANE_ALU,
-    COMMANDS,
+    *COMMANDS,
+    *DISPATCH,
+    *DISTANCE,
     *QUEUES,
     *BOUNDS,
     *MERGE,

@@ -5,7 +5,7 @@ answers of the other parts. The comparison of a new job's slots with those of al
 several cycles; shown is what holds of the job table in every cycle.
 """
 
-from amaranth.hdl import Assert, Cat, Cover, Elaboratable, Module
+from amaranth.hdl import Assert, Cover, Elaboratable, Module
 
 from afflux_hdl.engine.control import Control
 from afflux_hdl.engine.parameters import Parameters
@@ -69,5 +69,5 @@ class CommandsHarness(Elaboratable):
                 Assert(~(compared & job.enabled) | apart, "compared"),
                 Assert(~((closed | comparing | passed) & (index == n)) | ~job.enabled, "disabled"),
             ]
-        m.d.comb += Cover(Cat(job.enabled for job in jobs).all())
+        m.d.comb += Cover(jobs[0].enabled)
         return m

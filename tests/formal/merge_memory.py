@@ -302,9 +302,13 @@ class MergeMemoryHarness(ElementHarness):
     def _sent_lanes(self, m: Module, parts: Inside, merge: Merge) -> None:
         """Guarantee of deliveries what was required of their operations."""
         p = self._parameters
-        seams.DELIVERY.guarantee(m, merge.o, lanes=p.lanes)
+        seams.DELIVERY.guarantee(m, merge.o, merge.phase, lanes=p.lanes)
         operation = data.View(SlotOperation(p), parts["operation"])
-        m.d.comb += Assert((operation.delivery.header.present >> p.lanes) == 0)
+        sends = parts["begun"] & (operation.kind != OperationKind.RELEASE)
+        m.d.comb += [
+            Assert(~parts["begun"] | merge.phase),
+            Assert(~sends | ((operation.delivery.header.present >> p.lanes) == 0)),
+        ]
 
     def _covers(self, m: Module, block: Ghost, words: Ghost) -> None:
         added = Signal()

@@ -15,6 +15,9 @@ from tests.formal.contracts import Axiom, Contract, Need
 
 __all__ = [
     "AXI_MASTER",
+    "KEPT",
+    "ORDER_AGE",
+    "tag",
     "CONTROL_ORDERS",
     "DELIVERY",
     "JOBS",
@@ -111,20 +114,16 @@ def _operation(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
     del m
     operation = stream.payload
     sent = operation.delivery.header.present
-    yield "blocks of lanes that are built", ~stream.valid | ((operation.present >> lanes) == 0)
-    yield "sends lanes that are built", ~stream.valid | ((sent >> lanes) == 0)
-    merges = operation.kind == OperationKind.MERGE
-    delivers = merges & operation.complete
-    yield (
-        "the result has the blocks of its last contribution",
-        ~stream.valid | ~delivers | ((operation.present & ~sent) == 0),
+    merges = stream.valid & (operation.kind == OperationKind.MERGE)
+    delivers = stream.valid & (operation.kind != OperationKind.RELEASE)
+    orders = stream.valid & (operation.kind == OperationKind.ORDER)
+    yield "merges lanes that are built", ~merges | ((operation.present >> lanes) == 0)
+    yield "sends lanes that are built", ~delivers | ((sent >> lanes) == 0)
+    yield "control sends no blocks", ~orders | (sent == 0)
+    yield "merges into the round's version", (
+        ~merges | (operation.version == operation.delivery.header.round[0])
     )
-    yield (
-        "merges into the round's version",
-        ~stream.valid
-        | ~merges
-        | (operation.version == operation.delivery.header.round[0]),
-    )
+    yield "sends what it merges", ~merges | ((operation.present & ~sent) == 0)
 
 
 OPERATION = Contract(
@@ -136,18 +135,82 @@ OPERATION = Contract(
 )
 
 
-def _delivery(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
+def _delivery(m: Module, stream: PureInterface, phase: Value, *, lanes: int) -> Clauses:
     del m
     yield "blocks of lanes that are built", (
         ~stream.valid | ((stream.payload.header.present >> lanes) == 0)
     )
+    yield "at phase 1", ~stream.valid | phase
 
 
 DELIVERY = Contract(
     "delivery",
-    "merge → delivery queue → replicate",
-    "present bits only of lanes that are built",
+    "merge → delivery queue",
+    "present bits only of lanes that are built; at phase 1",
     _delivery,
+)
+
+
+def _entry(
+    m: Module,
+    valid: Value,
+    word: data.View,
+    age: Value,
+    chosen: data.View,
+    *,
+    memory: str,
+    lanes: int,
+    age_least: int,
+) -> Clauses:
+    """State it of a word that is written, or of one that is read, as it was when it was written."""
+    del m, memory
+    header = word.header
+    tagged = valid & tag(header)
+    if "reply" in word.shape().members:
+        tagged = tagged & ~word.reply
+    yield "blocks of lanes that are built", ~valid | ((header.present >> lanes) == 0)
+    yield "as many as it says", ~valid | (word.blocks == sum(header.present))
+    yield "the chosen one is no younger", ~tagged | (age >= age_least)
+    same = (word.slot == chosen.slot) & (header.present == chosen.header.present)
+    yield "the chosen one is the same", (
+        ~tagged | (same & (header.round == chosen.header.round))
+    )
+
+
+def tag(header: data.View) -> Value:
+    """Return whether a delivery is the chosen one.
+
+    What the engine does with a delivery does not depend on its operation's number. So one bit of it
+    can say which delivery is watched.
+    """
+    return header.operation[0]
+
+
+KEPT = Contract(
+    "kept in a memory",
+    "a memory's write port → its read port, behind a stream's ready",
+    "what holds of each word as it is written, and stays true, holds of each word that is read",
+    _entry,
+)
+
+
+def _order_age(
+    m: Module, stream: PureInterface, age: Value, chosen: data.View, *, least: int
+) -> Clauses:
+    del m
+    word = stream.payload
+    tagged = stream.valid & tag(word.header) & ~word.reply
+    same = (word.slot == chosen.slot) & (word.header.present == chosen.header.present)
+    yield "cycles since its delivery left merge", ~tagged | (age >= least)
+    yield "as it left merge", ~tagged | (same & (word.header.round == chosen.header.round))
+
+
+ORDER_AGE = Contract(
+    "age of orders",
+    "merge → delivery queue → replicate → transmit",
+    "an order comes no sooner than so many cycles after its delivery has left merge, and is of the "
+    "same slot, round and lanes",
+    _order_age,
 )
 
 

@@ -19,7 +19,7 @@ from afflux_hdl.engine.transmit import Transmit
 from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
-from tests.formal.walks import rank, tie_walk
+from tests.formal.walks import beats_sent, rank
 from tests.formal.watched import WatchedMemory, choice, watching
 
 __all__ = ["SendingHarness"]
@@ -76,25 +76,12 @@ class SendingHarness(ElementHarness):
             Beats that have been issued of the current frame.
         """
         p = self._parameters
-        order, active, section = inside["order"], inside["active"], inside["section"]
-        beat, walk, remaining = inside["beat"], inside["walk"], inside["walk.remaining"]
+        order, active = inside["order"], inside["active"]
         issues = inside["in_header"] | inside["in_words"] | inside["in_blocks"]
-        tie_walk(m, inside, "walk")
-        present = order.header.present
+        at = beats_sent(m, inside, p)
         length = Signal(range(p.frame_beats_max + 1))
         issued = Signal(range(p.frame_beats_max + 1))
-        at, done = Signal(range(p.frame_beats_max + 1)), Signal(5)
-        m.d.comb += [
-            length.eq(2 * p.header_beats + order.blocks * p.block_beats),
-            done.eq(sum(present ^ remaining)),
-            at.eq(
-                Mux(
-                    section == 2,
-                    2 * p.header_beats + done * p.block_beats + walk.beat,
-                    beat + Mux(section == 1, p.header_beats, 0),
-                )
-            ),
-        ]
+        m.d.comb += length.eq(2 * p.header_beats + order.blocks * p.block_beats)
         with m.If(issues):
             m.d.sync += issued.eq(issued + 1)
         takes = inside["taking"]
@@ -103,24 +90,7 @@ class SendingHarness(ElementHarness):
         with m.If(active):
             m.d.comb += [
                 Assert(issued == at, "in its place"),
-                # Two by two: both cycles of a pair have room, or neither.
-                Assert(issued[0] == (~phase & inside["room"]), "in step with the banks"),
-                Assert(section != 3),
-                Assert(order.blocks == sum(present)),
-                Assert((present >> p.lanes) == 0),
-                Assert(beat < p.header_beats),
             ]
-            with m.If(section == 2):
-                m.d.comb += [
-                    Assert(beat == 0),
-                    Assert(remaining != 0),
-                    Assert((present ^ remaining) < (remaining & -remaining)),
-                    Assert((present & remaining) == remaining),
-                ]
-            with m.Else():
-                m.d.comb += [Assert(remaining == present), Assert(walk.beat == 0)]
-        with m.Else():
-            m.d.comb += Assert(beat == 0)
         ends = inside["last_issue"]
         m.d.comb += [
             Assert(~ends | issues),

@@ -7,15 +7,13 @@ from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assert, Const, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
-from afflux_hdl.engine.delivery_queue import DeliveryQueue
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
-from afflux_hdl.engine.replicate import HEADERS, Replicate
 from tests.formal import seams
 from tests.formal.inside import Inside
 from tests.formal.watched import WatchedMemory, watching
 
-__all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
+__all__ = ["ReceiveHarness", "drive"]
 
 STAGES = 7
 """Frames that may be in the receive stage's pipeline."""
@@ -42,9 +40,7 @@ class _StageHarness(Elaboratable):
     def _place(
         self, m: Module, part: Component, platform: object, of: str
     ) -> tuple[Inside, list[WatchedMemory]]:
-        with watching(
-            "amaranth.lib.fifo", "afflux_hdl.lib.ram", "afflux_hdl.engine.delivery_queue"
-        ) as made:
+        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram") as made:
             inside = Inside(part, platform)
             m.submodules.stage = inside.fragment
         seams.STREAM.guarantee(m, part.o, of=of)
@@ -89,54 +85,5 @@ class ReceiveHarness(_StageHarness):
                 + inside["push"]
             ),
             Assert(queue.level + coming <= SUMMARY_DEPTH - SUMMARY_MARGIN + STAGES),
-        ]
-        return m
-
-
-class DeliveryQueueHarness(_StageHarness):
-    """`DeliveryQueue.o`: deliveries."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        queue = DeliveryQueue(self._parameters)
-        self._place(m, queue, platform, "delivery queue")
-        drive(m, queue)
-        return m
-
-
-class ReplicateHarness(_StageHarness):
-    """`Replicate.o`: frame orders."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        replicate = Replicate(self._parameters)
-        # This queue's words are read without a register: only one of them is real, any one.
-        with watching("amaranth.lib.fifo") as made:
-            inside = Inside(replicate, platform)
-            m.submodules.stage = inside.fragment
-        drive(m, replicate)
-        orders = inside["orders.fifo"]
-        watched = AnyConst(len(made[0].watched))
-        m.d.comb += made[0].watched.eq(watched)
-        here = inside["orders.fifo.consume"] == watched
-        seams.STREAM.guarantee(m, replicate.o, here, of="replicate")
-        lanes = self._parameters.lanes
-        seams.DELIVERY.require(m, replicate.i, lanes=lanes)
-        seams.REPLY.require(m, replicate.replies)
-        # As they enter the queue behind the pipeline, which keeps them.
-        seams.ORDER.guarantee(m, inside["orders"].i, lanes=lanes)
-        delivery, delivery1 = inside["delivery"], inside["delivery1"]
-        m.d.comb += [
-            Assert((delivery.header.present >> lanes) == 0),
-            Assert((delivery1.header.present >> lanes) == 0),
-        ]
-        waited = Signal()
-        m.d.sync += waited.eq(replicate.o.valid & ~replicate.o.ready)
-        on_its_way = sum(inside[f"valid{n}"] for n in (1, 2, 3, 4))
-        m.d.comb += [
-            Assert(inside["under_way"] <= HEADERS),
-            Assert(inside["under_way"] == orders.level + on_its_way, "all orders are counted"),
-            Assert(~orders.w_en | orders.w_rdy, "the queue does not overflow"),
-            Cover(waited & replicate.o.ready),
         ]
         return m

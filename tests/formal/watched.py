@@ -18,7 +18,7 @@ from amaranth.hdl import Array, Elaboratable, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
-__all__ = ["RegisterMemory", "WatchedMemory", "choice", "watching"]
+__all__ = ["AnyMemory", "RegisterMemory", "WatchedMemory", "choice", "watching"]
 
 
 class WatchedMemory(Elaboratable):
@@ -75,6 +75,34 @@ class WatchedMemory(Elaboratable):
                 for write in transparent_for:
                     with m.If(write.en & (write.addr == port.addr)):
                         m.d.sync += _raw(port.data).eq(_raw(write.data))
+        return m
+
+
+class AnyMemory(WatchedMemory):
+    """Stands for a memory of whose words only is known what a harness requires of those read.
+
+    Members:
+        writes: Ports, each with `addr`, `data` and `en`.
+        reads: Ports, each with `addr` and `data`.
+    """
+
+    @property
+    def writes(self) -> list[SimpleNamespace]:
+        return self._writes
+
+    @property
+    def reads(self) -> list[SimpleNamespace]:
+        return [port for port, _, _ in self._reads]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for port, domain, _ in self._reads:
+            anything = AnySeq(Shape.cast(self._shape).width)
+            if domain == "comb":
+                m.d.comb += _raw(port.data).eq(anything)
+            else:
+                with m.If(port.en):
+                    m.d.sync += _raw(port.data).eq(anything)
         return m
 
 
