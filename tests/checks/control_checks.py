@@ -34,6 +34,7 @@ __all__ = [
     "check_own_addresses",
     "check_registers",
     "check_reset",
+    "check_reset_with_full_queues",
     "check_stuck_results",
 ]
 
@@ -338,6 +339,53 @@ def check_reset(engine: VerilatedEngine, build: Build) -> None:
         perform(engine, after.create(job))
         perform(engine, case(after, job, random.Random(2)))
     perform(engine, after.check_counters())
+
+
+def check_reset_with_full_queues(engine: VerilatedEngine, build: Build) -> None:
+    """Check that a reset with anything queued, at any moment, costs no slot: each works again.
+
+    What memories hold outlives a reset. The network takes nothing, so that all queues fill up; a
+    destroy is under way.
+    """
+    choose = random.Random(5)
+    job = Job(
+        workers=4,
+        lanes=1,
+        slots=build["slots"],
+        first_round=0,
+        parent=ParentJob() if build["jobs"] < 4 else None,
+    )
+    alone = replace(job, parent=None)
+
+    def rounds(of: Job, step: int) -> list[bytes]:
+        return [
+            of.data(worker, slot, step, {0: [worker] * 64})
+            for slot in range(of.slots)
+            for worker in range(of.workers)
+        ]
+
+    first, second = rounds(job, 0), rounds(job, 1)
+    asked = [job.probe(worker, slot, 0) for worker in range(4) for slot in range(3)]
+    everything = first + asked + [job.join(0)] * 9 + second + [job.join(1, key=1)] * 9
+    for share in (1.0, *(choose.random() for _ in range(4))):
+        director = Director(**build)
+        perform(engine, director.configure())
+        perform(engine, director.create(job, join=False))
+        engine.play(job.joins())
+        engine.play(everything[: round(share * len(everything))], STUCK)
+        engine.write(address_of("job_command"), Command.JOIN_PARENT)
+        engine.read(address_of("identity"))
+        engine.write(address_of("job_command"), Command.DESTROY)
+        for _ in range(choose.randrange(100)):
+            engine.read(address_of("identity"))
+        engine.reset()
+        director = Director(**build)
+        perform(engine, director.configure())
+        perform(engine, director.create(alone))
+        for step in range(2):
+            perform(engine, director.flood(rounds(alone, step)))
+        perform(engine, director.check_counters())
+        engine.reset()
 
 
 def check_stuck_results(engine: VerilatedEngine, build: Build) -> None:

@@ -34,6 +34,7 @@ from tests.formal.watched import choice, watching
 
 __all__ = ["AdmissionHarness"]
 
+
 class Workers:
     """The job's workers, and a ghost of what the operations have done for them.
 
@@ -110,9 +111,7 @@ class AdmissionHarness(Elaboratable):
         ]
         built = {"workers": p.workers, "lanes": p.lanes, "slots": p.slots}
         seams.JOBS.require(m, jobs, **built)
-        kept = [
-            entry[name] for entry in jobs for name in JobEntry(p).members if name != "started"
-        ]
+        kept = [entry[name] for entry in jobs for name in JobEntry(p).members if name != "started"]
         seams.JOBS_STAY.assume(m, Cat(kept), route.as_value())
         owns = (job.base <= slot) & (slot < job.base + job.count)
         choose(m, job.enabled & owns, "a slot of a job that is enabled")

@@ -177,6 +177,20 @@ SENDING = (
                 "beat_shape, depth=OUTPUT_DEPTH",
                 "beat_shape, depth=OUTPUT_DEPTH // 4",
             ),
+            SoughtBug(
+                "a frame that is cut off goes on",
+                14,
+                "engine/transmit.py",
+                "drops.eq(dropping | unsent2)",
+                "drops.eq(unsent2)",
+            ),
+            SoughtBug(
+                "what has begun is not ended",
+                14,
+                "engine/transmit.py",
+                "(~drops | (begun & ~dropping))",
+                "~drops",
+            ),
         ),
     ),
     Proof(name="sending, 512 bits, as built", harness="sending:SendingHarness", depth=7),
@@ -203,6 +217,13 @@ STREAMS = (
                 "self.o.valid.eq(fifo.r_rdy)",
                 "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
             ),
+            SoughtBug(
+                "frames of one beat have summaries",
+                12,
+                "engine/receive.py",
+                "flags3.holds_room.eq(beats2 > header_beats)",
+                "flags3.holds_room.eq(beats2 >= header_beats)",
+            ),
         ),
     ),
 )
@@ -228,6 +249,13 @@ REGISTER_PORT = Proof(
             "node/axi_lite.py",
             "with m.If(channel.ready):",
             "with m.If(channel.ready | channel.valid):",
+        ),
+        SoughtBug(
+            "a refusal is answered OKAY",
+            12,
+            "node/axi_lite.py",
+            "done.eq(acts & ~self.refused)",
+            "done.eq(acts)",
         ),
         SoughtBug(
             "a write before its data",
@@ -269,6 +297,7 @@ ROUNDS = (
 )
 
 NODE = (
+    Proof(name="cut by reset", harness="node_streams:CutHarness", depth=2),
     Proof(
         name="stream of ARP answers",
         harness="node_streams:ArpHarness",
@@ -309,8 +338,15 @@ NODE = (
                 "frames cut each other off",
                 8,
                 "node/egress.py",
-                "selected.eq(Mux(in_frame, latest, chosen))",
-                "selected.eq(chosen)",
+                "Mux(in_frame, latest, Mux(first_goes, 0, chosen))",
+                "Mux(first_goes, 0, chosen)",
+            ),
+            SoughtBug(
+                "the others do not wait for the first",
+                8,
+                "node/egress.py",
+                "self.i[0].valid & (owes | ~",
+                "self.i[0].valid & (~",
             ),
         ),
     ),

@@ -12,7 +12,7 @@ the operation began. Transmit sends a header first, walks through the same lanes
 pause: it is never ahead of a walk that began when its order could come first.
 """
 
-from amaranth.asserts import AnyConst, AnySeq
+from amaranth.asserts import AnyConst
 from amaranth.hdl import Assert, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
 
@@ -60,6 +60,7 @@ class DistanceHarness(Elaboratable):
         drive(m, transmit)
         seams.PHASE.require(m, merge.phase, transmit.phase)
         seams.OPERATION.require(m, merge.i, lanes=p.lanes)
+        seams.CUT.require(m, transmit.cut)
         seams.ORDER.require(m, transmit.i, lanes=p.lanes)
 
         # The chosen operation completes a round; its delivery bears the tag.
@@ -140,7 +141,8 @@ class DistanceHarness(Elaboratable):
         at = beats_merged(m, merging, p)
         expected = Signal(range(p.frame_beats_max + 2))
         m.d.comb += expected.eq(
-            begins + Mux(of_words, word, p.header_beats + rank(lanes_of, lane) * p.block_beats + beat)
+            begins
+            + Mux(of_words, word, p.header_beats + rank(lanes_of, lane) * p.block_beats + beat)
         )
         started = own | (age != 0)
         delay = Mux(of_words, words_delay, BLOCK_DELAY)

@@ -70,7 +70,10 @@ def write_table(path: Path, uses: Uses) -> None:
     """
     if problems := unmatched(uses):
         raise ValueError("\n".join(problems))
-    lines = ["| contract | seam | what it says | assumed by | asserted by |", "|---|---|---|---|---|"]
+    lines = [
+        "| contract | seam | what it says | assumed by | asserted by |",
+        "|---|---|---|---|---|",
+    ]
     for name, contract in sorted(CONTRACTS.items()):
         required = {
             (need.parameters, proof.name)
@@ -90,9 +93,7 @@ def write_table(path: Path, uses: Uses) -> None:
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "| axiom | what it says | demanded in | assumed by |", "|---|---|---|---|"]
     for name, axiom in sorted(AXIOMS.items()):
-        users = {
-            ("", proof.name) for proof, own in uses for use in own if use.contract == name
-        }
+        users = {("", proof.name) for proof, own in uses for use in own if use.contract == name}
         lines.append(f"| {name} | {axiom.says} | {axiom.source} | {_by(users)} |")
     before, mark, rest = path.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -6,8 +6,7 @@ time; the merge stage takes an operation whenever it likes, or none; so does the
 
 from unittest.mock import patch
 
-from amaranth.asserts import AnySeq
-from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal
+from amaranth.hdl import Assert, Cover, Elaboratable, Module
 
 from afflux_hdl.engine import engine as real
 from afflux_hdl.engine.delivery_queue import REPLIES
@@ -18,6 +17,7 @@ from tests.formal.boxes import BoxedEngine
 from tests.formal.watched import watching
 
 __all__ = ["QueueBoundsHarness"]
+
 
 class QueueBoundsHarness(Elaboratable):
     """See above.

@@ -15,16 +15,17 @@ from tests.formal.contracts import Axiom, Contract, Need
 
 __all__ = [
     "AXI_MASTER",
-    "KEPT",
-    "ORDER_AGE",
-    "tag",
     "CONTROL_ORDERS",
+    "CUT",
     "DELIVERY",
+    "FRAME_LENGTH",
     "JOBS",
     "JOBS_STAY",
+    "KEPT",
     "LOCAL_STAYS",
     "OPERATION",
     "ORDER",
+    "ORDER_AGE",
     "PACKET_LIFE",
     "PARENTS_ROUNDS",
     "PHASE",
@@ -34,6 +35,7 @@ __all__ = [
     "SUMMARY",
     "WORKERS_ROUNDS",
     "at_most",
+    "tag",
 ]
 
 Clauses = Iterator[tuple[str, Value]]
@@ -70,8 +72,9 @@ def _queue(
     yield "comes out unchanged", ~mine | (Value.cast(queue.o.payload) == content)
     yield "is among those inside", ~waits | (ahead < queue.level)
     yield "the level counts those inside", queue.level == inside
-    yield "takes what enters while there is room", ~queue.i.valid | enters | (
-        queue.level >= depth - buffered
+    yield (
+        "takes what enters while there is room",
+        ~queue.i.valid | enters | (queue.level >= depth - buffered),
     )
     yield "the next one comes out soon", idle <= 1 + buffered
 
@@ -120,8 +123,9 @@ def _operation(m: Module, stream: PureInterface, *, lanes: int) -> Clauses:
     yield "merges lanes that are built", ~merges | ((operation.present >> lanes) == 0)
     yield "sends lanes that are built", ~delivers | ((sent >> lanes) == 0)
     yield "control sends no blocks", ~orders | (sent == 0)
-    yield "merges into the round's version", (
-        ~merges | (operation.version == operation.delivery.header.round[0])
+    yield (
+        "merges into the round's version",
+        (~merges | (operation.version == operation.delivery.header.round[0])),
     )
     yield "sends what it merges", ~merges | ((operation.present & ~sent) == 0)
 
@@ -137,8 +141,9 @@ OPERATION = Contract(
 
 def _delivery(m: Module, stream: PureInterface, phase: Value, *, lanes: int) -> Clauses:
     del m
-    yield "blocks of lanes that are built", (
-        ~stream.valid | ((stream.payload.header.present >> lanes) == 0)
+    yield (
+        "blocks of lanes that are built",
+        (~stream.valid | ((stream.payload.header.present >> lanes) == 0)),
     )
     yield "at phase 1", ~stream.valid | phase
 
@@ -172,9 +177,7 @@ def _entry(
     yield "as many as it says", ~valid | (word.blocks == sum(header.present))
     yield "the chosen one is no younger", ~tagged | (age >= age_least)
     same = (word.slot == chosen.slot) & (header.present == chosen.header.present)
-    yield "the chosen one is the same", (
-        ~tagged | (same & (header.round == chosen.header.round))
-    )
+    yield "the chosen one is the same", (~tagged | (same & (header.round == chosen.header.round)))
 
 
 def tag(header: data.View) -> Value:
@@ -332,6 +335,30 @@ JOBS_STAY = Axiom(
     "scope of the proof",
     "no job is created or closed, and no route changes, during the run that is looked at",
     _stays,
+)
+
+
+def _cut(m: Module, cut: Value) -> Clauses:
+    first = Signal(init=1)
+    m.d.sync += first.eq(0)
+    yield "only in the first cycle", ~cut | first
+
+
+CUT = Contract(
+    "cut",
+    "node → transmit, egress, packet FIFOs",
+    "that a frame was cut off is reported in the first cycle after a reset only",
+    _cut,
+)
+
+FRAME_LENGTH = Axiom(
+    "length of frames",
+    "docs/node.md",
+    "no source of the node but the engine sends a frame of more beats than the arbiter was built "
+    "for: each sends from a buffer of that size",
+    lambda m, stream, so_far, most: iter(
+        [("no longer", ~stream.valid | ~stream.ready | (so_far < most))]
+    ),
 )
 
 LOCAL_STAYS = Axiom(

@@ -3,9 +3,10 @@
 The transmit stage and the slot memory as they are, any orders at any times, a MAC that stops and
 goes as it likes, and a merge stage that reads and writes anything at any time. Shown are: the rule
 of the stream to the MAC; that the queue before it never overflows; that a frame has as many beats
-as its length field says, with `last` on the last and all bytes kept; that each beat is read in
-its bank's phase, so that what goes out is what its address held when it was read; and where in the
-frame a beat stands.
+as its length field says, with `last` on the last and all bytes kept, unless output is discarded
+while it is composed: then none of it is sent, or what is sent ends with an error; that each beat is
+read in its bank's phase, so that what goes out is what its address held when it was read; and where
+in the frame a beat stands.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
@@ -15,7 +16,7 @@ from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.slot_memory import SlotMemory
-from afflux_hdl.engine.transmit import Transmit
+from afflux_hdl.engine.transmit import OUTPUT_DEPTH, Transmit
 from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
@@ -57,7 +58,10 @@ class SendingHarness(ElementHarness):
             transmit.i.payload.eq(order),
             transmit.i.valid.eq(AnySeq(1)),
             transmit.o.ready.eq(AnySeq(1)),
+            transmit.discard.eq(AnySeq(1)),
+            transmit.cut.eq(AnySeq(1)),
         ]
+        seams.CUT.require(m, transmit.cut)
         seams.ORDER.require(m, transmit.i, lanes=p.lanes)
         seams.STREAM.guarantee(m, transmit.o, of="transmit")
         output = inside["output.fifo"]
@@ -97,17 +101,79 @@ class SendingHarness(ElementHarness):
             Assert(~issues | (ends == (issued == length - 1)), "ends at its length"),
             Assert(~takes | ~active | ends, "frames do not cut each other off"),
         ]
-        # Two cycles later it goes into the queue.
-        issued1, issued2, ends1, ends2 = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += [issued1.eq(issues), issued2.eq(issued1), ends1.eq(ends), ends2.eq(ends1)]
-        m.d.comb += Assert(inside["output"].i.valid == issued2)
-        with m.If(issued2):
-            m.d.comb += Assert(inside["output"].i.payload.last == ends2)
+        self._whole(m, inside, issues, ends, issued)
         m.d.comb += [
             Cover(ends & (order.blocks == p.lanes)),
             Cover(ends & (order.blocks == 0) & order.reply),
         ]
         return issued
+
+    def _whole(self, m: Module, inside: Inside, issues: Value, ends: Value, issued: Signal) -> None:
+        """Assert that frames go into the queue whole, not at all, or with an error at their end.
+
+        A frame is whole if none of its beats was issued while output was discarded.
+        """
+        p = self._parameters
+        # Two cycles after it is issued a beat goes into the queue, or nowhere.
+        beat = data.StructLayout(
+            {"valid": 1, "ends": 1, "at": range(p.frame_beats_max), "unsent": 1}
+        )
+        issue, beat1, beat2 = Signal(beat), Signal(beat), Signal(beat)
+        m.d.comb += [
+            issue.valid.eq(issues),
+            issue.ends.eq(ends),
+            issue.at.eq(issued),
+            issue.unsent.eq(inside["unsent"]),
+        ]
+        m.d.sync += [beat1.eq(issue), beat2.eq(beat1)]
+        # Of the frame of the latest beat: what is due next, how many of its beats are in the queue,
+        # whether one was not to be sent, and whether it has been ended with an error.
+        due, kept = (Signal(range(p.frame_beats_max + 1), name=name) for name in ("due", "kept"))
+        unsent, ended = Signal(), Signal()
+        begins = beat2.at == 0
+        is_unsent = (unsent & ~begins) | beat2.unsent
+        i = inside["output"].i
+        m.d.comb += Assert(~i.valid | beat2.valid | inside["self"].cut)
+        with m.If(beat2.valid):
+            m.d.sync += [
+                due.eq(Mux(beat2.ends, 0, beat2.at + 1)),
+                kept.eq(Mux(begins, 0, kept) + i.valid),
+                unsent.eq(is_unsent),
+                ended.eq((ended & ~begins) | (i.valid & i.payload.error)),
+            ]
+            with m.If(i.valid):
+                m.d.comb += [
+                    Assert(begins | ~ended, "nothing behind an error"),
+                    Assert(i.payload.error == is_unsent),
+                    Assert(i.payload.last == (beat2.ends | is_unsent)),
+                    Assert(is_unsent | (Mux(begins, 0, kept) == beat2.at), "no beat is missing"),
+                    Assert(~is_unsent | (~begins & (kept != 0)), "no error without a frame"),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    Assert(is_unsent, "sent unless discarded"),
+                    Assert(begins | (kept == 0) | ended, "what has begun is ended"),
+                ]
+            m.d.comb += Cover(i.valid & i.payload.error)
+        m.d.comb += Assert(
+            inside["self"].discarded == (beat2.valid & beat2.ends & is_unsent), "counted"
+        )
+        # The pipeline, when beats come and when they do not.
+        after2 = Mux(beat2.valid, Mux(beat2.ends, 0, beat2.at + 1), due)
+        after1 = Mux(beat1.valid, Mux(beat1.ends, 0, beat1.at + 1), after2)
+        m.d.comb += [
+            Assert(~beat2.valid | (beat2.at == due)),
+            Assert(~beat1.valid | (beat1.at == after2)),
+            Assert(after1 == Mux(inside["active"], issued, 0)),
+            Assert(inside["begun"] == (due != 0)),
+            Assert(inside["dropping"] == ((due != 0) & unsent)),
+            Assert((due == 0) | unsent | (kept == due)),
+            Assert((due == 0) | ~unsent | (kept == 0) | ended),
+            Assert((due == 0) | (ended == (unsent & (kept != 0)))),
+        ]
+        # What may still come in without being asked for: the end of a frame that is cut off.
+        spare = Mux(inside["begun"] & ~inside["dropping"], 1, 0)
+        m.d.comb += Assert(inside["output"].level + spare <= OUTPUT_DEPTH)
 
     def _contents(
         self,

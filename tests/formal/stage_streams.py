@@ -3,7 +3,7 @@
 Each stage as it is, with anything at its other ports, at any time.
 """
 
-from amaranth.asserts import AnyConst, AnySeq
+from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Const, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
@@ -51,7 +51,10 @@ class _StageHarness(Elaboratable):
 
 
 class ReceiveHarness(_StageHarness):
-    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle."""
+    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle.
+
+    Also shown: they come two cycles apart or more, which is how often `Admit` takes one.
+    """
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -61,6 +64,7 @@ class ReceiveHarness(_StageHarness):
         queue = inside["summaries.fifo"]
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
         seams.SUMMARY.guarantee(m, inside["summaries"].i)
+        self._spaced(m, inside)
         # Where frames are that will come to the queue, for the induction.
         index, index1 = inside["index"], inside["index1"]
         valid1, beat1 = inside["valid1"], inside["beat1"]
@@ -87,3 +91,21 @@ class ReceiveHarness(_StageHarness):
             Assert(queue.level + coming <= SUMMARY_DEPTH - SUMMARY_MARGIN + STAGES),
         ]
         return m
+
+    def _spaced(self, m: Module, inside: Inside) -> None:
+        """Say of every two frames in a row: the later one, if it holds room, is not right behind.
+
+        So no frame of a single beat has a summary, where headers are a beat.
+        """
+        pushed = Signal()
+        m.d.sync += pushed.eq(inside["push"])
+        stages = [inside[f"flags{n}"] for n in (3, 4, 5)]
+        holds = [
+            inside["ended2"] & (inside["beats2"] > self._parameters.header_beats),
+            *(flags.ended & flags.holds_room for flags in stages),
+            inside["push"],
+        ]
+        ended = [*(flags.ended for flags in stages), inside["push"], pushed]
+        m.d.comb += Assert(~inside["ended2"] | (inside["index1"] == 0) | ~inside["valid1"])
+        for behind, before in zip(holds, ended, strict=True):
+            m.d.comb += Assert(~(behind & before), "summaries come two cycles apart")

@@ -36,7 +36,7 @@ _PORTS_TRIED = 16
 
 
 class NoRoom(Exception):
-    """The engine cannot hold the requested job; the text gives the reason."""
+    """The engine cannot hold the requested job, or has refused a command; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Job:
         credit: Packets that a worker may have in flight.
         parent: The aggregator above, or None.
         group: Where results go, once for all workers; None if they go to each.
+        group_key: Key of these results, which JOINED tells the workers; 0 without a group.
         peer: The peer of the control channel that it counts for; empty for none.
     """
 
@@ -67,6 +68,7 @@ class Job:
     credit: int
     parent: ParentJob | None
     group: MulticastGroup | None
+    group_key: int
     peer: str = ""
 
 
@@ -88,10 +90,22 @@ def read_counters(engine: Registers) -> dict[str, int]:
         }
     values = {}
     for name, address in places.items():
-        # The lower word first: reading it latches the upper one.
-        low = engine.read(address)
-        values[name] = engine.read(address + 4) << 32 | low
+        values[name] = _read_counter(engine, address)
     return values
+
+
+def _read_counter(engine: Registers, address: int) -> int:
+    """Return the 64 bits of a counter that grows, whoever else reads meanwhile.
+
+    The lower word of the fastest counter takes a quarter of a second to go round, so this repeats
+    once at most.
+    """
+    high = engine.read(address + 4)
+    while True:
+        low, before = engine.read(address), high
+        high = engine.read(address + 4)
+        if high == before:
+            return high << 32 | low
 
 
 class JobTable:
@@ -106,6 +120,8 @@ class JobTable:
         parent_ports: Opens ports for jobs that have a parent; None if there can be none.
         peer_share: The most of all jobs, and of all slots, that one peer may have while it is
             alone; see `may_take`.
+        may_move: Workers may join from another address while their job runs, as where addresses
+            are translated on the way. Whoever knows a job's key can have its results then.
     """
 
     def __init__(
@@ -115,9 +131,11 @@ class JobTable:
         group: MulticastGroup | None = None,
         parent_ports: DataPath | None = None,
         peer_share: float = PEER_SHARE,
+        may_move: bool = False,
     ) -> None:
         self._peer_share = peer_share
         self._parent_ports = parent_ports
+        self._may_move = may_move
         self._group = group
         self._engine = engine
         self._room_bytes = room_bytes
@@ -165,6 +183,7 @@ class JobTable:
             lanes = min(lanes, carried)
         lanes = min(lanes, self._limits["lanes"])
         granted = min(slots, self._share(workers, lanes), length, _CREDIT_MAX)
+        group = None if to_each else self._group
         job = Job(
             number=number,
             key=secrets.randbits(64),
@@ -175,11 +194,12 @@ class JobTable:
             slots=granted,
             credit=granted,
             parent=parent,
-            group=None if to_each else self._group,
+            group=group,
+            group_key=0 if group is None else secrets.randbits(64),
             peer=peer,
         )
-        group_address, group_port = job.group.words if job.group is not None else (0, 0)
-        for name, value in (
+        group_address, group_port = (0, 0) if group is None else group.words
+        parameters = (
             ("job_key_low", job.key & 0xFFFF_FFFF),
             ("job_key_high", job.key >> 32),
             ("job_workers", job.workers),
@@ -190,10 +210,14 @@ class JobTable:
             ("job_credit", job.credit),
             ("job_group_address", group_address),
             ("job_group_port", group_port),
+            ("job_group_key_low", job.group_key & 0xFFFF_FFFF),
+            ("job_group_key_high", job.group_key >> 32),
+            ("job_options", int(self._may_move)),
             *_parent_registers(parent),
-        ):
-            self._engine.write(registers.address_of(name), value)
+        )
         try:
+            for name, value in parameters:
+                self._write(name, value)
             self._command(job.number, registers.Command.CREATE)
         except NoRoom:
             self._close_parent_port(job.number)
@@ -220,7 +244,7 @@ class JobTable:
 
     def join_parent(self, job: Job) -> bool:
         """Return whether a job has joined its parent; if not, make the engine ask for it."""
-        self._engine.write(registers.address_of("job_index"), job.number)
+        self._write("job_index", job.number)
         if self._engine.read(registers.address_of("job_parent_joined")):
             return True
         self._command(job.number, registers.Command.JOIN_PARENT)
@@ -266,10 +290,21 @@ class JobTable:
         if self._parent_ports is not None:
             self._parent_ports.close(number)
 
+    def _write(self, name: str, value: int) -> None:
+        try:
+            self._engine.write(registers.address_of(name), value)
+        except registers.WriteRefused as error:
+            raise NoRoom(f"the engine has refused to write {name}: {error}") from None
+
     def _command(self, number: int, command: registers.Command) -> None:
+        """Have a command carried out for a job.
+
+        Raises:
+            NoRoom: If it is refused, or the engine is busy with it for too long.
+        """
         engine = self._engine
-        engine.write(registers.address_of("job_index"), number)
-        engine.write(registers.address_of("job_command"), command)
+        self._write("job_index", number)
+        self._write("job_command", command)
         busy = registers.address_of("job_busy")
         give_up = time.monotonic() + _BUSY_TIMEOUT_S
         while engine.read(busy):
@@ -278,6 +313,9 @@ class JobTable:
                     f"the engine has been busy with {command.name} of job {number} for "
                     f"{_BUSY_TIMEOUT_S:g} s"
                 )
+        reason = engine.read(registers.address_of("job_reason"))
+        if reason != registers.Reason.NONE:
+            raise NoRoom(f"the engine has refused {command.name} of job {number}: {_why(reason)}")
 
     def _share(self, workers: int, lanes: int) -> int:
         """Return how many slots a new job gets by the room for its packets."""
@@ -299,6 +337,14 @@ class JobTable:
                 best = at, base - at
             at = base + slots
         return best
+
+
+def _why(reason: int) -> str:
+    """Return what a value of `job_reason` means."""
+    try:
+        return registers.Reason(reason).meaning
+    except ValueError:
+        return f"for reason {reason}, which this driver does not know"
 
 
 def _charge(lanes: int) -> int:

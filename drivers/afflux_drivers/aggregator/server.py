@@ -45,6 +45,8 @@ class AggregatorServer:
             None sends them to each worker.
         group_ttl: One more than the routers that these results may pass.
         access: Who may create jobs, and how many; by default any program of this host may.
+        may_move: Workers may join from another address while their job runs, as where addresses
+            are translated on the way.
 
     Attributes:
         address: Host and port on which it listens.
@@ -63,6 +65,7 @@ class AggregatorServer:
         group: MulticastGroup | None = None,
         group_ttl: int = 1,
         access: Access | None = None,
+        may_move: bool = False,
     ) -> None:
         access = access or Access()
         access.check_host(host)
@@ -93,10 +96,10 @@ class AggregatorServer:
             # A parent's MAC address would have to be asked for, which nobody does yet.
             longest = wire.datagram_bytes(engine_limits(engine)["lanes"])
             room_bytes = engine.queue * _native.datagram_charge(longest)
-            table = JobTable(engine, room_bytes, group, None, access.peer_share)
+            table = JobTable(engine, room_bytes, group, None, access.peer_share, may_move)
         else:
             room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
-            table = JobTable(engine, room_bytes, group, self._path, access.peer_share)
+            table = JobTable(engine, room_bytes, group, self._path, access.peer_share, may_move)
         handler = RequestHandler(engine, table, self.address[1], self._path.wake)
         self._control = ControlServer(listener, table, handler, self._lock, access)
         self._serving = False

@@ -18,6 +18,7 @@ _REFUSALS = {
     wire.Refusal.JOB: "it has no such job",
     wire.Refusal.KEY: "the key is not the job's",
     wire.Refusal.WORKER: "the job has no such worker",
+    wire.Refusal.ADDRESS: "the job is running, and this worker has joined from another address",
 }
 
 

@@ -197,7 +197,11 @@ enum class Counter : std::size_t {
     FramesOut,
     BytesIn,
     BytesOut,
+    ResultsDropped,
+    ResultsDiscarded,
+    RefusalsDropped,
+    FramesDiscarded,
 };
-inline constexpr std::size_t kCounters = 32;
+inline constexpr std::size_t kCounters = 36;
 
 }  // namespace afflux::registers

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "packet/frame.hpp"
@@ -74,6 +75,8 @@ class Session {
     Window window;
     Counts counts;
     std::uint64_t number = 0;  // of the next operation
+    // Of the results to the group; JOINED tells it.
+    std::optional<wire::Key> group_key;
     // When the aggregator's last packet with this job's key came, in seconds.
     double heard_at = -std::numeric_limits<double>::infinity();
 

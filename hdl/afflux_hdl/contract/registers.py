@@ -172,8 +172,8 @@ REGISTERS = (
     Register("debug_peer_port", 0x0E0, 16, RO, "UDP port that it joined from"),
     Register("job_group_key_low", 0x0E4, 32, WO, "key of results to the group, lower half"),
     Register("job_group_key_high", 0x0E8, 32, WO, "key of results to the group, upper half"),
-    Register("transmit_control", 0x0EC, 1, RW, "bit 0: discard all output"),
-    Register("transmit_state", 0x0F0, 1, RO, "bit 0: output is being discarded"),
+    Register("transmit_control", 0x0EC, 1, RW, "1: discard all that would be sent"),
+    Register("transmit_state", 0x0F0, 1, RO, "1: output is discarded, by command or as tx waits"),
 )
 
 
@@ -193,7 +193,7 @@ class Counter:
 FRAME_COUNTERS = (
     Counter("mac_error", "frame that the MAC marked as bad"),
     Counter("not_ours", "frame that is not addressed to the engine's MAC, IPv4 address and port"),
-    Counter("bad_ip", "IPv4 options, fragment, or wrong IPv4 header checksum"),
+    Counter("bad_ip", "IPv4 options, fragment, wrong header checksum, or source that no host has"),
     Counter("bad_version", "protocol version not spoken here"),
     Counter("bad_length", "frame, IPv4, UDP length and present bitmap disagree"),
     Counter("bad_checksum", "UDP checksum neither zero nor right"),
@@ -224,16 +224,22 @@ COUNTERS = (
     Counter("overflows", "additions of elements that left the range of int32"),
     Counter("replays", "results sent again to one worker, partial sums sent up again"),
     Counter("replays_dropped", "results not sent again: already queued, or the queue was full"),
-    Counter("replies_dropped", "missing, joined and refused packets not sent: the queue was full"),
+    Counter("replies_dropped", "missing and joined packets not sent: the queue was full"),
     Counter("frames_out", "frames sent"),
     Counter("bytes_in", "bytes of all frames received"),
     Counter("bytes_out", "bytes of all frames sent"),
     Counter("results_dropped", "results not queued: the slot's version was queued already"),
     Counter("results_discarded", "queued deliveries not sent: job or round over, or not joined"),
+    Counter("refusals_dropped", "refused packets not sent: beyond their rate, or queue half full"),
+    Counter("frames_discarded", "frames not sent, or cut, because the link was down"),
 )
 
 COUNTER_BASE = 0x100
-"""Address of the first counter. Each takes two words; reading the lower latches the upper."""
+"""Address of the first counter. Each takes two words, the lower one first, both as they are now.
+
+Reading has no effect, so any number of readers may read at the same time. The two words belong
+together if the upper one is the same before and after the lower one is read.
+"""
 
 
 _Entry = TypeVar("_Entry", Register, Counter)
@@ -301,7 +307,7 @@ NODE_FRAME_COUNTERS = (
     Counter("arp_replies", "ARP request answered"),
     Counter("echo_replies", "ICMP echo request answered"),
     Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),
-    Counter("replies_dropped", "ARP or echo request not answered: too many were waiting"),
+    Counter("replies_dropped", "ARP or echo request not answered: beyond their rate, or no room"),
     Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
 )
 """Every frame from the network increments exactly one of these."""
@@ -311,6 +317,7 @@ NODE_HOST_COUNTERS = (
     Counter("from_host_oversize", "frame of the host that is larger than its buffer"),
     Counter("from_host_bad", "frame that the host marked as bad"),
     Counter("from_host_off", "frame of the host while host_path was 0"),
+    Counter("from_host_discarded", "frame of the host for which there was no room: link down"),
 )
 """Every frame from the host increments exactly one of these."""
 

@@ -36,8 +36,15 @@ from afflux_hdl.engine.verdict import Checks, RoundPosition, Screen, Screened, V
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.packet_stream import Peer
+from afflux_hdl.lib.rate_limit import RateLimit
 
-__all__ = ["Admit"]
+__all__ = ["REFUSALS_BURST", "REFUSAL_PERIOD_BITS", "Admit"]
+
+REFUSALS_BURST = 64
+"""Refusals that may follow one another at once: all workers of a job with a wrong key."""
+
+REFUSAL_PERIOD_BITS = 16
+"""Binary logarithm of the cycles for each further refusal: 3,815 a second at 250 MHz."""
 
 
 class Admit(wiring.Component):
@@ -45,8 +52,10 @@ class Admit(wiring.Component):
 
     Latency: 4 cycles from a summary on `i` to its operation on `o`, one more at the wrong phase.
     Throughput: one frame in two cycles, taken when `phase` is 0; one that occupies the receive
-    buffer takes at least two to arrive. `i` waits while `o_full`. A reply is dropped and counted
-    if it finds `replies_full` (a refusal: `refusals_full`); its worker asks again.
+    buffer, and no other comes here, takes at least two to arrive. `i` waits while `o_full`. A reply
+    is dropped and counted if it finds `replies_full`; its worker asks again. Whom a refusal goes to
+    nobody has verified: it is dropped if it finds `refusals_full` or goes beyond the rate of
+    `REFUSALS_BURST` and `REFUSAL_PERIOD_BITS`.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
     the very cycle in which the next frame, two cycles behind, addresses it. Likewise, a JOIN is
@@ -70,7 +79,7 @@ class Admit(wiring.Component):
         judged, cause: A frame is counted in this cycle, by this counter.
         accepted_blocks: Number of blocks of the contribution accepted in this cycle.
         completed, conflicted: A frame completes a round; and the round is a conflict.
-        reply_dropped: A reply is dropped in this cycle.
+        reply_dropped, refusal_dropped: A reply is dropped in this cycle; a refusal is.
         idle: No frame is in flight.
     """
 
@@ -103,6 +112,7 @@ class Admit(wiring.Component):
                 "completed": Out(1),
                 "conflicted": Out(1),
                 "reply_dropped": Out(1),
+                "refusal_dropped": Out(1),
                 "idle": Out(1),
             }
         )
@@ -168,6 +178,7 @@ class Admit(wiring.Component):
             group2.eq(route1.group),
             checks2.good.eq(frame1.good),
             checks2.refused_version.eq(frame1.refused_version),
+            checks2.checksum.eq(frame1.checksum),
             checks2.from_parent.eq(from_parent1),
             checks2.job.eq(
                 frame1.job_built
@@ -322,15 +333,20 @@ class Admit(wiring.Component):
         # Cycle 4: the reply, if any. Its words are those of section 5.4.
         wants_reply, fits = Signal(), Signal()
         refused = screened3.refusal != 0
+        m.submodules.limit = limit = RateLimit(
+            burst=REFUSALS_BURST, period_bits=REFUSAL_PERIOD_BITS
+        )
         m.d.comb += [
             wants_reply.eq((verdict.answer != 0) | refused),
-            fits.eq(Mux(refused, ~self.refusals_full, ~self.replies_full)),
+            fits.eq(Mux(refused, ~self.refusals_full & limit.ready, ~self.replies_full)),
+            limit.take.eq(valid3 & refused & fits),
         ]
         reply4 = Signal(Reply)
         reply_valid4 = Signal()
         m.d.sync += [
             reply_valid4.eq(valid3 & wants_reply & fits),
-            self.reply_dropped.eq(valid3 & wants_reply & ~fits),
+            self.reply_dropped.eq(valid3 & wants_reply & ~refused & ~fits),
+            self.refusal_dropped.eq(valid3 & refused & ~fits),
             reply4.peer.eq(frame3.source),
             reply4.header.eq(header),
             reply4.header.version.eq(wire.VERSION),

@@ -88,6 +88,8 @@ class Control(wiring.Component):
         parent_joined, parent_joined_job: A job's parent has confirmed.
         started, started_job: A contribution to a job has been accepted.
         receive_level, delivery_level: Values of the registers of these names.
+        discard: The operator has output discarded.
+        discarding: Output is being discarded.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -118,6 +120,8 @@ class Control(wiring.Component):
                 "started_job": In(p.job_bits),
                 "receive_level": In(16),
                 "delivery_level": In(17),
+                "discard": Out(1),
+                "discarding": In(1),
             }
         )
 
@@ -379,6 +383,7 @@ class Control(wiring.Component):
             "job_reason": reason,
             # Commands are not stored.
             "job_command": 0,
+            "transmit_state": self.discarding,
         }
         fields = {
             register.name: Signal(register.width, name=register.name)
@@ -429,6 +434,7 @@ class Control(wiring.Component):
         )
         m.d.comb += [
             self.read_data.eq(Mux(from_counters, self.counter_value, 0) | reduce(or_, answers)),
+            self.discard.eq(fields["transmit_control"]),
             self.local.mac.eq(
                 reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
             ),

@@ -35,6 +35,7 @@ from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.slot_state import SlotStateMemory
 from afflux_hdl.engine.tables import RouteTable, WorkerTable
 from afflux_hdl.engine.transmit import Transmit
+from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.memory_ports import connect_in_turn, connect_writers
 from afflux_hdl.lib.packet_stream import Local, PacketBeat
 from afflux_hdl.lib.queue import Queue
@@ -64,6 +65,10 @@ class Engine(wiring.Component):
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
         register_refused: The write of the cycle before was refused; see `Control`.
+        link_down: What stands behind `tx` has found the network's link to be down: frames are
+            discarded. The engine finds that out by itself too, by how long `tx` makes it wait.
+        tx_cut: In the first cycle after a reset: `tx` was in the middle of a frame, which is to be
+            ended with an error.
         local: The addresses that the registers hold.
         idle: Nothing of any frame is left inside.
 
@@ -85,6 +90,8 @@ class Engine(wiring.Component):
                 "register_write_data": In(32),
                 "register_read_data": Out(32),
                 "register_refused": Out(1),
+                "link_down": In(1),
+                "tx_cut": In(1),
                 "local": Out(Local),
                 "idle": Out(1),
             }
@@ -157,6 +164,14 @@ class Engine(wiring.Component):
         connect(m, replies.o, replicate.replies)
         connect(m, replicate.o, transmit.i)
         connect(m, transmit.o, flipped(self.tx))
+        m.submodules.link_watch = watch = LinkWatch(cycles=p.link_timeout)
+        m.d.comb += [
+            watch.valid.eq(self.tx.valid),
+            watch.ready.eq(self.tx.ready),
+            control.discarding.eq(control.discard | watch.down | self.link_down),
+            transmit.discard.eq(control.discarding),
+            transmit.cut.eq(self.tx_cut),
+        ]
         m.d.comb += [
             queue.i_replay.eq(merge.o_replay),
             queue.answers.eq(replies.o.valid),
@@ -228,9 +243,11 @@ class Engine(wiring.Component):
             counters.replies_dropped.eq(admit.reply_dropped),
             counters.results_dropped.eq(queue.result_dropped),
             counters.results_discarded.eq(queue.emptied + replicate.discarded),
+            counters.refusals_dropped.eq(admit.refusal_dropped),
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),
+            counters.frames_discarded.eq(transmit.discarded),
             counters.address.eq((self.register_address - registers.COUNTER_BASE)[2:]),
             control.counter_value.eq(counters.value),
             control.receive_level.eq(receive.level),

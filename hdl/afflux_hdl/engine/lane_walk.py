@@ -6,7 +6,7 @@ Proved: `tests/formal/merge_memory.py`, `tests/formal/sending.py`. Tested:
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 

@@ -59,7 +59,8 @@ class FrameSummary(data.StructLayout):
 
     Members:
         good: The frame has passed all checks of the receive stage.
-        refused_version: The frame is only to be answered REFUSED (version).
+        refused_version: The frame is a JOIN of another protocol version, in good order otherwise.
+        checksum: The frame has a UDP checksum; a right one, if one of the two above is set.
         from_parent: The frame came to a parent port.
         job: Number of its job; of the port's job, if it came from a parent.
         job_built: The engine was built with a job of this number.
@@ -75,6 +76,7 @@ class FrameSummary(data.StructLayout):
             {
                 "good": 1,
                 "refused_version": 1,
+                "checksum": 1,
                 "from_parent": 1,
                 "job": parameters.job_bits,
                 "job_built": 1,

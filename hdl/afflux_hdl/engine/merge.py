@@ -42,7 +42,7 @@ t + 12, and beat n or a later one of the result's blocks is addressed not before
 class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
-    Latency: 1 cycles from taking an operation to its delivery on `o`. Throughput: at 512 bits an
+    Latency: 1 cycle from taking an operation to its delivery on `o`. Throughput: at 512 bits an
     operation with k blocks takes 2 + 4k cycles, as many as its frame took to arrive; on narrower
     buses fewer. No back-pressure: `o` is taken at once.
 

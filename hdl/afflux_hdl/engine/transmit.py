@@ -42,18 +42,28 @@ class Transmit(wiring.Component):
 
     Latency: 6 cycles from an order to the first beat on `o`, one more if it comes at the wrong
     phase. Throughput: one beat in each cycle while `o.ready` holds; back-pressure stops it in
-    steps of two beats, so that each beat is read at its bank's phase.
+    steps of two beats, so that each beat is read at its bank's phase. While `discard` holds it
+    takes orders at that rate too, whatever `o.ready` is, and discards their frames.
+
+    A frame is discarded whole, unless some of its beats are before the network when `discard`
+    rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it. What
+    is before the network already (up to `OUTPUT_DEPTH` beats) stays, because a beat that has been
+    offered may not change; it leaves when the network takes it.
 
     Members:
         phase: Alternates from cycle to cycle; frames start when it is 1.
         local: The engine's addresses.
         i: Frame orders.
         read_block, read_words: Slot memory.
-        o: Frames for the MAC, without frame check sequence; `keep` is all ones.
-        departed: A frame's last beat leaves in this cycle.
+        o: Frames for the MAC, without frame check sequence; `keep` is all ones. `error`, with
+            `last`, marks a frame of which the rest is missing.
+        discard: Nobody takes frames, or nobody is to get them.
+        cut: In the first cycle after a reset: the reset has cut a frame off, which is to be ended.
+        departed: A whole frame's last beat leaves in this cycle.
         departed_bytes: Bytes that leave in this cycle.
         done, done_job: In this cycle an order of this job has addressed the last word that it reads
             in the slot memory.
+        discarded: A frame of which not all will leave has been composed.
         idle: Nothing is in flight.
     """
 
@@ -68,10 +78,13 @@ class Transmit(wiring.Component):
                 "read_block": Out(ReadPort(p.block_address_bits, p.bus_bits)),
                 "read_words": Out(ReadPort(p.words_address_bits, p.bus_bits)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
+                "discard": In(1),
+                "cut": In(1),
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
                 "done": Out(1),
                 "done_job": Out(p.job_bits),
+                "discarded": Out(1),
                 "idle": Out(1),
             }
         )
@@ -81,22 +94,29 @@ class Transmit(wiring.Component):
         p = self._parameters
         header_beats = p.header_beats
 
-        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1})
+        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1, "error": 1})
         m.submodules.output = output = Queue(beat_shape, depth=OUTPUT_DEPTH, always_ready=True)
         m.d.comb += [
             self.o.payload.data.eq(output.o.payload.data),
             self.o.payload.last.eq(output.o.payload.last),
+            self.o.payload.error.eq(output.o.payload.error),
             self.o.payload.keep.eq(Const(-1, p.bus_bytes)),
             self.o.valid.eq(output.o.valid),
             output.o.ready.eq(self.o.ready),
-            self.departed.eq(self.o.valid & self.o.ready & self.o.payload.last),
+            self.departed.eq(
+                self.o.valid & self.o.ready & self.o.payload.last & ~self.o.payload.error
+            ),
             self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
         ]
 
-        # Beats go in pairs: the decision at phase 0 holds for the next two cycles.
-        room = Signal()
+        # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
+        # there need not be room carry a mark.
+        room, unsent = Signal(), Signal()
         with m.If(~self.phase):
-            m.d.sync += room.eq(output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN)
+            m.d.sync += [
+                room.eq((output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN) | self.discard),
+                unsent.eq(self.discard),
+            ]
 
         order = Signal(FrameOrder(p))
         m.submodules.walk = walk = LaneWalk(p)
@@ -171,7 +191,8 @@ class Transmit(wiring.Component):
             m.d.sync += text1.eq(text)
         valid2 = Signal()
         beat2 = Signal(beat_shape)
-        m.d.sync += valid2.eq(valid1)
+        unsent1, unsent2 = Signal(), Signal()
+        m.d.sync += [valid2.eq(valid1), unsent1.eq(unsent), unsent2.eq(unsent1)]
         with m.If(valid1):
             m.d.sync += beat2.last.eq(last1)
             with m.If(from_text1):
@@ -180,11 +201,21 @@ class Transmit(wiring.Component):
                 m.d.sync += beat2.data.eq(self.read_words.data)
             with m.Else():
                 m.d.sync += beat2.data.eq(self.read_block.data)
+        # A beat with the mark is discarded, and all behind it in its frame. If some have gone
+        # before it, it becomes the beat that ends the frame: the only one that enters the queue
+        # while there may be no room, and one that OUTPUT_MARGIN has room for.
+        begun, dropping, drops = Signal(), Signal(), Signal()
         m.d.comb += [
-            output.i.payload.eq(beat2),
-            output.i.valid.eq(valid2),
+            drops.eq(dropping | unsent2),
+            output.i.payload.data.eq(beat2.data),
+            output.i.payload.last.eq(beat2.last | drops | self.cut),
+            output.i.payload.error.eq(drops | self.cut),
+            output.i.valid.eq((valid2 & (~drops | (begun & ~dropping))) | self.cut),
+            self.discarded.eq(valid2 & beat2.last & drops),
             self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & (output.level == 0)),
         ]
+        with m.If(valid2):
+            m.d.sync += [begun.eq(~beat2.last), dropping.eq(drops & ~beat2.last)]
         return m
 
     def _compose(self, m: Module, order: data.View) -> Value:

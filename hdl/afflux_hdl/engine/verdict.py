@@ -19,6 +19,7 @@ Checks = data.StructLayout(
     {
         "good": 1,
         "refused_version": 1,
+        "checksum": 1,
         "from_parent": 1,
         "job": 1,
         "key": 1,
@@ -33,7 +34,7 @@ Checks = data.StructLayout(
 """The checks that a frame has passed, and where it comes from.
 
 Members:
-    good, refused_version: As in `FrameSummary`.
+    good, refused_version, checksum: As in `FrameSummary`.
     from_parent: The frame came to a parent port.
     job, key, worker, address, slot: These are right.
     settled: The job's workers may not move any more, and this one has joined from elsewhere.
@@ -103,24 +104,26 @@ class Screen(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         checks, o = self.checks, self.o
-        is_join, is_probe, is_joined = Signal(), Signal(), Signal()
+        is_join, is_probe, is_joined, refusable = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             is_join.eq(self.type == wire.Type.JOIN),
+            # What seems wrong in a JOIN without a checksum may be damage, and a refusal is final.
+            refusable.eq(is_join & checks.checksum),
             is_probe.eq(self.type == wire.Type.PROBE),
             is_joined.eq(self.type == wire.Type.JOINED),
         ]
         with m.If(~checks.good):
-            with m.If(checks.refused_version):
+            with m.If(checks.refused_version & checks.checksum):
                 m.d.comb += o.refusal.eq(wire.Refusal.VERSION)
         with m.Elif(~checks.job):
             m.d.comb += o.cause.eq(Cause.BAD_JOB)
-            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.JOB, 0))
+            m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.JOB, 0))
         with m.Elif(~checks.key):
             m.d.comb += o.cause.eq(Cause.BAD_KEY)
-            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.KEY, 0))
+            m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.KEY, 0))
         with m.Elif(~checks.worker):
             m.d.comb += o.cause.eq(Cause.BAD_WORKER)
-            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.WORKER, 0))
+            m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.WORKER, 0))
         with m.Elif(is_join):
             with m.If(~checks.empty):
                 m.d.comb += o.cause.eq(Cause.BAD_PRESENT)

@@ -137,6 +137,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a peer address, on the control channel; more are answered later (%(default)g)",
     )
     parser.add_argument(
+        "--workers-may-move",
+        action="store_true",
+        help="let workers join from another address while their job runs, as behind a router that "
+        "translates addresses and forgets its translations",
+    )
+    parser.add_argument(
         "--owner",
         type=int,
         metavar="PID",
@@ -285,7 +291,13 @@ def serve(arguments: argparse.Namespace) -> int:
     try:
         try:
             server = AggregatorServer(
-                engine, arguments.host, arguments.port, arguments.group, arguments.group_ttl, access
+                engine,
+                arguments.host,
+                arguments.port,
+                arguments.group,
+                arguments.group_ttl,
+                access,
+                arguments.workers_may_move,
             )
         except OSError as error:
             where = authority(arguments.host, arguments.port)

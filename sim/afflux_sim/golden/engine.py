@@ -229,6 +229,7 @@ class GoldenEngine:
             or frame[14] >> 4 != 4
             or frame[23] != 17
             or frame[30:34] != self.endpoint.packed_address
+            or frame[30:34] == bytes(4)
         ):
             return "not_ours", []
 
@@ -236,6 +237,9 @@ class GoldenEngine:
         if (
             frame[14] & 15 != 5
             or flags_and_offset & ~0x4000
+            or frame[6] & 1
+            or frame[26] == 0
+            or frame[26] >= 224
             or ones_complement_sum(frame[14:34]) != 0xFFFF
         ):
             return "bad_ip", []
@@ -245,10 +249,6 @@ class GoldenEngine:
         parent_ports = range(self._parent_port(0), self._parent_port(len(self.jobs)))
         if udp_port != self.endpoint.port and udp_port not in parent_ports:
             return "not_ours", []
-
-        if frame[HEADER_AT] >> 4 != VERSION:
-            is_join = frame[HEADER_AT] & 15 == JOIN
-            return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
         blocks = parse_present(frame).bit_count()
         if (
@@ -263,6 +263,10 @@ class GoldenEngine:
             pseudo_header = frame[26:34] + struct.pack(">BBH", 0, 17, udp_length)
             if ones_complement_sum(pseudo_header + frame[34:]) != 0xFFFF:
                 return "bad_checksum", []
+
+        if frame[HEADER_AT] >> 4 != VERSION:
+            is_join = frame[HEADER_AT] & 15 == JOIN
+            return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
         if udp_port in parent_ports:
             return self._judge_from_parent(parent_ports.index(udp_port), frame)
@@ -513,6 +517,9 @@ class GoldenEngine:
         return self._answer(frame, MISSING, (seen & 0xFFFFFFFF, seen >> 32, round_))
 
     def _refuse(self, frame: bytes, cause: int) -> list[bytes]:
+        """Answer a JOIN; one without a UDP checksum may be damaged, and is dropped."""
+        if frame[40:42] == b"\0\0":
+            return []
         return self._answer(frame, REFUSED, (cause, VERSION))
 
     def _answer(self, frame: bytes, type_: int, words: tuple[int, ...]) -> list[bytes]:

@@ -49,6 +49,7 @@ __all__ = [
     "parse_present",
     "source_of",
     "split_look_ahead",
+    "with_udp_checksum",
 ]
 
 VERSION = 1
@@ -114,6 +115,8 @@ COUNTERS = (
     "bytes_out",
     "results_dropped",
     "results_discarded",
+    "refusals_dropped",
+    "frames_discarded",
 )
 
 Block = npt.NDArray[np.int32]
@@ -264,6 +267,13 @@ def build_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> byte
     ip[10:12] = struct.pack(">H", ones_complement_sum(bytes(ip)) ^ 0xFFFF)
     udp = struct.pack(">HHHH", source.port, destination.port, udp_length, 0)
     return destination.mac + source.mac + b"\x08\x00" + bytes(ip) + udp + payload
+
+
+def with_udp_checksum(frame: bytes) -> bytes:
+    """Return the frame with its right UDP checksum, as a worker's host sends it (RFC 768)."""
+    data = frame[26:34] + struct.pack(">BBH", 0, 17, len(frame) - 34) + frame[34:40] + frame[42:]
+    right = ones_complement_sum(data) ^ 0xFFFF
+    return frame[:40] + struct.pack(">H", right or 0xFFFF) + frame[42:]
 
 
 def source_of(frame: bytes) -> Endpoint:

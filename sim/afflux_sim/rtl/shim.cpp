@@ -54,6 +54,7 @@ struct Statistics {
     uint64_t beats_out;
     uint64_t receive_stalls;  // cycles with rx_valid high and rx_ready low
     uint64_t digest;          // of all output pins in all cycles
+    uint64_t frames_cut;      // frames that ended with tx_error; they are not part of the output
 };
 
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
@@ -89,8 +90,6 @@ public:
         for (int i = 0; i < 4; ++i) tick();
         m_model.rst = 0;
         tick();
-        // What has left of a frame that was cut off.
-        m_output.resize(m_output_whole);
     }
 
     uint32_t read(uint32_t address) {
@@ -221,7 +220,11 @@ private:
         const auto* const data = reinterpret_cast<const uint8_t*>(&m_model.tx_data);
         m_output.insert(m_output.end(), data, data + bytes);
         ++m_statistics.beats_out;
-        if (m_model.tx_last) {
+        if (m_model.tx_last && m_model.tx_error) {
+            // A MAC spoils it, and nobody takes it.
+            m_output.resize(m_output_whole);
+            ++m_statistics.frames_cut;
+        } else if (m_model.tx_last) {
             m_output_lengths.push_back(static_cast<uint32_t>(m_output.size() - m_output_whole));
             m_output_whole = m_output.size();
             ++m_statistics.frames_out;

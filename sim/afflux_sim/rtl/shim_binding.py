@@ -31,6 +31,7 @@ class ShimStatistics(ctypes.Structure):
         ("beats_out", c_uint64),
         ("receive_stalls", c_uint64),
         ("digest", c_uint64),
+        ("frames_cut", c_uint64),
     )
 
 

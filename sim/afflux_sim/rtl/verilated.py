@@ -43,6 +43,7 @@ class Statistics:
         digest: A number that depends on every output pin in every cycle since the engine was
             opened, but for the data of beats that are not valid. Equal engines that are driven
             alike have equal digests.
+        frames_cut: Frames that ended with `tx_error`, which are not among those taken.
     """
 
     cycles: int
@@ -52,6 +53,7 @@ class Statistics:
     beats_out: int
     receive_stalls: int
     digest: int
+    frames_cut: int
 
 
 class VerilatedEngine(VerilatedModel):
