@@ -11,12 +11,13 @@ Only this module assumes anything: a test sees to that.
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Assert, Assume, Module, Value
 
-__all__ = ["Axiom", "Contract", "Need", "Use", "choose", "uses_in"]
+__all__ = ["Axiom", "Contract", "Need", "Use", "choose", "noted", "uses_in"]
 
 Predicate = Callable[..., Iterator[tuple[str, Value]]]
 """From a module for its registers, the signals, and the parameters: clauses with their names."""
@@ -38,6 +39,20 @@ class Use:
 
     def __str__(self) -> str:
         return f"{self.contract} ({self.parameters})" if self.parameters else self.contract
+
+
+_notes: list[set[Use]] = []
+
+
+@contextmanager
+def noted() -> Iterator[set[Use]]:
+    """Yield a set to which everything is added that harnesses state while this is open."""
+    uses: set[Use] = set()
+    _notes.append(uses)
+    try:
+        yield uses
+    finally:
+        _notes.remove(uses)
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,8 @@ class Contract:
         seam: From which part to which.
         says: What it says, for the table.
         predicate: The clauses.
+        of_the_past: It is required of what was guaranteed in an earlier cycle, so that a harness may
+            use its own guarantee.
         carried_by: What carries it from where it is guaranteed to where it is required: a stream's
             payloads that keep it one by one also keep it behind a queue that adds and changes none.
     """
@@ -71,6 +88,7 @@ class Contract:
     says: str
     predicate: Predicate
     carried_by: tuple[Need, ...] = ()
+    of_the_past: bool = False
 
     def guarantee(self, m: Module, *signals: Any, **parameters: object) -> None:
         """Assert it: its harness proves it."""
@@ -88,6 +106,8 @@ class Contract:
         signals: tuple[Any, ...],
         parameters: dict[str, object],
     ) -> None:
+        for note in _notes:
+            note.add(Use(kind, self.name, _text(parameters)))
         for clause, value in self.predicate(m, *signals, **parameters):
             text = f"{kind} | {self.name} | {_text(parameters)} | {clause}"
             # At the line of the harness.
@@ -112,6 +132,8 @@ class Axiom:
 
     def assume(self, m: Module, *signals: Any, **parameters: object) -> None:
         """Assume it."""
+        for note in _notes:
+            note.add(Use("axiom", self.name, _text(parameters)))
         for clause, value in self.predicate(m, *signals, **parameters):
             m.d.comb += Assume(value, f"axiom | {self.name} | {_text(parameters)} | {clause}")
 

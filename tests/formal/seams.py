@@ -10,7 +10,6 @@ from afflux_hdl.engine.delivery_queue import REPLIES
 from afflux_hdl.engine.engine import OPERATIONS
 from afflux_hdl.engine.layouts import OperationKind
 from afflux_hdl.engine.receive import PARENT_TYPES, SUMMARY_DEPTH, WORKER_TYPES
-from afflux_hdl.engine.replicate import HEADERS
 from tests.formal.contracts import Axiom, Contract, Need
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "JOBS",
     "JOBS_STAY",
     "KEPT",
+    "KEYS",
     "LOCAL_STAYS",
     "OPERATION",
     "ORDER",
@@ -194,6 +194,7 @@ KEPT = Contract(
     "a memory's write port → its read port, behind a stream's ready",
     "what holds of each word as it is written, and stays true, holds of each word that is read",
     _entry,
+    of_the_past=True,
 )
 
 
@@ -229,7 +230,6 @@ ORDER = Contract(
     "replicate → transmit",
     "present bits only of lanes that are built, as many as `blocks`",
     _order,
-    (_kept(HEADERS, False),),
 )
 
 
@@ -359,6 +359,13 @@ FRAME_LENGTH = Axiom(
     lambda m, stream, so_far, most: iter(
         [("no longer", ~stream.valid | ~stream.ready | (so_far < most))]
     ),
+)
+
+KEYS = Axiom(
+    "keys",
+    "docs/protocol.md, section 5.1",
+    "no two runs of a job have the same key",
+    lambda m, creates, used: iter([("once", ~creates | ~used)]),
 )
 
 LOCAL_STAYS = Axiom(

@@ -21,7 +21,7 @@ STAGES = 7
 
 def drive(m: Module, part: Component, *, constant: tuple[str, ...] = ()) -> None:
     """Anything at all inputs; local addresses that are named stay as they are."""
-    for path, member, value in part.signature.flatten(part):
+    for _, member, value in part.signature.flatten(part):
         if member.flow is In:
             signal = Value.cast(value)
             # Some streams are always ready.
