@@ -16,6 +16,7 @@ from afflux_sim.golden.frames import Group as GoldenGroup
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.director import Actions, Build, Director, ReadRegister, WriteRegister
+from tests.scenarios.golden_device import Engine
 from tests.scenarios.job_frames import Group, Job, ParentJob
 from tests.scenarios.performer import perform
 
@@ -96,7 +97,7 @@ def check_busy_writes(engine: VerilatedEngine, build: Build) -> None:
     perform(engine, director.check_counters())
 
 
-def check_reasons(engine: VerilatedEngine, build: Build, creates: int = 300) -> None:
+def check_reasons(engine: Engine, build: Build, creates: int = 300) -> None:
     """Create random jobs, in one another's way or beyond the limits: refused as they should."""
     director = Director(**build)
     golden = director.golden
@@ -191,7 +192,7 @@ def check_joined_before(engine: VerilatedEngine, build: Build) -> None:
     assert 0 < taken < 48, taken
 
 
-def check_settled_workers(engine: VerilatedEngine, build: Build) -> None:
+def check_settled_workers(engine: Engine, build: Build) -> None:
     """Which workers may join from where, before and after the first contribution."""
     director = Director(**build)
     job = Job(workers=3, lanes=1, slots=2, first_round=5)

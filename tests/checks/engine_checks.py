@@ -41,7 +41,14 @@ BUILDS: dict[int, Build] = {
 }
 """By width of the bus. The narrow one is built for little, so that its maxima are met too."""
 
-DROPS = {"receive_overflow", "replays_dropped", "replies_dropped", "refusals_dropped"}
+DROPS = {
+    "receive_overflow",
+    "replays_dropped",
+    "replies_dropped",
+    "refusals_dropped",
+    "results_dropped",
+    "results_discarded",
+}
 """Counters of what queues and rates leave out."""
 
 

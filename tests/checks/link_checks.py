@@ -63,13 +63,12 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     before = perform(engine, director.read_counters())
     assert engine.play(frames, STUCK) == []
     other = Job(number=1, workers=1, lanes=1, slots=1, slot_base=job.slots, key=2)
-    timeout = Parameters().link_timeout
     assert engine.read(address_of("transmit_state")) == 0
     for command in (Command.DESTROY, Command.CREATE, Command.DESTROY):
-        _command(engine, other, command, timeout + COMMAND_CYCLES)
-        # The first command waits until the link counts as down, the others do not.
-        timeout = 0
-        assert engine.read(address_of("transmit_state")) == 1
+        _command(engine, other, command, COMMAND_CYCLES)
+    _cycles_until_down(engine)
+    for command in (Command.CREATE, Command.DESTROY):
+        _command(engine, other, command, COMMAND_CYCLES)
     # What is completed meanwhile is lost as well.
     frames = _rounds(job, 1)
     results += [answer for frame in frames for answer in golden.receive(frame)]
@@ -88,6 +87,10 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     assert statistics.frames_cut == 1
     _recover(engine, director, job, 1)
     assert engine.statistics().frames_cut == 1
+    # The job whose own results are under way, before the link counts as down.
+    engine.play(_rounds(job, 2), STUCK)
+    _command(engine, job, Command.DESTROY, Parameters().link_timeout + COMMAND_CYCLES)
+    assert engine.read(address_of("delivery_level")) == 0
 
 
 def check_reset_ends_the_frame(engine: VerilatedEngine, build: Build) -> None:
@@ -150,6 +153,13 @@ def _command(engine: VerilatedEngine, job: Job, command: Command, cycles: int) -
     else:
         raise AssertionError(f"{command.name} hangs while tx is stuck")
     assert engine.read(address_of("job_enabled")) == (command is Command.CREATE)
+
+
+def _cycles_until_down(engine: VerilatedEngine) -> None:
+    for _ in range(Parameters().link_timeout):
+        if engine.read(address_of("transmit_state")):
+            return
+    raise AssertionError("the link is not down yet")
 
 
 def _cycles(engine: VerilatedEngine, cycles: int) -> None:

@@ -70,8 +70,10 @@ NO_ROOM = Exclusion(
     lambda bin_: bin_["verdict"] == "receive_overflow",
 )
 CONFLICT_ALONE = Exclusion(
-    "with one worker nobody can ask for anything else",
-    lambda bin_: bin_["workers"] == "1" and bin_["result"] == "CONFLICT",
+    "with one worker nobody can ask for anything else, unless the parent finds it out",
+    lambda bin_: (
+        bin_["workers"] == "1" and bin_["result"] == "CONFLICT" and bin_["way"] != "parent"
+    ),
 )
 
 CROSSES = (

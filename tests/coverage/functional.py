@@ -48,12 +48,20 @@ def cover(
         observer.know(jobs)
         observer.restart()
         traffic = MixedTraffic(choose, director.golden, jobs)
-        for _ in range(12):
+        for _ in range(choose.choice((2, 5, 12))):
             played += _spell(choose, observer, traffic, director)
             if choose.random() < 0.8:
                 observer.drain()
-        observer.end("reset" if choose.random() < 0.5 else "destroyed")
-        engine.reset()
+        ends = choose.choice(("reset", "destroyed"))
+        observer.end(ends)
+        if ends == "reset":
+            engine.reset()
+        else:
+            for job in jobs:
+                perform(engine, director.destroy(job))
+            observer.drain()
+        # What left meanwhile is nobody's any more.
+        engine.run(0)
 
 
 def _spell(
@@ -89,7 +97,7 @@ def _spell(
 def main(arguments: list[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage.functional")
-    parser.add_argument("--frames", type=int, default=60_000)
+    parser.add_argument("--frames", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, default=BUILD_FOLDER / "coverage")
     options = parser.parse_args(arguments)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 
 from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.golden.state import Slot
 from tests.coverage.observer import SentFrame
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Group, Job, ParentJob
@@ -242,7 +243,7 @@ class MixedTraffic:
 
     # How it is packed.
 
-    def _state(self, job: Job, slot: int):  # type: ignore[no-untyped-def]
+    def _state(self, job: Job, slot: int) -> Slot:
         golden = self._golden.jobs[job.number]
         assert golden is not None
         return golden.slots[slot]
@@ -281,7 +282,7 @@ class MixedTraffic:
 
     def _pack(self, job: Job, worker: int, *fields: int, **changes: int) -> bytes:
         claimed = changes.pop("claimed", worker)
-        payload = self._payload(job, claimed, *fields, **changes)  # type: ignore[arg-type]
+        payload = self._payload(job, claimed, *fields, **changes)
         checked = self._choose.random() < 0.5
         return pack_frame(self._peer(job, worker), self._here, payload, checked=checked)
 

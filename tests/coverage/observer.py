@@ -146,8 +146,11 @@ class Observer:
 
     def end(self, how: str) -> None:
         """Say that all jobs are about to end."""
+        queue = self.queue()
+        # What left while registers were read is still to be collected.
+        self._see(self._engine.run(0))
         for job in self._jobs.values():
-            self._model.add({"ends": how, "queue": self.queue()} | _of_job(job))
+            self._model.add({"ends": how, "queue": queue} | _of_job(job))
 
     def _see(self, frames: Sequence[bytes]) -> None:
         """Sample what has left."""

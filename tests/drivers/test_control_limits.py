@@ -39,7 +39,7 @@ def assert_a_rank_is_served(served: Served, secret: bytes | None = None) -> None
     """Create a job at another address than strangers', and end it, long before a timeout."""
     start = time.monotonic()
     with closing(create_job(served.address, 2, 16, 32, 10.0, secret=secret)) as lease:
-        assert lease.ticket.slots == 32
+        assert lease.ticket.slots >= 16
     assert time.monotonic() - start < 3
 
 
@@ -55,8 +55,8 @@ def test_one_peer_cannot_take_all_jobs_and_slots():
             slots.append(answer["slots"])
         assert "peer 127.0.0.2 has" in answer["error"]
         assert "left for others (--peer-share 0.875)" in answer["error"]
-        assert len(slots) <= 7
-        assert sum(slots) <= 448
+        # Each gets half of what is left to its peer, but 16 if there are so many.
+        assert slots == [224, 112, 56, 28, 16, 12]
         assert_a_rank_is_served(served)
         # What it gives back it may have again.
         held.close()
@@ -98,7 +98,7 @@ def test_the_share_of_a_peer_is_what_it_gets_one_by_one(pool, share):
 
 
 def test_a_second_peer_gets_its_share_of_the_rest():
-    table = JobTable(SoftEngine(jobs=64, slots=2048), room_bytes=1 << 40)
+    table = JobTable(SoftEngine(jobs=64, slots=8192), room_bytes=1 << 40)
     granted: dict[str, list[int]] = {"a": [], "b": [], "c": []}
     for peer, jobs in granted.items():
         with pytest.raises(NoRoom, match=f"peer {peer} has .*left for others|all 64 jobs"):

@@ -6,6 +6,7 @@ import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers, wire
+from tests.checks.command_checks import check_reasons, check_settled_workers
 from tests.checks.engine_checks import DROPS
 from tests.checks.golden_comparison import (
     compare_engines,
@@ -13,6 +14,7 @@ from tests.checks.golden_comparison import (
     read_register,
     tickets_of,
 )
+from tests.scenarios.director import Build
 from tests.support.drivers.virtual_job import (
     configure,
     counters_of,
@@ -203,6 +205,21 @@ def test_refuses_commands_that_nobody_can_carry_out():
         write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
         assert read_register(engine, "job_reason") == reason
         write_registers(engine, job | {"job_command": registers.Command.CREATE})
+
+
+class Paced(SoftEngine):
+    """A software engine as the checks of the RTL take it."""
+
+    def play(self, frames, stimulus=None, mac_errors=None):
+        assert not any(mac_errors or ())
+        return super().play(frames)
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_does_what_the_rtl_does_with_commands_and_joins(shares):
+    build: Build = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
+    check_settled_workers(Paced(**build, shares=shares), build)
+    check_reasons(Paced(**build, shares=shares), build)
 
 
 @pytest.mark.parametrize("limits", [{"workers": 65}, {"lanes": 0}, {"jobs": 257}, {"slots": 0}])

@@ -16,6 +16,7 @@ from tests.checks.engine_checks import (
     check_floods,
     check_garbage,
 )
+from tests.checks.near_checks import misjudged
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
@@ -83,6 +84,10 @@ def test_any_frame(build: Build) -> None:
     counters = check_any_frame(behind_mac(build), build, seed=4)
     never = {name for name, count in counters.items() if count == 0}
     assert never == DROPS
+
+
+def test_near_misses() -> None:
+    assert not list(misjudged(behind_mac(SMALL), SMALL))
 
 
 def test_floods() -> None:

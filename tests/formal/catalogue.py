@@ -47,6 +47,14 @@ MERGE = (
                 "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
             ),
             SoughtBug(
+                "a pause before the blocks: they would be sent before they are written",
+                12,
+                "engine/merge.py",
+                "m.d.comb += [with_blocks.eq(1), walk.step.eq(1)]",
+                "m.d.comb += [with_blocks.eq(word_beat[0]), walk.step.eq(word_beat[0])]\n"
+                "                m.d.sync += word_beat.eq(walk.any & ~walk.last)",
+            ),
+            SoughtBug(
                 "starts at any phase",
                 12,
                 "engine/merge.py",
@@ -223,6 +231,28 @@ STREAMS = (
                 "engine/receive.py",
                 "flags3.holds_room.eq(beats2 > header_beats)",
                 "flags3.holds_room.eq(beats2 >= header_beats)",
+            ),
+        ),
+    ),
+    Proof(
+        name="rings of the delivery queue",
+        harness="ring_pointers:RingsHarness",
+        depth=3,
+        cover=24,
+        bugs=(
+            SoughtBug(
+                "a full ring takes another entry",
+                20,
+                "engine/rings.py",
+                "self.full.eq(used & (tail_in.data == head_in.data))",
+                "self.full.eq(0)",
+            ),
+            SoughtBug(
+                "a ring is taken for empty when an entry comes as the last one leaves",
+                16,
+                "engine/rings.py",
+                "with m.If(~self.phase & self.push & (self.push_ring == n)):",
+                "with m.If(~self.phase & self.push & ~empties & (self.push_ring == n)):",
             ),
         ),
     ),

@@ -77,8 +77,8 @@ class Contract:
         seam: From which part to which.
         says: What it says, for the table.
         predicate: The clauses.
-        of_the_past: It is required of what was guaranteed in an earlier cycle, so that a harness may
-            use its own guarantee.
+        of_the_past: It is required of what was guaranteed in an earlier cycle, so that a harness
+            may use its own guarantee.
         carried_by: What carries it from where it is guaranteed to where it is required: a stream's
             payloads that keep it one by one also keep it behind a queue that adds and changes none.
     """

@@ -98,6 +98,7 @@ class DispatchHarness(Elaboratable):
             age=ORDER_AGE - 1,
             **kept,
         )
+        seams.RINGS.guarantee(m, engine["queue.rings"])
         seams.ORDER.guarantee(m, replicate.o, lanes=p.lanes)
         seams.ORDER_AGE.guarantee(m, replicate.o, chosen.age, chosen.delivery, least=ORDER_AGE)
 

@@ -2,9 +2,9 @@
 
 The merge stage and the slot memory as they are, any sequence of operations at any times. Watched
 are one element of a block and one look-ahead word, at any address. A ghost of each takes an
-operation's effect when the operation reads it; the memory has to hold the same once that is
-written, whatever came before and comes next. When that is, and that nobody reads it before, is in
-`distance.py`.
+operation's effect when the operation reads it; the memory has to hold the same when that is
+written, whatever came before and comes next, and it is written in the very cycle, counted from the
+operation's start, that `merge.READ_BEHIND_WRITE` rests on: deliveries leave when operations begin.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
@@ -25,6 +25,10 @@ from tests.formal.watched import choice, watching
 __all__ = ["MergeMemoryHarness"]
 
 
+AGE_BITS = 12
+"""Bits of a number of cycles; more than the largest operation takes on the narrowest bus."""
+
+
 class Ghost:
     """What one watched element or word must be.
 
@@ -34,6 +38,8 @@ class Ghost:
         offset: Where in the receive buffer that is.
         flying: It has been read and is not written yet ...
         since: ... and was read this many cycles ago, less one.
+        age, place: Cycles since that operation was taken; and how many beats of words or blocks it
+            has before this one.
         now: After all operations that have read it.
         before: Before the last of them.
         was_arriving, was_fresh, was_opcode: What that one merges.
@@ -47,6 +53,8 @@ class Ghost:
         self.offset = Signal(offset_bits, name=f"{name}_offset")
         self.flying = Signal(name=f"{name}_flying")
         self.since = Signal(2, name=f"{name}_since")
+        self.age = Signal(AGE_BITS, name=f"{name}_age")
+        self.place = Signal(AGE_BITS, name=f"{name}_place")
         self.now = Signal(32, name=f"{name}_now")
         self.before = Signal(32, name=f"{name}_before")
         self.was_arriving = Signal(32, name=f"{name}_was_arriving")
@@ -117,21 +125,24 @@ class MergeMemoryHarness(ElementHarness):
 
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
         block, words = Ghost("block", p.offset_bits), Ghost("words", p.offset_bits)
-        for ghost, hit, fresh, opcode, offset, reads, address, at, write, content in (
+        # Words are written this many cycles after they are read, and blocks.
+        to_words, to_block = (1 if p.header_beats == 1 else 2), 3
+        first_words = 1 if p.header_beats == 1 else 2
+        first_block = first_words + p.header_beats
+        place = rank(incoming.present, lane) * p.block_beats + beat
+        for ghost, hit, fresh, opcode, offset, reads, address, at, write, content, times in (
             (
                 block,
                 here & incoming.present.bit_select(lane, 1),
                 incoming.fresh.bit_select(lane, 1),
                 incoming.opcode,
-                incoming.start
-                + p.header_beats
-                + rank(incoming.present, lane) * p.block_beats
-                + beat,
+                incoming.start + p.header_beats + place,
                 parts["with_blocks"],
                 merge.read_block.address,
                 block_at,
                 merge.write_block,
                 block_content,
+                (place, first_block, to_block),
             ),
             (
                 words,
@@ -144,15 +155,21 @@ class MergeMemoryHarness(ElementHarness):
                 words_at,
                 merge.write_words,
                 words_content,
+                (word_beat, first_words, to_words),
             ),
         ):
+            before, first, late = times
             writes = write.enable & (write.address == at)
             reading = reads & (address == at)
             effect = Mux(
                 ghost.fresh, ghost.arriving, merged(ghost.opcode, ghost.now, ghost.arriving)
             )
             m.d.comb += ghost.next.eq(Mux(reading, effect, ghost.now))
-            m.d.sync += [ghost.since.eq(ghost.since + 1), ghost.now.eq(ghost.next)]
+            m.d.sync += [
+                ghost.since.eq(ghost.since + 1),
+                ghost.age.eq(ghost.age + 1),
+                ghost.now.eq(ghost.next),
+            ]
             with m.If(writes):
                 m.d.sync += ghost.flying.eq(0)
             with m.If(reading):
@@ -172,6 +189,8 @@ class MergeMemoryHarness(ElementHarness):
                     ghost.fresh.eq(fresh),
                     ghost.opcode.eq(opcode),
                     ghost.offset.eq(offset),
+                    ghost.age.eq(1),
+                    ghost.place.eq(before),
                 ]
             held = Signal(32, name=f"held_{ghost.now.name}")
             spec = merged(ghost.was_opcode, ghost.before, ghost.was_arriving)
@@ -179,7 +198,9 @@ class MergeMemoryHarness(ElementHarness):
                 held.eq(self._word(content)),
                 Assert(~reading | (ghost.waiting & ~ghost.flying), "read after it is written"),
                 Assert(~writes | ghost.flying, "written after it is read"),
-                Assert(~ghost.flying | (ghost.since <= 2), "written soon after it is read"),
+                Assert(~ghost.flying | (ghost.since < late), "written soon after it is read"),
+                Assert(~writes | (ghost.since == late - 1), "written when it is due"),
+                Assert(~reading | (ghost.age == first + ghost.place), "read when it is due"),
                 Assert(held == Mux(ghost.flying, ghost.before, ghost.now), "content"),
                 Assert(
                     ~ghost.flying | (ghost.now == Mux(ghost.was_fresh, ghost.was_arriving, spec)),
@@ -203,9 +224,17 @@ class MergeMemoryHarness(ElementHarness):
         with m.Elif(words_here):
             m.d.comb += self._word(merge.receive.data).eq(words.was_arriving)
 
-        self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase)
+        age = Signal(AGE_BITS)
+        m.d.sync += age.eq(Mux(starts, 1, age + 1))
+        self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase, age)
         self._sent_lanes(m, parts, merge)
-        self._covers(m, block, words)
+        self._deliveries(m, merge, incoming, starts)
+        flying_late = block.flying & (block.since == to_block - 1)
+        added = Signal()
+        adds = flying_late & ~block.was_fresh & (block.was_arriving != 0)
+        with m.If(adds):
+            m.d.sync += added.eq(1)
+        m.d.comb += Cover(added & adds & (block.now != 0), "a block is added to twice")
         return m
 
     def _tie(
@@ -220,6 +249,7 @@ class MergeMemoryHarness(ElementHarness):
         beat: Value,
         word_beat: Value,
         phase: Value,
+        age: Value,
     ) -> None:
         """Say what the stage's registers are while an operation waits for its turn."""
         p = self._parameters
@@ -247,6 +277,8 @@ class MergeMemoryHarness(ElementHarness):
                 Assert(offset == (operation.start + beat_of_words)[: len(offset)]),
                 Assert(operation.kind == OperationKind.MERGE),
             ]
+        with m.If(state("WORDS")):
+            m.d.comb += Assert(age == (1 if p.header_beats == 1 else 2) + beat_of_words)
         if p.header_beats > 1:
             with m.If(~state("WORDS")):
                 m.d.comb += Assert(beat_of_words == 0)
@@ -258,7 +290,7 @@ class MergeMemoryHarness(ElementHarness):
             m.d.comb += Assert(of_words, "words at their phase")
         if p.header_beats > 1:
             with m.If(state("ALIGN")):
-                m.d.comb += Assert(phase)
+                m.d.comb += [Assert(phase), Assert(age == 1)]
         with m.If(state("BLOCKS")):
             m.d.comb += [
                 Assert(phase == walk_beat[0], "blocks at their phase"),
@@ -273,6 +305,13 @@ class MergeMemoryHarness(ElementHarness):
                     ]
                 ),
                 Assert(operation.kind == OperationKind.MERGE),
+                Assert(
+                    age
+                    == (1 if p.header_beats == 1 else 2)
+                    + p.header_beats
+                    + done * p.block_beats
+                    + walk_beat
+                ),
             ]
         here = (operation.delivery.slot == slot) & (operation.version == version)
         expected = (
@@ -287,6 +326,8 @@ class MergeMemoryHarness(ElementHarness):
         with m.If(to_come):
             m.d.comb += [
                 Assert(block.offset == expected),
+                Assert(block.age == age),
+                Assert(block.place == rank(operation.present, lane) * p.block_beats + beat),
                 Assert(block.fresh == operation.fresh.bit_select(lane, 1)),
                 Assert(block.opcode == operation.opcode),
             ]
@@ -295,6 +336,8 @@ class MergeMemoryHarness(ElementHarness):
         with m.If(words_to_come):
             m.d.comb += [
                 Assert(words.offset == (operation.start + word_beat)[: len(offset)]),
+                Assert(words.age == age),
+                Assert(words.place == word_beat),
                 Assert(words.fresh == operation.opening),
                 Assert(words.opcode == 3),
             ]
@@ -310,12 +353,28 @@ class MergeMemoryHarness(ElementHarness):
             Assert(~sends | ((operation.delivery.header.present >> p.lanes) == 0)),
         ]
 
-    def _covers(self, m: Module, block: Ghost, words: Ghost) -> None:
-        added = Signal()
-        adds = block.flying & (block.since == 2) & ~block.was_fresh & (block.was_arriving != 0)
-        with m.If(adds):
-            m.d.sync += added.eq(1)
-        m.d.comb += [
-            Cover(added & adds & (block.now != 0), "a block is added to twice"),
-            Cover(words.flying & ~words.was_fresh & (words.now != 0), "words are merged"),
+    def _deliveries(self, m: Module, merge: Merge, incoming: data.View, starts: Value) -> None:
+        """Assert that a delivery leaves one cycle after its operation has been taken."""
+        due, replay = Signal(), Signal()
+        delivery = Signal.like(incoming.delivery)
+        m.d.sync += [
+            due.eq(
+                starts
+                & Mux(
+                    incoming.kind == OperationKind.MERGE,
+                    incoming.complete,
+                    incoming.kind != OperationKind.RELEASE,
+                )
+            ),
+            replay.eq(incoming.kind == OperationKind.REPLAY),
+            delivery.eq(incoming.delivery),
         ]
+        m.d.comb += [
+            Assert(merge.o.valid == due, "deliveries come when they are due"),
+            Cover(due, "a result is delivered"),
+        ]
+        with m.If(due):
+            m.d.comb += [
+                Assert(merge.o.payload.as_value() == delivery.as_value()),
+                Assert(merge.o_replay == replay),
+            ]

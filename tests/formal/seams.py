@@ -31,6 +31,8 @@ __all__ = [
     "PHASE",
     "QUEUE",
     "REPLY",
+    "RINGS",
+    "RINGS_MADE",
     "STREAM",
     "SUMMARY",
     "WORKERS_ROUNDS",
@@ -359,6 +361,39 @@ FRAME_LENGTH = Axiom(
     lambda m, stream, so_far, most: iter(
         [("no longer", ~stream.valid | ~stream.ready | (so_far < most))]
     ),
+)
+
+
+def _rings(m: Module, rings: PureInterface) -> Clauses:
+    may_pop = Signal()
+    resets_it = rings.reset & rings.phase & (rings.reset_ring == rings.head_ring)
+    occupied = rings.occupied.bit_select(rings.head_ring, 1)
+    m.d.sync += may_pop.eq(occupied & ~resets_it)
+    yield "pushes where there is room", rings.phase | ~rings.push | ~rings.full
+    yield "pops where something is", rings.phase | ~rings.pop | may_pop
+
+
+RINGS = Contract(
+    "rings",
+    "delivery queue → its rings",
+    "nothing is pushed into a full ring, nothing popped from an empty one",
+    _rings,
+)
+
+
+def _rings_made(m: Module, rings: PureInterface, pushes: Value, used: Value) -> Clauses:
+    del m
+    whole = (rings.first == 0) & (rings.last == (1 << len(rings.last)) - 1)
+    yield "a fence goes before", ~pushes | used
+    yield "limits", ~rings.reset | ((rings.first <= rings.last) & ~whole)
+
+
+RINGS_MADE = Axiom(
+    "rings are made",
+    "hdl/afflux_hdl/engine/control.py",
+    "a job has deliveries only after the fence of its create, which has given its rings limits "
+    "that fit; tested, not proved",
+    _rings_made,
 )
 
 KEYS = Axiom(

@@ -45,15 +45,18 @@ def test_a_harness_without_its_assertion_is_missed() -> None:
     some = [p for p in PROOFS if p.name in ("dispatch, narrow", "sending, 512 bits, narrow")]
     with patch.object(Contract, "guarantee", silent):
         problems = matching.unmatched(matching.stated_by(some))
-    assert "sending, 512 bits, narrow requires order (lanes=2), which no other proof guarantees" in (
-        problems
+    assert (
+        "sending, 512 bits, narrow requires order (lanes=2), which no other proof guarantees"
+        in (problems)
     )
 
 
 def test_only_contracts_assume() -> None:
     for path in FORMAL.glob("*.py"):
         if path.name != "contracts.py":
-            names = {node.id for node in ast.walk(ast.parse(path.read_text())) if hasattr(node, "id")}
+            names = {
+                node.id for node in ast.walk(ast.parse(path.read_text())) if hasattr(node, "id")
+            }
             assert "Assume" not in names, path.name
 
 

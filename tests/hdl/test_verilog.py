@@ -19,6 +19,7 @@ PORTS = {
     "tx_data": 32,
     "tx_keep": 4,
     "tx_last": 1,
+    "tx_error": 1,
     "tx_valid": 1,
     "tx_ready": 1,
     "reg_address": 12,

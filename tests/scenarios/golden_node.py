@@ -99,20 +99,22 @@ class GoldenNode:
             frame[:6] == here.mac
             and frame[12:15] == b"\x08\x00\x45"
             and frame[30:34] == here.packed_address
+            and here.packed_address != bytes(4)
         )
         fragment = int.from_bytes(frame[20:22], "big")
+        # Whether it may be fragmented does not matter, whether it was does.
+        whole = fragment in (0, 0x4000)
         if not ours:
             return "host"
         if frame[23] == 17:
             port = int.from_bytes(frame[36:38], "big")
-            is_later = fragment % 2**13 != 0
             within = (port - here.port) % 2**16 <= self._jobs
-            return "engine" if within and not is_later else "host"
+            return "engine" if within and whole else "host"
         length = int.from_bytes(frame[16:18], "big")
         is_request = frame[23] == 1 and frame[34:36] == b"\x08\x00"
-        # Whether it may be fragmented does not matter, whether it was does.
-        whole = fragment in (0, 0x4000)
-        return "echo" if is_request and whole and 28 <= length <= ECHO_BYTES_MAX - 14 else "host"
+        of_host = not frame[6] & 1 and 0 < frame[26] < 224
+        fits = 28 <= length <= ECHO_BYTES_MAX - 14
+        return "echo" if is_request and whole and of_host and fits else "host"
 
     def _asks_for_us(self, frame: bytes) -> bool:
         here = self._engine.endpoint
@@ -120,6 +122,7 @@ class GoldenNode:
             frame[:6] in (here.mac, BROADCAST)
             and frame[14:22] == b"\x00\x01\x08\x00\x06\x04\x00\x01"
             and frame[38:42] == here.packed_address
+            and not frame[22] & 1
             and frame[28:32] != here.packed_address
             and here.packed_address != bytes(4)
         )

@@ -38,7 +38,7 @@ def compare_engines(bus_bits: int, whole: bool) -> None:
         begun = time.monotonic()
         with open_engine(bus_bits) as one, VerilatedEngine.from_library(library) as other:
             twins = Twins(one, other)
-            trial.check(twins)  # type: ignore[arg-type]
+            trial.check(twins)
             say(
                 f"  {trial.name}: {twins.calls} calls, {one.cycles} cycles, no difference, "
                 f"{time.monotonic() - begun:.0f} s"
@@ -67,7 +67,7 @@ def find_a_bug(bus_bits: int) -> None:
         library = engine_library(Parameters(bus_bits=bus_bits, **BUILDS[bus_bits]))
     try:
         with open_engine(bus_bits) as one, VerilatedEngine.from_library(library) as other:
-            short_battery(bus_bits)[0].check(Twins(one, other))  # type: ignore[arg-type]
+            short_battery(bus_bits)[0].check(Twins(one, other))
     except Difference as found:
         say(f"  a planted bug is found: {str(found)[:120]}")
         return

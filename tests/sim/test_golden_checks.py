@@ -10,6 +10,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from afflux_sim.golden.engine import CommandRefused
 from afflux_sim.golden.frames import (
     COUNTERS,
     HEADER,
@@ -17,6 +18,7 @@ from afflux_sim.golden.frames import (
     JOINED,
     PROBE,
     REFUSED,
+    Group,
     parse_packet,
 )
 from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
@@ -337,6 +339,33 @@ def test_a_later_join_replaces_the_address():
     assert counted(engine, craft(**moved))[0]["accepted"] == 1
 
 
+@pytest.mark.parametrize("elsewhere", [{"source": "10.9.9.9"}, {"sport": 1234}])
+@pytest.mark.parametrize("may_move", [False, True])
+def test_once_a_job_has_started_its_workers_stay(elsewhere, may_move):
+    engine = engine_with_a_job()
+    engine.jobs[JOB].may_move = may_move
+    away = craft(type=JOIN, present=0, **elsewhere)
+    here = craft(type=JOIN, present=0)
+    # Neither a JOIN nor a PROBE starts it.
+    for frame in (away, here, craft(type=PROBE, present=0), craft(type=JOIN, present=0)):
+        engine.receive(frame)
+    assert counted(engine, craft())[0]["accepted"] == 1
+    grown, (answer,) = counted(engine, away)
+    if may_move:
+        assert grown["joins"] == 1
+        assert_answers(answer, away, JOINED, (WORKERS, LANES, SLOTS, 4))
+        return
+    assert grown == {"frames_in": 1, "bad_address": 1, "frames_out": 1}
+    assert_answers(answer, away, REFUSED, (5, 1))
+    # It is where it was, may say so again, and whoever has not joined yet may come from anywhere.
+    again = bytearray(here)
+    again[6:12] = b"\x02other"
+    for frame in (bytes(again), craft(type=JOIN, worker=2, present=0, source="10.8.8.8")):
+        assert counted(engine, frame)[0]["joins"] == 1
+    assert engine.jobs[JOB].joined[1].mac == b"\x02other"
+    assert counted(engine, craft(**elsewhere))[0] == {"frames_in": 1, "bad_address": 1}
+
+
 def test_results_go_to_the_mac_address_of_the_join():
     engine, _ = new_job(workers=1, lanes=LANES, slots=SLOTS)
     frame = bytearray(craft(worker=0, source="10.1.2.1", sport=50000))
@@ -360,24 +389,35 @@ def test_a_new_create_forgets_the_workers():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "reason"),
     [
-        {"job": 8},
-        {"workers": 0},
-        {"workers": 65},
-        {"lanes": 0},
-        {"lanes": 17},
-        {"slot_count": 0},
-        {"slot_base": 511},
-        {"slot_base": 1, "job": 3},
+        ({"job": 8}, 2),
+        ({"workers": 0}, 3),
+        ({"workers": 65}, 3),
+        ({"lanes": 0}, 4),
+        ({"lanes": 17}, 4),
+        ({"slot_count": 0}, 5),
+        ({"slot_base": 511}, 5),
+        ({"slot_base": 1, "job": 3}, 6),
+        ({"group": Group("223.255.255.255", 1)}, 7),
     ],
 )
-def test_create_refuses_what_the_engine_was_not_built_for(wrong):
+def test_create_refuses_what_the_engine_was_not_built_for(wrong, reason):
     engine = engine_with_a_job()
     right = {"key": 1, "workers": 2, "lanes": 2, "slot_base": 8, "slot_count": 2}
     given_ = {"job": 0, "round": 0, "credit": 2} | right | wrong
-    with pytest.raises(ValueError):
+    with pytest.raises(CommandRefused) as caught:
         engine.create_job(given_.pop("job"), **given_)
+    assert caught.value.reason == reason
+    assert engine.jobs[0] is None
+
+
+def test_joins_to_a_parent_that_nobody_can_send():
+    engine = engine_with_a_job()
+    for job, reason in ((8, 2), (0, 8), (JOB, 9)):
+        with pytest.raises(CommandRefused) as caught:
+            engine.join_parent(job)
+        assert caught.value.reason == reason
 
 
 def assert_answers(answer: bytes, asked: bytes, type_: int, words: tuple[int, ...]) -> None:

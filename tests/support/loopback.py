@@ -15,12 +15,13 @@ module afflux_engine(
   input [{bus_bits - 1}:0] rx_data, input [{bus_bits // 8 - 1}:0] rx_keep,
   input rx_last, input rx_error, input rx_valid, output rx_ready,
   output [{bus_bits - 1}:0] tx_data, output [{bus_bits // 8 - 1}:0] tx_keep,
-  output tx_last, output tx_valid, input tx_ready,
+  output tx_last, output tx_error, output tx_valid, input tx_ready,
   input [11:0] reg_address, input [31:0] reg_write_data, input reg_write,
   output reg [31:0] reg_read_data, output reg reg_refused, output idle);
   assign tx_data = rx_data;
   assign tx_keep = rx_keep;
   assign tx_last = rx_last;
+  assign tx_error = 0;
   assign tx_valid = rx_valid;
   assign rx_ready = tx_ready;
   assign idle = !rx_valid;

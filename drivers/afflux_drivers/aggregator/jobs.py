@@ -175,7 +175,7 @@ class JobTable:
         base, length = self._largest_gap()
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
-        if peer:
+        if peer and self._peer_share < 1:
             length = min(length, self._left_for(peer, len(free)))
         number = free[0]
         if parent is not None:
@@ -240,7 +240,8 @@ class JobTable:
                     f"peer {peer} has {has} of the {self._limits[what]} {what} of this engine, and "
                     f"{free} are left for others (--peer-share {self._peer_share:g})"
                 )
-        return left
+        # Half of it, so that the peer's later jobs find some, but enough to keep a path busy.
+        return min(left, max(left // 2, _BUSY_SLOTS))
 
     def join_parent(self, job: Job) -> bool:
         """Return whether a job has joined its parent; if not, make the engine ask for it."""

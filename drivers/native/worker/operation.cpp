@@ -105,7 +105,10 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
         return;
     }
     // A job that is no more is as good as an aggregator that is no more.
-    if (header.version_type != packet::version_type(wire::Type::Refused)) {
+    if (header.version_type == packet::version_type(wire::Type::Refused)) {
+        session_.refusal = packet.words()[0];
+    } else {
+        session_.refusal = 0;
         session_.heard_at = now;
         unanswered_since_ = kNever;
     }

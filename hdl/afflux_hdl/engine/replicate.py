@@ -86,7 +86,7 @@ class Replicate(wiring.Component):
 
     Members:
         local: The engine's addresses.
-        i: Frames to be sent; one may come in the cycle after `room`.
+        i: Frames to be sent; one may come in the cycle after `room`, at most in every other cycle.
         room: There is room for another order.
         replies: Short answers; one is taken for each that is dispatched.
         jobs: The job table.

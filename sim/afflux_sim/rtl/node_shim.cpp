@@ -90,6 +90,8 @@ struct Statistics {
     uint64_t cycles;
     uint64_t network_stalls;  // cycles with net_rx_valid high and net_rx_ready low
     uint64_t host_stalls;     // the same of host_tx, which may stall
+    uint64_t network_cut;     // frames that ended with net_tx_error; not part of the output
+    uint64_t host_cut;        // the same of host_rx
     uint64_t digest;          // of all output pins in all cycles
 };
 
@@ -161,8 +163,8 @@ private:
 // The pins of a stream out of the node.
 class Sampler {
 public:
-    Sampler(Data& data, Keep& keep, CData& last, CData& valid, CData& ready)
-        : m_data{data}, m_keep{keep}, m_last{last}, m_valid{valid}, m_ready{ready} {
+    Sampler(Data& data, Keep& keep, CData& last, CData& error, CData& valid, CData& ready)
+        : m_data{data}, m_keep{keep}, m_last{last}, m_error{error}, m_valid{valid}, m_ready{ready} {
         m_ready = 1;
     }
 
@@ -180,7 +182,11 @@ public:
         }
         const auto* const data = reinterpret_cast<const uint8_t*>(&m_data);
         m_output.insert(m_output.end(), data, data + bytes);
-        if (m_last) {
+        if (m_last && m_error) {
+            // A MAC spoils it, and nobody takes it.
+            m_output.resize(m_whole);
+            ++m_cut;
+        } else if (m_last) {
             m_lengths.push_back(static_cast<uint32_t>(m_output.size() - m_whole));
             m_whole = m_output.size();
         }
@@ -193,6 +199,7 @@ public:
         uint32_t words[BUS_BYTES / 4];
         std::memcpy(words, &m_data, BUS_BYTES);
         add(m_keep);
+        add(m_error);
         for (const uint32_t word : words) add(uint64_t{word} << 1 | m_last);
     }
     void clear() {
@@ -206,6 +213,7 @@ public:
         m_output.clear();
         m_held = false;
     }
+    uint64_t cut() const { return m_cut; }
     const std::vector<uint32_t>& lengths() const { return m_lengths; }
     const uint8_t* frames() const { return m_output.data(); }
 
@@ -213,9 +221,11 @@ private:
     Data& m_data;
     Keep& m_keep;
     CData& m_last;
+    CData& m_error;
     CData& m_valid;
     CData& m_ready;
     bool m_held = false;  // a beat waits to be taken
+    uint64_t m_cut = 0;   // frames that ended with an error
     std::vector<uint8_t> m_output;
     std::vector<uint32_t> m_lengths;
     size_t m_whole = 0;  // bytes of m_output that belong to whole frames
@@ -234,10 +244,10 @@ public:
                          m_model.net_rx_error, m_model.net_rx_valid, m_model.net_rx_ready},
           m_from_host{m_model.host_tx_data,  m_model.host_tx_keep,  m_model.host_tx_last,
                       m_model.host_tx_error, m_model.host_tx_valid, m_model.host_tx_ready},
-          m_to_network{m_model.net_tx_data, m_model.net_tx_keep, m_model.net_tx_last,
-                       m_model.net_tx_valid, m_model.net_tx_ready},
-          m_to_host{m_model.host_rx_data, m_model.host_rx_keep, m_model.host_rx_last,
-                    m_model.host_rx_valid, m_model.host_rx_ready} {
+          m_to_network{m_model.net_tx_data,  m_model.net_tx_keep,  m_model.net_tx_last,
+                       m_model.net_tx_error, m_model.net_tx_valid, m_model.net_tx_ready},
+          m_to_host{m_model.host_rx_data,  m_model.host_rx_keep,  m_model.host_rx_last,
+                    m_model.host_rx_error, m_model.host_rx_valid, m_model.host_rx_ready} {
         m_model.s_axil_awvalid = m_model.s_axil_wvalid = m_model.s_axil_arvalid = 0;
         m_model.s_axil_awprot = m_model.s_axil_arprot = 0;
         m_model.s_axil_bready = m_model.s_axil_rready = 1;
@@ -364,7 +374,12 @@ public:
     }
 
     Sampler& output(bool host) { return host ? m_to_host : m_to_network; }
-    const Statistics& statistics() const { return m_statistics; }
+    Statistics statistics() const {
+        Statistics now = m_statistics;
+        now.network_cut = m_to_network.cut();
+        now.host_cut = m_to_host.cut();
+        return now;
+    }
 
 private:
     static void checked(uint32_t response, const char* what, uint32_t address) {

@@ -203,6 +203,7 @@ private:
             | uint32_t{m_model.rx_ready} << 1 | m_model.tx_valid);
         if (m_model.tx_valid) {
             add(m_model.tx_keep);
+            add(m_model.tx_error);
             std::memcpy(words, &m_model.tx_data, BUS_BYTES);
             for (const uint32_t word : words) add(uint64_t{word} << 1 | m_model.tx_last);
         }

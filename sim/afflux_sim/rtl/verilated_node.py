@@ -65,6 +65,8 @@ class _Statistics(ctypes.Structure):
         ("cycles", c_uint64),
         ("network_stalls", c_uint64),
         ("host_stalls", c_uint64),
+        ("network_cut", c_uint64),
+        ("host_cut", c_uint64),
         ("digest", c_uint64),
     )
 
@@ -107,6 +109,9 @@ class NodeStatistics:
         network_stalls: Cycles in which a beat from the network had to wait. The node promises that
             there are none.
         host_stalls: The same for beats from the host, which may have to wait.
+        network_cut: Frames to the network that ended with an error; they are not among those that
+            `play` returns.
+        host_cut: The same of frames to the host.
         digest: A number that depends on every output pin in every cycle since the node was opened,
             but for the data of beats that are not valid.
     """
@@ -114,6 +119,8 @@ class NodeStatistics:
     cycles: int
     network_stalls: int
     host_stalls: int
+    network_cut: int
+    host_cut: int
     digest: int
 
 
@@ -191,6 +198,7 @@ class VerilatedNode(VerilatedModel):
         *,
         network_errors: Sequence[bool] | None = None,
         host_errors: Sequence[bool] | None = None,
+        max_cycles: int | None = None,
     ) -> tuple[list[bytes], list[bytes]]:
         """Drive frames into both ports at once, back to back unless :meth:`pace` says otherwise.
 
@@ -202,6 +210,8 @@ class VerilatedNode(VerilatedModel):
             network_errors: For each frame from the network, whether it is marked as bad; `None`:
                 none is.
             host_errors: The same of the host's.
+            max_cycles: Cycles after which a node that is still not idle is taken to hang; `None`:
+                many more than it takes to send every frame to 64 workers.
 
         Returns:
             The frames that it has sent to the network and to the host since the last call, in
@@ -215,7 +225,9 @@ class VerilatedNode(VerilatedModel):
             raise ValueError("an empty frame cannot be driven: it has no last beat")
         inputs = [_frames(from_network, network_errors), _frames(from_host, host_errors)]
         # Each byte may be sent to 64 workers over a bus of at least four bytes; ten times over.
-        limit = self._slowness * (100_000 + 16 * sum(map(len, (*from_network, *from_host))))
+        limit = max_cycles or self._slowness * (
+            100_000 + 16 * sum(map(len, (*from_network, *from_host)))
+        )
         with self._lock:
             handle = self._use()
             self._check(self._library.afflux_node_play(handle, *inputs, limit, drain))
@@ -270,6 +282,11 @@ class VerilatedNode(VerilatedModel):
         """
         with self._lock:
             self._check(self._library.afflux_node_reset(self._use()))
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles since the node was opened."""
+        return self.statistics().cycles
 
     def statistics(self) -> NodeStatistics:
         """Return what has passed the pins so far."""

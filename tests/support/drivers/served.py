@@ -14,9 +14,13 @@ class Served:
     """A server that runs in a thread of the test's process."""
 
     def __init__(
-        self, engine: Engine, group: MulticastGroup | None = None, access: Access | None = None
+        self,
+        engine: Engine,
+        group: MulticastGroup | None = None,
+        access: Access | None = None,
+        may_move: bool = False,
     ) -> None:
-        self.server = AggregatorServer(engine, group=group, access=access)
+        self.server = AggregatorServer(engine, group=group, access=access, may_move=may_move)
         self.address = self.server.address
         self._thread = threading.Thread(target=self.server.serve_forever)
         self._thread.start()
