@@ -101,15 +101,17 @@ class Beside:
 
     def __init__(self, node: VerilatedNode, built: NodeParameters) -> None:
         self._node = node
-        beat_bytes = built.engine.bus_bits // 8
-        engine = GoldenEngine(
-            **build_of(built),
-            mac=bytes.fromhex(ENGINE_MAC.replace(":", "")),
-            address=ENGINE_ADDRESS,
-            port=ENGINE_PORT,
-        )
-        self.golden = GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
+        self._built = built
+        self.golden = self._new_golden()
         self.missing: Counter[str] = Counter()
+        self._before = self.counters()
+
+    def _new_golden(self) -> GoldenNode:
+        built = self._built
+        mac = bytes.fromhex(ENGINE_MAC.replace(":", ""))
+        engine = GoldenEngine(**build_of(built), mac=mac, address=ENGINE_ADDRESS, port=ENGINE_PORT)
+        beat_bytes = built.engine.bus_bits // 8
+        return GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
 
     def configure(self) -> None:
         mac = int(ENGINE_MAC.replace(":", ""), 16)
@@ -121,6 +123,16 @@ class Beside:
             ("local_port", ENGINE_PORT),
         ):
             self._node.write(address_of(name), value)
+
+    def start_again(self) -> None:
+        """Reset the node."""
+        self._node.reset()
+        # The end of a frame that the reset has cut off leaves before anything else.
+        self._node.play([], [])
+        self._before = self.counters()
+        self.golden = self._new_golden()
+        self.missing.clear()
+        self.configure()
 
     def set_host_path(self, on: bool) -> None:
         self._node.write(node_address_of("host_path"), on)
@@ -165,7 +177,7 @@ class Beside:
 
     def check_counters(self) -> None:
         """Every frame has been counted once, as what became of it."""
-        got = self.counters()
+        got = {name: value - self._before[name] for name, value in self.counters().items()}
         expected = Counter(self.golden.counters)
         missing = self.missing
         expected["to_host"] -= missing["host_overflow"]
@@ -228,7 +240,11 @@ def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -
     choose = random.Random(21)
     beside = Beside(node, built)
     beside.configure()
-    for _ in range(plays):
+    for play in range(plays):
+        if play % 10 == 9:
+            # So many answers are due at once as after a reset only.
+            beside.check_counters()
+            beside.start_again()
         down = [
             draw_question(choose) if choose.random() < 0.4 else random_host_frame(choose, 600)
             for _ in range(choose.randrange(14))

@@ -30,7 +30,7 @@ def with_source(frame: bytes, mac: bytes | None = None, address: bytes | None = 
 
 
 def check_sources(engine: VerilatedEngine, build: Build) -> None:
-    """A JOIN, and what else is answered, from each kind of address that no host has, and of hosts.
+    """Send what is answered from each kind of address that no host has, and a JOIN from hosts.
 
     What came from a group would be answered to all of it. It is dropped before anything answers.
     """
