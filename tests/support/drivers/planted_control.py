@@ -10,7 +10,14 @@ from afflux_drivers.control import channel, client, line_codes
 
 __all__ = ["NOTICED", "plant"]
 
-NOTICED = (AssertionError, LookupError, OSError, RuntimeError, pytest.fail.Exception)
+NOTICED = (
+    AssertionError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    pytest.fail.Exception,
+)
 """What a test raises that notices a bug; what fails in a server's thread is seen by its client."""
 
 _MODULES = (line_codes, channel, client, peers, conversation, jobs, control_server, server)
