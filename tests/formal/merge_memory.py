@@ -8,18 +8,19 @@ operation's start, that `merge.READ_BEHIND_WRITE` rests on: deliveries leave whe
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.layouts import OperationKind, SlotOperation
 from afflux_hdl.engine.merge import Merge
 from afflux_hdl.engine.slot_memory import SlotMemory
+from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
 from tests.formal.lane_alu import merged
 from tests.formal.walks import rank, tie_walk
-from tests.formal.watched import watching
+from tests.formal.watched import choice, watching
 
 __all__ = ["MergeMemoryHarness"]
 
@@ -76,8 +77,8 @@ class MergeMemoryHarness(ElementHarness):
         m.submodules.merge = parts.fragment
 
         phase = Signal()
-        m.d.sync += phase.eq(~phase)
-        m.d.comb += [merge.phase.eq(phase), memory.phase.eq(phase)]
+        m.d.comb += [phase.eq(AnySeq(1)), merge.phase.eq(phase), memory.phase.eq(phase)]
+        seams.PHASE.require(m, phase)
         connect(m, merge.read_block, memory.merge_block)
         connect(m, merge.read_words, memory.merge_words)
         connect(m, merge.write_block, memory.write_block)
@@ -88,23 +89,22 @@ class MergeMemoryHarness(ElementHarness):
             memory.send_words.address.eq(AnySeq(p.words_address_bits)),
         ]
 
-        # Operations: any. Admit has let only lanes below F through.
+        # Operations: any.
         operation = data.View(SlotOperation(p), AnySeq(data.Layout.cast(SlotOperation(p)).size))
         incoming = Signal(SlotOperation(p))
         m.d.comb += [
             incoming.eq(operation),
             merge.i.payload.eq(incoming),
             merge.i.valid.eq(AnySeq(1)),
-            Assume((incoming.present >> p.lanes) == 0),
         ]
+        seams.OPERATION.require(m, merge.i, lanes=p.lanes)
         starts = merge.i.valid & merge.i.ready
         merges = incoming.kind == OperationKind.MERGE
 
         # What is watched: slot, version, lane, beat of a block; beat of the words.
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
-        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        lane, beat = choice(p.lanes), AnyConst(p.beat_bits)
         word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
-        m.d.comb += Assume(lane < p.lanes)
         block_at = Signal(p.block_address_bits)
         words_at = Signal(p.words_address_bits)
         m.d.comb += [
@@ -227,6 +227,7 @@ class MergeMemoryHarness(ElementHarness):
         age = Signal(AGE_BITS)
         m.d.sync += age.eq(Mux(starts, 1, age + 1))
         self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase, age)
+        self._sent_lanes(m, parts, merge)
         self._deliveries(m, merge, incoming, starts)
         flying_late = block.flying & (block.since == to_block - 1)
         added = Signal()
@@ -340,6 +341,17 @@ class MergeMemoryHarness(ElementHarness):
                 Assert(words.fresh == operation.opening),
                 Assert(words.opcode == 3),
             ]
+
+    def _sent_lanes(self, m: Module, parts: Inside, merge: Merge) -> None:
+        """Guarantee of deliveries what was required of their operations."""
+        p = self._parameters
+        seams.DELIVERY.guarantee(m, merge.o, merge.phase, lanes=p.lanes)
+        operation = data.View(SlotOperation(p), parts["operation"])
+        sends = parts["begun"] & (operation.kind != OperationKind.RELEASE)
+        m.d.comb += [
+            Assert(~parts["begun"] | merge.phase),
+            Assert(~sends | ((operation.delivery.header.present >> p.lanes) == 0)),
+        ]
 
     def _deliveries(self, m: Module, merge: Merge, incoming: data.View, starts: Value) -> None:
         """Assert that a delivery leaves one cycle after its operation has been taken."""

@@ -7,24 +7,29 @@ it, that one's stream keeps the rule. The node's `tx` is `Egress.o`, its `host_r
 """
 
 from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
+from afflux_hdl.lib.frame_boundary import CutByReset
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import SHARE, Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
+from tests.formal import seams
+from tests.formal.contracts import choose
 from tests.formal.inside import Inside
 from tests.formal.stage_streams import drive
-from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
-__all__ = ["ArpHarness", "EchoHarness", "EgressHarness", "PacketFifoHarness"]
+__all__ = ["ArpHarness", "CutHarness", "EchoHarness", "EgressHarness", "PacketFifoHarness"]
 
 BUS_BITS = 64
 """Nothing here depends on the width but the number of beats of a header."""
 
 FIFO_BYTES = 64
+
+SOURCES = ("transmit", "arp", "echo", "from host")
+"""What the node sends: see `hdl/afflux_hdl/node/node.py`."""
 
 FRAME_BEATS = 4
 """Of the largest frame of `Egress`'s other sources."""
@@ -40,7 +45,7 @@ class ArpHarness(Elaboratable):
             inside = Inside(arp, platform)
             m.submodules.arp = inside.fragment
         drive(m, arp, constant=("local",))
-        _expect(m, arp, Value.cast(1))
+        _expect(m, arp, Value.cast(1), "arp")
         # From the second beat on there is an answer.
         m.d.comb += [
             Assert((inside["beat"] == 0) | arp.o.valid),
@@ -48,6 +53,17 @@ class ArpHarness(Elaboratable):
         ]
         ended = arp.o.valid & arp.o.ready & arp.o.payload.last
         m.d.comb += Assert(~ended | (inside["beat"] == inside["beats"] - 1), "60 bytes")
+        return m
+
+
+class CutHarness(Elaboratable):
+    """What tells the parts that a reset has cut off a frame."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.cut = cut = CutByReset()
+        drive(m, cut)
+        seams.CUT.guarantee(m, cut.cut)
         return m
 
 
@@ -62,19 +78,18 @@ class EgressHarness(Elaboratable):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        sources = 4
+        sources = len(SOURCES)
         egress = Egress(bus_bits=BUS_BITS, sources=sources, frame_beats_max=FRAME_BEATS)
         inside = Inside(egress, platform)
         m.submodules.egress = inside.fragment
         drive(m, egress)
-        for i in egress.i:
-            holds(m, i, Assume)
-        _expect(m, egress, Value.cast(1))
-        first_cycle = Signal(init=1)
-        m.d.sync += first_cycle.eq(0)
-        m.d.comb += Assume(~egress.cut | first_cycle)
+        for i, of in zip(egress.i, SOURCES, strict=True):
+            seams.STREAM.require(m, i, of=of)
+        _expect(m, egress, Value.cast(1), "egress")
+        seams.CUT.require(m, egress.cut)
         in_frame, whose = Signal(), Signal(range(sources))
         watched = AnyConst(2)
+        choose(m, watched != 0, "a source other than the first")
         passed = Signal(range(sources + 1))
         # Beats that the first source is owed, and those of the latest frame of the others.
         owed, beats = Signal(range(SHARE * FRAME_BEATS + 1)), Signal(range(FRAME_BEATS + 1))
@@ -85,7 +100,7 @@ class EgressHarness(Elaboratable):
             m.d.comb += Assert(in_frame | (owed != 0) | ~others_wait, "the others are not starved")
         for i in egress.i[1:]:
             so_far = Mux(in_frame, beats, 0)
-            m.d.comb += Assume(~i.valid | ~i.ready | (so_far < FRAME_BEATS))
+            seams.FRAME_LENGTH.assume(m, i, so_far, FRAME_BEATS)
             with m.If(i.valid & i.ready):
                 m.d.sync += [owed.eq(Mux(in_frame, owed, 0) + SHARE), beats.eq(so_far + 1)]
                 m.d.comb += Assert(in_frame | (owed == 0) | ~first.valid, "the first has its share")
@@ -114,7 +129,6 @@ class EgressHarness(Elaboratable):
         # The turns of others that are left before the watched one's, if it has had none since.
         left = Mux(latest_other >= watched, latest_other - watched, latest_other + 3 - watched)
         m.d.comb += [
-            Assume(watched != 0),
             Assert(passed < sources - 1, "each source has its turn"),
             Assert(passed <= left),
             Assert(latest_other != 0),
@@ -142,11 +156,9 @@ class PacketFifoHarness(Elaboratable):
             inside = Inside(fifo, platform)
             m.submodules.fifo = inside.fragment
         drive(m, fifo)
-        first_cycle = Signal(init=1)
-        m.d.sync += first_cycle.eq(0)
-        m.d.comb += Assume(~fifo.cut | first_cycle)
+        seams.CUT.require(m, fifo.cut)
         here = tie_packet_fifo(m, inside, rams[0], FIFO_BYTES * 8 // BUS_BITS)
-        _expect(m, fifo, here)
+        _expect(m, fifo, here, "to host" if self._lossy else "from host")
         if self._lossy:
             m.d.comb += Assert(fifo.i.ready, "never stalls")
         else:
@@ -169,13 +181,13 @@ class EchoHarness(Elaboratable):
         words = BUS_BITS + BUS_BITS // 8
         (ram,) = (each for each in made if each.depth == depth and len(each.content) == words)
         here = tie_packet_fifo(m, inside.part("buffer"), ram, depth)
-        _expect(m, echo, here)
+        _expect(m, echo, here, "echo")
         return m
 
 
-def _expect(m: Module, part: Component, here: Value) -> None:
-    """Assert the rule of `o`; of its payload where `here`, which is any address."""
-    holds(m, part.o, Assert, payload_if=here)
+def _expect(m: Module, part: Component, here: Value, of: str) -> None:
+    """Guarantee the rule of `o`; of its payload where `here`, which is any address."""
+    seams.STREAM.guarantee(m, part.o, here, of=of)
     waited = Signal()
     m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
     m.d.comb += Cover(waited & part.o.ready & part.o.payload.last)

@@ -7,11 +7,11 @@ asks and when it takes answers.
 """
 
 from amaranth.asserts import AnySeq
-from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cover, Elaboratable, Module, Mux, Signal, Value
 
 from afflux_hdl.node.axi_lite import OKAY, SLVERR, AxiLite
+from tests.formal import seams
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
 
 __all__ = ["RegisterPortHarness"]
 
@@ -36,10 +36,10 @@ class RegisterPortHarness(Elaboratable):
                 Value.cast(request.payload).eq(AnySeq(len(Value.cast(request.payload)))),
                 request.valid.eq(AnySeq(1)),
             ]
-            holds(m, request, Assume)
+            seams.AXI_MASTER.assume(m, request)
         for answer in (slave.b, slave.r):
             m.d.comb += answer.ready.eq(AnySeq(1))
-            holds(m, answer, Assert)
+            seams.STREAM.guarantee(m, answer, of="register port")
         m.d.comb += [slave.read_data.eq(AnySeq(32)), slave.refused.eq(AnySeq(1))]
 
         self._writes(m, slave, inside)

@@ -4,12 +4,13 @@
 and resets that keep its rules. Watched are one ring, any one, and one of its entries, any one.
 """
 
-from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Assert, Cover, Elaboratable, Module, Mux, Signal, Value
 
 from afflux_hdl.engine.rings import Rings
+from tests.formal import seams
 from tests.formal.inside import Inside
-from tests.formal.watched import watching
+from tests.formal.watched import choice, watching
 
 __all__ = ["RingsHarness"]
 
@@ -28,10 +29,11 @@ class RingsHarness(Elaboratable):
             inside = Inside(rings, platform)
             m.submodules.rings = inside.fragment
         tails, heads, limits = made
-        ring = AnyConst(len(rings.push_ring))
-        phase = Signal()
-        m.d.sync += phase.eq(~phase)
-        m.d.comb += [Assume(ring < self._rings), rings.phase.eq(phase)]
+        ring = choice(self._rings)
+        phase = rings.phase
+        m.d.comb += phase.eq(AnySeq(1))
+        seams.PHASE.require(m, phase)
+        seams.RINGS.require(m, rings)
         m.d.comb += [part.watched.eq(ring) for part in made]
         for name in ("push_ring", "push", "head_ring", "pop", "reset", "reset_ring"):
             m.d.comb += getattr(rings, name).eq(AnySeq(len(getattr(rings, name))))
@@ -48,12 +50,7 @@ class RingsHarness(Elaboratable):
         used = Signal()
         count = Signal(self._address + 1)
         m.d.sync += could_pop.eq((rings.head_ring == ring) & (count != 0) & ~resets)
-        m.d.comb += [
-            Assume(~pushes | (used & ~rings.full), "pushed where there is room"),
-            Assume(~pops | could_pop, "popped where something is"),
-            Assume(rings.first <= rings.last),
-            Assume((rings.first != 0) | (rings.last != 2**self._address - 1)),
-        ]
+        seams.RINGS_MADE.assume(m, rings, pushes, used)
         with m.If(resets):
             m.d.sync += [used.eq(1), count.eq(0)]
         with m.Else():

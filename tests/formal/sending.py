@@ -10,18 +10,18 @@ in the frame a beat stands.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.transmit import OUTPUT_DEPTH, Transmit
+from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
-from tests.formal.walks import rank, tie_walk
-from tests.formal.watched import WatchedMemory, watching
+from tests.formal.walks import beats_sent, rank
+from tests.formal.watched import WatchedMemory, choice, watching
 
 __all__ = ["SendingHarness"]
 
@@ -41,8 +41,8 @@ class SendingHarness(ElementHarness):
             m.submodules.transmit = inside.fragment
 
         phase = Signal()
-        m.d.sync += phase.eq(~phase)
-        m.d.comb += [transmit.phase.eq(phase), memory.phase.eq(phase)]
+        m.d.comb += [phase.eq(AnySeq(1)), transmit.phase.eq(phase), memory.phase.eq(phase)]
+        seams.PHASE.require(m, phase)
         connect(m, transmit.read_block, memory.send_block)
         connect(m, transmit.read_words, memory.send_words)
         for read in (memory.merge_block, memory.merge_words):
@@ -52,21 +52,18 @@ class SendingHarness(ElementHarness):
                 m.d.comb += signal.eq(AnySeq(len(signal)))
 
         order = Signal(FrameOrder(p))
-        first_cycle = Signal(init=1)
-        m.d.sync += first_cycle.eq(0)
         m.d.comb += [
             order.eq(AnySeq(data.Layout.cast(FrameOrder(p)).size)),
-            transmit.local.as_value().eq(AnyConst(len(transmit.local.as_value()))),
+            transmit.local.as_value().eq(AnySeq(len(transmit.local.as_value()))),
             transmit.i.payload.eq(order),
             transmit.i.valid.eq(AnySeq(1)),
             transmit.o.ready.eq(AnySeq(1)),
             transmit.discard.eq(AnySeq(1)),
-            transmit.cut.eq(AnySeq(1) & first_cycle),
-            # Replicate counts the blocks; Admit has let only lanes below F through.
-            Assume(order.blocks == sum(order.header.present)),
-            Assume((order.header.present >> p.lanes) == 0),
+            transmit.cut.eq(AnySeq(1)),
         ]
-        holds(m, transmit.o, Assert)
+        seams.CUT.require(m, transmit.cut)
+        seams.ORDER.require(m, transmit.i, lanes=p.lanes)
+        seams.STREAM.guarantee(m, transmit.o, of="transmit")
         output = inside["output.fifo"]
         m.d.comb += [
             Assert(transmit.o.payload.keep.all(), "whole beats"),
@@ -83,25 +80,12 @@ class SendingHarness(ElementHarness):
             Beats that have been issued of the current frame.
         """
         p = self._parameters
-        order, active, section = inside["order"], inside["active"], inside["section"]
-        beat, walk, remaining = inside["beat"], inside["walk"], inside["walk.remaining"]
+        order, active = inside["order"], inside["active"]
         issues = inside["in_header"] | inside["in_words"] | inside["in_blocks"]
-        tie_walk(m, inside, "walk")
-        present = order.header.present
+        at = beats_sent(m, inside, p)
         length = Signal(range(p.frame_beats_max + 1))
         issued = Signal(range(p.frame_beats_max + 1))
-        at, done = Signal(range(p.frame_beats_max + 1)), Signal(5)
-        m.d.comb += [
-            length.eq(2 * p.header_beats + order.blocks * p.block_beats),
-            done.eq(sum(present ^ remaining)),
-            at.eq(
-                Mux(
-                    section == 2,
-                    2 * p.header_beats + done * p.block_beats + walk.beat,
-                    beat + Mux(section == 1, p.header_beats, 0),
-                )
-            ),
-        ]
+        m.d.comb += length.eq(2 * p.header_beats + order.blocks * p.block_beats)
         with m.If(issues):
             m.d.sync += issued.eq(issued + 1)
         takes = inside["taking"]
@@ -110,24 +94,7 @@ class SendingHarness(ElementHarness):
         with m.If(active):
             m.d.comb += [
                 Assert(issued == at, "in its place"),
-                # Two by two: both cycles of a pair have room, or neither.
-                Assert(issued[0] == (~phase & inside["room"]), "in step with the banks"),
-                Assert(section != 3),
-                Assert(order.blocks == sum(present)),
-                Assert((present >> p.lanes) == 0),
-                Assert(beat < p.header_beats),
             ]
-            with m.If(section == 2):
-                m.d.comb += [
-                    Assert(beat == 0),
-                    Assert(remaining != 0),
-                    Assert((present ^ remaining) < (remaining & -remaining)),
-                    Assert((present & remaining) == remaining),
-                ]
-            with m.Else():
-                m.d.comb += [Assert(remaining == present), Assert(walk.beat == 0)]
-        with m.Else():
-            m.d.comb += Assert(beat == 0)
         ends = inside["last_issue"]
         m.d.comb += [
             Assert(~ends | issues),
@@ -220,9 +187,8 @@ class SendingHarness(ElementHarness):
         p = self._parameters
         order = inside["order"]
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
-        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        lane, beat = choice(p.lanes), AnyConst(p.beat_bits)
         word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
-        m.d.comb += Assume(lane < p.lanes)
         block_at, words_at = Signal(p.block_address_bits), Signal(p.words_address_bits)
         m.d.comb += [
             block_at.eq(Cat(beat, lane, version, slot)),

@@ -78,6 +78,7 @@ class Control(wiring.Component):
         jobs: The job table.
         orders: A fence, or a JOIN to a job's parent, to go behind the operations of the admit
             stage, in a cycle with phase 1.
+        orders_full: Their queue has no room: `orders` waits, as the admit stage does.
         fenced: The fence has gone through: nothing of the job is queued or still read.
         read_worker: Worker table, for the debug registers; read when phase is 1.
         write_worker: Forgets a worker.
@@ -106,6 +107,7 @@ class Control(wiring.Component):
                 "local": Out(Local),
                 "jobs": Out(data.ArrayLayout(JobEntry(p), p.jobs)),
                 "orders": Out(stream.Signature(SlotOperation(p), always_ready=True)),
+                "orders_full": In(1),
                 "fenced": In(1),
                 "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
                 "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
@@ -223,7 +225,7 @@ class Control(wiring.Component):
                 with m.Elif(~job.parent):
                     m.d.sync += reason.eq(Reason.NO_PARENT)
                     m.next = "IDLE"
-                with m.Elif(~self.phase):
+                with m.Elif(~self.phase & ~self.orders_full):
                     m.d.sync += join_parent.eq(1)
                     m.next = "IDLE"
             with m.State("DISABLE"):
@@ -242,7 +244,7 @@ class Control(wiring.Component):
                     ]
                     m.next = "FENCE"
             with m.State("FENCE"):
-                with m.If(~self.phase):
+                with m.If(~self.phase & ~self.orders_full):
                     m.d.sync += fence.eq(1)
                     m.next = "FENCED"
             with m.State("FENCED"):

@@ -155,6 +155,7 @@ class Engine(wiring.Component):
             admit.replies_full.eq(replies.level > REPLIES - REPLIES_MARGIN),
             admit.refusals_full.eq(replies.level > REPLIES // 2 - REPLIES_MARGIN),
         ]
+        m.d.comb += control.orders_full.eq(admit.o_full)
         connect(m, operations.o, merge.i)
 
         # Frames out.
