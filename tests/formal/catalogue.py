@@ -213,7 +213,7 @@ STREAMS = (
     Proof(
         name="stream of receive",
         harness="stage_streams:ReceiveHarness",
-        depth=2,
+        depth=6,
         cover=14,
         quick=True,
         bugs=(
