@@ -12,6 +12,7 @@ from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import (
     FrameMaker,
     address_in_frames,
+    datagram_of,
     destination_of,
     source_port_of,
 )
@@ -21,7 +22,7 @@ __all__ = ["FramePath"]
 
 _BATCH = 64
 # One byte more than the longest packet, so that a datagram that is too long shows.
-_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
 
 
 class FramePath:
@@ -139,6 +140,9 @@ class FramePath:
                 if source_port_of(answer) != self._port:
                     self._parent_ports.send(answer)
                     continue
+                datagram = datagram_of(answer)
+                if datagram is None:
+                    continue
                 # Full buffers and vanished peers lose answers, as a network does.
                 with contextlib.suppress(OSError):
-                    udp.sendto(memoryview(answer)[wire.AFFLUX_OFFSET :], destination_of(answer))
+                    udp.sendto(datagram, destination_of(answer))

@@ -10,6 +10,7 @@ from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import (
     FrameMaker,
     address_in_frames,
+    datagram_of,
     destination_of,
     source_port_of,
 )
@@ -19,7 +20,7 @@ from afflux_hdl.contract import wire
 __all__ = ["ParentPorts", "PortTaken", "bound_parent_port"]
 
 _BUFFER_BYTES = 4 << 20
-_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
 
 
 class PortTaken(OSError):
@@ -151,10 +152,13 @@ class ParentPorts:
 
     def send(self, frame: bytes) -> None:
         """Send an engine's frame from the port that it names; errors lose it, as networks do."""
+        datagram = datagram_of(frame)
+        if datagram is None:
+            return
         with self._lock:
             found = self._sockets.get(source_port_of(frame))
             if found is not None:
                 try:
-                    found[0].sendto(memoryview(frame)[wire.AFFLUX_OFFSET :], destination_of(frame))
+                    found[0].sendto(datagram, destination_of(frame))
                 except OSError:
                     return
