@@ -68,9 +68,6 @@ class Bus:
         self._access(address + self._others.choice((-8, -4, 0, 4, 8)))
         return value
 
-    def write(self, address: int, value: int) -> None:
-        raise NotImplementedError
-
     def _access(self, address: int) -> int:
         self._address = address
         # The address is set in the first cycle, and its value is there in the second.
