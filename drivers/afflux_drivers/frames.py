@@ -5,6 +5,7 @@ wire: MAC addresses are made from the IPv4 addresses, and the UDP checksum, whic
 verified, is 0.
 """
 
+import socket
 import struct
 
 from afflux_hdl.contract import wire
@@ -12,6 +13,8 @@ from afflux_hdl.contract import wire
 __all__ = [
     "FRAME_HEADER",
     "FrameMaker",
+    "address_in_frames",
+    "datagram_of",
     "destination_of",
     "frame_header",
     "mac_of",
@@ -28,6 +31,7 @@ _TIME_TO_LIVE = 64
 _UDP = 17
 _ETHERTYPE_IPV4 = 0x0800
 _CACHED_HEADERS = 4096
+_LOOPBACK = 0x7F00_0001
 
 
 def mac_of(address: int) -> bytes:
@@ -82,6 +86,15 @@ def frame_header(
     )
 
 
+def address_in_frames(address: str) -> int:
+    """Return the IPv4 address that frames have for one that a socket is bound to.
+
+    Of a socket that is bound to all addresses it is 127.0.0.1: no frame is for an engine whose
+    address is 0.0.0.0.
+    """
+    return int.from_bytes(socket.inet_aton(address), "big") or _LOOPBACK
+
+
 class FrameMaker:
     """Frames that a host would have received, made from the payloads that it did.
 
@@ -110,6 +123,20 @@ class FrameMaker:
                 len(payload),
             )
         return header + payload
+
+
+def datagram_of(frame: bytes) -> memoryview | None:
+    """Return the UDP payload of an engine's frame, without the seal; None if its sum is wrong.
+
+    A host that receives the frame drops it then. Here the kernel makes a checksum of its own, so
+    what the engine has found wrong must not get that far.
+    """
+    # From the addresses to the end, with protocol and UDP length. Words of 16 bits: what is
+    # divisible by 65535 has the one's complement sum that it should have.
+    pseudo = _UDP + int.from_bytes(frame[38:40], "big")
+    if (int.from_bytes(frame[26:], "big") + pseudo) % 0xFFFF:
+        return None
+    return memoryview(frame)[wire.AFFLUX_OFFSET : -wire.SEAL_BYTES]
 
 
 def destination_of(frame: bytes) -> tuple[str, int]:

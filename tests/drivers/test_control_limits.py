@@ -21,7 +21,7 @@ from afflux_drivers.aggregator.jobs import JobTable, NoRoom
 from afflux_drivers.aggregator.peers import Peers, may_take, peer_name
 from afflux_drivers.control.client import create_job, describe
 from tests.support.drivers.planted_control import NOTICED, plant
-from tests.support.drivers.raw_control import RawControl, sealed
+from tests.support.drivers.raw_control import RawControl, coded
 from tests.support.drivers.served import Served
 
 SECRET = b"correct horse battery staple"
@@ -124,6 +124,15 @@ def test_silent_connections_do_not_keep_ranks_out():
         lease.close()
         assert describe(served.address, 5.0, SECRET)["ok"]
         assert len(served.server._control._strangers) <= 128
+
+
+def test_a_slow_client_keeps_its_place_among_many_strangers():
+    """A new connection takes the place of one of the peer that has most."""
+    with serving(secret=SECRET) as served, ExitStack() as held:
+        slow = held.enter_context(RawControl(served.address))
+        for _ in range(300):
+            held.enter_context(socket.create_connection(served.address, 5, (STRANGER, 0)))
+        assert slow.prove(SECRET) == {"ok": True}
 
 
 def test_ranks_come_through_a_flood_of_connections():
@@ -230,7 +239,7 @@ def test_a_flood_of_questions_is_answered_later_and_others_at_once():
         for raw in greedy:
             raw.socket.sendall(
                 b"".join(
-                    sealed(raw.client_key, number, b'{"request": "describe"}') + b"\n"
+                    coded(raw.client_key, number, b'{"request": "describe"}') + b"\n"
                     for number in range(1, 81)
                 )
             )
@@ -305,11 +314,11 @@ BUGS: dict[str, tuple[ModuleType, str, str, Callable[[], None]]] = {
         "",
         test_a_flood_of_questions_is_answered_later_and_others_at_once,
     ),
-    "strangers are dropped wherever they come from": (
+    "the oldest stranger is dropped, whoever's it is": (
         control_server,
-        "each for each in self._strangers if each.peer.strangers == most",
-        "each for each in reversed(self._strangers)",
-        test_ranks_come_through_a_flood_of_connections,
+        "next(each for each in self._strangers if each.peer.strangers == most)",
+        "next(iter(self._strangers))",
+        test_a_slow_client_keeps_its_place_among_many_strangers,
     ),
     "a byte is progress": (
         control_server,

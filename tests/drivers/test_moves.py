@@ -3,6 +3,7 @@
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,6 +36,7 @@ class Relay:
         self._inside.bind(("127.0.0.1", 0))
         self.port = self._inside.getsockname()[1]
         self._outside = self._connected()
+        self._in_use: socket.socket | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -42,6 +44,9 @@ class Relay:
     def move(self) -> None:
         """Send from another port from now on; what comes to the old one is lost."""
         self._outside = self._connected()
+        # The thread may still be waiting with the old one.
+        while self._in_use is not self._outside:
+            time.sleep(GLANCE_S / 4)
 
     def close(self) -> None:
         self._stopping.set()
@@ -56,7 +61,7 @@ class Relay:
     def _run(self) -> None:
         worker = None
         while not self._stopping.is_set():
-            outside = self._outside
+            self._in_use = outside = self._outside
             with selectors.DefaultSelector() as selector:
                 for each in (self._inside, outside):
                     selector.register(each, selectors.EVENT_READ)

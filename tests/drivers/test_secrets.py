@@ -19,7 +19,7 @@ from afflux_drivers.aggregator import conversation
 from afflux_drivers.aggregator.access import Access, AccessUnset
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
-from afflux_drivers.control import channel, sealing
+from afflux_drivers.control import channel, line_codes
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.control.secret import find_secret, new_secret, secret_of_file
 from afflux_drivers.control.tree import create_tree
@@ -30,7 +30,7 @@ from afflux_drivers.errors import (
     NotAuthenticated,
 )
 from tests.support.drivers.planted_control import NOTICED, plant
-from tests.support.drivers.raw_control import RawControl, sealed
+from tests.support.drivers.raw_control import RawControl, coded
 from tests.support.drivers.served import Served
 
 SECRET = b"correct horse battery staple"
@@ -57,8 +57,8 @@ def test_a_client_from_the_document_alone_is_served(guarded):
     with RawControl(guarded.address) as raw:
         assert raw.prove(SECRET) == {"ok": True}
         for _ in range(3):
-            assert raw.ask_sealed(request="describe")["engine"] == "soft"
-        assert raw.ask_sealed(request="reboot")["ok"] is False
+            assert raw.ask_coded(request="describe")["engine"] == "soft"
+        assert raw.ask_coded(request="reboot")["ok"] is False
 
 
 def test_the_secret_crosses_no_network():
@@ -127,8 +127,8 @@ def test_a_tree_needs_the_secret_at_all_levels(guarded):
         b'{"request": "hello", "nonce": 5}',
         b'{"request": "hello", "nonce": "00"}',
         b'{"request": "hello", "nonce": "' + 32 * b"G" + b'"}',
-        sealed(SECRET, 0, CREATE),
-        sealed(b"", 0, CREATE),
+        coded(SECRET, 0, CREATE),
+        coded(b"", 0, CREATE),
     ],
 )
 def test_a_stranger_gets_one_answer_and_nothing_else(guarded, line):
@@ -150,7 +150,7 @@ def test_nothing_is_carried_out_before_the_proof(guarded):
     """Who knows the secret has to confirm first; so the address is always compared."""
     with RawControl(guarded.address) as raw:
         raw.hello(SECRET)
-        assert "must be confirm" in raw.ask_sealed(**{"request": "counters"})["error"]
+        assert "must be confirm" in raw.ask_coded(**{"request": "counters"})["error"]
         assert raw.line() == b""
 
 
@@ -158,7 +158,7 @@ def test_recorded_lines_are_worth_nothing(guarded):
     """The same lines again, on another connection, with the nonce that they were made for."""
     with RawControl(guarded.address) as honest:
         honest.prove(SECRET)
-        assert honest.ask_sealed(request="describe")["ok"]
+        assert honest.ask_coded(request="describe")["ok"]
         recorded = honest.sent
         with RawControl(guarded.address) as replayed:
             replayed.send(recorded[0])
@@ -180,7 +180,7 @@ def _changed(line: bytes, place: int) -> bytes:
 def test_a_line_with_one_bit_changed_is_noticed(guarded, place):
     with RawControl(guarded.address) as raw:
         raw.prove(SECRET)
-        line = sealed(raw.client_key, 1, CREATE)
+        line = coded(raw.client_key, 1, CREATE)
         raw.send(_changed(line, place % len(line)))
         assert b'"secret": "broken"' in raw.line()
         assert raw.line() == b""
@@ -193,7 +193,7 @@ def test_an_answer_sent_back_is_no_request(guarded):
     """Each direction has its own key."""
     with RawControl(guarded.address) as raw:
         raw.prove(SECRET)
-        raw.send(sealed(raw.server_key, 1, CREATE))
+        raw.send(coded(raw.server_key, 1, CREATE))
         assert b'"secret": "broken"' in raw.line()
 
 
@@ -255,7 +255,7 @@ def test_lines_changed_on_their_way_are_noticed_at_both_ends():
     served = Served(SoftEngine(), access=Access(secret=SECRET, translated=True))
     swaps = {True: (b'"workers": 2', b'"workers": 3'), False: (b'"job": 0', b'"job": 1')}
     try:
-        for up, why in ((True, "got a line whose seal is wrong"), (False, "does not prove")):
+        for up, why in ((True, "got a line whose code is wrong"), (False, "does not prove")):
 
             def change(data: bytes, way: bool, wanted: bool = up) -> bytes:
                 return data.replace(*swaps[way]) if way == wanted else data
@@ -278,7 +278,7 @@ def test_lines_changed_on_their_way_are_noticed_at_both_ends():
         + b' {"ok": true}\n',
         b'{"ok": true}\n',
         b'{"ok": true, "nonce": [1]}\n',
-        b'{"ok": false, "secret": "none", "error": "I have none, so tell me all without a seal"}\n',
+        b'{"ok": false, "secret": "none", "error": "I have none, so tell me all without a code"}\n',
         b'{"ok": false, "secret": ["none"], "error": "x"}\n',
         b"nonsense\n",
         b"x" * 100_000,
@@ -416,49 +416,49 @@ REPLAY = with_secret(test_recorded_lines_are_worth_nothing)
 
 BUGS: dict[str, tuple[ModuleType, str, str, Callable[[], None]]] = {
     "lines have no numbers": (
-        sealing,
+        line_codes,
         'self._number.to_bytes(8, "big")',
         "bytes(8)",
         REPLAY,
     ),
-    "any seal fits": (
-        sealing,
+    "any code fits": (
+        line_codes,
         "text if fits else None",
         "text",
         with_secret(test_a_line_with_one_bit_changed_is_noticed, 90),
     ),
-    "a seal is compared but for its last digit": (
-        sealing,
+    "a code is compared but for its last digit": (
+        line_codes,
         'line[: _CODE_DIGITS + 1], self._code(text) + b" "',
         "line[: _CODE_DIGITS - 1], self._code(text)[:-1]",
         with_secret(test_a_line_with_one_bit_changed_is_noticed, 63),
     ),
     "one key for both directions": (
-        sealing,
+        line_codes,
         '_SERVER = b"afflux control 1: server to client"',
         "_SERVER = _CLIENT",
         with_secret(test_an_answer_sent_back_is_no_request),
     ),
     "the server's nonce is in no key": (
-        sealing,
+        line_codes,
         " + bytes.fromhex(server_nonce)",
         "",
         REPLAY,
     ),
     "the client's nonce is in no key": (
-        sealing,
+        line_codes,
         "bytes.fromhex(client_nonce) + ",
         "",
         DOCUMENT,
     ),
     "the secret is in no key": (
-        sealing,
+        line_codes,
         "hmac.digest(secret, direction",
         'hmac.digest(b"", direction',
         DOCUMENT,
     ),
     "each nonce is the same": (
-        sealing,
+        line_codes,
         "secrets.token_hex(NONCE_DIGITS // 2)",
         'NONCE_DIGITS * "0"',
         with_secret(test_every_nonce_is_new),
@@ -493,9 +493,9 @@ BUGS: dict[str, tuple[ModuleType, str, str, Callable[[], None]]] = {
         "",
         with_secret(test_a_relay_is_not_taken_for_the_aggregator),
     ),
-    "a client believes an unsealed answer": (
+    "a client believes an answer without a code": (
         channel,
-        "text = self._seals[1].open(line)",
+        "text = self._codes[1].check(line)",
         "text = line",
         lambda: test_who_poses_as_the_aggregator_gets_no_request(NONCE + b'{"ok": true}\n'),
     ),

@@ -121,6 +121,6 @@ def _by(uses: set[tuple[str, str]]) -> str:
     for parameters, name in sorted(uses):
         by_parameters.setdefault(parameters, []).append(name)
     return "; ".join(
-        (f"`{parameters}`: " if parameters else "") + ", ".join(names)
+        (f"`{parameters}`: " if parameters else "") + " · ".join(names)
         for parameters, names in by_parameters.items()
     )

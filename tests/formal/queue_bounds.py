@@ -49,7 +49,7 @@ class QueueBoundsHarness(Elaboratable):
         for name in ("slot_memory", "worker_table", "route_table", "control", "counters"):
             engine.anything(engine[name])
         admit, replies = engine["admit"], engine["replies.fifo"]
-        parts = ("control", "admit", "merge", "transmit", "slot_memory")
+        parts = ("control", "admit", "merge", "queue", "transmit", "slot_memory")
         seams.PHASE.guarantee(m, *(engine[part].phase for part in parts))
 
         if self._of == "operations":

@@ -21,7 +21,6 @@ __all__ = [
     "JOBS",
     "JOBS_STAY",
     "KEPT",
-    "KEYS",
     "LOCAL_STAYS",
     "OPERATION",
     "ORDER",
@@ -394,13 +393,6 @@ RINGS_MADE = Axiom(
     "a job has deliveries only after the fence of its create, which has given its rings limits "
     "that fit; tested, not proved",
     _rings_made,
-)
-
-KEYS = Axiom(
-    "keys",
-    "docs/protocol.md, section 5.1",
-    "no two runs of a job have the same key",
-    lambda m, creates, used: iter([("once", ~creates | ~used)]),
 )
 
 LOCAL_STAYS = Axiom(

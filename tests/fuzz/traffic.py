@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from afflux_sim.golden.engine import GoldenEngine
 from tests.scenarios.corruption import cut, extended, flip_bits, with_zero_udp_checksum
-from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
+from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired, sealed
 
 __all__ = ["Jobs", "OrderlyJob", "Traffic", "UnrulyJob", "Work"]
 
@@ -103,6 +103,8 @@ class OrderlyJob:
             self._rounds[slot] = (self._rounds[slot] + 1) % 2**32
         payload = header + self._blocks.body(present.bit_count())
         frame = pack_frame(work.workers[worker], self._engine, payload)
+        if choose.random() < 0.15:
+            frame = sealed(frame)
         # The last few, for those who would copy them.
         self.sent = [*self.sent[-15:], frame]
         return frame
@@ -212,7 +214,8 @@ class Traffic:
         if fields[0] & 15 == JOIN:
             source = work.workers[fields[3] % len(work.workers)]
         payload = HEADER.pack(*fields) + self._blocks.body(fields[5].bit_count())
-        return pack_frame(source, self._engine, payload, checked=choose.random() < 0.4)
+        frame = pack_frame(source, self._engine, payload, checked=choose.random() < 0.4)
+        return sealed(frame) if choose.random() < 0.15 else frame
 
     def _round(self, job: UnrulyJob, slot: int) -> int:
         state = self._golden.jobs[job.work.number]
@@ -256,7 +259,8 @@ class Traffic:
             source = self._spoil(work, fields, source)
         payload = HEADER.pack(*fields) + self._blocks.body(fields[5].bit_count())
         here = Peer(self._engine.mac, self._engine.address, port % 2**16)
-        return pack_frame(source, here, payload, checked=choose.random() < 0.4)
+        frame = pack_frame(source, here, payload, checked=choose.random() < 0.4)
+        return sealed(frame) if choose.random() < 0.15 else frame
 
     def _flipped(self) -> bytes:
         """Return an unruly job's frame with a few bits wrong, perhaps its checksums right again."""

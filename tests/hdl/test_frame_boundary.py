@@ -8,10 +8,12 @@ import pytest
 from amaranth.hdl import Elaboratable, Module, ResetInserter, Signal
 from amaranth.sim import Simulator
 
+from afflux_hdl.lib import frame_boundary
 from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
 from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.node.egress import Egress
 from afflux_hdl.node.packet_fifo import PacketFifo
+from tests.support.planting import names_with
 
 BUS_BITS = 32
 RESET_CYCLES = 3
@@ -25,9 +27,27 @@ def simulate(part: Any, reset: Signal, run: Callable[[Any], Any]) -> None:
 
 
 def test_only_whole_frames_come_in_after_a_reset() -> None:
+    check_whole_frames(WholeFrames)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        # As it was before there was this part.
+        ("tail.eq(since_reset & tracker.inside)", "tail.eq(0)"),
+        ("Signal(reset_less=True)", "Signal()"),
+        ("tail.eq(since_reset & tracker.inside)", "tail.eq(since_reset)"),
+    ],
+)
+def test_a_tail_that_comes_in_is_noticed(right: str, wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        check_whole_frames(names_with(frame_boundary, right, wrong)["WholeFrames"])
+
+
+def check_whole_frames(built: Any) -> None:
     """Random frames with gaps, resets at any time: what begins after a reset comes in, no tail."""
     choose = random.Random(1)
-    part, reset = WholeFrames(bus_bits=BUS_BITS), Signal()
+    part, reset = built(bus_bits=BUS_BITS), Signal()
     came: list[tuple[int, bool]] = []
     whole: list[int] = []
     tails: list[int] = []

@@ -37,6 +37,7 @@ TYPES = {
     12: "REFUSED",
 }
 BLOCK = struct.Struct("<64I")
+SEAL_BYTES = 4
 
 
 class Afflux(Packet):
@@ -71,10 +72,11 @@ def block_bytes(blocks: Mapping[int, Iterable[int]]) -> bytes:
 
 
 def blocks_of(packet: Afflux) -> dict[int, list[int]]:
-    """Return the blocks of a packet by lane, as signed elements."""
+    """Return the blocks of a packet by lane, as signed elements. It may have a seal."""
     payload = bytes(packet.payload)
     lanes = [lane for lane in range(16) if packet.present >> lane & 1]
-    assert len(payload) == BLOCK.size * len(lanes), "blocks and present bitmap disagree"
+    beyond = len(payload) - BLOCK.size * len(lanes)
+    assert beyond in (0, SEAL_BYTES), "blocks and present bitmap disagree"
     return {
         lane: list(struct.unpack_from("<64i", payload, BLOCK.size * place))
         for place, lane in enumerate(lanes)

@@ -12,6 +12,7 @@ __all__ = [
     "checksum",
     "pack_frame",
     "repaired",
+    "sealed",
     "with_ip_checksum",
     "with_udp_checksum",
 ]
@@ -62,6 +63,25 @@ def with_udp_checksum(frame: bytes) -> bytes:
     pseudo = frame[26:34] + struct.pack(">HH", 17, len(frame) - 34)
     right = checksum(pseudo + frame[34:40] + b"\0\0" + frame[42:])
     return frame[:40] + right.to_bytes(2, "big") + frame[42:]
+
+
+def sealed(frame: bytes) -> bytes:
+    """Return a frame with a seal at its end, both lengths 4 more, and right checksums."""
+    ip_length = int.from_bytes(frame[16:18], "big") + 4
+    udp_length = int.from_bytes(frame[38:40], "big") + 4
+    longer = b"".join(
+        (
+            frame[:16],
+            ip_length.to_bytes(2, "big"),
+            frame[18:38],
+            udp_length.to_bytes(2, "big"),
+            b"\xff\xff",
+            frame[42:],
+        )
+    )
+    pseudo = frame[26:34] + struct.pack(">HH", 17, udp_length)
+    complement = checksum(pseudo + longer[34:])
+    return with_ip_checksum(longer) + b"\0\0" + complement.to_bytes(2, "big")
 
 
 def repaired(frame: bytes) -> bytes:

@@ -11,6 +11,7 @@ from afflux_sim.golden.engine import GoldenEngine
 from tests.scenarios.afflux_layer import ABSENT, ENGINE_PORT, Afflux
 from tests.scenarios.corruption import cut, extended, flip_bits, with_zero_udp_checksum
 from tests.scenarios.job_frames import Job
+from tests.scenarios.packing import sealed
 
 __all__ = ["RandomFrames"]
 
@@ -33,6 +34,11 @@ class RandomFrames:
 
     def sensible(self) -> bytes:
         """Return a frame that passes the checks, unless its job has gone."""
+        frame = self._bare()
+        return sealed(frame) if self._choose.random() < 0.2 else frame
+
+    def _bare(self) -> bytes:
+        """Return one without seal."""
         choose = self._choose
         job = choose.choice(self._jobs)
         worker = choose.randrange(job.workers)

@@ -10,7 +10,7 @@ from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.frames import mac_of
 from afflux_hdl.contract import wire
 from tests.scenarios.corruption import HEADERS_BYTES, cut, extended, flip_bits
-from tests.scenarios.packing import Peer, pack_frame, with_ip_checksum, with_udp_checksum
+from tests.scenarios.packing import Peer, pack_frame, sealed, with_ip_checksum, with_udp_checksum
 from tests.support.drivers.packet_header import HEADER
 from tests.support.drivers.virtual_job import ENGINE_ADDRESS, ENGINE_MAC, Parent
 
@@ -157,7 +157,8 @@ class TicketFrames:
 
     def _framed(self, payload: bytes, peer: Peer, port: int = wire.PORT) -> bytes:
         engine = Peer(ENGINE_MAC, packed(ENGINE_ADDRESS), port)
-        return pack_frame(peer, engine, payload, checked=False)
+        frame = pack_frame(peer, engine, payload, checked=False)
+        return sealed(frame) if self.generator.random() < 0.15 else frame
 
     def _mutated(self, frame: bytes) -> bytes:
         generator = self.generator

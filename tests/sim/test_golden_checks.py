@@ -65,6 +65,13 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
         [
             {"ihl": 6},
             {"ihl": 4},
+            {"source": "0.0.0.0"},
+            {"source": "0.1.2.3"},
+            {"source": "224.0.0.1"},
+            {"source": "240.0.0.1"},
+            {"source": "255.255.255.255"},
+            {"src": "ff:ff:ff:ff:ff:ff"},
+            {"src": "01:00:5e:00:00:01"},
             {"flags": "MF"},
             {"flags": "evil"},
             {"frag": 1},
@@ -122,7 +129,7 @@ def craft(**changes: Any) -> bytes:
     ip.proto = f.get("proto", 17)
     ip.version = f.get("ip_version", 4)
     ip.ihl = f.get("ihl", 5)
-    frame = Ether(dst=f["dst"], type=f["ether_type"]) / ip
+    frame = Ether(src=f.get("src", "02:00:0a:01:02:01"), dst=f["dst"], type=f["ether_type"]) / ip
     frame /= UDP(sport=f["sport"], dport=f["dport"])
     frame /= Raw(header + bytes(64) + bytes(range(256)) * blocks)
     # What scapy computes is taken over, then put off by as much as asked for.

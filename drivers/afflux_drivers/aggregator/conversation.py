@@ -7,7 +7,7 @@ from typing import Any
 
 from afflux_drivers.addresses import authority, same_address
 from afflux_drivers.aggregator.jobs import Job
-from afflux_drivers.control.sealing import NONCE_DIGITS, Seal, connection_seals, new_nonce
+from afflux_drivers.control.line_codes import NONCE_DIGITS, LineCode, connection_codes, new_nonce
 
 __all__ = ["Client", "Conversation"]
 
@@ -61,7 +61,7 @@ class Conversation:
         self._own = own
         self._secret = secret
         self._any_address = any_address
-        self._seals: tuple[Seal, Seal] | None = None
+        self._codes: tuple[LineCode, LineCode] | None = None
 
     def answer(self, line: bytes) -> bytes:
         """Return the line that answers a line, with its end."""
@@ -69,23 +69,23 @@ class Conversation:
             if _wants_hello(line):
                 return _plain("none", "this aggregator has no secret")
             return self._handle(line, self.client)
-        if self._seals is None:
+        if self._codes is None:
             return self._greet(line, self._secret)
-        theirs, ours = self._seals
-        text = theirs.open(line)
+        theirs, ours = self._codes
+        text = theirs.check(line)
         if text is None:
             self.over = True
             if self.known:
-                return _plain("broken", "the seal of this line is wrong: it was changed on its way")
+                return _plain("broken", "the code of this line is wrong: it was changed on its way")
             return _plain("wrong", "the secret is another one than this aggregator's")
         answer = self._handle(text, self.client) if self.known else self._admit(text)
-        return ours.seal(answer.removesuffix(b"\n")) + b"\n"
+        return ours.sign(answer.removesuffix(b"\n")) + b"\n"
 
     def refuse(self, reason: str) -> bytes:
         """Return what answers a line of a client for whom there is no room; ends the connection."""
         self.over = True
         answer = json.dumps({"ok": False, "error": reason}).encode()
-        return (answer if self._seals is None else self._seals[1].seal(answer)) + b"\n"
+        return (answer if self._codes is None else self._codes[1].sign(answer)) + b"\n"
 
     def _greet(self, line: bytes, secret: bytes) -> bytes:
         request = _object(line)
@@ -97,11 +97,11 @@ class Conversation:
             self.over = True
             return _plain("required", f"nonce must be {NONCE_DIGITS} hexadecimal digits")
         ours = new_nonce()
-        self._seals = connection_seals(secret, theirs, ours)
+        self._codes = connection_codes(secret, theirs, ours)
         return json.dumps({"ok": True, "nonce": ours}).encode() + b"\n"
 
     def _admit(self, text: bytes) -> bytes:
-        """Answer the first sealed line: who has sent it knows the secret."""
+        """Answer the first line with a code: who has sent it knows the secret."""
         self.known = True
         request = _object(text) or {}
         host, port = request.get("host"), request.get("port")
@@ -110,7 +110,7 @@ class Conversation:
             return b'{"ok": true}'
         self.over = True
         if request.get("request") != "confirm":
-            return _failure("the first sealed request must be confirm")
+            return _failure("the first request with a code must be confirm")
         # Else whoever has a port of which clients expect an aggregator could pass their lines on to
         # another aggregator with the same secret, and be taken for it.
         return _failure(
@@ -140,5 +140,5 @@ def _failure(reason: str) -> bytes:
 
 
 def _plain(about: str, reason: str) -> bytes:
-    """Return an answer without a seal; it says in `secret` what is wrong with that."""
+    """Return an answer without a code; it says in `secret` what is wrong with that."""
     return json.dumps({"ok": False, "secret": about, "error": reason}).encode() + b"\n"

@@ -9,14 +9,20 @@ from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.parent_ports import ParentPorts
 from afflux_drivers.control.tickets import ParentJob
-from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
+from afflux_drivers.frames import (
+    FrameMaker,
+    address_in_frames,
+    datagram_of,
+    destination_of,
+    source_port_of,
+)
 from afflux_hdl.contract import wire
 
 __all__ = ["FramePath"]
 
 _BATCH = 64
 # One byte more than the longest packet, so that a datagram that is too long shows.
-_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
 
 
 class FramePath:
@@ -36,7 +42,7 @@ class FramePath:
         self._inbox: list[bytes] = []
         self._inbox_changed = threading.Condition()
         self._wake_in, self._wake_out = socket.socketpair()
-        self._maker = FrameMaker(int.from_bytes(socket.inet_aton(address), "big"), self._port)
+        self._maker = FrameMaker(address_in_frames(address), self._port)
         self._epoll = select.epoll()
         self._epoll.register(udp, select.EPOLLIN)
         self._epoll.register(self._wake_in, select.EPOLLIN)
@@ -134,6 +140,9 @@ class FramePath:
                 if source_port_of(answer) != self._port:
                     self._parent_ports.send(answer)
                     continue
+                datagram = datagram_of(answer)
+                if datagram is None:
+                    continue
                 # Full buffers and vanished peers lose answers, as a network does.
                 with contextlib.suppress(OSError):
-                    udp.sendto(memoryview(answer)[wire.AFFLUX_OFFSET :], destination_of(answer))
+                    udp.sendto(datagram, destination_of(answer))

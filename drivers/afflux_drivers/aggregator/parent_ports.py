@@ -7,14 +7,20 @@ import threading
 
 from afflux_drivers.addresses import is_ipv6, resolve
 from afflux_drivers.control.tickets import ParentJob
-from afflux_drivers.frames import FrameMaker, destination_of, source_port_of
+from afflux_drivers.frames import (
+    FrameMaker,
+    address_in_frames,
+    datagram_of,
+    destination_of,
+    source_port_of,
+)
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
 __all__ = ["ParentPorts", "PortTaken", "bound_parent_port"]
 
 _BUFFER_BYTES = 4 << 20
-_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + 1
+_RECEIVE_BYTES = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
 
 
 class PortTaken(OSError):
@@ -98,7 +104,7 @@ class ParentPorts:
 
     def __init__(self, address: str, port: int, watch: select.epoll) -> None:
         self._address, self._port, self._watch = address, port, watch
-        self._number = int.from_bytes(socket.inet_aton(address), "big")
+        self._number = address_in_frames(address)
         # Held while sockets are used, as a closed one's file number may be another's at once.
         self._lock = threading.Lock()
         self._sockets: dict[int, tuple[socket.socket, FrameMaker]] = {}
@@ -146,10 +152,13 @@ class ParentPorts:
 
     def send(self, frame: bytes) -> None:
         """Send an engine's frame from the port that it names; errors lose it, as networks do."""
+        datagram = datagram_of(frame)
+        if datagram is None:
+            return
         with self._lock:
             found = self._sockets.get(source_port_of(frame))
             if found is not None:
                 try:
-                    found[0].sendto(memoryview(frame)[wire.AFFLUX_OFFSET :], destination_of(frame))
+                    found[0].sendto(datagram, destination_of(frame))
                 except OSError:
                     return

@@ -16,7 +16,7 @@ from afflux_drivers.aggregator.frame_path import FramePath
 from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.aggregator.socket_path import SocketPath
-from afflux_drivers.frames import mac_of
+from afflux_drivers.frames import address_in_frames, mac_of
 from afflux_drivers.sockets import MulticastGroup, enlarge, send_to_groups
 from afflux_hdl.contract import registers, wire
 
@@ -172,7 +172,9 @@ def _number_of(address: str, engine: Engine | Board, group: MulticastGroup | Non
         OSError: If it is one of IPv6, and the engine or the group takes IPv4 only.
     """
     if not is_ipv6(address):
-        return int.from_bytes(socket.inet_aton(address), "big")
+        if isinstance(engine, SoftEngine):
+            return int.from_bytes(socket.inet_aton(address), "big")
+        return address_in_frames(address)
     if not isinstance(engine, SoftEngine):
         raise OSError(f"the engine {engine.name} takes frames of IPv4 only, and {address} is IPv6")
     if group is not None:

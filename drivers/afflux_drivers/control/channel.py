@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from afflux_drivers.addresses import authority, connect_tcp, named
-from afflux_drivers.control.sealing import NONCE_DIGITS, Seal, connection_seals, new_nonce
+from afflux_drivers.control.line_codes import NONCE_DIGITS, LineCode, connection_codes, new_nonce
 from afflux_drivers.errors import (
     AggregatorMisbehaved,
     AggregatorRefused,
@@ -21,11 +21,11 @@ _WRONG = {
     "required": "it asks for a secret, and none is set here: AFFLUX_SECRET_FILE names the file",
     "none": "a secret is set here (AFFLUX_SECRET_FILE), and it has none: it needs --secret-file",
     "wrong": "it has another secret than the one that is set here (AFFLUX_SECRET_FILE)",
-    "broken": "it got a line whose seal is wrong, which somebody has changed on its way",
+    "broken": "it got a line whose code is wrong, which somebody has changed on its way",
 }
-"""What an answer without a seal says in `secret`."""
+"""What an answer without a code says in `secret`."""
 
-_UNSEALED = (
+_UNPROVED = (
     "the answer does not prove that it knows the secret: another program listens there, or "
     "somebody changes what passes"
 )
@@ -55,7 +55,7 @@ class Channel:
     def __init__(self, address: tuple[str, int], timeout_s: float, secret: bytes | None) -> None:
         self.peer = authority(*address)
         self._rest = b""
-        self._seals: tuple[Seal, Seal] | None = None
+        self._codes: tuple[LineCode, LineCode] | None = None
         try:
             self._socket, self.host = connect_tcp(*address, timeout_s)
         except (OSError, OverflowError) as error:
@@ -74,10 +74,10 @@ class Channel:
         what = f"{request['request']} on the aggregator at {self.peer}"
         deadline = time.monotonic() + timeout_s
         text = json.dumps(request).encode()
-        sealed = text if self._seals is None else self._seals[0].seal(text)
+        line = text if self._codes is None else self._codes[0].sign(text)
         try:
             self._socket.settimeout(timeout_s)
-            self._socket.sendall(sealed + b"\n")
+            self._socket.sendall(line + b"\n")
             while b"\n" not in self._rest:
                 self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
                 data = self._socket.recv(4096)
@@ -105,8 +105,8 @@ class Channel:
         hello = {"request": "hello", "nonce": nonce}
         theirs = self.ask(hello, max(deadline - time.monotonic(), 1e-3)).get("nonce")
         if not isinstance(theirs, str) or not _is_nonce(theirs):
-            raise NotAuthenticated(f"hello on the aggregator at {self.peer}: {_UNSEALED}")
-        self._seals = connection_seals(secret, nonce, theirs)
+            raise NotAuthenticated(f"hello on the aggregator at {self.peer}: {_UNPROVED}")
+        self._codes = connection_codes(secret, nonce, theirs)
         host, port = named(self._socket.getpeername())
         confirm = {"request": "confirm", "host": host, "port": port}
         self.ask(confirm, max(deadline - time.monotonic(), 1e-3))
@@ -114,16 +114,16 @@ class Channel:
     def _answer(self, what: str, line: bytes) -> dict[str, Any]:
         """Return the answer that a line is; raise if it is none, or not the aggregator's."""
         text: bytes | None = line
-        if self._seals is not None:
-            text = self._seals[1].open(line)
+        if self._codes is not None:
+            text = self._codes[1].check(line)
         answer = _object(line if text is None else text)
         about = answer.get("secret") if answer is not None else None
-        if self._seals is None or text is None:
+        if self._codes is None or text is None:
             # Whoever has sent it need not be the aggregator: so it is a reason to end, no more.
             if isinstance(about, str) and about in _WRONG:
                 raise NotAuthenticated(f"{what}: {_WRONG[about]}")
             if text is None:
-                raise NotAuthenticated(f"{what}: {_UNSEALED}")
+                raise NotAuthenticated(f"{what}: {_UNPROVED}")
         if answer is None:
             raise AggregatorMisbehaved(f"{what}: the answer is not a JSON object: {line[:80]!r}")
         return answer

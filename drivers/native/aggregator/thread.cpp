@@ -20,7 +20,6 @@ namespace {
 
 using engine::Counter;
 
-constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
 
 int checked(int number, const char* what) {
     if (number < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -48,8 +47,8 @@ Server::Thread::Thread(Server& server, unsigned number, int socket)
       number_(number),
       share_(server.engine_.share(number)),
       socket_(copy_of(socket)),
-      receiver_(kLongest, socket_.coalesce()),
-      parent_receiver_(kLongest, true),
+      receiver_(packet::kLongestDatagram, socket_.coalesce()),
+      parent_receiver_(packet::kLongestDatagram, true),
       outbox_(socket_, ports_, share_.core),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "no epoll")),
       wakes_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "no eventfd")) {

@@ -23,7 +23,8 @@ nb::bytes to_bytes(const SendQueue& queue, const SendQueue::Frame& frame) {
     if (bytes == nullptr) throw nb::python_error();
     char* at = PyBytes_AS_STRING(bytes);
     at = std::copy(frame.head.begin(), frame.head.end(), at);
-    std::copy_n(queue.body(frame), frame.body_bytes, at);
+    at = std::copy_n(queue.body(frame), frame.body_bytes, at);
+    std::copy(frame.seal.begin(), frame.seal.end(), at);
     return nb::steal<nb::bytes>(bytes);
 }
 

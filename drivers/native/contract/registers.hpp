@@ -187,6 +187,7 @@ enum class Counter : std::size_t {
     Probes,
     ReceiveOverflow,
     ParentResults,
+    StateErrors,
     BlocksAccepted,
     Rounds,
     Conflicts,
@@ -201,7 +202,8 @@ enum class Counter : std::size_t {
     ResultsDiscarded,
     RefusalsDropped,
     FramesDiscarded,
+    DataErrors,
 };
-inline constexpr std::size_t kCounters = 36;
+inline constexpr std::size_t kCounters = 38;
 
 }  // namespace afflux::registers

@@ -31,10 +31,12 @@ inline constexpr std::size_t kBlockElements = 64;
 inline constexpr std::size_t kBlockBytes = 256;
 inline constexpr std::size_t kWorkersMax = 64;
 inline constexpr std::size_t kUdpPayloadMin = 86;
+inline constexpr std::size_t kSealBytes = 4;
 inline constexpr std::size_t kExactLimbs = 12;
 inline constexpr std::size_t kExactLimbBits = 25;
 inline constexpr std::size_t kExactWords = 13;
 inline constexpr std::size_t kExactElements = 73;
+inline constexpr std::uint16_t kSealedChecksum = 65535;
 
 enum class Type : std::uint8_t {
     Data = 0,

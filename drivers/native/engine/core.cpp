@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "packet/packet_buffer.hpp"
+
 namespace afflux::engine {
 namespace {
 
@@ -20,7 +22,7 @@ Core::Core(const Limits& limits, SlotPool& slots, Joined joined)
       rounds_(slots, sender_, counters_) {}
 
 bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
-    if (payload_bytes == wire::kUdpPayloadMin + header.blocks() * wire::kBlockBytes &&
+    if (packet::right_length(payload_bytes, header.blocks()) &&
         header.blocks() <= limits_.lanes) {
         return true;
     }

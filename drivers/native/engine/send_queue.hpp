@@ -7,6 +7,7 @@
 
 #include "engine/packet_sink.hpp"
 #include "packet/frame.hpp"
+#include "packet/octets.hpp"
 
 namespace afflux::engine {
 
@@ -16,8 +17,9 @@ class SendQueue final : public PacketSink {
         packet::Head head;
         std::size_t body_at;
         std::size_t body_bytes;
+        packet::Seal seal;
 
-        std::size_t bytes() const { return head.size() + body_bytes; }
+        std::size_t bytes() const { return head.size() + body_bytes + seal.size(); }
     };
 
     void open(const Body& body, bool /*passing*/) override {
@@ -26,11 +28,14 @@ class SendQueue final : public PacketSink {
             const packet::Octets& part = body.parts[i];
             bodies_.insert(bodies_.end(), part.data, part.data + part.bytes);
         }
+        body_sum_ = packet::add_words(0, bodies_.data() + opened_, bodies_.size() - opened_);
     }
 
     void send(const packet::Endpoint& from, const packet::Endpoint& to,
               const packet::Header& header) override {
-        frames_.push_back({packet::make_head(from, to, header), opened_, bodies_.size() - opened_});
+        packet::Head head = packet::make_head(from, to, header);
+        const packet::Seal seal = packet::make_seal(head, body_sum_);
+        frames_.push_back({head, opened_, bodies_.size() - opened_, seal});
     }
 
     const std::vector<Frame>& frames() const { return frames_; }
@@ -46,6 +51,7 @@ class SendQueue final : public PacketSink {
     std::vector<Frame> frames_;
     std::vector<std::uint8_t> bodies_;
     std::size_t opened_ = 0;
+    std::uint64_t body_sum_ = 0;
 };
 
 }  // namespace afflux::engine

@@ -75,4 +75,25 @@ Head make_head(const Endpoint& from, const Endpoint& to, const Header& header) {
     return head;
 }
 
+Seal make_seal(Head& head, std::uint64_t body_sum) {
+    std::uint8_t* ip = head.data() + wire::kEthernetBytes;
+    std::uint8_t* udp = ip + wire::kIpv4Bytes;
+    const auto lengthen = [](std::uint8_t* at) {
+        store_big_16(at, static_cast<std::uint16_t>(load_big_16(at) + wire::kSealBytes));
+    };
+    lengthen(ip + 2);
+    lengthen(udp + 4);
+    store_big_16(ip + 10, 0);
+    const std::uint16_t ip_sum = fold(add_words(0, ip, wire::kIpv4Bytes));
+    store_big_16(ip + 10, static_cast<std::uint16_t>(~ip_sum));
+    store_big_16(udp + 6, wire::kSealedChecksum);
+    // The pseudo-header: both addresses, protocol, length.
+    const std::uint64_t pseudo = add_words(ip[9] + load_big_16(udp + 4), ip + 12, 8);
+    const std::size_t rest = wire::kUdpBytes + wire::kHeaderBytes;
+    const std::uint16_t sum = fold(add_words(pseudo, udp, rest) + body_sum);
+    Seal seal{};
+    store_big_16(seal.data() + 2, static_cast<std::uint16_t>(~sum));
+    return seal;
+}
+
 }  // namespace afflux::packet

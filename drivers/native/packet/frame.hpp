@@ -75,4 +75,12 @@ void store_front(std::uint8_t* at, const Endpoint& from, const Endpoint& to, std
 // Returns these with the Afflux header, for a packet that carries the blocks of header.present.
 Head make_head(const Endpoint& from, const Endpoint& to, const Header& header);
 
+// What follows the last block in a frame of an aggregator: the complement that makes the UDP
+// checksum right, which stands before the data that it covers and is therefore a constant.
+using Seal = std::array<std::uint8_t, wire::kSealBytes>;
+
+// Makes the head one of a frame with a seal, and returns the seal. `body_sum` is the sum of words
+// and blocks (add_words).
+Seal make_seal(Head& head, std::uint64_t body_sum);
+
 }  // namespace afflux::packet

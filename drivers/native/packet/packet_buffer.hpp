@@ -14,11 +14,21 @@ constexpr std::size_t datagram_bytes(std::size_t blocks) {
     return wire::kUdpPayloadMin + blocks * wire::kBlockBytes;
 }
 
+// The bytes of the longest datagram, which has a seal.
+constexpr std::size_t kLongestDatagram = datagram_bytes(wire::kLanesMax) + wire::kSealBytes;
+
+// Whether a datagram with so many blocks is so long: with a seal, which the host has checked with
+// all the rest of the datagram, or without.
+constexpr bool right_length(std::size_t bytes, std::size_t blocks) {
+    const std::size_t bare = datagram_bytes(blocks);
+    return bytes == bare || bytes == bare + wire::kSealBytes;
+}
+
 class PacketBuffer {
   public:
-    // One byte longer than the packet, so that a datagram that is too long is noticed.
+    // One byte longer than the packet and its seal, so that a datagram that is too long is noticed.
     explicit PacketBuffer(std::size_t lanes = wire::kLanesMax)
-        : storage_(kPad + datagram_bytes(lanes) + 1, 0) {
+        : storage_(kPad + datagram_bytes(lanes) + wire::kSealBytes + 1, 0) {
         std::fill_n(words(), wire::kLanesMax, wire::kAbsent);
     }
 

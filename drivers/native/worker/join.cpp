@@ -28,7 +28,7 @@ void Join::send(double wait, double now, PacketSink& out) {
 
 void Join::receive(packet::PacketBuffer& packet, std::size_t length, double now, PacketSink&) {
     const JobRun& job = session_.job;
-    if (length != packet::datagram_bytes(0)) {
+    if (!packet::right_length(length, 0)) {
         ++session_.counts.ignored;
         return;
     }

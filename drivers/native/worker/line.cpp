@@ -21,8 +21,6 @@ using datagrams::UdpSocket;
 // messages of 64 KB. The path is busy with them meanwhile.
 constexpr std::size_t kBatchBytes = 180'000;
 
-constexpr std::size_t kLongest = packet::datagram_bytes(wire::kLanesMax);
-
 // Takes datagrams of `peer` only, and sends to it. Answers to more packets than its buffer holds
 // are not asked for.
 UdpSocket connected(const Address& peer, Session& session, std::size_t buffer_bytes) {
@@ -69,7 +67,7 @@ Line::Line(const Address& aggregator, Session& session, LossSwitch* loss, std::s
       socket_(connected(aggregator, session, buffer_bytes)),
       session_(session),
       loss_(loss),
-      receiver_(kLongest, true),
+      receiver_(packet::kLongestDatagram, true),
       batch_(socket_) {}
 
 void Line::join_group(const Address& group) {

@@ -89,7 +89,7 @@ bool Operation::is_ours(const Header& header, std::size_t length) const {
     const bool to_us = job.has_group() && header.worker == wire::kEveryone
                            ? is_result && header.key == session_.group_key
                            : header.worker == job.worker && header.key == job.key;
-    return to_us && header.job == job.number && length == packet::datagram_bytes(header.blocks());
+    return to_us && header.job == job.number && packet::right_length(length, header.blocks());
 }
 
 void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now,

@@ -41,6 +41,7 @@ _SIZES = (
     "BLOCK_BYTES",
     "WORKERS_MAX",
     "UDP_PAYLOAD_MIN",
+    "SEAL_BYTES",
     "EXACT_LIMBS",
     "EXACT_LIMB_BITS",
     "EXACT_WORDS",
@@ -71,6 +72,7 @@ def _wire() -> str:
     lines += _constants(_WORDS, "std::uint32_t", wire)
     lines += _constants(_ELEMENTS, "std::int32_t", wire)
     lines += _constants(_SIZES, "std::size_t", wire)
+    lines += _constants(("SEALED_CHECKSUM",), "std::uint16_t", wire)
     lines.append("")
     for enumeration in (wire.Type, wire.Opcode, wire.Dtype, wire.Refusal):
         lines += _enumeration(enumeration, "std::uint8_t")

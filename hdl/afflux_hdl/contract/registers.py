@@ -212,6 +212,7 @@ FRAME_COUNTERS = (
     Counter("probes", "probe answered"),
     Counter("receive_overflow", "frame lost because a receive buffer was full"),
     Counter("parent_results", "result of the parent taken"),
+    Counter("state_errors", "frame dropped because a bit of its slot's state had flipped"),
 )
 """Every frame that enters increments exactly one of these."""
 
@@ -232,6 +233,7 @@ COUNTERS = (
     Counter("results_discarded", "queued deliveries not sent: job or round over, or not joined"),
     Counter("refusals_dropped", "refused packets not sent: beyond their rate, or queue half full"),
     Counter("frames_discarded", "frames not sent, or cut, because the link was down"),
+    Counter("data_errors", "frames sent with a wrong checksum: a bit of their data had flipped"),
 )
 
 COUNTER_BASE = 0x100

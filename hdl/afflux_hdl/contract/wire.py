@@ -35,6 +35,8 @@ __all__ = [
     "PAYLOAD_OFFSET",
     "PORT",
     "ROWS_MAX",
+    "SEALED_CHECKSUM",
+    "SEAL_BYTES",
     "UDP_PAYLOAD_MIN",
     "VERSION",
     "WORKERS_MAX",
@@ -207,6 +209,13 @@ EXACT_ELEMENTS = (LANES_MAX - 1) * BLOCK_ELEMENTS // EXACT_WORDS
 """Maximum of elements in a floating-point tensor whose sum or average is exact, at any number of
 lanes: as many as fit into a packet of all lanes, beside the fingerprint."""
 
+SEAL_BYTES = 4
+"""Bytes of the seal behind the last block of a packet that has one: two zeros, and the complement
+that makes the UDP checksum right. Gateware ends all of its packets with a seal."""
+
+SEALED_CHECKSUM = 0xFFFF
+"""UDP checksum of a packet with a seal: zero in one's complement, and not the 0 that means none."""
+
 FRAME_BYTES_MIN = PAYLOAD_OFFSET
 FRAME_BYTES_MAX = PAYLOAD_OFFSET + LANES_MAX * BLOCK_BYTES
 UDP_PAYLOAD_MIN = HEADER_BYTES + LOOKAHEAD_BYTES
@@ -229,12 +238,12 @@ def datagram_bytes(blocks: int) -> int:
 
 
 def lanes_for_mtu(mtu: int) -> int:
-    """Return for how many lanes a full packet fits an IPv4 MTU of `mtu` bytes.
+    """Return for how many lanes a full packet fits an IPv4 MTU of `mtu` bytes, with a seal.
 
     Raises:
         ValueError: If not even one block fits.
     """
-    lanes = (mtu + ETHERNET_BYTES - PAYLOAD_OFFSET) // BLOCK_BYTES
+    lanes = (mtu + ETHERNET_BYTES - PAYLOAD_OFFSET - SEAL_BYTES) // BLOCK_BYTES
     if lanes < 1:
-        raise ValueError(f"an MTU of {mtu} bytes holds no packet with a block; 370 is the least")
+        raise ValueError(f"an MTU of {mtu} bytes holds no packet with a block; 374 is the least")
     return min(lanes, LANES_MAX)

@@ -72,6 +72,7 @@ class Admit(wiring.Component):
         read_worker, write_worker: Worker table.
         read_route: Route table.
         read_state, write_state: Slot state.
+        state_broken: With what `read_state` reads: a bit of it has flipped. The frame is dropped.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
         started, started_job: A contribution to a job has been accepted.
         replies: Short answers.
@@ -98,6 +99,7 @@ class Admit(wiring.Component):
                 "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
                 "read_route": Out(ReadPort(p.job_bits, Route)),
                 "read_state": Out(ReadPort(p.slot_bits, state)),
+                "state_broken": In(1),
                 "write_state": Out(WritePort(p.slot_bits, state)),
                 "parent_joined": Out(1),
                 "parent_joined_job": Out(p.job_bits),
@@ -226,6 +228,16 @@ class Admit(wiring.Component):
             self.write_worker.data.joined.eq(1),
             self.write_worker.data.peer.eq(frame2.source),
         ]
+        # A slot whose state is broken takes part in nothing any more.
+        screened2 = Signal(Screened)
+        m.d.comb += screened2.eq(screen.o)
+        with m.If(self.state_broken & (screen.o.contribution | screen.o.probe | screen.o.result)):
+            m.d.comb += [
+                screened2.cause.eq(Cause.STATE_ERRORS),
+                screened2.contribution.eq(0),
+                screened2.probe.eq(0),
+                screened2.result.eq(0),
+            ]
         checks3 = Signal(Checks)
         screened3 = Signal(Screened)
         position3 = Signal(RoundPosition)
@@ -243,7 +255,7 @@ class Admit(wiring.Component):
         m.d.sync += [
             valid3.eq(valid2),
             checks3.eq(screen.checks),
-            screened3.eq(screen.o),
+            screened3.eq(screened2),
             frame3.eq(frame2),
             job3.eq(job2),
             slot3.eq(slot2),

@@ -56,7 +56,7 @@ class Engine(wiring.Component):
     """The aggregation engine of `docs/protocol.md`, section 5.
 
     Latency from the last beat of a round's last contribution to the first beat of its first
-    result: 29 cycles, whatever its size and the width of the bus; one cycle more if the frame ends
+    result: 30 cycles, whatever its size and the width of the bus; one cycle more if the frame ends
     at the wrong phase. Throughput: one beat in and one beat out in each cycle.
 
     Members:
@@ -183,6 +183,7 @@ class Engine(wiring.Component):
             replicate.done.eq(transmit.done),
             replicate.done_job.eq(transmit.done_job),
             control.fenced.eq(queue.fenced),
+            admit.state_broken.eq(slot_state.broken),
         ]
 
         # Tables. Admit reads and writes the worker table at phase 0 and the slot state at phase 1;
@@ -248,6 +249,7 @@ class Engine(wiring.Component):
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),
             counters.frames_discarded.eq(transmit.discarded),
+            counters.data_errors.eq(transmit.mismatch),
             counters.address.eq((self.register_address - registers.COUNTER_BASE)[2:]),
             control.counter_value.eq(counters.value),
             control.receive_level.eq(receive.level),

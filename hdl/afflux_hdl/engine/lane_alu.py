@@ -1,5 +1,9 @@
 """Lane ALU: merges one element of a block with the element that the slot holds.
 
+Elements come with their residues modulo 15 (`afflux_hdl.lib.residue`). The residue of what is
+merged is made from these alone, and from a second comparison: a bit that flips in the adder, in the
+comparison or in a register gives an element that does not fit its residue.
+
 Proved: `tests/formal/lane_alu.py`. Tested: `tests/hdl/test_lane_alu.py`,
 `tests/sim/test_engine_numbers.py`.
 """
@@ -9,6 +13,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
+from afflux_hdl.lib import residue
 
 __all__ = ["LaneAlu"]
 
@@ -23,7 +28,9 @@ class LaneAlu(wiring.Component):
         opcode: One of `wire.Opcode`.
         fresh: The slot holds nothing yet: take `arriving` as it is.
         held, arriving: Elements.
+        held_residue, arriving_residue: Their residues.
         merged: The merged element, one cycle later.
+        merged_residue: Its residue, one cycle later.
         overflow: A SUM left the range of int32, one cycle later.
     """
 
@@ -34,7 +41,10 @@ class LaneAlu(wiring.Component):
                 "fresh": In(1),
                 "held": In(32),
                 "arriving": In(32),
+                "held_residue": In(residue.RESIDUE_BITS),
+                "arriving_residue": In(residue.RESIDUE_BITS),
                 "merged": Out(32),
+                "merged_residue": Out(residue.RESIDUE_BITS),
                 "overflow": Out(1),
             }
         )
@@ -68,4 +78,30 @@ class LaneAlu(wiring.Component):
         with m.Else():
             m.d.sync += self.merged.eq(Mux(keep_held, self.held, self.arriving))
         m.d.sync += self.overflow.eq(~self.fresh & adds & (total[32] ^ total[31]))
+
+        # The residue chooses by the opposite comparison, which a tool cannot make one with the
+        # other. They differ where the elements are equal, and so are their residues.
+        unsigned_more, signed_more, keep_residue = Signal(), Signal(), Signal()
+        m.d.comb += [
+            unsigned_more.eq(self.arriving < self.held),
+            signed_more.eq(unsigned_more ^ differs),
+        ]
+        with m.Switch(self.opcode):
+            with m.Case(wire.Opcode.MAX):
+                m.d.comb += keep_residue.eq(signed_more)
+            with m.Case(wire.Opcode.MIN):
+                m.d.comb += keep_residue.eq(~signed_more)
+            with m.Default():
+                m.d.comb += keep_residue.eq(~unsigned_more)
+        # What a sum modulo 2**32 loses by wrapping counts one, and is taken off one cycle later.
+        chosen = Signal(residue.RESIDUE_BITS)
+        wrapped = Signal()
+        with m.If(self.fresh):
+            m.d.sync += chosen.eq(self.arriving_residue)
+        with m.Elif(adds):
+            m.d.sync += chosen.eq(residue.add(m, self.held_residue, self.arriving_residue))
+        with m.Else():
+            m.d.sync += chosen.eq(Mux(keep_residue, self.held_residue, self.arriving_residue))
+        m.d.sync += wrapped.eq(~self.fresh & adds & (total[32] ^ differs))
+        m.d.comb += self.merged_residue.eq(residue.less_one(m, chosen, wrapped))
         return m

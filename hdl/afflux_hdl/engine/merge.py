@@ -7,6 +7,8 @@
     words     address  minimum,
                        write back
 
+Words and elements come with their residues, and leave with new ones.
+
 Operations are carried out in order. A delivery leaves when its operation begins: what it stands for
 is written while its headers are made and sent. Merge never pauses within an operation, and the
 transmit stage, which begins later, walks through the same lanes and more in the same order, so it
@@ -27,6 +29,7 @@ from afflux_hdl.engine.lane_walk import LaneWalk
 from afflux_hdl.engine.layouts import Delivery, OperationKind, SlotOperation
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
+from afflux_hdl.lib.residue import RESIDUE_BITS
 
 __all__ = ["Merge"]
 
@@ -66,12 +69,13 @@ class Merge(wiring.Component):
     def __init__(self, parameters: Parameters) -> None:
         p = parameters
         self._parameters = p
-        block, words = (p.block_address_bits, p.bus_bits), (p.words_address_bits, p.bus_bits)
+        block = (p.block_address_bits, p.checked_bits)
+        words = (p.words_address_bits, p.checked_bits)
         super().__init__(
             {
                 "phase": In(1),
                 "i": In(stream.Signature(SlotOperation(p))),
-                "receive": Out(ReadPort(p.offset_bits, p.bus_bits)),
+                "receive": Out(ReadPort(p.offset_bits, p.checked_bits)),
                 "release": Out(p.offset_bits),
                 "read_block": Out(ReadPort(*block)),
                 "read_words": Out(ReadPort(*words)),
@@ -156,7 +160,7 @@ class Merge(wiring.Component):
         held_words, arriving_words = self.read_words.data, self.receive.data
         words_read, words_address, opening = with_words, self.read_words.address, operation.opening
         if p.header_beats > 1:
-            held_words, arriving_words = Signal(p.bus_bits), Signal(p.bus_bits)
+            held_words, arriving_words = Signal(p.checked_bits), Signal(p.checked_bits)
             words_read, opening = Signal(), Signal()
             words_address = Signal.like(self.read_words.address)
             m.d.sync += [
@@ -183,15 +187,22 @@ class Merge(wiring.Component):
             self.write_words.enable.eq(words1),
             self.write_words.address.eq(words_address1),
         ]
-        for n in range(p.words_per_beat):
-            held = held_words[32 * n : 32 * n + 32]
-            arriving = arriving_words[32 * n : 32 * n + 32]
-            m.d.comb += self.write_words.data[32 * n : 32 * n + 32].eq(
-                Mux(opening1 | (arriving < held), arriving, held)
-            )
+        words_at, residues_at = (
+            [slice(first + width * n, first + width * (n + 1)) for n in range(p.words_per_beat)]
+            for first, width in ((0, 32), (p.bus_bits, RESIDUE_BITS))
+        )
+        for word, check in zip(words_at, residues_at, strict=True):
+            held, arriving = held_words[word], arriving_words[word]
+            m.d.comb += [
+                self.write_words.data[word].eq(Mux(opening1 | (arriving < held), arriving, held)),
+                # By the opposite comparison, as in the lane ALU.
+                self.write_words.data[check].eq(
+                    Mux(~opening1 & (held < arriving), held_words[check], arriving_words[check])
+                ),
+            ]
 
         # Blocks take two more cycles: a register behind the memories, and the ALU's own.
-        held2, arriving2 = Signal(p.bus_bits), Signal(p.bus_bits)
+        held2, arriving2 = Signal(p.checked_bits), Signal(p.checked_bits)
         blocks2, blocks3 = Signal(), Signal()
         block_address2 = Signal.like(self.read_block.address)
         block_address3 = Signal.like(self.read_block.address)
@@ -207,14 +218,17 @@ class Merge(wiring.Component):
         with m.If(blocks1):
             m.d.sync += [held2.eq(self.read_block.data), arriving2.eq(self.receive.data)]
         overflow3 = Signal(p.words_per_beat)
-        for n in range(p.words_per_beat):
+        for n, (word, check) in enumerate(zip(words_at, residues_at, strict=True)):
             m.submodules[f"alu_{n}"] = alu = LaneAlu()
             m.d.comb += [
                 alu.opcode.eq(opcode2),
                 alu.fresh.eq(fresh2),
-                alu.held.eq(held2[32 * n : 32 * n + 32]),
-                alu.arriving.eq(arriving2[32 * n : 32 * n + 32]),
-                self.write_block.data[32 * n : 32 * n + 32].eq(alu.merged),
+                alu.held.eq(held2[word]),
+                alu.arriving.eq(arriving2[word]),
+                alu.held_residue.eq(held2[check]),
+                alu.arriving_residue.eq(arriving2[check]),
+                self.write_block.data[word].eq(alu.merged),
+                self.write_block.data[check].eq(alu.merged_residue),
                 overflow3[n].eq(alu.overflow),
             ]
         m.d.comb += [

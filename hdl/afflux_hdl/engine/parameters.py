@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from amaranth.utils import bits_for, ceil_log2
 
 from afflux_hdl.contract import wire
+from afflux_hdl.lib.residue import checked_bits
 
 __all__ = ["Parameters"]
 
@@ -62,6 +63,11 @@ class Parameters:
     def bus_bytes(self) -> int:
         """Bytes of a beat."""
         return self.bus_bits // 8
+
+    @property
+    def checked_bits(self) -> int:
+        """Bits of a beat in memory: its words, and behind them the words' residues."""
+        return checked_bits(self.bus_bits)
 
     @property
     def header_beats(self) -> int:

@@ -6,6 +6,8 @@
         ├─► header register ─► compare ─┐
         └─► UDP checksum ───────────────┴─► verdict ─► o (FrameSummary), or a drop counter
 
+What enters the buffer gets its residues here, from the register whose beats the UDP checksum sums.
+
 Store-and-forward: a frame is announced on `o` only when its last beat is in and it has passed every
 check of `docs/protocol.md` section 5.2 that needs no table. Nothing before that touches a slot.
 
@@ -39,6 +41,7 @@ from afflux_hdl.lib.packet_stream import (
 )
 from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.ram import Ram
+from afflux_hdl.lib.residue import residues_of
 
 __all__ = ["Receive"]
 
@@ -100,7 +103,7 @@ class Receive(wiring.Component):
                 "i": In(stream.Signature(PacketBeat(parameters.bus_bits), always_ready=True)),
                 "local": In(Local),
                 "o": Out(stream.Signature(self._summary)),
-                "read": In(ReadPort(offset, parameters.bus_bits)),
+                "read": In(ReadPort(offset, parameters.checked_bits)),
                 "release": In(offset),
                 "arrived": Out(1),
                 "arrived_bytes": Out(bits_for(parameters.bus_bytes)),
@@ -117,7 +120,7 @@ class Receive(wiring.Component):
         header_beats = p.header_beats
         index_limit = p.frame_beats_max + 1
 
-        m.submodules.buffer = buffer = Ram(width=p.bus_bits, address_bits=p.offset_bits)
+        m.submodules.buffer = buffer = Ram(width=p.checked_bits, address_bits=p.offset_bits)
         wiring.connect(m, wiring.flipped(self.read), buffer.read)
 
         m.submodules.summaries = summaries = Queue(
@@ -142,6 +145,7 @@ class Receive(wiring.Component):
         taking = Signal()
         whole = Signal()
         whole_now = Signal()
+        sealed_now = Signal()
         offset = Signal(p.offset_bits)
         start = Signal(p.offset_bits)
         occupied = Signal(p.offset_bits)
@@ -154,8 +158,9 @@ class Receive(wiring.Component):
             ),
             taking.eq(Mux(first1, room, taken)),
             whole_now.eq(beat1.keep.all() & (first1 | whole)),
+            sealed_now.eq((beat1.keep == (1 << wire.SEAL_BYTES) - 1) & (first1 | whole)),
             buffer.write.address.eq(offset),
-            buffer.write.data.eq(beat1.data),
+            buffer.write.data.eq(Cat(beat1.data, residues_of(m, beat1.data))),
             buffer.write.enable.eq(
                 valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
             ),
@@ -185,7 +190,7 @@ class Receive(wiring.Component):
         ended2 = Signal()
         error2 = Signal()
         taken2 = Signal()
-        whole2 = Signal()
+        whole2, sealed2 = Signal(), Signal()
         end2 = Signal(p.offset_bits)
         start2 = Signal(p.offset_bits)
         beats2 = Signal(range(index_limit + 2))
@@ -194,6 +199,7 @@ class Receive(wiring.Component):
             error2.eq(beat1.error),
             taken2.eq(taking),
             whole2.eq(whole_now),
+            sealed2.eq(sealed_now),
             beats2.eq(index1 + 1),
             start2.eq(Mux(first1, offset, start)),
             end2.eq(offset + buffer.write.enable),
@@ -243,8 +249,15 @@ class Receive(wiring.Component):
             parent_port.eq(reversed_octets(udp.destination) + ~own_port),
             to_parent_port.eq(parent_port < p.jobs),
         ]
-        expected_beats = Signal(range(2 * header_beats + wire.LANES_MAX * p.block_beats + 1))
-        m.d.comb += expected_beats.eq(2 * header_beats + blocks * p.block_beats)
+        # With a seal, both lengths are 4 more, and the frame has one beat more.
+        sealed = Signal()
+        least_ip = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
+        least_udp = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
+        expected_beats = Signal(range(2 * header_beats + wire.LANES_MAX * p.block_beats + 2))
+        m.d.comb += [
+            sealed.eq(ipv4.length[8:] == least_ip + wire.SEAL_BYTES),
+            expected_beats.eq(2 * header_beats + blocks * p.block_beats + sealed),
+        ]
         m.d.sync += [
             flags3.ended.eq(ended2),
             flags3.mac_error.eq(error2),
@@ -271,11 +284,11 @@ class Receive(wiring.Component):
             # 256 for each block leaves the lower byte of both lengths as it is in an empty packet.
             flags3.bad_length.eq(
                 (beats2 != expected_beats)
-                | ~whole2
+                | ~Mux(sealed, sealed2, whole2)
                 | (ipv4.length[:8] != blocks)
-                | (ipv4.length[8:] != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES)
+                | ((ipv4.length[8:] != least_ip) & ~sealed)
                 | (udp.length[:8] != blocks)
-                | (udp.length[8:] != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES)
+                | (udp.length[8:] != Mux(sealed, least_udp + wire.SEAL_BYTES, least_udp))
             ),
             flags3.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
             flags3.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
@@ -310,6 +323,12 @@ class Receive(wiring.Component):
         partial2 = [Signal(18, name=f"partial2_{n}") for n in range(max(1, len(words) // 4))]
         for n, partial in enumerate(partial2):
             m.d.sync += partial.eq(tree_sum(masked[4 * n : 4 * n + 4]))
+        if p.bus_bytes > wire.SEAL_BYTES:
+            # Of the last beat of a frame with a seal, nothing counts but the seal. Any other beat
+            # that is not whole is of a frame whose length is wrong.
+            with m.If(~beat1.keep[wire.SEAL_BYTES]):
+                m.d.sync += [partial.eq(0) for partial in partial2]
+                m.d.sync += partial2[0].eq(words[0] + words[1])
         valid2, first2, valid3, first3 = Signal(), Signal(), Signal(), Signal()
         sum3 = Signal(16 + bits_for(len(words)))
         sum4 = Signal(30)

@@ -204,7 +204,7 @@ class Replicate(wiring.Component):
         up2 = Signal()
         sum3 = Signal(20)
         fixed = (IPV4_WITHOUT_OPTIONS << 8) + DONT_FRAGMENT + (TIME_TO_LIVE << 8 | PROTOCOL_UDP)
-        fixed += wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
+        fixed += wire.UDP_PAYLOAD_MIN + wire.SEAL_BYTES + wire.UDP_BYTES + wire.IPV4_BYTES
         local_sum = Signal(19)
         source = reversed_octets(self.local.address)
         target = reversed_octets(order2.peer.address)

@@ -13,6 +13,8 @@ beat in every cycle, with one copy of the data. Blocks are an even number of bea
 start packets only at their phase. At 512 bits the look-ahead words are one beat, in one bank: it is
 the merge stage's at phase 1 and the transmit stage's at phase 0.
 
+With each word of 32 bits its residue is kept: 36 of 36 bits, or 576 of the 8 x 72 of UltraRAM.
+
 Proved: `tests/formal/merge_memory.py`, `tests/formal/sending.py`. Tested:
 `tests/sim/test_engine_numbers.py`.
 """
@@ -35,7 +37,7 @@ class SlotMemory(wiring.Component):
     beat for the merge stage, a beat for the transmit stage, and a write, in each cycle.
 
     An address is that of a beat: {slot, version, lane, beat} of a block, {slot, version, beat} of
-    words, the beat in the low bits.
+    words, the beat in the low bits. Data are a beat's words and behind them their residues.
 
     Members:
         phase: Alternates from cycle to cycle. The merge stage reads beat n of a block in a cycle
@@ -49,8 +51,8 @@ class SlotMemory(wiring.Component):
         p = parameters
         self._parameters = p
         ports = {
-            "block": (p.block_address_bits, p.bus_bits),
-            "words": (p.words_address_bits, p.bus_bits),
+            "block": (p.block_address_bits, p.checked_bits),
+            "words": (p.words_address_bits, p.checked_bits),
         }
         super().__init__(
             {
@@ -68,7 +70,7 @@ class SlotMemory(wiring.Component):
         m.d.sync += parity_read.eq(self.phase)
 
         def bank(name: str, address_bits: int) -> Ram:
-            ram = Ram(width=p.bus_bits, address_bits=address_bits)
+            ram = Ram(width=p.checked_bits, address_bits=address_bits)
             m.submodules[name] = ram
             return ram
 

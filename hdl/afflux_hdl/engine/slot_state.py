@@ -1,14 +1,15 @@
 """Slot state: the rounds, seen bitmaps and version headers of all slots.
 
-Everything that `docs/protocol.md`, section 5.1, keeps for a slot except its words and blocks.
+Everything that `docs/protocol.md`, section 5.1, keeps for a slot except its words and blocks; and
+two parity bits, so that a slot with a flipped bit stands still instead of summing what is wrong.
 
 Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
 `tests/sim/test_engine_limits.py`.
 """
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import data, memory, wiring
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.parameters import Parameters
@@ -16,6 +17,7 @@ from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
 __all__ = ["SlotState", "SlotStateMemory", "VersionState"]
 
+PARITY_BITS = 2
 
 VersionState = data.StructLayout(
     {
@@ -59,6 +61,20 @@ class SlotState(data.StructLayout):
         )
 
 
+def _parity(state: data.View) -> Value:
+    """Return the parities of the even and of the odd bits: two neighbours are never in one.
+
+    `waiting` is decided last, so it comes in last.
+    """
+    early = Cat(value for name, value in _fields(state) if name != "waiting")
+    even, odd = early[::2].xor(), early[1::2].xor()
+    return Cat(even ^ state.waiting, odd)
+
+
+def _fields(state: data.View) -> list[tuple[str, Value]]:
+    return [(name, Value.cast(state[name])) for name, _ in state.shape()]
+
+
 class SlotStateMemory(wiring.Component):
     """State of every slot of the pool.
 
@@ -67,6 +83,7 @@ class SlotStateMemory(wiring.Component):
 
     Members:
         read: Read port of the admit stage.
+        broken: With what is read: it is not what was written.
         send: Read port of the replicate stage, for R alone (a second, narrow copy).
         write: Sets a state.
     """
@@ -78,6 +95,7 @@ class SlotStateMemory(wiring.Component):
         super().__init__(
             {
                 "read": In(ReadPort(slot, self._state)),
+                "broken": Out(1),
                 "send": In(ReadPort(slot, 32)),
                 "write": In(WritePort(slot, self._state)),
             }
@@ -85,19 +103,22 @@ class SlotStateMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.states = states = memory.Memory(shape=self._state, depth=self._depth, init=[])
+        kept = data.StructLayout({"state": self._state, "parity": PARITY_BITS})
+        m.submodules.states = states = memory.Memory(shape=kept, depth=self._depth, init=[])
         m.submodules.rounds = rounds = memory.Memory(shape=32, depth=self._depth, init=[])
         state_write = states.write_port()
         state_read = states.read_port(transparent_for=(state_write,))
         round_write, round_read = rounds.write_port(), rounds.read_port()
         m.d.comb += [
             state_read.addr.eq(self.read.address),
-            self.read.data.eq(state_read.data),
+            self.read.data.eq(state_read.data.state),
+            self.broken.eq(state_read.data.parity != _parity(state_read.data.state)),
             round_read.addr.eq(self.send.address),
             self.send.data.eq(round_read.data),
             state_write.en.eq(self.write.enable),
             state_write.addr.eq(self.write.address),
-            state_write.data.eq(self.write.data),
+            state_write.data.state.eq(self.write.data),
+            state_write.data.parity.eq(_parity(self.write.data)),
             round_write.en.eq(self.write.enable),
             round_write.addr.eq(self.write.address),
             round_write.data.eq(self.write.data.round),

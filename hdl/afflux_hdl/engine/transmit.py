@@ -14,6 +14,7 @@ from afflux_hdl.engine.lane_walk import LaneWalk
 from afflux_hdl.engine.layouts import AffluxFrame
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.replicate import FrameOrder
+from afflux_hdl.engine.seal import DEPTH, MARGIN, FrameBeat, Seal
 from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.mux_tree import select
 from afflux_hdl.lib.packet_stream import (
@@ -26,28 +27,22 @@ from afflux_hdl.lib.packet_stream import (
     PacketBeat,
     as_sent,
 )
-from afflux_hdl.lib.queue import Queue
 
 __all__ = ["Transmit"]
-
-OUTPUT_DEPTH = 16
-"""Beats behind the memories: those in flight when the MAC stops, and a few more."""
-
-OUTPUT_MARGIN = 8
-"""Space for the next two beats plus those already in flight."""
 
 
 class Transmit(wiring.Component):
     """Sends frames.
 
-    Latency: 6 cycles from an order to the first beat on `o`, one more if it comes at the wrong
-    phase. Throughput: one beat in each cycle while `o.ready` holds; back-pressure stops it in
-    steps of two beats, so that each beat is read at its bank's phase. While `discard` holds it
-    takes orders at that rate too, whatever `o.ready` is, and discards their frames.
+    Latency: 7 cycles from an order to the first beat on `o`, one more if it comes at the wrong
+    phase. Throughput: one beat in each cycle while `o.ready` holds, the seal of each frame
+    included; back-pressure stops what is before the seal in steps of two beats, so that each beat
+    is read at its bank's phase. While `discard` holds it takes orders at that rate too, whatever
+    `o.ready` is, and discards their frames.
 
     A frame is discarded whole, unless some of its beats are before the network when `discard`
     rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it. What
-    is before the network already (up to `OUTPUT_DEPTH` beats) stays, because a beat that has been
+    is before the network already (up to `seal.DEPTH` beats) stays, because a beat that has been
     offered may not change; it leaves when the network takes it.
 
     Members:
@@ -55,8 +50,8 @@ class Transmit(wiring.Component):
         local: The engine's addresses.
         i: Frame orders.
         read_block, read_words: Slot memory.
-        o: Frames for the MAC, without frame check sequence; `keep` is all ones. `error`, with
-            `last`, marks a frame of which the rest is missing.
+        o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the
+            seal that ends a frame. `error`, with `last`, marks a frame whose rest is missing.
         discard: Nobody takes frames, or nobody is to get them.
         cut: In the first cycle after a reset: the reset has cut a frame off, which is to be ended.
         departed: A whole frame's last beat leaves in this cycle.
@@ -64,6 +59,7 @@ class Transmit(wiring.Component):
         done, done_job: In this cycle an order of this job has addressed the last word that it reads
             in the slot memory.
         discarded: A frame of which not all will leave has been composed.
+        mismatch: A frame is spoiled, because a word did not fit its residue.
         idle: Nothing is in flight.
     """
 
@@ -75,8 +71,8 @@ class Transmit(wiring.Component):
                 "phase": In(1),
                 "local": In(Local),
                 "i": In(stream.Signature(FrameOrder(p))),
-                "read_block": Out(ReadPort(p.block_address_bits, p.bus_bits)),
-                "read_words": Out(ReadPort(p.words_address_bits, p.bus_bits)),
+                "read_block": Out(ReadPort(p.block_address_bits, p.checked_bits)),
+                "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
                 "discard": In(1),
                 "cut": In(1),
@@ -85,6 +81,7 @@ class Transmit(wiring.Component):
                 "done": Out(1),
                 "done_job": Out(p.job_bits),
                 "discarded": Out(1),
+                "mismatch": Out(1),
                 "idle": Out(1),
             }
         )
@@ -94,20 +91,15 @@ class Transmit(wiring.Component):
         p = self._parameters
         header_beats = p.header_beats
 
-        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1, "error": 1})
-        m.submodules.output = output = Queue(beat_shape, depth=OUTPUT_DEPTH, always_ready=True)
+        m.submodules.seal = seal = Seal(p)
+        wiring.connect(m, seal.o, wiring.flipped(self.o))
         # The beat that ends a frame which is cut off counts as nothing.
-        departs = Signal()
+        departs, bytes_of_beat = Signal(), Mux(self.o.payload.last, wire.SEAL_BYTES, p.bus_bytes)
         m.d.comb += [
-            self.o.payload.data.eq(output.o.payload.data),
-            self.o.payload.last.eq(output.o.payload.last),
-            self.o.payload.error.eq(output.o.payload.error),
-            self.o.payload.keep.eq(Const(-1, p.bus_bytes)),
-            self.o.valid.eq(output.o.valid),
-            output.o.ready.eq(self.o.ready),
             departs.eq(self.o.valid & self.o.ready & ~self.o.payload.error),
             self.departed.eq(departs & self.o.payload.last),
-            self.departed_bytes.eq(Mux(departs, p.bus_bytes, 0)),
+            self.departed_bytes.eq(Mux(departs, bytes_of_beat, 0)),
+            self.mismatch.eq(seal.mismatch),
         ]
 
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
@@ -115,7 +107,7 @@ class Transmit(wiring.Component):
         room, unsent = Signal(), Signal()
         with m.If(~self.phase):
             m.d.sync += [
-                room.eq((output.level <= OUTPUT_DEPTH - OUTPUT_MARGIN) | self.discard),
+                room.eq((seal.level <= DEPTH - MARGIN) | self.discard),
                 unsent.eq(self.discard),
             ]
 
@@ -191,40 +183,41 @@ class Transmit(wiring.Component):
         with m.If(in_header | in_words):
             m.d.sync += text1.eq(text)
         valid2 = Signal()
-        beat2 = Signal(beat_shape)
+        beat2 = Signal(FrameBeat(p))
+        content = Cat(beat2.data, beat2.residues)
         unsent1, unsent2 = Signal(), Signal()
         m.d.sync += [valid2.eq(valid1), unsent1.eq(unsent), unsent2.eq(unsent1)]
         with m.If(valid1):
-            m.d.sync += beat2.last.eq(last1)
+            m.d.sync += [beat2.last.eq(last1), beat2.from_memory.eq(~from_text1)]
             with m.If(from_text1):
                 m.d.sync += beat2.data.eq(text1)
             with m.Elif(from_words1):
-                m.d.sync += beat2.data.eq(self.read_words.data)
+                m.d.sync += content.eq(self.read_words.data)
             with m.Else():
-                m.d.sync += beat2.data.eq(self.read_block.data)
+                m.d.sync += content.eq(self.read_block.data)
         # A beat with the mark is discarded, and all behind it in its frame. If some have gone
         # before it, it becomes the beat that ends the frame: the only one that enters the queue
-        # while there may be no room, and one that OUTPUT_MARGIN has room for.
+        # while there may be no room, and one that MARGIN has room for.
         begun, dropping, drops = Signal(), Signal(), Signal()
         m.d.comb += [
             drops.eq(dropping | unsent2),
-            output.i.payload.data.eq(beat2.data),
-            output.i.payload.last.eq(beat2.last | drops | self.cut),
-            output.i.payload.error.eq(drops | self.cut),
-            output.i.valid.eq((valid2 & (~drops | (begun & ~dropping))) | self.cut),
+            seal.i.payload.eq(beat2),
+            seal.i.payload.last.eq(beat2.last | drops | self.cut),
+            seal.i.payload.error.eq(drops | self.cut),
+            seal.i.valid.eq((valid2 & (~drops | (begun & ~dropping))) | self.cut),
             self.discarded.eq(valid2 & beat2.last & drops),
-            self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & (output.level == 0)),
+            self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & seal.idle),
         ]
         with m.If(valid2):
             m.d.sync += [begun.eq(~beat2.last), dropping.eq(drops & ~beat2.last)]
         return m
 
     def _compose(self, m: Module, order: data.View) -> Value:
-        """Compose all headers of the frame."""
+        """Compose all headers of the frame, which has a seal."""
         header = Signal(AffluxFrame)
         ethernet, ipv4, udp = header.ethernet, header.ipv4, header.udp
         # The length has 256 for each block: their number is the upper octet.
-        length_low = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
+        length_low = wire.UDP_PAYLOAD_MIN + wire.SEAL_BYTES + wire.UDP_BYTES
         m.d.comb += [
             ethernet.destination.eq(order.peer.mac),
             ethernet.source.eq(self.local.mac),
@@ -240,6 +233,7 @@ class Transmit(wiring.Component):
             udp.source.eq(order.source_port),
             udp.destination.eq(order.peer.port),
             udp.length.eq(Cat(order.blocks, Const(0, 3), Const(length_low, 8))),
+            udp.checksum.eq(wire.SEALED_CHECKSUM),
             header.afflux.eq(order.header),
         ]
         return header.as_value()

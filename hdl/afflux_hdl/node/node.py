@@ -188,7 +188,7 @@ class Node(wiring.Component):
             meter_in.payload.eq(rx.o.payload),
             meter_in.taken.eq(rx.o.valid),
             meter_out.payload.eq(self.tx.payload),
-            # The beat that ends a frame which is cut off is not counted, and so neither is the frame.
+            # The beat that ends a cut frame is not counted, and so neither is the frame.
             meter_out.taken.eq(self.tx.valid & self.tx.ready & ~self.tx.payload.error),
             control.network_frames_in.eq(meter_in.frames),
             control.network_bytes_in.eq(meter_in.bytes),

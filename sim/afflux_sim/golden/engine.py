@@ -31,12 +31,13 @@ from afflux_sim.golden.frames import (
     Endpoint,
     Group,
     Packet,
-    build_frame,
+    build_sealed_frame,
     ones_complement_sum,
     parse_header,
     parse_packet,
     parse_present,
     source_of,
+    udp_sum,
 )
 from afflux_sim.golden.state import Job, Parent, Slot
 
@@ -254,15 +255,13 @@ class GoldenEngine:
         if (
             len(frame) != 14 + ip_length
             or ip_length != 20 + udp_length
-            or udp_length != 94 + 256 * blocks
+            or udp_length not in (94 + 256 * blocks, 98 + 256 * blocks)
             or blocks > self.lanes
         ):
             return "bad_length", []
 
-        if udp_checksum != 0:
-            pseudo_header = frame[26:34] + struct.pack(">BBH", 0, 17, udp_length)
-            if ones_complement_sum(pseudo_header + frame[34:]) != 0xFFFF:
-                return "bad_checksum", []
+        if udp_checksum != 0 and udp_sum(frame) != 0xFFFF:
+            return "bad_checksum", []
 
         if frame[HEADER_AT] >> 4 != VERSION:
             is_join = frame[HEADER_AT] & 15 == JOIN
@@ -479,7 +478,7 @@ class GoldenEngine:
             worker=worker,
             key=job.group_key if worker == EVERYONE else job.key,
         )
-        return build_frame(self.endpoint, destination, result)
+        return build_sealed_frame(self.endpoint, destination, result)
 
     def _partial_sum(self, job: Job, slot: int, round_: int) -> bytes:
         """Return what the job contributes to a round of its parent: DATA, or CONFLICT."""
@@ -508,7 +507,7 @@ class GoldenEngine:
         """Return a frame from the job's parent port, as the worker that the job is there."""
         here = replace(self.endpoint, port=self._parent_port(job.number))
         known_as = replace(packet, job=parent.job, worker=parent.worker, key=parent.key)
-        return build_frame(here, parent.endpoint, known_as)
+        return build_sealed_frame(here, parent.endpoint, known_as)
 
     def _parent_port(self, job: int) -> int:
         return self.endpoint.port + 1 + job
@@ -531,7 +530,7 @@ class GoldenEngine:
             words=words + (0,) * (LANES - len(words)),
             blocks={},
         )
-        return [build_frame(self.endpoint, source_of(frame), answer)]
+        return [build_sealed_frame(self.endpoint, source_of(frame), answer)]
 
 
 def same_address(source: Endpoint, known: Endpoint) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "PROBE",
     "REFUSED",
     "RESULT",
+    "SEAL_BYTES",
     "SUM",
     "UMIN",
     "VERSION",
@@ -41,6 +42,7 @@ __all__ = [
     "Packet",
     "as_block",
     "build_frame",
+    "build_sealed_frame",
     "is_for",
     "look_ahead",
     "ones_complement_sum",
@@ -49,6 +51,7 @@ __all__ = [
     "parse_present",
     "source_of",
     "split_look_ahead",
+    "udp_sum",
     "with_udp_checksum",
 ]
 
@@ -73,6 +76,7 @@ HEADER_AT = 42
 PRESENT_AT = 48
 WORDS_AT = 64
 BLOCKS_AT = 128
+SEAL_BYTES = 4
 
 ABSENT = 0xFFFFFFFF
 ABSENT_WORDS = (ABSENT,) * LANES
@@ -103,6 +107,7 @@ COUNTERS = (
     "probes",
     "receive_overflow",
     "parent_results",
+    "state_errors",
     "blocks_accepted",
     "rounds",
     "conflicts",
@@ -117,6 +122,7 @@ COUNTERS = (
     "results_discarded",
     "refusals_dropped",
     "frames_discarded",
+    "data_errors",
 )
 
 Block = npt.NDArray[np.int32]
@@ -258,14 +264,37 @@ def ones_complement_sum(data: bytes) -> int:
     return total
 
 
-def build_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> bytes:
-    """Return the Ethernet frame of `packet`, as an aggregator sends it: UDP checksum 0."""
-    payload = packet.to_bytes()
+def udp_sum(frame: bytes) -> int:
+    """Return the sum that a UDP receiver makes of a frame: 0xFFFF if nothing in it has changed."""
+    udp_length = len(frame) - 34
+    pseudo_header = frame[26:34] + struct.pack(">BBH", 0, 17, udp_length)
+    return ones_complement_sum(pseudo_header + frame[34:])
+
+
+def build_sealed_frame(source: Endpoint, destination: Endpoint, packet: Packet) -> bytes:
+    """Return the Ethernet frame of `packet` as hardware sends it: with a seal.
+
+    UDP checksum 0xFFFF; after the last block two bytes 0 and the complement.
+    """
+    frame = build_frame(source, destination, packet, checksum=0xFFFF, seal=bytes(SEAL_BYTES))
+    return frame[:-2] + struct.pack(">H", udp_sum(frame) ^ 0xFFFF)
+
+
+def build_frame(
+    source: Endpoint,
+    destination: Endpoint,
+    packet: Packet,
+    *,
+    checksum: int = 0,
+    seal: bytes = b"",
+) -> bytes:
+    """Return the Ethernet frame of `packet`, by default without UDP checksum and seal."""
+    payload = packet.to_bytes() + seal
     udp_length = 8 + len(payload)
     ip = bytearray(struct.pack(">BBHHHBBH", 0x45, 0, 20 + udp_length, 0, 0x4000, 64, 17, 0))
     ip += source.packed_address + destination.packed_address
     ip[10:12] = struct.pack(">H", ones_complement_sum(bytes(ip)) ^ 0xFFFF)
-    udp = struct.pack(">HHHH", source.port, destination.port, udp_length, 0)
+    udp = struct.pack(">HHHH", source.port, destination.port, udp_length, checksum)
     return destination.mac + source.mac + b"\x08\x00" + bytes(ip) + udp + payload
 
 

@@ -27,6 +27,7 @@ from afflux_sim.golden.frames import (
     PROBE,
     REFUSED,
     RESULT,
+    SEAL_BYTES,
     Block,
     Endpoint,
     Group,
@@ -38,6 +39,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
     parse_present,
     split_look_ahead,
+    udp_sum,
 )
 from afflux_sim.golden.numbers import IDENTITY, NON_FINITE, OPCODES, Tensor
 
@@ -283,11 +285,16 @@ class GoldenWorker:
                 self._receive_result(packet)
 
     def _is_ours(self, frame: bytes) -> bool:
-        """Return whether a frame of the right length came from the aggregator to this worker."""
-        if (
-            len(frame) < HEADER_AT + 22
-            or len(frame) != 128 + 256 * parse_present(frame).bit_count()
-        ):
+        """Return whether a frame of the right length came from the aggregator to this worker.
+
+        It has, or has not, a seal; and its UDP checksum is right, if it is not 0.
+        """
+        if len(frame) < HEADER_AT + 22:
+            return False
+        bare = 128 + 256 * parse_present(frame).bit_count()
+        if len(frame) not in (bare, bare + SEAL_BYTES):
+            return False
+        if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
             return False
         return (
             any(is_for(endpoint, frame) for endpoint in self.endpoints)

@@ -6,14 +6,21 @@ from types import ModuleType
 import pytest
 
 from afflux_drivers.aggregator import control_server, conversation, jobs, peers, server
-from afflux_drivers.control import channel, client, sealing
+from afflux_drivers.control import channel, client, line_codes
 
 __all__ = ["NOTICED", "plant"]
 
-NOTICED = (AssertionError, LookupError, OSError, RuntimeError, pytest.fail.Exception)
+NOTICED = (
+    AssertionError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    pytest.fail.Exception,
+)
 """What a test raises that notices a bug; what fails in a server's thread is seen by its client."""
 
-_MODULES = (sealing, channel, client, peers, conversation, jobs, control_server, server)
+_MODULES = (line_codes, channel, client, peers, conversation, jobs, control_server, server)
 
 
 def plant(

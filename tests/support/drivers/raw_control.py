@@ -10,11 +10,11 @@ import secrets
 import socket
 from typing import Any
 
-__all__ = ["RawControl", "sealed"]
+__all__ = ["RawControl", "coded"]
 
 
-def sealed(key: bytes, number: int, text: bytes) -> bytes:
-    """Return a sealed line, without its end."""
+def coded(key: bytes, number: int, text: bytes) -> bytes:
+    """Return a line with its code, without its end."""
     code = hmac.new(key, number.to_bytes(8, "big") + text, hashlib.sha256).hexdigest()
     return code.encode() + b" " + text
 
@@ -59,7 +59,7 @@ class RawControl:
         return line
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Ask without a seal."""
+        """Ask without a code."""
         self.send(json.dumps(request).encode())
         answer = json.loads(self.line())
         assert isinstance(answer, dict)
@@ -77,15 +77,15 @@ class RawControl:
             )
         return answer
 
-    def ask_sealed(self, **request: Any) -> dict[str, Any]:
-        """Ask with a seal, and check that of the answer; one without a seal is returned, too."""
-        self.send(sealed(self.client_key, self.numbers[0], json.dumps(request).encode()))
+    def ask_coded(self, **request: Any) -> dict[str, Any]:
+        """Ask with a code, and check that of the answer; one without a code is returned, too."""
+        self.send(coded(self.client_key, self.numbers[0], json.dumps(request).encode()))
         self.numbers[0] += 1
         line = self.line()
         if line[:1] == b"{":
             answer = json.loads(line)
         else:
-            assert line == sealed(self.server_key, self.numbers[1], line[65:])
+            assert line == coded(self.server_key, self.numbers[1], line[65:])
             self.numbers[1] += 1
             answer = json.loads(line[65:])
         assert isinstance(answer, dict)
@@ -95,4 +95,4 @@ class RawControl:
         """Do all that comes before the first request."""
         assert self.hello(secret)["ok"]
         host, port = self.socket.getpeername()[:2]
-        return self.ask_sealed(request="confirm", host=host, port=port)
+        return self.ask_coded(request="confirm", host=host, port=port)

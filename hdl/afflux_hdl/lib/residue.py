@@ -1,0 +1,86 @@
+"""Residues modulo 15: four check bits for each word of 32 bits, which addition carries along.
+
+2**4 is 1 modulo 15, so a word's residue is the sum of its hexadecimal digits with end-around carry,
+and that of a sum modulo 2**32 is the sum of both residues, less one if the sum wrapped (2**32 is 1,
+too). A flipped bit changes a word by a power of two, which is never 0 modulo 15.
+
+A residue of 15 is as good as one of 0.
+
+Proved: `tests/formal/lane_alu.py`. Tested: `tests/hdl/test_residue.py`.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+
+__all__ = ["RESIDUE_BITS", "add", "checked_bits", "fits", "less_one", "residue", "residues_of"]
+
+RESIDUE_BITS = 4
+"""Bits of a residue."""
+
+WORD_BITS = 32
+"""Bits of a word that has one."""
+
+
+def checked_bits(bits: int) -> int:
+    """Return the bits of `bits` bits of data with the residues of their words: 9/8 of them."""
+    return bits + bits // WORD_BITS * RESIDUE_BITS
+
+
+def add(m: Module, a: Value, b: Value) -> Value:
+    """Return the sum of two residues: with end-around carry, of all bits at once."""
+    makes, passes, total = Signal(RESIDUE_BITS), Signal(RESIDUE_BITS), Signal(RESIDUE_BITS)
+    m.d.comb += [makes.eq(a & b), passes.eq(a ^ b)]
+    for n in range(RESIDUE_BITS):
+        # The carry into a bit comes from any of the bits below it, going round.
+        carry: Value = makes[n]
+        for below in range(RESIDUE_BITS - 1, 0, -1):
+            bit = (n - below) % RESIDUE_BITS
+            carry = makes[bit] | (passes[bit] & carry)
+        m.d.comb += total[n].eq(passes[n] ^ carry)
+    return total
+
+
+def less_one(m: Module, term: Value, one: Value) -> Value:
+    """Return the residue `term`, less 1 if `one` is set: 14 is -1."""
+    return add(m, term, Cat(Const(0, 1), one, one, one))
+
+
+def residue(m: Module, word: Value) -> Value:
+    """Return the residue of a word of whole digits, 0 to 15."""
+    return add(m, *_two(m, _digits(word)))
+
+
+def residues_of(m: Module, data: Value) -> Value:
+    """Return the residues of all words of `data`, the first in the low bits."""
+    return Cat(residue(m, data[n : n + WORD_BITS]) for n in range(0, len(data), WORD_BITS))
+
+
+def fits(m: Module, word: Value, check: Value) -> Value:
+    """Return whether `check` is the residue of `word`."""
+    # The complement of a residue is its negative, so word and complement add up to 0, 15 or 30.
+    a, b = _two(m, [*_digits(word), ~check])
+    return (a ^ b).all() | ~(a | b).any() | (a & b).all()
+
+
+def _digits(value: Value) -> list[Value]:
+    """Return the hexadecimal digits of `value`."""
+    return [value[n : n + RESIDUE_BITS] for n in range(0, len(value), RESIDUE_BITS)]
+
+
+def _two(m: Module, terms: Sequence[Value]) -> tuple[Value, Value]:
+    """Return two digits whose sum is that of all terms: a tree of carry-save adders.
+
+    The carry out of the uppermost bit counts 16, which is 1, so it goes to the lowest one.
+    """
+    terms = list(terms)
+    while len(terms) > 2:
+        whole = len(terms) - len(terms) % 3
+        rest: list[Value] = []
+        for n in range(0, whole, 3):
+            a, b, c = terms[n : n + 3]
+            digit, carries = Signal(RESIDUE_BITS), Signal(RESIDUE_BITS)
+            m.d.comb += [digit.eq(a ^ b ^ c), carries.eq((a & b) | (c & (a | b)))]
+            rest += [digit, Cat(carries[-1], carries[:-1])]
+        terms = rest + terms[whole:]
+    return terms[0], terms[1]
