@@ -49,6 +49,13 @@ def _registers() -> str:
     return _register_table(registers.REGISTERS)
 
 
+def _reasons() -> str:
+    lines = ["| `job_reason` | name | meaning |", "|---|---|---|"]
+    for reason in registers.Reason:
+        lines.append(f"| {reason.value} | `{reason.name}` | {reason.meaning} |")
+    return "\n".join(lines)
+
+
 def _node_registers() -> str:
     return _register_table(registers.NODE_REGISTERS)
 
@@ -67,6 +74,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "header": _header,
     "counters": _counters,
     "registers": _registers,
+    "reasons": _reasons,
     "node_counters": _node_counters,
     "node_registers": _node_registers,
 }

@@ -30,6 +30,7 @@ class Job:
     key: int = 0x00F1E2D3C4B5A697
     round: int = 0xFFFFFFFE
     group: Group | None = None
+    group_key: int = 0x00C3D2E1F0A59687
     parent: Parent | None = None
     ranks: int | None = None
 
@@ -76,6 +77,7 @@ class Conversation:
             round=job.round,
             credit=job.credit,
             group=job.group,
+            group_key=job.group_key,
             parent=job.parent,
         )
         self.workers: list[GoldenWorker] = make_workers(
@@ -207,7 +209,7 @@ class Conversation:
             "lanes": job.lanes,
             "slots": job.slots,
             "credit": job.credit,
-            "group": job.group and {"address": job.group.address, "port": job.group.port},
+            "group": job.group and _group(job.group, job.group_key),
             "ranks": job.ranks or job.workers,
             "parent": job.parent and _above(job.parent),
             "aggregator": _place(ENGINE),
@@ -219,6 +221,10 @@ class Conversation:
 def _hexadecimal(tensor: Tensor) -> str:
     """Return the elements' bits, little-endian and row-major, as hexadecimal digits."""
     return tensor.astype(tensor.dtype.newbyteorder("<")).tobytes().hex()
+
+
+def _group(group: Group, key: int) -> dict[str, Any]:
+    return {"address": group.address, "port": group.port, "key": f"{key:016x}"}
 
 
 def _above(parent: Parent) -> dict[str, Any]:

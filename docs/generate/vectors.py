@@ -22,6 +22,7 @@ from afflux_sim.golden.frames import (
     Packet,
     build_frame,
     parse_header,
+    with_udp_checksum,
 )
 from afflux_sim.golden.numbers import Tensor
 from docs.generate.conversation import ENGINE, Conversation, Job
@@ -329,7 +330,8 @@ def refused() -> Conversation:
     good = Packet(type=JOIN, job=job.number, worker=0, key=job.key)
 
     def send(packet: Packet) -> list[bytes]:
-        return talk.send_foreign(build_frame(worker.endpoint, ENGINE, packet))
+        frame = build_frame(worker.endpoint, ENGINE, packet)
+        return talk.send_foreign(with_udp_checksum(frame) if packet.type == JOIN else frame)
 
     for wrong in (
         replace(good, version=2),
@@ -339,6 +341,8 @@ def refused() -> Conversation:
     ):
         (answer,) = send(wrong)
         assert parse_header(answer).type == REFUSED
+    # Without a checksum nothing says that it was sent so.
+    assert not talk.send_foreign(build_frame(worker.endpoint, ENGINE, replace(good, version=2)))
     # A DATA from a worker that has not joined; one of a lane that the job does not have; a PROBE of
     # a round before the first; a DATA of a round that cannot be open yet.
     data = replace(good, type=DATA, round=job.round)

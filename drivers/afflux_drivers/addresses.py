@@ -23,6 +23,7 @@ __all__ = [
     "never_fragment",
     "resolve",
     "route_to",
+    "same_address",
 ]
 
 _IPV6_HEADER_BYTES = 40
@@ -93,6 +94,16 @@ def is_loopback(address: str) -> bool:
     """Return whether other hosts cannot reach this address."""
     number = ipaddress.ip_address(address)
     return (getattr(number, "ipv4_mapped", None) or number).is_loopback
+
+
+def same_address(one: str, other: str) -> bool:
+    """Return whether two texts are the same address, without regard to interfaces."""
+    try:
+        numbers = [ipaddress.ip_address(each.partition("%")[0]) for each in (one, other)]
+    except ValueError:
+        return False
+    first, second = (getattr(number, "ipv4_mapped", None) or number for number in numbers)
+    return first == second
 
 
 def authority(host: str, port: int) -> str:

@@ -10,6 +10,7 @@ __all__ = [
     "DeadlineExceeded",
     "Disagreement",
     "Interrupted",
+    "NotAuthenticated",
     "PacketTooLong",
     "RanksMissing",
     "WorkerFailed",
@@ -60,6 +61,10 @@ class AggregatorRefused(AffluxError):
 
 class AggregatorMisbehaved(AffluxError):
     """An answer that carries the job's key breaks the protocol: a fault of the aggregator."""
+
+
+class NotAuthenticated(AffluxError):
+    """The two ends of a control channel could not prove to each other that they know one secret."""
 
 
 class PacketTooLong(AffluxError):

@@ -5,6 +5,7 @@ wire: MAC addresses are made from the IPv4 addresses, and the UDP checksum, whic
 verified, is 0.
 """
 
+import socket
 import struct
 
 from afflux_hdl.contract import wire
@@ -12,6 +13,7 @@ from afflux_hdl.contract import wire
 __all__ = [
     "FRAME_HEADER",
     "FrameMaker",
+    "address_in_frames",
     "datagram_of",
     "destination_of",
     "frame_header",
@@ -29,6 +31,7 @@ _TIME_TO_LIVE = 64
 _UDP = 17
 _ETHERTYPE_IPV4 = 0x0800
 _CACHED_HEADERS = 4096
+_LOOPBACK = 0x7F00_0001
 
 
 def mac_of(address: int) -> bytes:
@@ -81,6 +84,15 @@ def frame_header(
         wire.UDP_BYTES + payload_bytes,
         0,
     )
+
+
+def address_in_frames(address: str) -> int:
+    """Return the IPv4 address that frames have for one that a socket is bound to.
+
+    Of a socket that is bound to all addresses it is 127.0.0.1: no frame is for an engine whose
+    address is 0.0.0.0.
+    """
+    return int.from_bytes(socket.inet_aton(address), "big") or _LOOPBACK
 
 
 class FrameMaker:

@@ -7,7 +7,9 @@ import torch.distributed as dist
 
 from afflux.group.behind import cpu_backend
 from afflux.group.core import Group
+from afflux.group.settings import Settings
 from afflux_drivers.control.client import describe, read_counters
+from afflux_drivers.control.secret import secret_of_text
 
 __all__ = ["engine_counters", "engine_description", "find_group", "group_of", "statistics"]
 
@@ -93,8 +95,8 @@ def engine_counters(group: Any = None) -> dict[str, int]:
         AffluxError: The aggregator does not answer.
     """
     found: Counter[str] = Counter()
-    for address in _aggregators_of(group):
-        found.update(read_counters(address, _COUNTERS_TIMEOUT_S))
+    for address, secret in _aggregators_of(group):
+        found.update(read_counters(address, _COUNTERS_TIMEOUT_S, secret))
     return dict(found)
 
 
@@ -108,13 +110,17 @@ def engine_description(group: Any = None) -> dict[str, Any]:
         ValueError: The group has no aggregator: its ranks share memory.
         AffluxError: The aggregator does not answer.
     """
-    return describe(_aggregators_of(group)[0], _COUNTERS_TIMEOUT_S)
+    address, secret = _aggregators_of(group)[0]
+    return describe(address, _COUNTERS_TIMEOUT_S, secret)
 
 
-def _aggregators_of(group: Any) -> list[tuple[str, int]]:
+def _aggregators_of(group: Any) -> list[tuple[tuple[str, int], bytes | None]]:
+    """Return the addresses of the group's aggregators, and the secrets of their channels."""
     tickets = group_of(group).reducer.tickets
     if not tickets:
         topology = group_of(group).reducer.topology
         raise ValueError(f"there is no aggregator to ask: the group's way of sums is {topology}")
     # In a tree, several jobs are at the own leaf.
-    return list(dict.fromkeys((ticket.host, ticket.port) for ticket in tickets))
+    secrets = {(ticket.host, ticket.port): ticket.secret for ticket in tickets}
+    named = None if all(secrets.values()) else Settings.from_environment().control_secret()
+    return [(address, secret_of_text(own) if own else named) for address, own in secrets.items()]

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from ipaddress import IPv4Address
 
@@ -10,6 +11,8 @@ from afflux_hdl.contract.registers import (
     REGISTERS,
     Access,
     Command,
+    Reason,
+    WriteRefused,
     address_of,
     counter_address,
 )
@@ -31,6 +34,7 @@ __all__ = [
     "check_own_addresses",
     "check_registers",
     "check_reset",
+    "check_reset_with_full_queues",
     "check_stuck_results",
 ]
 
@@ -39,6 +43,7 @@ HELD = [
     for register in REGISTERS
     if register.access is Access.READ_WRITE and register.name != "job_command"
 ]
+SECRET = [register for register in REGISTERS if register.access is Access.WRITE_ONLY]
 REFUSED, BAD_JOB = 12, 2
 LAST_ADDRESS = 2**REGISTER_ADDRESS_BITS - 4
 """Left to those who put a register of their own around an engine, as `tests.mutation` does."""
@@ -63,6 +68,10 @@ def check_registers(engine: VerilatedEngine) -> None:
         engine.write(register.address, value)
         values[register.name] = value
         compare()
+    for register in SECRET:
+        engine.write(register.address, 0xFFFF_FFFF)
+        assert engine.read(register.address) == 0, register.name
+        compare()
     used = {register.address for register in REGISTERS}
     used |= {counter_address(counter.name) + half for counter in COUNTERS for half in (0, 4)}
     for address in range(0, LAST_ADDRESS, 4):
@@ -86,6 +95,12 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         "job_slot_count": slots - fitting.slot_base,
         "job_slot_base": slots - fitting.slots,
     }
+    reasons = {
+        "job_workers": Reason.WORKERS,
+        "job_lanes": Reason.LANES,
+        "job_slot_count": Reason.SLOTS,
+        "job_slot_base": Reason.SLOTS,
+    }
     widths = {register.name: register.width for register in REGISTERS}
 
     def write(name: str, value: int) -> Actions[None]:
@@ -95,6 +110,10 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         while (yield ReadRegister(address_of("job_busy"))):
             pass
 
+    def check_reason(reason: Reason) -> Actions[None]:
+        got = yield ReadRegister(address_of("job_reason"))
+        assert got == reason, f"{Reason(got)!r}, not {reason!r}"
+
     def create_with(name: str, value: int) -> Actions[None]:
         """Create the fitting job with one parameter changed, which does not fit."""
         yield from write(name, value)
@@ -102,6 +121,7 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         yield from wait()
         enabled = yield ReadRegister(address_of("job_enabled"))
         assert not enabled, f"{name} = {value}"
+        yield from check_reason(reasons[name])
 
     def too_much() -> Actions[None]:
         for name, limit in limits.items():
@@ -154,10 +174,11 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
         for index in sorted(index for index in indices if index >= build["jobs"]):
             for command in Command:
                 yield from write("job_index", index)
-                yield from write("job_command", command)
-                yield from wait()
+                yield WriteRegister(address_of("job_command"), command, refused=True)
+                yield from check_reason(Reason.INDEX)
         yield from write("job_index", fitting.number)
-        yield from write("job_command", 0)
+        yield WriteRegister(address_of("job_command"), 0, refused=True)
+        yield from check_reason(Reason.COMMAND)
         assert not (yield ReadRegister(address_of("job_busy")))
         assert not (yield ReadRegister(address_of("job_command")))
         yield from reduce_round(director, fitting, choose, 0)
@@ -172,17 +193,19 @@ def check_commands(engine: VerilatedEngine, build: Build) -> None:
             yield from write("job_index", job.number)
             yield from write("job_command", Command.JOIN_PARENT)
             yield from wait()
+            yield from check_reason(Reason.DISABLED if gone else Reason.NO_PARENT)
             assert (yield Play([])) == []
 
     def while_busy() -> Actions[None]:
-        """Check that what is commanded meanwhile is not done, now or later."""
+        """Check that what is commanded meanwhile is refused, and not done later."""
         other = Job(number=0, workers=1, lanes=1, slots=1, slot_base=slots - 1, key=9)
         yield from director.create(other, join=False)
         yield from write("job_command", Command.CREATE)
-        yield from write("job_index", fitting.number)
         for _ in range(4):
-            yield from write("job_command", Command.DESTROY)
+            yield WriteRegister(address_of("job_index"), fitting.number, refused=True)
+            yield WriteRegister(address_of("job_command"), Command.DESTROY, refused=True)
         yield from wait()
+        yield from check_reason(Reason.NONE)
         yield from reduce_round(director, fitting, choose, 1)
         yield from director.each(other.joins())
         yield from reduce_round(director, other, choose, 0)
@@ -221,7 +244,9 @@ def check_last_busy_cycle(engine: VerilatedEngine, build: Build) -> None:
         begin_create()
         for _ in range(lasts - early):
             assert engine.read(busy)
-        engine.write(address_of("job_command"), Command.DESTROY)
+        # The cycle after the last busy one is free.
+        with suppress(WriteRefused) if early > 0 else nullcontext():
+            engine.write(address_of("job_command"), Command.DESTROY)
         engine.run(2 * lasts)
         assert not engine.read(busy)
         assert engine.read(enabled) == (early > 0), f"{early} cycles before the end"
@@ -248,7 +273,8 @@ def check_addresses(engine: VerilatedEngine, build: Build) -> None:
             yield from director.create(below)
             yield from director.join_parent(below)
             yield from director.each([below.joined_above(), below.data(0, 0, 0, blocks)])
-            assert (yield from director.check_parent_joined(below))
+            # Nothing comes from 0.0.0.0/8, but what is sent there is the operator's affair.
+            assert (yield from director.check_parent_joined(below)) == (bit >= 24)
             yield from director.each([below.down(0, 0, blocks)])
         yield from director.check_counters()
 
@@ -314,6 +340,55 @@ def check_reset(engine: VerilatedEngine, build: Build) -> None:
         perform(engine, after.create(job))
         perform(engine, case(after, job, random.Random(2)))
     perform(engine, after.check_counters())
+
+
+def check_reset_with_full_queues(engine: VerilatedEngine, build: Build) -> None:
+    """Check that a reset with anything queued, at any moment, costs no slot: each works again.
+
+    What memories hold outlives a reset. The network takes nothing, so that all queues fill up; a
+    destroy is under way.
+    """
+    choose = random.Random(5)
+    job = Job(
+        workers=4,
+        lanes=1,
+        slots=build["slots"],
+        first_round=0,
+        parent=ParentJob() if build["jobs"] < 4 else None,
+    )
+    alone = replace(job, parent=None)
+
+    def rounds(of: Job, step: int) -> list[bytes]:
+        return [
+            of.data(worker, slot, step, {0: [worker] * 64})
+            for slot in range(of.slots)
+            for worker in range(of.workers)
+        ]
+
+    first, second = rounds(job, 0), rounds(job, 1)
+    asked = [job.probe(worker, slot, 0) for worker in range(4) for slot in range(3)]
+    everything = first + asked + [job.join(0)] * 9 + second + [job.join(1, key=1)] * 9
+    for share in (1.0, *(choose.random() for _ in range(4))):
+        director = Director(**build)
+        perform(engine, director.configure())
+        perform(engine, director.create(job, join=False))
+        engine.play(job.joins())
+        engine.play(everything[: round(share * len(everything))], STUCK)
+        engine.write(address_of("job_command"), Command.JOIN_PARENT)
+        # The command waits for nothing.
+        while engine.read(address_of("job_busy")):
+            pass
+        engine.write(address_of("job_command"), Command.DESTROY)
+        for _ in range(choose.randrange(100)):
+            engine.read(address_of("identity"))
+        engine.reset()
+        director = Director(**build)
+        perform(engine, director.configure())
+        perform(engine, director.create(alone))
+        for step in range(2):
+            perform(engine, director.flood(rounds(alone, step)))
+        perform(engine, director.check_counters())
+        engine.reset()
 
 
 def check_stuck_results(engine: VerilatedEngine, build: Build) -> None:

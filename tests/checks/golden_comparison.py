@@ -13,6 +13,7 @@ from afflux_sim.golden.state import Parent as GoldenParent
 from tests.scenarios.ticket_frames import TicketFrames
 from tests.support.drivers.virtual_job import (
     ENGINE_MAC,
+    GROUP_KEY,
     Parent,
     configure,
     counters_of,
@@ -110,6 +111,7 @@ def compare_engines(
             round=ticket.round,
             credit=ticket.credit,
             group=Group(ticket.group, ticket.group_port) if ticket.group else None,
+            group_key=GROUP_KEY,
             parent=golden_parent(parent) if parent is not None else None,
         )
         if parent is not None:

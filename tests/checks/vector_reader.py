@@ -59,7 +59,8 @@ def check_key(vector: Vector, packet: Afflux, other: tuple[str, str, int], where
         assert (packet.job, packet.worker) == (parent["job"], parent["worker"]), where
         assert packet.key == int(parent["key"], 16), where
         return
-    assert (packet.job, packet.key) == (about["job"], int(about["key"], 16)), where
+    key = int(about["key"] if packet.worker != 255 else about["group"]["key"], 16)
+    assert (packet.job, packet.key) == (about["job"], key), where
     if packet.worker != 255:
         assert other == place(about["members"][packet.worker]), f"{where}: worker"
 
@@ -164,7 +165,12 @@ def dissected(vector: Vector, number: int, where: str) -> Afflux:
     assert ether.type == 0x0800 and ip.version == 4 and ip.ihl == 5 and ip.proto == 17, where
     assert ip.flags == "DF" and ip.frag == 0, where
     assert ip.len == len(frame) - 14 and udp.len == len(frame) - 34, f"{where}: lengths"
-    assert udp.chksum == 0, where
+    if udp.chksum:
+        # Only who is to be refused has one.
+        assert vector.is_foreign(number), where
+        summed = Ether(frame)
+        del summed[UDP].chksum
+        assert bytes(summed) == frame, f"{where}: UDP checksum"
     assert IP(bytes(ip)[:20]).chksum == right_checksum(bytes(ip)[:20]), f"{where}: checksum"
     packet = udp[Afflux]
     assert len(frame) == HEADERS + 86 + 256 * packet.present.bit_count(), f"{where}: lengths"

@@ -79,7 +79,13 @@ def replay_to_engine(vector: Vector, engine: Engine | None = None) -> None:
             "local_port": there["port"],
         },
     )
-    create_job(engine, ticket_of(vector), parent=parent_of(vector))
+    group = vector.about["group"]
+    create_job(
+        engine,
+        ticket_of(vector),
+        parent=parent_of(vector),
+        group_key=int(group["key"], 16) if group else 0,
+    )
     name = vector.about["name"]
     for number in vector.about["commanded"]:
         write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
@@ -107,6 +113,7 @@ class WorkerReplay:
     def __init__(self, vector: Vector, worker: int) -> None:
         self._worker = worker
         self._session = Session(ticket_of(vector), worker)
+        self._join = _native.Join(self._session)
         self._calls = list(vector.about["operations"])
         self._operation: Operation | None = None
         self._expected: NDArray[Any] | None = None
@@ -119,7 +126,7 @@ class WorkerReplay:
         """Compare a datagram of this worker in the capture with what the C++ worker makes."""
         header = Header._make(HEADER.unpack_from(datagram))
         if header.type == wire.Type.JOIN:
-            (own,) = _native.Join(self._session).open(0.0)
+            (own,) = self._join.open(0.0)
         elif header.type == wire.Type.PROBE:
             own = self._probe(header.slot)
         else:
@@ -148,6 +155,9 @@ class WorkerReplay:
     def receive(self, datagram: bytes) -> None:
         """Give the worker a datagram from the aggregator."""
         if self._operation is None:
+            joined = datagram[0] & 0xF == wire.Type.JOINED
+            if joined and not self._join.done:
+                self._join.receive_bytes(datagram, 0.0)
             return
         try:
             answer = self._operation.receive_bytes(datagram, self._now)

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from afflux_drivers.aggregator import server as server_module
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.board import Board, BoardFailed, interface_mac
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
@@ -50,7 +51,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Registers:
 
 
 def test_the_node_gets_its_addresses_and_its_jobs(port: Registers, no_threads_left: None) -> None:
-    server = AggregatorServer(Board(port, "board", 500))
+    server = AggregatorServer(Board(port, "board", 500), access=Access(peer_share=1.0))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

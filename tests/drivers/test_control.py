@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from afflux_drivers import _native
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.jobs import JobTable, NoRoom
 from afflux_drivers.control.client import create_job, describe, read_counters
@@ -53,7 +54,16 @@ def test_wishes_are_granted_as_far_as_possible(served):
     lease.close()
 
 
-def test_all_jobs_in_use(served):
+@pytest.fixture
+def all_for_one() -> Iterator[Served]:
+    """Serve an engine of which one peer may have everything."""
+    running = Served(SoftEngine(), access=Access(peer_share=1.0))
+    yield running
+    running.stop()
+
+
+def test_all_jobs_in_use(all_for_one):
+    served = all_for_one
     leases = [create_job(served.address, 1, 1, 1, 5.0) for _ in range(8)]
     assert len({lease.ticket.job for lease in leases}) == 8
     assert len({lease.ticket.key for lease in leases}) == 8

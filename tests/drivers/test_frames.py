@@ -6,7 +6,13 @@ from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from afflux_drivers.frames import FrameMaker, destination_of, frame_header, mac_of
+from afflux_drivers.frames import (
+    FrameMaker,
+    address_in_frames,
+    destination_of,
+    frame_header,
+    mac_of,
+)
 
 
 @pytest.mark.parametrize("size", [0, 1, 86, 4182])
@@ -57,3 +63,9 @@ def test_remembered_headers_are_bounded():
     for port in range(10_000):
         maker.frame(b"", "10.0.0.1", port)
     assert len(maker._headers) <= 4096
+
+
+def test_an_engine_on_all_addresses_has_one_in_its_frames():
+    # No frame is for an engine whose address is 0.0.0.0.
+    assert address_in_frames("0.0.0.0") == 0x7F00_0001
+    assert address_in_frames("10.0.0.9") == 0x0A00_0009

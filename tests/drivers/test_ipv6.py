@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from afflux_drivers.addresses import authority, connect_tcp, lanes_for_mtu, resolve, route_to
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.collective import Reduction
@@ -42,7 +43,7 @@ def ipv6() -> None:
 
 @contextmanager
 def serving(host: str, engine: Engine | None = None) -> Iterator[tuple[str, int]]:
-    server = AggregatorServer(engine or SoftEngine(), host)
+    server = AggregatorServer(engine or SoftEngine(), host, access=Access(no_secret=True))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -46,7 +46,8 @@ def test_joined_with_the_terms_of_the_ticket():
     assert session.heard_at == 0.25
     assert join.next_timer == float("inf")
     session, join, packet = joining("239.1.2.3")
-    join.receive_bytes(answer_to(packet, [3, 5, 7, 9, 0xEF01_0203, 4701]), 0.25)
+    # Whatever the group's key is: nobody has told it before.
+    join.receive_bytes(answer_to(packet, [3, 5, 7, 9, 0xEF01_0203, 4701, 5, 6]), 0.25)
     assert join.done
 
 

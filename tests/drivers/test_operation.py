@@ -20,8 +20,9 @@ from tests.support.drivers.single_rank import (
     answer_to,
     header_of,
     result_of_opening,
+    to_everyone,
 )
-from tests.support.drivers.virtual_job import ticket_of
+from tests.support.drivers.virtual_job import GROUP_KEY, ticket_of
 
 
 def result_of_next(datagram: bytes) -> bytes:
@@ -92,11 +93,6 @@ def test_accepts_nothing_but_its_own_round_of_its_own_operation(change):
     check_accepts_only_its_own_round(change)
 
 
-def to_everyone(datagram: bytes) -> bytes:
-    header = header_of(datagram)._replace(worker=wire.EVERYONE)
-    return HEADER.pack(*header) + datagram[wire.HEADER_BYTES :]
-
-
 def test_results_for_everyone_count_in_a_group_only():
     alone = Rank()
     result = to_everyone(result_of_opening(alone.opening[0]))
@@ -116,6 +112,21 @@ def test_results_for_everyone_count_in_a_group_only():
     missing = answer_to(rank.opening[0], wire.Type.MISSING, [0b101, 0, 0, *[0] * 13])
     assert rank.receive(to_everyone(missing)) is None
     assert rank.ignored() == 1
+
+
+def test_the_key_of_the_group_is_good_for_its_results_alone():
+    rank = Rank(group="239.1.2.3")
+    good = result_of_opening(rank.opening[0])
+    job_key = header_of(good).key
+    for wrong in (job_key, 0, GROUP_KEY ^ 1, GROUP_KEY ^ 1 << 63):
+        assert rank.receive(to_everyone(good, wrong)) is None
+    with_group_key = header_of(good)._replace(key=GROUP_KEY)
+    assert rank.receive(HEADER.pack(*with_group_key) + good[wire.HEADER_BYTES :]) is None
+    conflict = answer_to(rank.opening[0], wire.Type.CONFLICT, [0] * 16)
+    assert rank.receive(to_everyone(conflict, job_key)) is None
+    assert rank.ignored() == 6
+    assert rank.session.heard_at == 0.0
+    assert rank.receive(to_everyone(good)) is not None
 
 
 def test_ignores_lengths_that_do_not_fit():

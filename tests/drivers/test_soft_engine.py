@@ -1,15 +1,20 @@
 """The software engine against the golden model: the same frames out, the same counters."""
 
+from contextlib import suppress
+
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers, wire
+from tests.checks.command_checks import check_reasons, check_settled_workers
+from tests.checks.engine_checks import DROPS
 from tests.checks.golden_comparison import (
     compare_engines,
     parents_of,
     read_register,
     tickets_of,
 )
+from tests.scenarios.director import Build
 from tests.support.drivers.virtual_job import (
     configure,
     counters_of,
@@ -55,9 +60,8 @@ def test_random_frames_reach_every_counter():
     tickets = tickets_of(_JOBS["three jobs"], _GROUPS["three jobs"])
     compare_engines(engine, tickets, 77, 4000, parents_of(tickets, _PARENTS["three jobs"]))
     never = {name for name, value in counters_of(engine).items() if value == 0}
-    # A software engine has no MAC and no queue that could overflow, and trusts its memory.
-    queues = {"receive_overflow", "replays_dropped", "replies_dropped"}
-    assert never == {"mac_error", "state_errors", "data_errors"} | queues
+    # A software engine has no MAC, no link, no doubt of its memory, and no queue that could overflow.
+    assert never == {"mac_error", "state_errors", "data_errors", *DROPS}
 
 
 def test_registers_follow_the_map():
@@ -100,7 +104,8 @@ def test_nothing_is_seen_of_what_does_not_exist():
             read_register(engine, "job_enabled") == read_register(engine, "job_parent_joined") == 0
         )
         # Without a parent there is nobody to join.
-        write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
+        with suppress(registers.WriteRefused):
+            write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
         assert engine.play([]) == []
 
 
@@ -116,14 +121,16 @@ def test_a_parent_port_beyond_the_last_comes_after_0():
     assert ports == [0, 1]
 
 
-def test_reading_a_counter_latches_its_upper_word():
+def test_reading_a_counter_has_no_effect():
     engine = SoftEngine()
     address = registers.counter_address("bytes_in")
-    # Nothing looks at the octets of a frame that is not for the engine.
+    # Nothing looks at the octets of a frame that is not for the engine. Both words are live, so
+    # that no reader takes part in another's.
     engine.play([bytes(1 << 24)] * 255 + [bytes((1 << 24) - 1)])
     assert engine.read(address) == 0xFFFF_FFFF
-    engine.play([b"\0"])
     assert engine.read(address + 4) == 0
+    engine.play([b"\0"])
+    assert engine.read(address + 4) == 1
     assert engine.read(address) == 0
     assert engine.read(address + 4) == 1
 
@@ -135,24 +142,81 @@ def test_unmapped_addresses_read_zero_and_ignore_writes():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "reason"),
     [
-        ("job_index", 2),
-        ("job_workers", 0),
-        ("job_workers", 9),
-        ("job_lanes", 5),
-        ("job_lanes", 0),
-        ("job_slot_count", 17),
-        ("job_slot_count", 0),
-        ("job_slot_base", 16),
+        ("job_workers", 0, "WORKERS"),
+        ("job_workers", 9, "WORKERS"),
+        ("job_lanes", 5, "LANES"),
+        ("job_lanes", 0, "LANES"),
+        ("job_slot_count", 17, "SLOTS"),
+        ("job_slot_count", 0, "SLOTS"),
+        ("job_slot_base", 16, "SLOTS"),
+        ("job_slot_base", 0xFFFF, "SLOTS"),
+        ("job_group_address", 0x0A000001, "GROUP"),
     ],
 )
-def test_refuses_a_job_it_was_not_built_for(name, value):
+def test_refuses_a_job_it_was_not_built_for(name, value, reason):
     engine = SoftEngine(workers=8, lanes=4, jobs=2, slots=16)
     good = {"job_workers": 8, "job_lanes": 4, "job_slot_count": 16}
-    write_registers(engine, {**good, name: value})
-    with pytest.raises(ValueError, match=str(value)):
-        write_registers(engine, {"job_command": registers.Command.CREATE})
+    create = {"job_command": registers.Command.CREATE}
+    write_registers(engine, good | create)
+    assert read_register(engine, "job_reason") == registers.Reason.NONE
+    assert read_register(engine, "job_enabled")
+    write_registers(engine, {name: value} | create)
+    assert read_register(engine, "job_reason") == registers.Reason[reason]
+    assert not read_register(engine, "job_enabled")
+
+
+def test_refuses_slots_of_another_job():
+    engine = SoftEngine(workers=8, lanes=4, jobs=3, slots=16)
+    job = {"job_workers": 1, "job_lanes": 1, "job_command": registers.Command.CREATE}
+    write_registers(engine, {"job_slot_base": 4, "job_slot_count": 4} | job)
+    write_registers(engine, {"job_index": 2})
+    for base, count in ((3, 2), (4, 1), (7, 9), (0, 16), (0, 5)):
+        write_registers(engine, {"job_slot_base": base, "job_slot_count": count} | job)
+        assert read_register(engine, "job_reason") == registers.Reason.OVERLAP, (base, count)
+        assert not read_register(engine, "job_enabled")
+    for base, count in ((0, 4), (8, 8)):
+        write_registers(engine, {"job_slot_base": base, "job_slot_count": count} | job)
+        assert read_register(engine, "job_reason") == registers.Reason.NONE, (base, count)
+    # Its own former slots are free.
+    again = {"job_index": 0, "job_slot_base": 2, "job_slot_count": 6}
+    write_registers(engine, again | job)
+    assert read_register(engine, "job_enabled")
+
+
+def test_refuses_commands_that_nobody_can_carry_out():
+    engine = SoftEngine(workers=8, lanes=4, jobs=2, slots=16)
+    for index in (2, 255):
+        write_registers(engine, {"job_index": index})
+        for command in registers.Command:
+            with pytest.raises(registers.WriteRefused, match=f"jobs 0 to 1, not {index}"):
+                write_registers(engine, {"job_command": command})
+            assert read_register(engine, "job_reason") == registers.Reason.INDEX
+    write_registers(engine, {"job_index": 1})
+    with pytest.raises(registers.WriteRefused):
+        write_registers(engine, {"job_command": 0})
+    assert read_register(engine, "job_reason") == registers.Reason.COMMAND
+    job = {"job_workers": 1, "job_lanes": 1, "job_slot_count": 1}
+    for reason in (registers.Reason.DISABLED, registers.Reason.NO_PARENT):
+        write_registers(engine, {"job_command": registers.Command.JOIN_PARENT})
+        assert read_register(engine, "job_reason") == reason
+        write_registers(engine, job | {"job_command": registers.Command.CREATE})
+
+
+class Paced(SoftEngine):
+    """A software engine as the checks of the RTL take it."""
+
+    def play(self, frames, stimulus=None, mac_errors=None):
+        assert not any(mac_errors or ())
+        return super().play(frames)
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_does_what_the_rtl_does_with_commands_and_joins(shares):
+    build: Build = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
+    check_settled_workers(Paced(**build, shares=shares), build)
+    check_reasons(Paced(**build, shares=shares), build)
 
 
 @pytest.mark.parametrize("limits", [{"workers": 65}, {"lanes": 0}, {"jobs": 257}, {"slots": 0}])

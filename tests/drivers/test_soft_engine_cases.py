@@ -9,7 +9,14 @@ import pytest
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_hdl.contract import registers
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.engine_checks import check_any_frame, check_cases, check_floods, check_garbage
+from tests.checks.engine_checks import (
+    DROPS,
+    check_any_frame,
+    check_cases,
+    check_floods,
+    check_garbage,
+)
+from tests.checks.near_checks import misjudged
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
@@ -76,7 +83,11 @@ def test_cases(cases: str, build: Build, job: Job) -> None:
 def test_any_frame(build: Build) -> None:
     counters = check_any_frame(behind_mac(build), build, seed=4)
     never = {name for name, count in counters.items() if count == 0}
-    assert never == {"receive_overflow", "replays_dropped", "replies_dropped"}
+    assert never == DROPS
+
+
+def test_near_misses() -> None:
+    assert not list(misjudged(behind_mac(SMALL), SMALL))
 
 
 def test_floods() -> None:

@@ -122,9 +122,7 @@ def test_a_disagreement_below_reaches_every_rank():
 # Bugs of a worker, with the check that must see each.
 WORKER_BUGS = {
     "takes no results for everyone": (
-        Bug(
-            "worker/operation.cpp", "(job.has_group() && header.worker == wire::kEveryone)", "false"
-        ),
+        Bug("worker/operation.cpp", "job.has_group() && header.worker == wire::kEveryone", "false"),
         "check_group",
     ),
     # A partial sum that is lost is a dead end then.

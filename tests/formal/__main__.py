@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.formal import results
+from tests.formal import matching, results
 from tests.formal.catalogue import PROOFS
 from tests.formal.sby import Outcome, Proof, SoughtBug, check
 
@@ -48,10 +48,11 @@ def main() -> int:
     parser.add_argument("-j", type=int, default=2, help="runs at a time (2)")
     parser.add_argument("-k", default="", help="only proofs whose name has this in it")
     parser.add_argument("--quick", action="store_true", help="only those of make test")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="write the table in FILE again")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write the tables in FILE again")
     arguments = parser.parse_args()
     if arguments.table:
         results.write_table(arguments.table, PROOFS)
+        matching.write_table(arguments.table, matching.uses_of(PROOFS, arguments.j))
         return 0
     chosen = [p for p in PROOFS if arguments.k in p.name and (p.quick or not arguments.quick)]
     runs = [run for proof in chosen for run in runs_of(proof)]
@@ -61,6 +62,11 @@ def main() -> int:
             wrong += not right
             print(f"{'ok   ' if right else 'WRONG'} {run}: {outcome}", flush=True)
             results.keep(run.proof, run.bug, run.cover, right, outcome)
+    if len(chosen) == len(PROOFS):
+        # In the netlists of the proofs that have just been carried out.
+        for problem in matching.unmatched(matching.uses_of(PROOFS, arguments.j)):
+            wrong += 1
+            print(f"WRONG {problem}", flush=True)
     print(f"{len(runs)} runs, {wrong} not as they should be", file=sys.stderr)
     return 1 if wrong or not runs else 0
 

@@ -14,8 +14,10 @@ words, and the first that has a block of a lane that block; and that a replay is
 still holds its round.
 """
 
+from types import SimpleNamespace
+
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Array, Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Assert, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
 
@@ -23,20 +25,14 @@ from afflux_hdl.contract import wire
 from afflux_hdl.engine.admit import Admit
 from afflux_hdl.engine.layouts import FrameSummary, JobEntry, OperationKind, Route, WorkerEntry
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.engine.receive import PARENT_TYPES, WORKER_TYPES
 from afflux_hdl.engine.slot_state import SlotStateMemory
+from tests.formal import seams
+from tests.formal.contracts import choose
 from tests.formal.inside import Inside
-from tests.formal.watched import watching
+from tests.formal.seams import at_most
+from tests.formal.watched import choice, watching
 
 __all__ = ["AdmissionHarness"]
-
-LIFETIME = (1 << 31) - 8
-"""Rounds that a worker may make while one of its packets is in the network."""
-
-
-def at_most(round_: Value, other: Value) -> Value:
-    """In serial arithmetic, within a packet's life (RFC 1982)."""
-    return (other - round_)[:32] < LIFETIME
 
 
 class Workers:
@@ -77,10 +73,11 @@ class AdmissionHarness(Elaboratable):
             m.submodules.memory = Inside(memory, platform).fragment
         m.submodules.admit = admit = Admit(p)
 
-        slot, job_number = AnyConst(p.slot_bits), AnyConst(p.job_bits)
+        slot, job_number = AnyConst(p.slot_bits), choice(p.jobs)
         phase = Signal()
-        m.d.sync += phase.eq(~phase)
+        seams.PHASE.require(m, phase)
         m.d.comb += [
+            phase.eq(AnySeq(1)),
             admit.phase.eq(phase),
             admit.o_full.eq(AnySeq(1)),
             admit.replies_full.eq(AnySeq(1)),
@@ -96,31 +93,28 @@ class AdmissionHarness(Elaboratable):
         route = Signal(Route)
         route_is = Signal()
         m.d.sync += route_is.eq(admit.read_route.address == job_number)
-        m.d.comb += route.eq(AnyConst(data.Layout.cast(Route).size))
+        m.d.comb += route.eq(AnySeq(data.Layout.cast(Route).size))
         with m.If(route_is):
             m.d.comb += admit.read_route.data.eq(route)
         with m.Else():
             m.d.comb += admit.read_route.data.as_value().eq(AnySeq(data.Layout.cast(Route).size))
 
         # Jobs: any, with slots of their own. The watched one has the watched slot.
-        jobs = [
-            data.View(JobEntry(p), AnyConst(data.Layout.cast(JobEntry(p)).size))
-            for _ in range(p.jobs)
-        ]
+        jobs = [Signal(JobEntry(p), name=f"job_{n}") for n in range(p.jobs)]
         job = Signal(JobEntry(p))
+        size = data.Layout.cast(JobEntry(p)).size
         m.d.comb += [
+            *(entry.eq(AnySeq(size)) for entry in jobs),
             *(admit.jobs[n].eq(entry) for n, entry in enumerate(jobs)),
             job.eq(admit.jobs[job_number]),
             *(ram.watched.eq(slot) for ram in memories),
-            Assume(job_number < p.jobs),
-            Assume(job.enabled & (job.workers >= 1) & (job.workers <= p.workers)),
         ]
-        for n, entry in enumerate(jobs):
-            owns = (entry.base <= slot) & (slot < entry.base + entry.count)
-            m.d.comb += [
-                Assume(entry.base + entry.count <= p.slots),
-                Assume(owns == (job_number == n)),
-            ]
+        built = {"workers": p.workers, "lanes": p.lanes, "slots": p.slots}
+        seams.JOBS.require(m, jobs, **built)
+        kept = [entry[name] for entry in jobs for name in JobEntry(p).members if name != "started"]
+        seams.JOBS_STAY.assume(m, Cat(kept), route.as_value())
+        owns = (job.base <= slot) & (slot < job.base + job.count)
+        choose(m, job.enabled & owns, "a slot of a job that is enabled")
 
         workers = Workers(p)
         self._frames(m, admit, job, route, job_number, slot, workers)
@@ -147,11 +141,7 @@ class AdmissionHarness(Elaboratable):
             admit.i.payload.eq(frame),
             admit.i.valid.eq(AnySeq(1)),
         ]
-        # What the receive stage sees to.
-        types = {False: WORKER_TYPES, True: PARENT_TYPES}
-        for from_parent, some in types.items():
-            known = Cat(header.type == each for each in some).any()
-            m.d.comb += Assume(~frame.good | (frame.from_parent != from_parent) | known)
+        seams.SUMMARY.require(m, admit.i)
         outstanding = Array(workers.outstanding)[header.worker[: p.worker_bits]]
         on_slot = (
             frame.good
@@ -167,7 +157,7 @@ class AdmissionHarness(Elaboratable):
             & (header.key == job.key)
             & (header.worker < job.workers)
         )
-        m.d.comb += Assume(~from_worker | at_most(header.round, outstanding))
+        seams.WORKERS_ROUNDS.assume(m, from_worker, header.round, outstanding)
         # The parent keeps the same rules: it gives the result of a round of which it has the sum.
         from_parent = (
             on_slot
@@ -179,7 +169,7 @@ class AdmissionHarness(Elaboratable):
             & (frame.source.address == route.parent.address)
             & (frame.source.port == route.parent.port)
         )
-        m.d.comb += Assume(~from_parent | at_most(header.round, workers.filled))
+        seams.PARENTS_ROUNDS.assume(m, from_parent, header.round, workers.filled)
         for own in workers.outstanding:
             # The result may arrive at any time after it was delivered.
             with m.If(AnySeq(1) & at_most(own, workers.complete)):
@@ -221,6 +211,13 @@ class AdmissionHarness(Elaboratable):
             for now, then in zip(getattr(workers, name), getattr(after, name), strict=True):
                 m.d.sync += now.eq(then)
 
+        # Of any slot; what is not about the watched one is released.
+        own = SimpleNamespace(
+            payload=operation,
+            valid=admit.o.valid & (on_slot | (operation.kind == OperationKind.ORDER)),
+        )
+        seams.OPERATION.guarantee(m, own, lanes=p.lanes)
+        seams.REPLY.guarantee(m, admit.replies)
         taking_part = [n < job.workers for n in range(p.workers)]
         before = Cat(
             part & (merged == round_)
@@ -359,3 +356,4 @@ class AdmissionHarness(Elaboratable):
             )
             with m.If(state.versions[v].held):
                 m.d.comb += Assert(state.versions[v].present == after.present[v])
+                m.d.comb += Assert((after.present[v] >> p.lanes) == 0)

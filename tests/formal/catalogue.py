@@ -1,10 +1,9 @@
 """All proofs. `docs/formal.md` says what they mean together."""
 
+from tests.formal.catalogue_seams import BOUNDS, COMMANDS, DISPATCH, DISTANCE, NARROW, QUEUES
 from tests.formal.sby import Proof, SoughtBug
 
 __all__ = ["PROOFS"]
-
-NARROW = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
 
 LANE_ALU = Proof(
     name="lane alu",
@@ -54,11 +53,12 @@ MERGE = (
                 "Mux(opening1 | (arriving < held), arriving, (held + 1)[:32])",
             ),
             SoughtBug(
-                "delivered before it is written",
+                "a pause before the blocks: they would be sent before they are written",
                 12,
                 "engine/merge.py",
-                "DELIVERY_DELAY = 3",
-                "DELIVERY_DELAY = 2",
+                "m.d.comb += [with_blocks.eq(1), walk.step.eq(1)]",
+                "m.d.comb += [with_blocks.eq(word_beat[0]), walk.step.eq(word_beat[0])]\n"
+                "                m.d.sync += word_beat.eq(walk.any & ~walk.last)",
             ),
             SoughtBug(
                 "starts at any phase",
@@ -147,6 +147,12 @@ ADMISSION = (
             ),
         ),
     ),
+    Proof(
+        name="admission, narrow",
+        harness="admission:AdmissionHarness",
+        depth=6,
+        arguments=NARROW,
+    ),
 )
 
 SENDING = (
@@ -185,6 +191,20 @@ SENDING = (
                 "beat_shape, depth=DEPTH",
                 "beat_shape, depth=DEPTH // 4",
             ),
+            SoughtBug(
+                "a frame that is cut off goes on",
+                14,
+                "engine/transmit.py",
+                "drops.eq(dropping | unsent2)",
+                "drops.eq(unsent2)",
+            ),
+            SoughtBug(
+                "what has begun is not ended",
+                14,
+                "engine/transmit.py",
+                "(~drops | (begun & ~dropping))",
+                "~drops",
+            ),
         ),
     ),
     Proof(name="sending, 512 bits, as built", harness="sending:SendingHarness", depth=7),
@@ -200,7 +220,7 @@ STREAMS = (
     Proof(
         name="stream of receive",
         harness="stage_streams:ReceiveHarness",
-        depth=2,
+        depth=6,
         cover=14,
         quick=True,
         bugs=(
@@ -211,35 +231,34 @@ STREAMS = (
                 "self.o.valid.eq(fifo.r_rdy)",
                 "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
             ),
-        ),
-    ),
-    Proof(
-        name="stream of the delivery queue",
-        harness="stage_streams:DeliveryQueueHarness",
-        depth=3,
-        cover=10,
-        bugs=(
             SoughtBug(
-                "valid falls when another delivery comes",
+                "frames of one beat have summaries",
                 12,
-                "lib/queue.py",
-                "self.o.valid.eq(fifo.r_rdy)",
-                "self.o.valid.eq(fifo.r_rdy & ~fifo.w_en)",
+                "engine/receive.py",
+                "flags3.holds_room.eq(beats2 > header_beats)",
+                "flags3.holds_room.eq(beats2 >= header_beats)",
             ),
         ),
     ),
     Proof(
-        name="stream of replicate",
-        harness="stage_streams:ReplicateHarness",
-        depth=2,
-        cover=12,
+        name="rings of the delivery queue",
+        harness="ring_pointers:RingsHarness",
+        depth=3,
+        cover=24,
         bugs=(
             SoughtBug(
-                "discarded orders are not given back",
-                8,
-                "engine/replicate.py",
-                "under_way + issue - retire - discarded",
-                "under_way + issue - retire",
+                "a full ring takes another entry",
+                20,
+                "engine/rings.py",
+                "self.full.eq(used & (tail_in.data == head_in.data))",
+                "self.full.eq(0)",
+            ),
+            SoughtBug(
+                "a ring is taken for empty when an entry comes as the last one leaves",
+                16,
+                "engine/rings.py",
+                "with m.If(~self.phase & self.push & (self.push_ring == n)):",
+                "with m.If(~self.phase & self.push & ~empties & (self.push_ring == n)):",
             ),
         ),
     ),
@@ -266,6 +285,13 @@ REGISTER_PORT = Proof(
             "node/axi_lite.py",
             "with m.If(channel.ready):",
             "with m.If(channel.ready | channel.valid):",
+        ),
+        SoughtBug(
+            "a refusal is answered OKAY",
+            12,
+            "node/axi_lite.py",
+            "done.eq(acts & ~self.refused)",
+            "done.eq(acts)",
         ),
         SoughtBug(
             "a write before its data",
@@ -307,6 +333,7 @@ ROUNDS = (
 )
 
 NODE = (
+    Proof(name="cut by reset", harness="node_streams:CutHarness", depth=2),
     Proof(
         name="stream of ARP answers",
         harness="node_streams:ArpHarness",
@@ -347,8 +374,15 @@ NODE = (
                 "frames cut each other off",
                 8,
                 "node/egress.py",
-                "selected.eq(Mux(in_frame, latest, chosen))",
-                "selected.eq(chosen)",
+                "Mux(in_frame, latest, Mux(first_goes, 0, chosen))",
+                "Mux(first_goes, 0, chosen)",
+            ),
+            SoughtBug(
+                "the others do not wait for the first",
+                8,
+                "node/egress.py",
+                "self.i[0].valid & (owes | ~",
+                "self.i[0].valid & (~",
             ),
         ),
     ),
@@ -406,6 +440,11 @@ MEMORIES = tuple(
 
 PROOFS = (
     LANE_ALU,
+    *COMMANDS,
+    *DISPATCH,
+    *DISTANCE,
+    *QUEUES,
+    *BOUNDS,
     *MERGE,
     *ADMISSION,
     *SENDING,

@@ -5,10 +5,11 @@ The signals are the local variables of `elaborate`, by the names that the source
 
 import sys
 from copy import copy
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Fragment, Value
+from amaranth.lib.wiring import Component
 
 __all__ = ["Inside"]
 
@@ -26,10 +27,18 @@ class Inside:
         self._kept: list[object] = []
 
         def profile(frame: FrameType, event: str, argument: object) -> None:
-            if event == "return" and frame.f_code.co_name == "elaborate":
-                whose = frame.f_locals.get("self")
+            if event != "return":
+                return
+            whose, name = frame.f_locals.get("self"), frame.f_code.co_name
+            if name == "elaborate":
                 self._kept.append(whose)
-                self._locals[id(whose)] = dict(frame.f_locals)
+                self._locals.setdefault(id(whose), {}).update(frame.f_locals)
+            elif isinstance(whose, Component) and name.startswith("_"):
+                # A step of it: `_overlaps.ranges`.
+                inner = SimpleNamespace()
+                self._kept += [whose, inner]
+                self._locals.setdefault(id(whose), {})[name] = inner
+                self._locals[id(inner)] = dict(frame.f_locals)
 
         before = sys.getprofile()
         sys.setprofile(profile)
@@ -40,6 +49,8 @@ class Inside:
 
     def __getitem__(self, path: str) -> Any:
         """Return a local variable, or one of a part that is one: `remaining` of `walk.remaining`.
+
+        Those of another method that `elaborate` calls stand behind its name: `_overlaps.ranges`.
 
         Raises:
             LookupError: If there is none of that name.

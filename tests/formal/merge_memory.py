@@ -2,25 +2,31 @@
 
 The merge stage and the slot memory as they are, any sequence of operations at any times. Watched
 are one element of a block and one look-ahead word, at any address. A ghost of each takes an
-operation's effect at once when the operation starts; the memory has to hold the same when the
-operation's delivery comes out, whatever came before and comes next.
+operation's effect when the operation reads it; the memory has to hold the same when that is
+written, whatever came before and comes next, and it is written in the very cycle, counted from the
+operation's start, that `merge.READ_BEHIND_WRITE` rests on: deliveries leave when operations begin.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.layouts import OperationKind, SlotOperation
-from afflux_hdl.engine.merge import DELIVERY_DELAY, Merge
+from afflux_hdl.engine.merge import Merge
 from afflux_hdl.engine.slot_memory import SlotMemory
+from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
 from tests.formal.lane_alu import merged
 from tests.formal.walks import rank, tie_walk
-from tests.formal.watched import watching
+from tests.formal.watched import choice, watching
 
 __all__ = ["MergeMemoryHarness"]
+
+
+AGE_BITS = 12
+"""Bits of a number of cycles; more than the largest operation takes on the narrowest bus."""
 
 
 class Ghost:
@@ -32,6 +38,8 @@ class Ghost:
         offset: Where in the receive buffer that is.
         flying: It has been read and is not written yet ...
         since: ... and was read this many cycles ago, less one.
+        age, place: Cycles since that operation was taken; and how many beats of words or blocks it
+            has before this one.
         now: After all operations that have read it.
         before: Before the last of them.
         was_arriving, was_fresh, was_opcode: What that one merges.
@@ -45,6 +53,8 @@ class Ghost:
         self.offset = Signal(offset_bits, name=f"{name}_offset")
         self.flying = Signal(name=f"{name}_flying")
         self.since = Signal(2, name=f"{name}_since")
+        self.age = Signal(AGE_BITS, name=f"{name}_age")
+        self.place = Signal(AGE_BITS, name=f"{name}_place")
         self.now = Signal(32, name=f"{name}_now")
         self.before = Signal(32, name=f"{name}_before")
         self.was_arriving = Signal(32, name=f"{name}_was_arriving")
@@ -67,8 +77,8 @@ class MergeMemoryHarness(ElementHarness):
         m.submodules.merge = parts.fragment
 
         phase = Signal()
-        m.d.sync += phase.eq(~phase)
-        m.d.comb += [merge.phase.eq(phase), memory.phase.eq(phase)]
+        m.d.comb += [phase.eq(AnySeq(1)), merge.phase.eq(phase), memory.phase.eq(phase)]
+        seams.PHASE.require(m, phase)
         connect(m, merge.read_block, memory.merge_block)
         connect(m, merge.read_words, memory.merge_words)
         connect(m, merge.write_block, memory.write_block)
@@ -79,23 +89,22 @@ class MergeMemoryHarness(ElementHarness):
             memory.send_words.address.eq(AnySeq(p.words_address_bits)),
         ]
 
-        # Operations: any. Admit has let only lanes below F through.
+        # Operations: any.
         operation = data.View(SlotOperation(p), AnySeq(data.Layout.cast(SlotOperation(p)).size))
         incoming = Signal(SlotOperation(p))
         m.d.comb += [
             incoming.eq(operation),
             merge.i.payload.eq(incoming),
             merge.i.valid.eq(AnySeq(1)),
-            Assume((incoming.present >> p.lanes) == 0),
         ]
+        seams.OPERATION.require(m, merge.i, lanes=p.lanes)
         starts = merge.i.valid & merge.i.ready
         merges = incoming.kind == OperationKind.MERGE
 
         # What is watched: slot, version, lane, beat of a block; beat of the words.
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
-        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        lane, beat = choice(p.lanes), AnyConst(p.beat_bits)
         word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
-        m.d.comb += Assume(lane < p.lanes)
         block_at = Signal(p.block_address_bits)
         words_at = Signal(p.words_address_bits)
         m.d.comb += [
@@ -116,21 +125,24 @@ class MergeMemoryHarness(ElementHarness):
 
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
         block, words = Ghost("block", p.offset_bits), Ghost("words", p.offset_bits)
-        for ghost, hit, fresh, opcode, offset, reads, address, at, write, content in (
+        # Words are written this many cycles after they are read, and blocks.
+        to_words, to_block = (1 if p.header_beats == 1 else 2), 3
+        first_words = 1 if p.header_beats == 1 else 2
+        first_block = first_words + p.header_beats
+        place = rank(incoming.present, lane) * p.block_beats + beat
+        for ghost, hit, fresh, opcode, offset, reads, address, at, write, content, times in (
             (
                 block,
                 here & incoming.present.bit_select(lane, 1),
                 incoming.fresh.bit_select(lane, 1),
                 incoming.opcode,
-                incoming.start
-                + p.header_beats
-                + rank(incoming.present, lane) * p.block_beats
-                + beat,
+                incoming.start + p.header_beats + place,
                 parts["with_blocks"],
                 merge.read_block.address,
                 block_at,
                 merge.write_block,
                 block_content,
+                (place, first_block, to_block),
             ),
             (
                 words,
@@ -143,15 +155,21 @@ class MergeMemoryHarness(ElementHarness):
                 words_at,
                 merge.write_words,
                 words_content,
+                (word_beat, first_words, to_words),
             ),
         ):
+            before, first, late = times
             writes = write.enable & (write.address == at)
             reading = reads & (address == at)
             effect = Mux(
                 ghost.fresh, ghost.arriving, merged(ghost.opcode, ghost.now, ghost.arriving)
             )
             m.d.comb += ghost.next.eq(Mux(reading, effect, ghost.now))
-            m.d.sync += [ghost.since.eq(ghost.since + 1), ghost.now.eq(ghost.next)]
+            m.d.sync += [
+                ghost.since.eq(ghost.since + 1),
+                ghost.age.eq(ghost.age + 1),
+                ghost.now.eq(ghost.next),
+            ]
             with m.If(writes):
                 m.d.sync += ghost.flying.eq(0)
             with m.If(reading):
@@ -171,6 +189,8 @@ class MergeMemoryHarness(ElementHarness):
                     ghost.fresh.eq(fresh),
                     ghost.opcode.eq(opcode),
                     ghost.offset.eq(offset),
+                    ghost.age.eq(1),
+                    ghost.place.eq(before),
                 ]
             held = Signal(32, name=f"held_{ghost.now.name}")
             spec = merged(ghost.was_opcode, ghost.before, ghost.was_arriving)
@@ -178,7 +198,9 @@ class MergeMemoryHarness(ElementHarness):
                 held.eq(self._word(content)),
                 Assert(~reading | (ghost.waiting & ~ghost.flying), "read after it is written"),
                 Assert(~writes | ghost.flying, "written after it is read"),
-                Assert(~ghost.flying | (ghost.since <= 2), "written soon after it is read"),
+                Assert(~ghost.flying | (ghost.since < late), "written soon after it is read"),
+                Assert(~writes | (ghost.since == late - 1), "written when it is due"),
+                Assert(~reading | (ghost.age == first + ghost.place), "read when it is due"),
                 Assert(held == Mux(ghost.flying, ghost.before, ghost.now), "content"),
                 Assert(
                     ~ghost.flying | (ghost.now == Mux(ghost.was_fresh, ghost.was_arriving, spec)),
@@ -202,8 +224,17 @@ class MergeMemoryHarness(ElementHarness):
         with m.Elif(words_here):
             m.d.comb += self._word(merge.receive.data).eq(words.was_arriving)
 
-        self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase)
-        self._deliveries(m, parts, merge, block, words, block_content, words_content, starts & here)
+        age = Signal(AGE_BITS)
+        m.d.sync += age.eq(Mux(starts, 1, age + 1))
+        self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase, age)
+        self._sent_lanes(m, parts, merge)
+        self._deliveries(m, merge, incoming, starts)
+        flying_late = block.flying & (block.since == to_block - 1)
+        added = Signal()
+        adds = flying_late & ~block.was_fresh & (block.was_arriving != 0)
+        with m.If(adds):
+            m.d.sync += added.eq(1)
+        m.d.comb += Cover(added & adds & (block.now != 0), "a block is added to twice")
         return m
 
     def _tie(
@@ -218,6 +249,7 @@ class MergeMemoryHarness(ElementHarness):
         beat: Value,
         word_beat: Value,
         phase: Value,
+        age: Value,
     ) -> None:
         """Say what the stage's registers are while an operation waits for its turn."""
         p = self._parameters
@@ -245,6 +277,8 @@ class MergeMemoryHarness(ElementHarness):
                 Assert(offset == (operation.start + beat_of_words)[: len(offset)]),
                 Assert(operation.kind == OperationKind.MERGE),
             ]
+        with m.If(state("WORDS")):
+            m.d.comb += Assert(age == (1 if p.header_beats == 1 else 2) + beat_of_words)
         if p.header_beats > 1:
             with m.If(~state("WORDS")):
                 m.d.comb += Assert(beat_of_words == 0)
@@ -256,7 +290,7 @@ class MergeMemoryHarness(ElementHarness):
             m.d.comb += Assert(of_words, "words at their phase")
         if p.header_beats > 1:
             with m.If(state("ALIGN")):
-                m.d.comb += Assert(phase)
+                m.d.comb += [Assert(phase), Assert(age == 1)]
         with m.If(state("BLOCKS")):
             m.d.comb += [
                 Assert(phase == walk_beat[0], "blocks at their phase"),
@@ -271,6 +305,13 @@ class MergeMemoryHarness(ElementHarness):
                     ]
                 ),
                 Assert(operation.kind == OperationKind.MERGE),
+                Assert(
+                    age
+                    == (1 if p.header_beats == 1 else 2)
+                    + p.header_beats
+                    + done * p.block_beats
+                    + walk_beat
+                ),
             ]
         here = (operation.delivery.slot == slot) & (operation.version == version)
         expected = (
@@ -285,6 +326,8 @@ class MergeMemoryHarness(ElementHarness):
         with m.If(to_come):
             m.d.comb += [
                 Assert(block.offset == expected),
+                Assert(block.age == age),
+                Assert(block.place == rank(operation.present, lane) * p.block_beats + beat),
                 Assert(block.fresh == operation.fresh.bit_select(lane, 1)),
                 Assert(block.opcode == operation.opcode),
             ]
@@ -293,59 +336,45 @@ class MergeMemoryHarness(ElementHarness):
         with m.If(words_to_come):
             m.d.comb += [
                 Assert(words.offset == (operation.start + word_beat)[: len(offset)]),
+                Assert(words.age == age),
+                Assert(words.place == word_beat),
                 Assert(words.fresh == operation.opening),
                 Assert(words.opcode == 3),
             ]
 
-    def _deliveries(
-        self,
-        m: Module,
-        parts: Inside,
-        merge: Merge,
-        block: Ghost,
-        words: Ghost,
-        block_content: Value,
-        words_content: Value,
-        touched: Value,
-    ) -> None:
-        """Assert that a delivery finds what its operation, and all before, have made."""
-        due, due_block, due_words = parts["deliver"], block.next, words.next
-        # Another operation that starts meanwhile may have written its words by then. One on the
-        # same version of the same slot does not: `admission.py`.
-        another = Const(0)
-        for n in range(DELIVERY_DELAY):
-            next_due = Signal(name=f"due_{n}")
-            next_block, next_words = (
-                Signal(32, name=f"due_block_{n}"),
-                Signal(32, name=f"due_w_{n}"),
-            )
-            next_another = Signal(name=f"another_{n}")
-            m.d.sync += [
-                next_due.eq(due),
-                next_block.eq(due_block),
-                next_words.eq(due_words),
-                next_another.eq(another | touched),
-            ]
-            due, due_block, due_words = next_due, next_block, next_words
-            another = next_another
-        m.d.comb += Assert(merge.o.valid == due, "deliveries come when they are due")
-        # The last beat is written in this very cycle.
-        written, written_block, written_words = Signal(), Signal(32), Signal(32)
-        m.d.sync += [
-            written.eq(merge.o.valid & ~another & ~touched),
-            written_block.eq(due_block),
-            written_words.eq(due_words),
-        ]
-        with m.If(written):
-            m.d.comb += [
-                Assert(self._word(block_content) == written_block, "a delivered block is whole"),
-                Assert(self._word(words_content) == written_words, "delivered words are whole"),
-            ]
-        added = Signal()
-        adds = block.flying & (block.since == 2) & ~block.was_fresh & (block.was_arriving != 0)
-        with m.If(adds):
-            m.d.sync += added.eq(1)
+    def _sent_lanes(self, m: Module, parts: Inside, merge: Merge) -> None:
+        """Guarantee of deliveries what was required of their operations."""
+        p = self._parameters
+        seams.DELIVERY.guarantee(m, merge.o, merge.phase, lanes=p.lanes)
+        operation = data.View(SlotOperation(p), parts["operation"])
+        sends = parts["begun"] & (operation.kind != OperationKind.RELEASE)
         m.d.comb += [
-            Cover(added & adds & (block.now != 0), "a block is added to twice"),
-            Cover(written & (block.now != 0), "a result is delivered"),
+            Assert(~parts["begun"] | merge.phase),
+            Assert(~sends | ((operation.delivery.header.present >> p.lanes) == 0)),
         ]
+
+    def _deliveries(self, m: Module, merge: Merge, incoming: data.View, starts: Value) -> None:
+        """Assert that a delivery leaves one cycle after its operation has been taken."""
+        due, replay = Signal(), Signal()
+        delivery = Signal.like(incoming.delivery)
+        m.d.sync += [
+            due.eq(
+                starts
+                & Mux(
+                    incoming.kind == OperationKind.MERGE,
+                    incoming.complete,
+                    incoming.kind != OperationKind.RELEASE,
+                )
+            ),
+            replay.eq(incoming.kind == OperationKind.REPLAY),
+            delivery.eq(incoming.delivery),
+        ]
+        m.d.comb += [
+            Assert(merge.o.valid == due, "deliveries come when they are due"),
+            Cover(due, "a result is delivered"),
+        ]
+        with m.If(due):
+            m.d.comb += [
+                Assert(merge.o.payload.as_value() == delivery.as_value()),
+                Assert(merge.o_replay == replay),
+            ]

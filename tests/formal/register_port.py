@@ -1,16 +1,17 @@
 """Proof: the AXI-Lite slave answers each request once, and does what was asked once.
 
 The slave as it is, with any set of addresses that the engine's register map may have (a few here),
-a master that keeps the rules (AMBA AXI specification, section A3.2.1: what is valid stays as it is
-until it is taken) and is otherwise free in when it asks and when it takes answers.
+a register bus that refuses any writes, and a master that keeps the rules (AMBA AXI specification,
+section A3.2.1: what is valid stays as it is until it is taken) and is otherwise free in when it
+asks and when it takes answers.
 """
 
 from amaranth.asserts import AnySeq
-from amaranth.hdl import Assert, Assume, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cover, Elaboratable, Module, Mux, Signal, Value
 
 from afflux_hdl.node.axi_lite import OKAY, SLVERR, AxiLite
+from tests.formal import seams
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
 
 __all__ = ["RegisterPortHarness"]
 
@@ -35,11 +36,11 @@ class RegisterPortHarness(Elaboratable):
                 Value.cast(request.payload).eq(AnySeq(len(Value.cast(request.payload)))),
                 request.valid.eq(AnySeq(1)),
             ]
-            holds(m, request, Assume)
+            seams.AXI_MASTER.assume(m, request)
         for answer in (slave.b, slave.r):
             m.d.comb += answer.ready.eq(AnySeq(1))
-            holds(m, answer, Assert)
-        m.d.comb += slave.read_data.eq(AnySeq(32))
+            seams.STREAM.guarantee(m, answer, of="register port")
+        m.d.comb += [slave.read_data.eq(AnySeq(32)), slave.refused.eq(AnySeq(1))]
 
         self._writes(m, slave, inside)
         self._reads(m, slave, inside)
@@ -57,17 +58,21 @@ class RegisterPortHarness(Elaboratable):
         return signal & ~before
 
     def _writes(self, m: Module, slave: AxiLite, inside: Inside) -> None:
-        """One answer for each pair of address and data; one write pulse if it is answered OKAY."""
+        """One answer for each pair of address and data, OKAY for a write pulse not refused."""
         address, payload = Signal(ADDRESS_BITS), Signal.like(slave.w.payload)
         has_address, has_data, pulsed = Signal(), Signal(), Signal()
         answered = self._rises(m, slave.b.valid)
         right = Signal()
         m.d.comb += right.eq(_among(address, WRITABLE) & payload.strb.all())
+        # Whether the register bus has refused the write of the cycle before.
+        pulsed_before, refused, was_refused = Signal(), Signal(), Signal()
+        m.d.sync += [pulsed_before.eq(slave.write), was_refused.eq(refused)]
+        m.d.comb += refused.eq(Mux(pulsed_before, slave.refused, was_refused))
         with m.If(answered):
             m.d.comb += [
                 Assert(has_address & has_data, "an answer without a request"),
-                Assert(pulsed == right, "a write pulse for each OKAY"),
-                Assert(slave.b.payload == _response(right)),
+                Assert(pulsed == right, "a write pulse for each request that is right"),
+                Assert(slave.b.payload == _response(right & ~was_refused), "OKAY if it was done"),
             ]
             m.d.sync += [has_address.eq(0), has_data.eq(0), pulsed.eq(0)]
         with m.If(slave.write):
@@ -92,6 +97,9 @@ class RegisterPortHarness(Elaboratable):
             Assert(~inside["w_held"] | (Value.cast(inside["w_data"]) == Value.cast(payload))),
             Assert(~(writing | settling) | (inside["aw_held"] & inside["w_held"] & ~slave.b.valid)),
             Assert(pulsed == ((settling | answered) & right)),
+            Assert(
+                ~settling | (inside["cycles"] == 0) | (inside["done"] == (right & ~was_refused))
+            ),
         ]
 
     def _reads(self, m: Module, slave: AxiLite, inside: Inside) -> None:

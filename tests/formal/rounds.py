@@ -14,7 +14,6 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import (
     Array,
     Assert,
-    Assume,
     Cat,
     Const,
     Cover,
@@ -25,7 +24,9 @@ from amaranth.hdl import (
     Value,
 )
 
-from tests.formal.admission import at_most
+from tests.formal import seams
+from tests.formal.contracts import choose
+from tests.formal.seams import at_most
 
 __all__ = ["RoundsHarness"]
 
@@ -72,9 +73,9 @@ class RoundsHarness(Elaboratable):
             sender.eq(AnySeq(len(sender))),
             sent.eq(AnySeq(32)),
             arrives.eq(AnySeq(1)),
-            Assume(sender < self._workers),
-            Assume(at_most(sent, Array(outstanding)[sender])),
         ]
+        choose(m, sender < self._workers, "a worker")
+        seams.WORKERS_ROUNDS.assume(m, Const(1), sent, Array(outstanding)[sender])
         may_open = full if self._has("full before next") else Const(1)
         opens, adds = Signal(), Signal()
         m.d.comb += [
@@ -120,8 +121,7 @@ class RoundsHarness(Elaboratable):
                 found.eq(read),
                 whole.eq(full | (read != latest)),
             ]
-        # No packet lives for 2**31 rounds.
-        m.d.comb += Assume(~ordered | at_most(claimed, (latest + 1)[:32]))
+        seams.PACKET_LIFE.assume(m, ordered, claimed, (latest + 1)[:32])
 
         for n in numbers:
             own = outstanding[n]

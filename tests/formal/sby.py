@@ -1,4 +1,4 @@
-"""Runs one proof: harness to RTLIL, RTLIL through SymbiYosys with z3, outcome with its trace.
+"""Runs one proof: harness to RTLIL, RTLIL through SymbiYosys with a solver, outcome with its trace.
 
 A harness is an Amaranth elaboratable that holds the parts of the engine under proof, what drives
 them (`AnySeq`, `AnyConst`), what may be assumed and what is asserted. Everything is written
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import afflux_hdl
+from tests.formal.contracts import uses_in
 from tests.support.checkout import BUILD, ROOT
 from tests.support.planting import Bug, copy_package
 from tests.support.shadow import environment_with
@@ -26,9 +27,15 @@ FOLDER = BUILD / "formal"
 TOOLS = Path(sys.executable).parent
 """pip puts the commands of its packages beside the interpreter."""
 
-ENGINE = "smtbmc z3 -- --noincr --unroll"
-"""One query after the other from nothing, in plain bit vectors: ten times faster than z3's
-incremental mode on these designs."""
+ENGINES = {
+    # In plain bit vectors, which the solver keeps from step to step.
+    "yices": "smtbmc yices -- --unroll",
+    # One query after the other from nothing: ten times faster than z3's incremental mode here.
+    "z3": "smtbmc z3 -- --noincr --unroll",
+}
+"""Solvers, by name. Yices takes seconds for what takes z3 minutes; without it, z3 is used."""
+
+SOLVER = os.environ.get("FORMAL_SOLVER", "yices" if (TOOLS / "yices-smt2").exists() else "z3")
 
 
 @dataclass(frozen=True)
@@ -125,19 +132,14 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
         if bug.file:
             copy_package(afflux_hdl, folder, Bug(bug.file, bug.right, bug.wrong))
             environment = environment_with(folder)
-    design = folder / "design.il"
-    command = [sys.executable, "-m", "tests.formal.convert", proof.harness]
-    conversion = subprocess.run(
-        [*command, json.dumps(arguments), str(design)],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if conversion.returncode:
-        reason = conversion.stderr.strip().splitlines()[-1:]
-        return Outcome("ERROR", None, tuple(reason), None, 0.0, conversion.stderr)
+    try:
+        netlist = convert(proof, arguments, environment)
+    except ConversionError as problem:
+        reason = str(problem).strip().splitlines()[-1:]
+        return Outcome("ERROR", None, tuple(reason), None, 0.0, str(problem))
+    (folder / "design.il").write_text(netlist)
+    if bug is None:
+        uses_in(netlist)
     mode, depth = "prove", proof.depth
     if bug is not None:
         # From reset: its induction would say nothing more.
@@ -146,11 +148,45 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
         mode, depth = "cover", proof.cover
     (folder / "run.sby").write_text(
         f"[options]\nmode {mode}\ndepth {depth}\ntimeout {proof.limit_s}\n"
-        f"[engines]\n{ENGINE}\n"
+        f"[engines]\n{ENGINES[SOLVER]}\n"
         "[script]\nread_rtlil design.il\nprep -flatten -top top\nopt_clean -purge\n"
         "[files]\ndesign.il\n"
     )
     return run(folder)
+
+
+class ConversionError(Exception):
+    """A harness could not be converted; the text is what the converter said."""
+
+
+def convert(
+    proof: Proof,
+    arguments: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Return a proof's harness as RTLIL.
+
+    Args:
+        proof: Whose harness.
+        arguments: Of the harness, if not the proof's.
+        environment: In which the engine is imported, if not from the sources as they are.
+
+    Raises:
+        ConversionError: If it cannot be converted.
+    """
+    chosen = proof.arguments if arguments is None else arguments
+    path = os.pathsep.join(sys.path)
+    conversion = subprocess.run(
+        [sys.executable, "-m", "tests.formal.convert", proof.harness, json.dumps(dict(chosen))],
+        env=environment or {**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if conversion.returncode:
+        raise ConversionError(conversion.stderr)
+    return conversion.stdout
 
 
 def run(folder: Path) -> Outcome:

@@ -3,15 +3,16 @@
 The transmit stage and the slot memory as they are, any orders at any times, a MAC that stops and
 goes as it likes, and a merge stage that reads and writes anything at any time. Shown are: the rule
 of the stream to the MAC; that the queue before it never overflows; that a frame has as many beats
-before its seal as its length field says; that the seal is the last beat, and the only one of which
-four bytes are kept; that each beat is read in its bank's phase, so that what goes out is what its
-address held when it was read, residues included; and where in the frame a beat stands.
+as its length field says before its seal, the last beat and the only one of which four bytes are
+kept, unless output is discarded while it is composed: then none of it is sent, or what is sent ends
+with an error; that each beat is read in its bank's phase, so that what goes out is what its address
+held when it was read, residues included; and where in the frame a beat stands.
 """
 
 from unittest.mock import patch
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
 
@@ -20,11 +21,11 @@ from afflux_hdl.engine import seal
 from afflux_hdl.engine.replicate import FrameOrder
 from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.transmit import Transmit
+from tests.formal import seams
 from tests.formal.element import ElementHarness
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
-from tests.formal.walks import rank, tie_walk
-from tests.formal.watched import WatchedMemory, watching
+from tests.formal.walks import beats_sent, rank
+from tests.formal.watched import WatchedMemory, choice, watching
 
 __all__ = ["SendingHarness"]
 
@@ -49,8 +50,8 @@ class SendingHarness(ElementHarness):
             m.submodules.transmit = inside.fragment
 
         phase = Signal()
-        m.d.sync += phase.eq(~phase)
-        m.d.comb += [transmit.phase.eq(phase), memory.phase.eq(phase)]
+        m.d.comb += [phase.eq(AnySeq(1)), transmit.phase.eq(phase), memory.phase.eq(phase)]
+        seams.PHASE.require(m, phase)
         connect(m, transmit.read_block, memory.send_block)
         connect(m, transmit.read_words, memory.send_words)
         for read in (memory.merge_block, memory.merge_words):
@@ -62,21 +63,23 @@ class SendingHarness(ElementHarness):
         order = Signal(FrameOrder(p))
         m.d.comb += [
             order.eq(AnySeq(data.Layout.cast(FrameOrder(p)).size)),
-            transmit.local.as_value().eq(AnyConst(len(transmit.local.as_value()))),
+            transmit.local.as_value().eq(AnySeq(len(transmit.local.as_value()))),
             transmit.i.payload.eq(order),
             transmit.i.valid.eq(AnySeq(1)),
             transmit.o.ready.eq(AnySeq(1)),
-            # Replicate counts the blocks; Admit has let only lanes below F through.
-            Assume(order.blocks == sum(order.header.present)),
-            Assume((order.header.present >> p.lanes) == 0),
+            transmit.discard.eq(AnySeq(1)),
+            transmit.cut.eq(AnySeq(1)),
         ]
-        holds(m, transmit.o, Assert)
+        seams.CUT.require(m, transmit.cut)
+        seams.ORDER.require(m, transmit.i, lanes=p.lanes)
+        seams.STREAM.guarantee(m, transmit.o, of="transmit")
         output = inside["seal.output.fifo"]
-        last = transmit.o.payload.last
-        kept = Mux(last, (1 << wire.SEAL_BYTES) - 1, (1 << p.bus_bytes) - 1)
+        sealing = inside["seal.sealing"]
+        kept = Mux(sealing, (1 << wire.SEAL_BYTES) - 1, (1 << p.bus_bytes) - 1)
+        last, error = transmit.o.payload.last, transmit.o.payload.error
         m.d.comb += [
             Assert(transmit.o.payload.keep == kept, "whole beats, and the seal"),
-            Assert(last == inside["seal.sealing"], "the seal is the last beat"),
+            Assert(last == (sealing ^ error), "the seal is the last beat, or an error is"),
             Assert(~output.w_en | output.w_rdy, "the queue does not overflow"),
         ]
         issued = self._frames(m, inside, phase)
@@ -90,25 +93,12 @@ class SendingHarness(ElementHarness):
             Beats that have been issued of the current frame.
         """
         p = self._parameters
-        order, active, section = inside["order"], inside["active"], inside["section"]
-        beat, walk, remaining = inside["beat"], inside["walk"], inside["walk.remaining"]
+        order, active = inside["order"], inside["active"]
         issues = inside["in_header"] | inside["in_words"] | inside["in_blocks"]
-        tie_walk(m, inside, "walk")
-        present = order.header.present
+        at = beats_sent(m, inside, p)
         length = Signal(range(p.frame_beats_max + 1))
         issued = Signal(range(p.frame_beats_max + 1))
-        at, done = Signal(range(p.frame_beats_max + 1)), Signal(5)
-        m.d.comb += [
-            length.eq(2 * p.header_beats + order.blocks * p.block_beats),
-            done.eq(sum(present ^ remaining)),
-            at.eq(
-                Mux(
-                    section == 2,
-                    2 * p.header_beats + done * p.block_beats + walk.beat,
-                    beat + Mux(section == 1, p.header_beats, 0),
-                )
-            ),
-        ]
+        m.d.comb += length.eq(2 * p.header_beats + order.blocks * p.block_beats)
         with m.If(issues):
             m.d.sync += issued.eq(issued + 1)
         takes = inside["taking"]
@@ -117,42 +107,87 @@ class SendingHarness(ElementHarness):
         with m.If(active):
             m.d.comb += [
                 Assert(issued == at, "in its place"),
-                # Two by two: both cycles of a pair have room, or neither.
-                Assert(issued[0] == (~phase & inside["room"]), "in step with the banks"),
-                Assert(section != 3),
-                Assert(order.blocks == sum(present)),
-                Assert((present >> p.lanes) == 0),
-                Assert(beat < p.header_beats),
             ]
-            with m.If(section == 2):
-                m.d.comb += [
-                    Assert(beat == 0),
-                    Assert(remaining != 0),
-                    Assert((present ^ remaining) < (remaining & -remaining)),
-                    Assert((present & remaining) == remaining),
-                ]
-            with m.Else():
-                m.d.comb += [Assert(remaining == present), Assert(walk.beat == 0)]
-        with m.Else():
-            m.d.comb += Assert(beat == 0)
         ends = inside["last_issue"]
         m.d.comb += [
             Assert(~ends | issues),
             Assert(~issues | (ends == (issued == length - 1)), "ends at its length"),
             Assert(~takes | ~active | ends, "frames do not cut each other off"),
         ]
-        # Two cycles later it goes to the seal.
-        issued1, issued2, ends1, ends2 = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += [issued1.eq(issues), issued2.eq(issued1), ends1.eq(ends), ends2.eq(ends1)]
-        sealed = inside["seal"].i
-        m.d.comb += Assert(sealed.valid == issued2)
-        with m.If(issued2):
-            m.d.comb += Assert(sealed.payload.last == ends2)
+        self._whole(m, inside, issues, ends, issued)
         m.d.comb += [
             Cover(ends & (order.blocks == p.lanes)),
             Cover(ends & (order.blocks == 0) & order.reply),
         ]
         return issued
+
+    def _whole(self, m: Module, inside: Inside, issues: Value, ends: Value, issued: Signal) -> None:
+        """Assert that frames go into the queue whole, not at all, or with an error at their end.
+
+        A frame is whole if none of its beats was issued while output was discarded.
+        """
+        p = self._parameters
+        # Two cycles after it is issued a beat goes to the seal, or nowhere.
+        beat = data.StructLayout(
+            {"valid": 1, "ends": 1, "at": range(p.frame_beats_max), "unsent": 1}
+        )
+        issue, beat1, beat2 = Signal(beat), Signal(beat), Signal(beat)
+        m.d.comb += [
+            issue.valid.eq(issues),
+            issue.ends.eq(ends),
+            issue.at.eq(issued),
+            issue.unsent.eq(inside["unsent"]),
+        ]
+        m.d.sync += [beat1.eq(issue), beat2.eq(beat1)]
+        # Of the frame of the latest beat: what is due next, how many of its beats are in the queue,
+        # whether one was not to be sent, and whether it has been ended with an error.
+        due, kept = (Signal(range(p.frame_beats_max + 1), name=name) for name in ("due", "kept"))
+        unsent, ended = Signal(), Signal()
+        begins = beat2.at == 0
+        is_unsent = (unsent & ~begins) | beat2.unsent
+        i = inside["seal"].i
+        m.d.comb += Assert(~i.valid | beat2.valid | inside["self"].cut)
+        with m.If(beat2.valid):
+            m.d.sync += [
+                due.eq(Mux(beat2.ends, 0, beat2.at + 1)),
+                kept.eq(Mux(begins, 0, kept) + i.valid),
+                unsent.eq(is_unsent),
+                ended.eq((ended & ~begins) | (i.valid & i.payload.error)),
+            ]
+            with m.If(i.valid):
+                m.d.comb += [
+                    Assert(begins | ~ended, "nothing behind an error"),
+                    Assert(i.payload.error == is_unsent),
+                    Assert(i.payload.last == (beat2.ends | is_unsent)),
+                    Assert(is_unsent | (Mux(begins, 0, kept) == beat2.at), "no beat is missing"),
+                    Assert(~is_unsent | (~begins & (kept != 0)), "no error without a frame"),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    Assert(is_unsent, "sent unless discarded"),
+                    Assert(begins | (kept == 0) | ended, "what has begun is ended"),
+                ]
+            m.d.comb += Cover(i.valid & i.payload.error)
+        m.d.comb += Assert(
+            inside["self"].discarded == (beat2.valid & beat2.ends & is_unsent), "counted"
+        )
+        # The pipeline, when beats come and when they do not.
+        after2 = Mux(beat2.valid, Mux(beat2.ends, 0, beat2.at + 1), due)
+        after1 = Mux(beat1.valid, Mux(beat1.ends, 0, beat1.at + 1), after2)
+        m.d.comb += [
+            Assert(~beat2.valid | (beat2.at == due)),
+            Assert(~beat1.valid | (beat1.at == after2)),
+            Assert(after1 == Mux(inside["active"], issued, 0)),
+            Assert(inside["begun"] == (due != 0)),
+            Assert(inside["dropping"] == ((due != 0) & unsent)),
+            Assert((due == 0) | unsent | (kept == due)),
+            Assert((due == 0) | ~unsent | (kept == 0) | ended),
+            Assert((due == 0) | (ended == (unsent & (kept != 0)))),
+        ]
+        # What may still come in without being asked for: the end of a frame that is cut off.
+        spare = Mux(inside["begun"] & ~inside["dropping"], 1, 0)
+        under_way = inside["seal.valid1"] + spare
+        m.d.comb += Assert(inside["seal"].level + under_way <= seal.DEPTH)
 
     def _contents(
         self,
@@ -166,9 +201,8 @@ class SendingHarness(ElementHarness):
         p = self._parameters
         order = inside["order"]
         slot, version = AnyConst(p.slot_bits), AnyConst(1)
-        lane, beat = AnyConst(p.lane_bits), AnyConst(p.beat_bits)
+        lane, beat = choice(p.lanes), AnyConst(p.beat_bits)
         word_beat: Value = AnyConst(max(1, p.words_beat_bits))[: p.words_beat_bits]
-        m.d.comb += Assume(lane < p.lanes)
         block_at, words_at = Signal(p.block_address_bits), Signal(p.words_address_bits)
         m.d.comb += [
             block_at.eq(Cat(beat, lane, version, slot)),
@@ -218,7 +252,6 @@ class SendingHarness(ElementHarness):
                     Cover(held[:32] == 0x600DF00D),
                 ]
             with m.If(due3):
-                m.d.comb += [
-                    Assert(queued.valid),
-                    Assert(self._word(queued.payload.data) == held3, "what was checked"),
-                ]
+                m.d.comb += Assert(
+                    ~queued.valid | (self._word(queued.payload.data) == held3), "what was checked"
+                )

@@ -3,31 +3,32 @@
 Each stage as it is, with anything at its other ports, at any time.
 """
 
-from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Cover, Elaboratable, Module, Signal, Value
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Assert, Const, Cover, Elaboratable, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
-from afflux_hdl.engine.delivery_queue import DeliveryQueue
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
-from afflux_hdl.engine.replicate import HEADERS, Replicate
+from tests.formal import seams
 from tests.formal.inside import Inside
-from tests.formal.streams import holds
 from tests.formal.watched import WatchedMemory, watching
 
-__all__ = ["DeliveryQueueHarness", "ReceiveHarness", "ReplicateHarness", "drive"]
+__all__ = ["ReceiveHarness", "drive"]
 
 STAGES = 7
 """Frames that may be in the receive stage's pipeline."""
 
 
 def drive(m: Module, part: Component, *, constant: tuple[str, ...] = ()) -> None:
-    """Anything at all inputs; what is named stays as it is."""
-    for path, member, value in part.signature.flatten(part):
+    """Anything at all inputs; local addresses that are named stay as they are."""
+    for _, member, value in part.signature.flatten(part):
         if member.flow is In:
             signal = Value.cast(value)
-            anything = AnyConst if path[0] in constant else AnySeq
-            m.d.comb += signal.eq(anything(len(signal)))
+            # Some streams are always ready.
+            if not isinstance(signal, Const):
+                m.d.comb += signal.eq(AnySeq(len(signal)))
+    for name in constant:
+        seams.LOCAL_STAYS.assume(m, Value.cast(getattr(part, name)))
 
 
 class _StageHarness(Elaboratable):
@@ -37,14 +38,12 @@ class _StageHarness(Elaboratable):
         self._parameters = Parameters(**sizes)
 
     def _place(
-        self, m: Module, part: Component, platform: object
+        self, m: Module, part: Component, platform: object, of: str
     ) -> tuple[Inside, list[WatchedMemory]]:
-        with watching(
-            "amaranth.lib.fifo", "afflux_hdl.lib.ram", "afflux_hdl.engine.delivery_queue"
-        ) as made:
+        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram") as made:
             inside = Inside(part, platform)
             m.submodules.stage = inside.fragment
-        holds(m, part.o, Assert)
+        seams.STREAM.guarantee(m, part.o, of=of)
         waited = Signal()
         m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
         m.d.comb += Cover(waited & part.o.ready)
@@ -52,15 +51,20 @@ class _StageHarness(Elaboratable):
 
 
 class ReceiveHarness(_StageHarness):
-    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle."""
+    """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle.
+
+    Also shown: they come two cycles apart or more, which is how often `Admit` takes one.
+    """
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         receive = Receive(self._parameters)
-        inside, _ = self._place(m, receive, platform)
-        drive(m, receive, constant=("local",))
+        inside, _ = self._place(m, receive, platform, "receive")
+        drive(m, receive)
         queue = inside["summaries.fifo"]
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
+        seams.SUMMARY.guarantee(m, inside["summaries"].i)
+        self._spaced(m, inside)
         # Where frames are that will come to the queue, for the induction.
         index, index1 = inside["index"], inside["index1"]
         valid1, beat1 = inside["valid1"], inside["beat1"]
@@ -88,40 +92,20 @@ class ReceiveHarness(_StageHarness):
         ]
         return m
 
+    def _spaced(self, m: Module, inside: Inside) -> None:
+        """Say of every two frames in a row: the later one, if it holds room, is not right behind.
 
-class DeliveryQueueHarness(_StageHarness):
-    """`DeliveryQueue.o`: deliveries."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        queue = DeliveryQueue(self._parameters)
-        self._place(m, queue, platform)
-        drive(m, queue)
-        return m
-
-
-class ReplicateHarness(_StageHarness):
-    """`Replicate.o`: frame orders."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        replicate = Replicate(self._parameters)
-        # This queue's words are read without a register: only one of them is real, any one.
-        with watching("amaranth.lib.fifo") as made:
-            inside = Inside(replicate, platform)
-            m.submodules.stage = inside.fragment
-        drive(m, replicate)
-        orders = inside["orders.fifo"]
-        watched = AnyConst(len(made[0].watched))
-        m.d.comb += made[0].watched.eq(watched)
-        holds(m, replicate.o, Assert, payload_if=inside["orders.fifo.consume"] == watched)
-        waited = Signal()
-        m.d.sync += waited.eq(replicate.o.valid & ~replicate.o.ready)
-        on_its_way = sum(inside[f"valid{n}"] for n in (1, 2, 3, 4))
-        m.d.comb += [
-            Assert(inside["under_way"] <= HEADERS),
-            Assert(inside["under_way"] == orders.level + on_its_way, "all orders are counted"),
-            Assert(~orders.w_en | orders.w_rdy, "the queue does not overflow"),
-            Cover(waited & replicate.o.ready),
+        So no frame of a single beat has a summary, where headers are a beat.
+        """
+        pushed = Signal()
+        m.d.sync += pushed.eq(inside["push"])
+        stages = [inside[f"flags{n}"] for n in (3, 4, 5)]
+        holds = [
+            inside["ended2"] & (inside["beats2"] > self._parameters.header_beats),
+            *(flags.ended & flags.holds_room for flags in stages),
+            inside["push"],
         ]
-        return m
+        ended = [*(flags.ended for flags in stages), inside["push"], pushed]
+        m.d.comb += Assert(~inside["ended2"] | (inside["index1"] == 0) | ~inside["valid1"])
+        for behind, before in zip(holds, ended, strict=True):
+            m.d.comb += Assert(~(behind & before), "summaries come two cycles apart")

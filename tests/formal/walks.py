@@ -1,10 +1,13 @@
-"""What induction has to know of a lane walk."""
+"""What induction has to know of a lane walk, and of the two stages that walk."""
 
-from amaranth.hdl import Assert, Module, Value
+from amaranth.hdl import Assert, Module, Mux, Signal, Value
+from amaranth.lib import data
 
+from afflux_hdl.engine.layouts import SlotOperation
+from afflux_hdl.engine.parameters import Parameters
 from tests.formal.inside import Inside
 
-__all__ = ["rank", "tie_walk"]
+__all__ = ["beats_merged", "beats_sent", "rank", "tie_walk"]
 
 
 def rank(present: Value, lane: Value) -> Value:
@@ -21,3 +24,77 @@ def tie_walk(m: Module, inside: Inside, name: str) -> None:
         Assert(inside[f"{name}.single"] == (sum(remaining) <= 1)),
         Assert((remaining == 0) | ((1 << walk.lane) == (remaining & -remaining))),
     ]
+
+
+def _of_present(m: Module, present: Value, remaining: Value) -> None:
+    """Say of a walk that is under way which lanes are left: those above the ones that are done."""
+    m.d.comb += [
+        Assert(remaining != 0),
+        Assert((present ^ remaining) < (remaining & -remaining)),
+        Assert((present & remaining) == remaining),
+    ]
+
+
+def beats_sent(m: Module, inside: Inside, p: Parameters) -> Signal:
+    """Say where in its frame the transmit stage is, and return its beats before that."""
+    order, active, section = inside["order"], inside["active"], inside["section"]
+    beat, walk, remaining = inside["beat"], inside["walk"], inside["walk.remaining"]
+    tie_walk(m, inside, "walk")
+    present = order.header.present
+    at, done = Signal(range(p.frame_beats_max + 1)), Signal(5)
+    m.d.comb += [
+        done.eq(sum(present ^ remaining)),
+        at.eq(
+            Mux(
+                section == 2,
+                2 * p.header_beats + done * p.block_beats + walk.beat,
+                beat + Mux(section == 1, p.header_beats, 0),
+            )
+        ),
+    ]
+    with m.If(active):
+        m.d.comb += [
+            Assert(section != 3),
+            # Two by two: both cycles of a pair have room, or neither.
+            Assert(at[0] == (~inside["self"].phase & inside["room"]), "in step with the banks"),
+            Assert(order.blocks == sum(present)),
+            Assert((present >> p.lanes) == 0),
+            Assert(beat < p.header_beats),
+        ]
+        with m.If(section == 2):
+            m.d.comb += Assert(beat == 0)
+            _of_present(m, present, remaining)
+        with m.Else():
+            m.d.comb += [Assert(remaining == present), Assert(walk.beat == 0)]
+    with m.Else():
+        m.d.comb += Assert(beat == 0)
+    return at
+
+
+def beats_merged(m: Module, inside: Inside, p: Parameters) -> Signal:
+    """Say where in its operation the merge stage is, and return its beats before that."""
+    operation = data.View(SlotOperation(p), inside["operation"])
+    walk, remaining, state = inside["walk"], inside["walk.remaining"], inside.state
+    word_beat = inside["word_beat"]
+    tie_walk(m, inside, "walk")
+    at, done = Signal(range(p.frame_beats_max + 1)), Signal(5)
+    m.d.comb += [
+        Assert(inside.in_a_state),
+        Assert((remaining >> p.lanes) == 0),
+        done.eq(sum(operation.present ^ remaining)),
+        at.eq(
+            Mux(
+                state("BLOCKS"),
+                p.header_beats + done * p.block_beats + walk.beat,
+                word_beat,
+            )
+        ),
+    ]
+    before_blocks = state("WORDS") | (state("ALIGN") if p.header_beats > 1 else 0)
+    with m.If(before_blocks):
+        m.d.comb += [Assert(remaining == operation.present), Assert(walk.beat == 0)]
+    with m.If(state("BLOCKS")):
+        _of_present(m, operation.present, remaining)
+    with m.If(~state("WORDS")):
+        m.d.comb += Assert(word_beat == 0)
+    return at

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from amaranth.asserts import AnySeq
-from amaranth.hdl import Elaboratable, Module, Mux, Shape, Signal
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Array, Elaboratable, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
+from amaranth.utils import bits_for
 
-__all__ = ["WatchedMemory", "watching"]
+__all__ = ["AnyMemory", "RegisterMemory", "WatchedMemory", "choice", "watching"]
 
 
 class WatchedMemory(Elaboratable):
@@ -77,13 +78,82 @@ class WatchedMemory(Elaboratable):
         return m
 
 
+class AnyMemory(WatchedMemory):
+    """Stands for a memory of whose words only is known what a harness requires of those read.
+
+    Members:
+        writes: Ports, each with `addr`, `data` and `en`.
+        reads: Ports, each with `addr` and `data`.
+    """
+
+    @property
+    def writes(self) -> list[SimpleNamespace]:
+        return self._writes
+
+    @property
+    def reads(self) -> list[SimpleNamespace]:
+        return [port for port, _, _ in self._reads]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for port, domain, _ in self._reads:
+            anything = AnySeq(Shape.cast(self._shape).width)
+            if domain == "comb":
+                m.d.comb += _raw(port.data).eq(anything)
+            else:
+                with m.If(port.en):
+                    m.d.sync += _raw(port.data).eq(anything)
+        return m
+
+
+class RegisterMemory(WatchedMemory):
+    """Stands for a small memory: all of its words are real, and can be looked at.
+
+    Members:
+        words: All words.
+    """
+
+    def __init__(self, *, shape: object, depth: int, init: object = ()) -> None:
+        super().__init__(shape=shape, depth=depth, init=init)
+        self.words = [self._word(f"word_{n}") for n in range(depth)]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = Array(_raw(word) for word in self.words)
+        for port in self._writes:
+            with m.If(port.en):
+                m.d.sync += words[port.addr].eq(_raw(port.data))
+        for port, domain, transparent_for in self._reads:
+            if domain == "comb":
+                m.d.comb += _raw(port.data).eq(words[port.addr])
+                continue
+            with m.If(port.en):
+                m.d.sync += _raw(port.data).eq(words[port.addr])
+                for write in transparent_for:
+                    with m.If(write.en & (write.addr == port.addr)):
+                        m.d.sync += _raw(port.data).eq(_raw(write.data))
+        return m
+
+
+def choice(below: int) -> Value:
+    """Return a number less than `below` that is chosen freely, once and for all."""
+    number = AnyConst(max(1, bits_for(below - 1)))
+    return number if below == 1 << len(number) else Mux(number < below, number, 0)
+
+
 def _raw(word: object) -> Signal:
     return word.as_value() if isinstance(word, data.View) else word
 
 
 @contextmanager
-def watching(*modules: str) -> Iterator[list[WatchedMemory]]:
+def watching(
+    *modules: str, kind: type[WatchedMemory] = WatchedMemory
+) -> Iterator[list[WatchedMemory]]:
     """While this is open, parts of the named modules that are elaborated get watched memories.
+
+    Args:
+        modules: Their names.
+        kind: What stands for a memory.
 
     Yields:
         They, in the order in which they were made.
@@ -91,7 +161,7 @@ def watching(*modules: str) -> Iterator[list[WatchedMemory]]:
     made: list[WatchedMemory] = []
 
     def make(**arguments: Any) -> WatchedMemory:
-        made.append(WatchedMemory(**arguments))
+        made.append(kind(**arguments))
         return made[-1]
 
     with ExitStack() as stack:

@@ -32,6 +32,7 @@ class Work:
     first_round: int
     workers: tuple[Peer, ...]
     group: Peer | None = None
+    group_key: int = 0
     parent: Peer | None = None
     parent_job: int = 0
     parent_worker: int = 0

@@ -58,7 +58,10 @@ class Master:
             self.slave.address, self.slave.write, self.slave.write_data
         ):
             ctx.set(self.slave.read_data, self.words.get(address & ~3, 0xBAD))
-            if write:
+            refused = bool(data % 3 == 0)
+            # Between writes it may be anything.
+            ctx.set(self.slave.refused, refused if write else self.choose.randrange(2))
+            if write and not refused:
                 self.words[address & ~3] = data
 
 
@@ -71,7 +74,7 @@ def run(part: type, seed: int) -> None:
         address = choose.choice([*READABLE, *WRITABLE * 3, *HOLES]) + choose.randrange(4)
         data = choose.getrandbits(32)
         strb = choose.choice([15, 15, 15, choose.randrange(16)])
-        works = strb == 15 and address & ~3 in WRITABLE
+        works = strb == 15 and address & ~3 in WRITABLE and data % 3 != 0
         if works:
             expected[address & ~3] = data
         answers.append(OKAY if works else SLVERR)
@@ -177,11 +180,21 @@ def test_accesses_at_random_paces() -> None:
     [
         ("acts.eq(known_aw & w_data.strb.all())", "acts.eq(known_aw)"),
         ("acts.eq(known_aw & w_data.strb.all())", "acts.eq(w_data.strb.all())"),
+        ("done.eq(acts & ~self.refused)", "done.eq(acts)"),
+        ("with m.If(cycles == 0):", "with m.If(cycles == 1):"),
         ("writes.eq(aw_held & w_held & ~self.b.valid)", "writes.eq(w_held & ~self.b.valid)"),
         ("reads.eq(ar_held & ~self.r.valid)", "reads.eq(ar_held)"),
         ("reads.eq(ar_held & ~self.r.valid)", "reads.eq(ar_held & ~self.r.valid & ~self.b.valid)"),
     ],
-    ids=["strobes", "addresses", "data first", "answer overwritten", "reads wait for responses"],
+    ids=[
+        "strobes",
+        "addresses",
+        "refusals",
+        "refusal late",
+        "data first",
+        "answer overwritten",
+        "reads wait for responses",
+    ],
 )
 def test_bug_is_caught(right: str, wrong: str) -> None:
     with pytest.raises(AssertionError):

@@ -46,5 +46,5 @@ def test_latency_of_the_parts(bus_bits: int) -> None:
     assert latency(play(Arp(bus_bits=bus_bits), [(arp_request(), False)], inputs=LOCAL)) == 3
     echo = Echo(bus_bits=bus_bits, buffer_bytes=4096)
     assert latency(play(echo, [(echo_request(bytes(40)), False)], inputs=LOCAL)) == 8
-    played = play(Egress(bus_bits=bus_bits, sources=2), [(SMALLEST, False)], [])
+    played = play(Egress(bus_bits=bus_bits, sources=2, frame_beats_max=16), [(SMALLEST, False)], [])
     assert played.cycles[0] == 1

@@ -7,15 +7,13 @@ import pytest
 
 from afflux_hdl.node import verilog as node_verilog
 
-STREAM = {"data": 32, "keep": 4, "last": 1, "valid": 1, "ready": 1}
+STREAM = {"data": 32, "keep": 4, "last": 1, "error": 1, "valid": 1, "ready": 1}
 PORTS = {
     "clk": 1,
     "rst": 1,
     "idle": 1,
     **{f"{name}_{pin}": width for name in ("net_rx", "net_tx") for pin, width in STREAM.items()},
     **{f"{name}_{pin}": width for name in ("host_rx", "host_tx") for pin, width in STREAM.items()},
-    "net_rx_error": 1,
-    "host_tx_error": 1,
     **{f"s_axil_a{way}{pin}": 1 for way in "wr" for pin in ("valid", "ready")},
     **{f"s_axil_{way}{pin}": 1 for way in "wbr" for pin in ("valid", "ready")},
     **{f"s_axil_a{way}{pin}": width for way in "wr" for pin, width in (("addr", 12), ("prot", 3))},

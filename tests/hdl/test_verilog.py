@@ -19,12 +19,14 @@ PORTS = {
     "tx_data": 32,
     "tx_keep": 4,
     "tx_last": 1,
+    "tx_error": 1,
     "tx_valid": 1,
     "tx_ready": 1,
     "reg_address": 12,
     "reg_write_data": 32,
     "reg_write": 1,
     "reg_read_data": 32,
+    "reg_refused": 1,
     "idle": 1,
 }
 

@@ -49,8 +49,11 @@ def test_many_workers_have_one_address():
 
 
 def test_a_translation_that_changes_in_the_middle_costs_time_only():
-    """The aggregator answers nobody whom it does not know: so the workers join again."""
-    with aggregator() as url, Translator(url) as translator:
+    """The aggregator answers nobody whom it does not know: so the workers join again.
+
+    Its operator has allowed that.
+    """
+    with aggregator(may_move=True) as url, Translator(url) as translator:
         alone = values(run_ranks(through, 2, url, 2, {}, environment=DEFAULT))
         behind = values(run_ranks(through, 2, translator.url, 2, {}, environment=DEFAULT))
         assert len(set(translator.ports)) >= 4

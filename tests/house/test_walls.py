@@ -29,7 +29,7 @@ TEST_FLOORS = (
     ("tests.scenarios",),
     ("tests.checks", "tests.fuzz", "tests.testbench", "tests.formal", "tests.conformance"),
     ("tests.mutation",),
-    ("tests.coverage",),
+    ("tests.coverage", "tests.second_simulator"),
     ("tests.hdl", "tests.drivers", "tests.sim", "tests.host", "tests.house", "tests"),
 )
 

@@ -23,6 +23,7 @@ from tests.checks.debug_checks import check_constants, check_debug, check_levels
 from tests.checks.engine_checks import BUILDS
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
+from tests.checks.node_checks import node_battery, node_parameters
 from tests.checks.pace_checks import check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
@@ -31,12 +32,13 @@ from tests.checks.queue_checks import (
     check_results_of_no_job,
     check_shares,
 )
+from tests.checks.step_checks import check_steps, check_together
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
 
-__all__ = ["Trial", "full_battery", "parameters", "short_battery"]
+__all__ = ["Trial", "battery_of_node", "full_battery", "parameters", "short_battery"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,12 @@ def parameters(bus_bits: int) -> Parameters:
 
 def _fuzz(engine: VerilatedEngine, build: Build) -> None:
     Fuzzer(engine, seed=1, batch=500, build=build).run(6000)
+
+
+def battery_of_node(bus_bits: int) -> list[Trial]:
+    """Return all checks of a node."""
+    checks_of_node = node_battery(node_parameters(bus_bits))
+    return [Trial(name, check) for name, check in checks_of_node.items()]
 
 
 def short_battery(bus_bits: int) -> list[Trial]:
@@ -123,6 +131,8 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("lanes", partial(check_lanes, build=build), exact=True),
         Trial("neighbours", partial(check_neighbours, build=build), exact=True),
         Trial("ports", partial(check_ports, build=build), exact=True),
+        Trial("steps", partial(check_steps, build=build), exact=True),
+        Trial("together", partial(check_together, build=build)),
         Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),

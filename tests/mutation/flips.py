@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutation.mutants import SELECTOR, Mutant, Netlist, wrapper
+from tests.mutation.mutants import SELECTOR, Mutant, Netlist
 from tests.support.yosys import run_script
 
-__all__ = ["DELAY_BITS", "PLACES", "Place", "flip_command", "flipping_verilog", "flips_of", "read_netlist"]
+__all__ = [
+    "DELAY_BITS",
+    "PLACES",
+    "Place",
+    "flip_command",
+    "flipping_verilog",
+    "flips_of",
+    "read_netlist",
+]
 
 DELAY_BITS = 16
 
@@ -110,10 +118,9 @@ def flipping_verilog(
       {{planted, number, delay}} <= {{reg_write_data[31], reg_write_data[{DELAY_BITS + width - 1}:0]}};
   end
 """
-    return inner + wrapper(netlist.top, state, ("flip", "planted"))
+    return inner + netlist.wrapper(state, ("flip", "planted"))
 
 
 def read_netlist(folder: Path) -> str:
     """Return the flat netlist as RTLIL."""
     return (folder / "netlist.il").read_text(encoding="utf-8")
-

@@ -3,6 +3,8 @@
 Each mutant is judged in a process of its own, because it may do anything: hang, or crash the model.
 """
 
+import contextlib
+import math
 import multiprocessing
 import os
 import time
@@ -11,17 +13,24 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_model import SimulationError
+from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
 from tests.mutation.battery import Trial
 from tests.mutation.mutants import SELECTOR
-from tests.mutation.transcript import Bounded, Recorder, Transcript
+from tests.mutation.transcript import (
+    Bounded,
+    BoundedNode,
+    NodeRecorder,
+    Recorder,
+    Transcript,
+)
 from tests.support.counter_starts import CountsFromStart
 
-__all__ = ["Judge", "Verdict"]
+__all__ = ["EngineBench", "Judge", "NodeBench", "Verdict"]
 
 PATIENCE_S = 180.0
 """After which a mutant counts as a hang of the simulation: far more than any check takes."""
@@ -51,24 +60,91 @@ class Verdict:
     seconds: float
 
 
+class Bench(Protocol):
+    """What a library is of: how it is opened, recorded, and given up on."""
+
+    def open(self, library: Path, number: int) -> Any:
+        """Open a new model that is that mutant since its reset."""
+
+    def recorder(self, model: Any) -> Any:
+        """Return the model behind something that writes down what it is asked."""
+
+    def bounded(self, model: Any, limit: int) -> Any:
+        """Return the model behind something that gives up after `limit` cycles of a play."""
+
+    def never_rests(self, model: Any) -> bool:
+        """Return whether a model left alone does not become idle, or breaks a rule again."""
+
+
+class EngineBench:
+    """Engines."""
+
+    def open(self, library: Path, number: int) -> Any:
+        engine = VerilatedEngine.from_library(library)
+        engine.write(SELECTOR, number)
+        engine.reset()
+        return CountsFromStart(engine)
+
+    def recorder(self, model: Any) -> Any:
+        return Recorder(model)
+
+    def bounded(self, model: Any, limit: int) -> Any:
+        return Bounded(model, limit)
+
+    def never_rests(self, model: Any) -> bool:
+        try:
+            model.play([], Stimulus(max_cycles=REST_CYCLES))
+        except SimulationError:
+            return True
+        return False
+
+
+class NodeBench:
+    """Nodes."""
+
+    def open(self, library: Path, number: int) -> Any:
+        node = VerilatedNode.from_library(library)
+        # There is no such register: it is refused, which a mutant may not even do.
+        with contextlib.suppress(SimulationError):
+            node.access(write=(SELECTOR, number))
+        node.reset()
+        return CountsFromStart(node)
+
+    def recorder(self, model: Any) -> Any:
+        return NodeRecorder(model)
+
+    def bounded(self, model: Any, limit: int) -> Any:
+        return BoundedNode(model, limit)
+
+    def never_rests(self, model: Any) -> bool:
+        try:
+            model.pace(NodePace())
+            model.play([], [], max_cycles=REST_CYCLES)
+        except SimulationError:
+            return True
+        return False
+
+
 class Judge:
     """Holds the transcripts of a battery and judges mutants by it.
 
     Args:
         library: The engine with its mutants.
         battery: The checks, in the order in which they are tried.
+        bench: What the library is of; an engine unless said otherwise.
 
     Raises:
         AssertionError: If the engine itself, mutant 0, does not pass.
     """
 
-    def __init__(self, library: Path, battery: Sequence[Trial]) -> None:
+    def __init__(self, library: Path, battery: Sequence[Trial], bench: Bench | None = None) -> None:
         self._library = library
+        self._bench = bench or EngineBench()
         self._trials: list[tuple[Trial, Transcript]] = []
         for trial in battery:
-            with self._open(0) as engine:
-                recorder = Recorder(engine)
-                trial.check(cast(VerilatedEngine, recorder))
+            with self._open(0) as model:
+                recorder = self._bench.recorder(model)
+                trial.check(recorder)
             self._trials.append((trial, recorder.transcript))
 
     @property
@@ -79,11 +155,18 @@ class Judge:
             for trial, transcript in self._trials
         }
 
-    def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
-        """Judge mutants, `jobs` at a time, and yield them as they are done."""
+    def judge_all(
+        self, numbers: Sequence[int], jobs: int, until: float = math.inf
+    ) -> Iterator[tuple[int, Verdict]]:
+        """Judge mutants, `jobs` at a time, and yield them as they are done.
+
+        None is begun after the monotonic clock's time `until`.
+        """
         waiting = list(numbers)[::-1]
         running: dict[Any, tuple[int, BaseProcess, float]] = {}
         while waiting or running:
+            if time.monotonic() >= until:
+                waiting.clear()
             while waiting and len(running) < jobs:
                 number = waiting.pop()
                 mine, theirs = _FORK.Pipe(duplex=False)
@@ -117,7 +200,7 @@ class Judge:
                     difference = transcript.first_difference(engine)
                 except SimulationError as error:
                     difference = str(error)
-                    if _never_rests(engine):
+                    if self._bench.never_rests(engine):
                         return "hang", difference
                 else:
                     if difference is None:
@@ -127,7 +210,7 @@ class Judge:
         try:
             with self._open(number) as engine:
                 limit = 20 * transcript.longest + 10_000
-                trial.check(cast(VerilatedEngine, Bounded(engine, limit)))
+                trial.check(self._bench.bounded(engine, limit))
         except SimulationError as error:
             return "hang", str(error)
         except Exception as error:
@@ -135,12 +218,9 @@ class Judge:
             return "answer", f"{type(error).__name__}: {error}"[:300]
         return None
 
-    def _open(self, number: int) -> VerilatedEngine:
-        """Open a new engine that is that mutant since its reset."""
-        engine = VerilatedEngine.from_library(self._library)
-        engine.write(SELECTOR, number)
-        engine.reset()
-        return cast(VerilatedEngine, CountsFromStart(engine))
+    def _open(self, number: int) -> Any:
+        """Open a new engine or node that is that mutant since its reset."""
+        return self._bench.open(self._library, number)
 
     def _child(self, number: int, pipe: Connection) -> None:
         pipe.send(self.judge(number))
@@ -159,12 +239,3 @@ class Judge:
         finally:
             process.join()
             pipe.close()
-
-
-def _never_rests(engine: VerilatedEngine) -> bool:
-    """Return whether an engine left alone does not become idle, or breaks a rule again."""
-    try:
-        engine.play([], Stimulus(max_cycles=REST_CYCLES))
-    except SimulationError:
-        return True
-    return False

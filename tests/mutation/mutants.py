@@ -1,4 +1,4 @@
-"""Mutants of the engine: one Verilog text in which a register chooses which of them it is.
+"""Mutants of engine and node: one Verilog text in which a register chooses which of them it is.
 
 ::
 
@@ -8,6 +8,8 @@
 A mutant is one bit of one cell's port that is inverted, stuck, or mixed with another bit (``help
 mutate`` in yosys). Mutant 0 is the engine as it is. All others are in the same netlist, each behind
 a comparison of the selector with its number, so that one build serves for all.
+
+Mutants of a node are those of what is around its engine, which has its own.
 """
 
 import random
@@ -23,18 +25,28 @@ from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import MODULE, Top
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
+from afflux_hdl.lib.top_level import TopLevel
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.node.verilog import NODE_MODULE, NodeTop
 from tests.mutation.cell_bits import CellBits
 from tests.support.counter_starts import counters_that_start_late
 from tests.support.yosys import run_script
 
-__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of", "wrapper"]
+__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 
 SELECTOR = 2**REGISTER_ADDRESS_BITS - 4
-"""Address of the register that chooses the mutant: the last one, which the engine leaves free."""
+"""Address of the register that chooses the mutant: the last one, which engine and node leave free.
+
+A node answers a write of it with an error; it is written all the same.
+"""
 
 _SIMPLIFY = ("opt_expr", "opt_merge", "opt_muxtree", "opt_reduce", "opt_clean -purge")
-_INNER = f"{MODULE}_mutated"
 _SELECTOR = "mutant"
+_WRITES = {
+    MODULE: ("reg_write", "reg_address", "reg_write_data"),
+    NODE_MODULE: ("s_axil_awvalid && s_axil_wvalid", "s_axil_awaddr", "s_axil_wdata"),
+}
+"""By module: when something is written, to which address, and what."""
 _OPTION = re.compile(r"-(\w+) (\S+)")
 _SOURCE = re.compile(r".*?((?:afflux_hdl|amaranth)/\S+)")
 # A selector on a clock's way makes a clock of it, and what happens then is the simulator's affair.
@@ -79,20 +91,21 @@ def path_of(cell: str) -> str:
     return cell.removeprefix("$flatten").replace("\\", "")
 
 
-def stage_of(cell: str, text: str = "") -> str:
-    """Return the engine's part that a cell of the flat netlist belongs to.
+def stage_of(cell: str, text: str = "", whole: str = "engine") -> str:
+    """Return the part of the engine, or of the node, that a cell of the flat netlist belongs to.
 
     Args:
         cell: Its name.
         text: Its connections as RTLIL. Cells that yosys has made anew have lost their name, but
             not those of their signals.
+        whole: `engine` or `node`.
     """
     if cell.startswith("$auto"):
         outputs = re.findall(r"connect \\[QY] (.*)", text)
-        found = re.search(r"\\engine\.(\w+)\.", " ".join([*outputs, text]))
-        return found[1] if found else "engine"
+        found = re.search(rf"\\{whole}\.(\w+)\.", " ".join([*outputs, text]))
+        return found[1] if found else whole
     parts = path_of(cell).split(".")
-    return parts[1] if parts[0] == "engine" and len(parts) > 2 else "engine"
+    return parts[1] if parts[0] == whole and len(parts) > 2 else whole
 
 
 def allot(sizes: Mapping[str, int], count: int) -> dict[str, int]:
@@ -104,23 +117,32 @@ def allot(sizes: Mapping[str, int], count: int) -> dict[str, int]:
 
 
 class Netlist:
-    """The engine's netlist, in a folder with what becomes of it.
+    """The netlist of an engine or of a node, in a folder with what becomes of it.
 
     Its counters start late, so that mutants of their upper bits are not beyond every check.
 
     Args:
         folder: Where to put everything; it must exist.
-        parameters: Of the engine.
+        parameters: Of the engine, or of the node.
 
     Raises:
         YosysError: From all methods, if yosys fails.
     """
 
-    def __init__(self, folder: Path, parameters: Parameters) -> None:
+    def __init__(self, folder: Path, parameters: Parameters | NodeParameters) -> None:
         self._folder = folder
-        self.top = Top(parameters)
+        if isinstance(parameters, Parameters):
+            self._top: TopLevel = Top(parameters)
+            self._module, self._whole = MODULE, "engine"
+        else:
+            self._top = NodeTop(parameters)
+            self._module, self._whole = NODE_MODULE, "node"
+        self._inner = f"{self._module}_mutated"
         with counters_that_start_late():
-            text = rtlil.convert(self.top, name=_INNER, platform=VERILOG, ports=self.top.ports)
+            text = rtlil.convert(
+                self._top, name=self._inner, platform=VERILOG, ports=self._top.ports
+            )
+        self._inputs = _inputs(text, self._inner)
         (folder / "engine.il").write_text(text, encoding="utf-8")
         (folder / "ram.v").write_text(RAM_VERILOG, encoding="utf-8")
         run_script(
@@ -128,7 +150,7 @@ class Netlist:
             "netlist",
             "read_rtlil engine.il",
             "read_verilog ram.v",
-            f"hierarchy -top {_INNER}",
+            f"hierarchy -top {self._inner}",
             # Unlike what Amaranth writes for simulators: decisions become cells, which mutate.
             "proc",
             # Flat, without logic that is dead or constant: a mutant there would be nobody's loss.
@@ -147,7 +169,10 @@ class Netlist:
         text = (self._folder / "netlist.il").read_text(encoding="utf-8")
         # Names of our own begin with a backslash, which yosys shows in RTLIL only.
         for name, body in re.findall(r"^  cell \S+ \\?(\S+)$(.*?)^  end$", text, re.M | re.S):
-            stages.setdefault(stage_of(name, body), []).append(name)
+            stages.setdefault(stage_of(name, body, self._whole), []).append(name)
+        if self._whole == "node":
+            # It is mutated by itself, and its checks judge it better.
+            del stages["engine"]
         return stages
 
     def draw(self, count: int, seed: int) -> list[Mutant]:
@@ -156,7 +181,7 @@ class Netlist:
         wanted = allot({stage: len(names) for stage, names in cells.items()}, count)
         commands = ["read_rtlil netlist.il"]
         for stage, number in wanted.items():
-            chosen = "".join(f"{_INNER}/{name}\n" for name in cells[stage])
+            chosen = "".join(f"{self._inner}/{name}\n" for name in cells[stage])
             (self._folder / f"{stage}.cells").write_text(chosen, encoding="utf-8")
             # Some more, for those that are left out.
             drawn = 2 * number + 8
@@ -179,8 +204,9 @@ class Netlist:
 
     def mutant(self, number: int, mode: str, cell: str, port: str, bit: int) -> Mutant:
         """One that is wanted, at a cell of that name."""
-        line = f"mutate -mode {mode} -module {_INNER} -cell {cell} -port {port} -portbit {bit}"
-        return _parse(number, stage_of(cell), line)
+        line = f"mutate -mode {mode} -module {self._inner} -cell {cell}"
+        line += f" -port {port} -portbit {bit}"
+        return _parse(number, stage_of(cell, whole=self._whole), line)
 
     def verilog(self, mutants: Sequence[Mutant]) -> str:
         """Return the engine that is any of `mutants`, and itself, as :data:`SELECTOR` says."""
@@ -196,13 +222,33 @@ class Netlist:
             "write_verilog -norename -noattr mutated.v",
         )
         inner = (self._folder / "mutated.v").read_text(encoding="utf-8")
+        write, address, data = _WRITES[self._module]
         # The selector outlives a reset, so that the mutant can be chosen before it.
         state = f"""
   reg [{width - 1}:0] {_SELECTOR} = 0;
   always @(posedge clk)
-    if (reg_write && reg_address == {SELECTOR}) {_SELECTOR} <= reg_write_data[{width - 1}:0];
+    if ({write} && {address} == {SELECTOR}) {_SELECTOR} <= {data}[{width - 1}:0];"""
+        return inner + self.wrapper(state, [_SELECTOR])
+
+    def wrapper(self, state: str, controls: Sequence[str]) -> str:
+        """Return the module that everyone expects, around the one with the mutants.
+
+        Args:
+            state: Verilog of what drives the controls.
+            controls: Inputs that the mutants have added.
+        """
+        assert SELECTOR not in _used_addresses(), "the selector's address is used"
+        ports = []
+        for port in self._top.ports:
+            direction = "input" if port.name in self._inputs else "output"
+            ports.append(f"{direction} [{len(port) - 1}:0] {port.name}")
+        names = [*(port.name for port in self._top.ports), *controls]
+        connections = [f".{name}({name})" for name in names]
+        return f"""
+module {self._module}({", ".join(ports)});{state}
+  {self._inner} inner ({", ".join(connections)});
+endmodule
 """
-        return inner + wrapper(self.top, state, [_SELECTOR])
 
 
 def _port(line: str) -> str:
@@ -240,28 +286,14 @@ def _parse(number: int, stage: str, line: str) -> Mutant:
     )
 
 
-def wrapper(top: Top, state: str, controls: Sequence[str]) -> str:
-    """Return the module that everyone expects, around the one with the mutants.
+def _inputs(text: str, module: str) -> set[str]:
+    """Return the names of the inputs of a module of RTLIL."""
+    body = text.partition(f"module \\{module}\n")[2].partition("\nend\n")[0]
+    return set(re.findall(r"^  wire .*?input \d+ +\\(\S+)$", body, re.M))
 
-    Args:
-        top: The engine's ports.
-        state: Verilog of what drives the controls.
-        controls: Inputs of the mutated module.
-    """
-    used = max(register.address for register in registers.REGISTERS)
-    used = max(used, registers.COUNTER_BASE + 8 * len(registers.COUNTERS) - 4)
-    assert used < SELECTOR, "the engine uses the selector's address"
-    inputs = {"clk", "rst", "rx_data", "rx_keep", "rx_last", "rx_error", "rx_valid", "tx_ready"}
-    inputs |= {"reg_address", "reg_write_data", "reg_write"}
-    ports = []
-    for port in top.ports:
-        direction = "input" if port.name in inputs else "output"
-        ports.append(f"{direction} [{len(port) - 1}:0] {port.name}")
-    names = [*(port.name for port in top.ports), *controls]
-    connections = [f".{name}({name})" for name in names]
-    return f"""
-module {MODULE}({", ".join(ports)});
-{state}
-  {_INNER} inner ({", ".join(connections)});
-endmodule
-"""
+
+def _used_addresses() -> set[int]:
+    every = (*registers.REGISTERS, *registers.NODE_REGISTERS)
+    counters = [registers.counter_address(each.name) for each in registers.COUNTERS]
+    counters += [registers.node_counter_address(each.name) for each in registers.NODE_COUNTERS]
+    return {each.address for each in every} | {at + half for at in counters for half in (0, 4)}

@@ -6,25 +6,42 @@ itself has to run on a mutant only from its first other answer on, to say whethe
 order of frames in a flood, for one, is the engine's to choose.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_node import VerilatedNode
 
-__all__ = ["Bounded", "Check", "Recorder", "Transcript"]
+__all__ = ["Bounded", "BoundedNode", "Check", "NodeRecorder", "Recorder", "Transcript"]
 
-Check = Callable[[VerilatedEngine], object]
+Check = Callable[[Any], object]
+"""Of an engine, or of a node."""
+
+_OF_NODES = ("play", "pace", "access", "read", "write", "reset")
+"""Methods of a node that are recorded."""
 
 
 @dataclass(frozen=True)
 class _Call:
     method: str
     arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
     answer: object
     cycles: int
+
+    def again(self, model: Any) -> object:
+        """Ask the same of another model, with a limit of ten times the cycles that it took."""
+        limit = 10 * self.cycles + 2000
+        arguments, named = self.arguments, self.named
+        if self.method == "play" and len(arguments) == 3 and isinstance(arguments[1], Stimulus):
+            frames, stimulus, errors = arguments
+            arguments = (frames, replace(stimulus, max_cycles=limit), errors)
+        elif self.method == "play":
+            named = {**named, "max_cycles": limit}
+        return getattr(model, self.method)(*arguments, **named)
 
 
 @dataclass
@@ -39,21 +56,29 @@ class Transcript:
     longest: int = 0
     calls: list[_Call] = field(default_factory=list)
 
-    def first_difference(self, engine: VerilatedEngine) -> str | None:
-        """Ask an engine the same; return where it answers otherwise, `None` if nowhere.
+    def record(
+        self, model: Any, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> Any:
+        """Ask the model, write it down, and return the answer."""
+        before = model.cycles
+        answer = getattr(model, method)(*arguments, **named)
+        cycles = model.cycles - before
+        # Checks may add to the list that they get.
+        kept = list(answer) if isinstance(answer, list) else answer
+        self.calls.append(_Call(method, arguments, named, kept, cycles))
+        self.longest = max(self.longest, cycles)
+        return answer
+
+    def first_difference(self, engine: VerilatedEngine | VerilatedNode) -> str | None:
+        """Ask an engine, or a node, the same; return where it answers otherwise, `None` if nowhere.
 
         Raises:
             SimulationError: If a call takes ten times as long as it did, or breaks a rule.
         """
         busy = address_of("job_busy")
         for number, call in enumerate(self.calls):
-            arguments = call.arguments
-            if call.method == "play":
-                frames, stimulus, errors = arguments
-                limit = 10 * call.cycles + 2000
-                arguments = (frames, replace(stimulus, max_cycles=limit), errors)
-            if getattr(engine, call.method)(*arguments) != call.answer:
-                busy_read = call.method == "read" and arguments == (busy,)
+            if call.again(engine) != call.answer:
+                busy_read = call.method == "read" and call.arguments == (busy,)
                 return f"call {number}, {'job_busy' if busy_read else call.method}"
         return None
 
@@ -93,14 +118,48 @@ class Recorder:
         return getattr(self._engine, name)
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        before = self._engine.cycles
-        answer = getattr(self._engine, method)(*arguments)
-        cycles = self._engine.cycles - before
-        # Checks may add to the list that they get.
-        kept = list(answer) if isinstance(answer, list) else answer
-        self.transcript.calls.append(_Call(method, arguments, kept, cycles))
-        self.transcript.longest = max(self.transcript.longest, cycles)
-        return answer
+        return self.transcript.record(self._engine, method, arguments, {})
+
+
+class NodeRecorder:
+    """A node that writes down what it is asked and what it answers.
+
+    Args:
+        node: The node itself.
+    """
+
+    def __init__(self, node: VerilatedNode) -> None:
+        self._node = node
+        self.transcript = Transcript()
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._node, name)
+        if name not in _OF_NODES:
+            return value
+
+        def recorded(*arguments: Any, **named: Any) -> Any:
+            return self.transcript.record(self._node, name, arguments, named)
+
+        return recorded
+
+
+class BoundedNode:
+    """A node that is given up on after `limit` cycles of a play.
+
+    Args:
+        node: The node itself.
+        limit: Cycles.
+    """
+
+    def __init__(self, node: VerilatedNode, limit: int) -> None:
+        self._node = node
+        self._limit = limit
+
+    def play(self, *arguments: Any, **named: Any) -> tuple[list[bytes], list[bytes]]:
+        return self._node.play(*arguments, **named, max_cycles=self._limit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
 
 
 class Bounded:

@@ -15,6 +15,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
+from afflux_hdl.engine.admit import REFUSALS_BURST
 from afflux_sim.golden import state as golden_state
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Endpoint, Group
@@ -34,10 +35,11 @@ class Play:
 
 @dataclass(frozen=True)
 class WriteRegister:
-    """Write a register; answer with None."""
+    """Write a register, or see that the engine refuses this; answer with None."""
 
     address: int
     value: int
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ Action = Play | WriteRegister | ReadRegister
 T = TypeVar("T")
 Actions = Generator[Action, Any, T]
 
-JOIN, SHORT_ANSWERS = 2, (10, 11, 12)
+JOIN, REFUSED = 2, 12
+SHORT_ANSWERS = (10, 11, REFUSED)
 HEADERS_BYTES = 64
 
 
@@ -73,6 +76,8 @@ class Director:
             be replays, partial sums sent up again, or short answers: an engine with queues may drop
             these, and discards a queued replay when its slot goes on.
         left_out_bytes: Their bytes.
+        left_out_refusals: Those of them that are refusals, of which an engine sends no more than
+            its rate allows.
     """
 
     def __init__(
@@ -97,6 +102,8 @@ class Director:
         )
         self.left_out = 0
         self.left_out_bytes = 0
+        self.left_out_refusals = 0
+        self._refusals = 0
 
     def configure(self) -> Actions[None]:
         """Give the engine its addresses."""
@@ -125,13 +132,15 @@ class Director:
             round=job.first_round,
             credit=job.credit,
             group=_golden_group(job),
+            group_key=job.group.key if job.group else 0,
             parent=_golden_parent(job),
+            may_move=job.may_move,
         )
         if join:
             answers = yield from self.each(job.joins())
             assert [answer.type for answer in answers] == [11] * job.workers
             words = [job.workers, job.lanes, job.slots, job.credit, *_group_registers(job).values()]
-            assert [answer.words for answer in answers] == [words + [0] * 10] * job.workers
+            assert [answer.words for answer in answers] == [words + [0] * 8] * job.workers
 
     def join_parent(self, job: Job) -> Actions[Afflux]:
         """Let a job join its parent; return the JOIN that went up, not answered yet."""
@@ -162,7 +171,10 @@ class Director:
         self.golden.destroy_job(job.number)
 
     def each(self, frames: Iterable[bytes], mac_error: bool = False) -> Actions[list[Afflux]]:
-        """Play frames one at a time: byte-identical answers in the same order."""
+        """Play frames one at a time: byte-identical answers in the same order.
+
+        Only a refusal may fail to come, after as many as an engine sends at once.
+        """
         answers = yield from self.each_frame(frames, mac_error)
         return [_read(answer) for answer in answers]
 
@@ -172,7 +184,11 @@ class Director:
         for frame in frames:
             got = yield Play([frame], [mac_error])
             expected = self.golden.receive(frame, mac_error)
-            assert got == expected, _difference(frame, expected, got)
+            if not got and self._refuses(expected) and self._refusals >= REFUSALS_BURST:
+                self._leave_out(Counter(expected))
+            else:
+                assert got == expected, _difference(frame, expected, got)
+            self._refusals += self._refuses(expected)
             answers += got
         return answers
 
@@ -197,16 +213,28 @@ class Director:
             for answer in caused:
                 may_drop = replayed or _read(answer).type in SHORT_ANSWERS
                 (droppable if may_drop else required)[answer] += 1
-        caused_bytes = sum(len(f) * count for f, count in (required + droppable).items())
+        due = required + droppable
+        self._refusals += sum(count for f, count in due.items() if self._refuses([f]))
         # A frame names its destination, so equal frames have equal destinations.
         sent, required, droppable = map(self._as_comparable, (Counter(got), required, droppable))
         extra = sent - required - droppable
         lacking = required - sent
         assert not extra, f"sent without cause: {[_describe(frame) for frame in extra]}"
         assert not lacking, f"never sent: {[_describe(frame) for frame in lacking]}"
-        self.left_out += required.total() + droppable.total() - len(got)
-        self.left_out_bytes += caused_bytes - sum(map(len, got))
+        self._leave_out(due)
+        self._leave_out(Counter(got), -1)
         return got
+
+    @staticmethod
+    def _refuses(frames: Sequence[bytes]) -> bool:
+        """Return whether this is a refusal and nothing else."""
+        return len(frames) == 1 and frames[0][42] & 15 == REFUSED
+
+    def _leave_out(self, frames: Counter[bytes], times: int = 1) -> None:
+        for frame, count in frames.items():
+            self.left_out += times * count
+            self.left_out_bytes += times * count * len(frame)
+            self.left_out_refusals += times * count * self._refuses([frame])
 
     def _as_comparable(self, frames: Counter[bytes]) -> Counter[bytes]:
         """Frames that may be overtaken while they are being sent, as their headers alone.
@@ -239,6 +267,7 @@ class Director:
         expected["replays"] -= got["replays_dropped"]
         expected["replays_dropped"] = got["replays_dropped"]
         expected["replies_dropped"] = got["replies_dropped"]
+        expected["refusals_dropped"] = self.left_out_refusals
         expected["frames_out"] -= self.left_out
         expected["bytes_out"] -= self.left_out_bytes
         different = {
@@ -276,8 +305,14 @@ class Director:
 
 def _group_registers(job: Job) -> dict[str, int]:
     if job.group is None:
-        return dict.fromkeys(("job_group_address", "job_group_port"), 0)
-    return {"job_group_address": _number(job.group.address), "job_group_port": job.group.port}
+        names = "address", "port", "key_low", "key_high"
+        return {f"job_group_{name}": 0 for name in names}
+    return {
+        "job_group_address": _number(job.group.address),
+        "job_group_port": job.group.port,
+        "job_group_key_low": job.group.key % 2**32,
+        "job_group_key_high": job.group.key >> 32,
+    }
 
 
 def _parent_registers(job: Job) -> dict[str, int]:

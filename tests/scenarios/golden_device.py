@@ -135,7 +135,9 @@ class GoldenDevice:
                 round=values["job_round"],
                 credit=values["job_credit"],
                 group=self._group(),
+                group_key=self._wide("job_group_key"),
                 parent=self._parent(),
+                may_move=bool(values["job_options"]),
             )
 
     def _group(self) -> Group | None:

@@ -17,10 +17,11 @@ ENGINE_ADDRESS = "10.0.0.9"
 
 @dataclass(frozen=True)
 class Group:
-    """IPv4 multicast address and UDP port for results."""
+    """IPv4 multicast address and UDP port for results, and the key that these have."""
 
     address: str
     port: int
+    key: int = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class Job:
         first_port: UDP port of worker 0.
         group: Where results go, if all workers share one.
         parent: The aggregator above, if there is one.
+        may_move: Workers may move while the job runs.
     """
 
     number: int = 0
@@ -67,6 +69,7 @@ class Job:
     first_port: int = 50000
     group: Group | None = None
     parent: ParentJob | None = None
+    may_move: bool = False
 
     @property
     def parent_port(self) -> int:
@@ -85,6 +88,7 @@ class Job:
             "job_slot_count": self.slots,
             "job_round": self.first_round,
             "job_credit": self.credit,
+            "job_options": int(self.may_move),
         }
 
     def mac(self, worker: int) -> str:

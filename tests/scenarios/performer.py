@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TypeVar
 
+from afflux_hdl.contract.registers import WriteRefused
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from tests.scenarios.director import Action, Actions, Play, ReadRegister
 from tests.scenarios.golden_device import Engine
@@ -36,5 +37,12 @@ def _perform_one(engine: Engine, action: Action, pace: Iterator[Stimulus] | None
         return engine.play(action.frames, stimulus, action.mac_errors)
     if isinstance(action, ReadRegister):
         return engine.read(action.address)
-    engine.write(action.address, action.value)
+    try:
+        engine.write(action.address, action.value)
+        refused = False
+    except WriteRefused:
+        refused = True
+    assert refused == action.refused, (
+        f"write of {action.value:#x} to {action.address:#x}: {refused}"
+    )
     return None

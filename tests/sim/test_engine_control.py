@@ -2,6 +2,12 @@
 
 import pytest
 
+from tests.checks.command_checks import (
+    check_busy_writes,
+    check_joined_before,
+    check_reasons,
+    check_settled_workers,
+)
 from tests.checks.control_checks import (
     check_addresses,
     check_commands,
@@ -9,6 +15,7 @@ from tests.checks.control_checks import (
     check_own_addresses,
     check_registers,
     check_reset,
+    check_reset_with_full_queues,
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS, open_engine
@@ -38,6 +45,32 @@ def test_a_command_in_the_last_busy_cycle_is_not_done(bus_bits: int) -> None:
 
 
 @WIDTHS
+def test_writes_while_a_command_runs_are_refused(bus_bits: int) -> None:
+    """Every parameter in every cycle of a create has no effect, and is said to have none."""
+    with open_engine(bus_bits) as engine:
+        check_busy_writes(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_reasons(bus_bits: int) -> None:
+    """Creates beyond every limit and in one another's way, as the golden model judges them."""
+    with open_engine(bus_bits) as engine:
+        check_reasons(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_a_run_has_not_joined_its_parent_because_the_one_before_had(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_joined_before(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_workers_of_a_running_job_stay(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_settled_workers(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
 def test_addresses(bus_bits: int) -> None:
     """Any address but 0.0.0.0 is a parent, any multicast address a group."""
     with open_engine(bus_bits) as engine:
@@ -56,6 +89,13 @@ def test_reset(bus_bits: int) -> None:
     """A reset in the middle of everything leaves an engine like a new one."""
     with open_engine(bus_bits) as engine:
         check_reset(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_reset_with_full_queues(bus_bits: int) -> None:
+    """A reset with anything queued, at any moment, costs no slot."""
+    with open_engine(bus_bits) as engine:
+        check_reset_with_full_queues(engine, BUILDS[bus_bits])
 
 
 @WIDTHS

@@ -10,6 +10,7 @@ from tests.checks.engine_checks import (
     check_never_waits,
     open_engine,
 )
+from tests.checks.flood_checks import check_flood, check_mixed_flood, check_refusals
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -42,3 +43,27 @@ def test_bounds(bus_bits: int) -> None:
     """While nothing can be sent, so many replays and short answers of a job are kept, no more."""
     with open_engine(bus_bits) as engine:
         check_bounds(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+@pytest.mark.parametrize("beats", [1, 2, 3, 4, 6, 17, 18, 65, 66, 67, 70])
+def test_floods_of_one_size_lose_no_contribution(bus_bits: int, beats: int) -> None:
+    """A beat in every cycle, of every kind of frame; `make floods` takes all sizes."""
+    with open_engine(bus_bits) as engine:
+        check_flood(engine, BUILDS[bus_bits], bus_bits, beats)
+        assert engine.statistics().receive_stalls == 0
+
+
+@WIDTHS
+@pytest.mark.parametrize("seed", range(3))
+def test_floods_of_all_sizes_lose_no_contribution(bus_bits: int, seed: int) -> None:
+    """The same with frames of all sizes and kinds after one another."""
+    with open_engine(bus_bits) as engine:
+        check_mixed_flood(engine, BUILDS[bus_bits], bus_bits, seed)
+        assert engine.statistics().receive_stalls == 0
+
+
+def test_refusals_have_a_rate() -> None:
+    """Of the engine that simulates faster."""
+    with open_engine(32) as engine:
+        check_refusals(engine, BUILDS[32])

@@ -10,6 +10,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from afflux_sim.golden.engine import CommandRefused
 from afflux_sim.golden.frames import (
     COUNTERS,
     HEADER,
@@ -17,6 +18,7 @@ from afflux_sim.golden.frames import (
     JOINED,
     PROBE,
     REFUSED,
+    Group,
     parse_packet,
 )
 from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
@@ -63,6 +65,13 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
         [
             {"ihl": 6},
             {"ihl": 4},
+            {"source": "0.0.0.0"},
+            {"source": "0.1.2.3"},
+            {"source": "224.0.0.1"},
+            {"source": "240.0.0.1"},
+            {"source": "255.255.255.255"},
+            {"src": "ff:ff:ff:ff:ff:ff"},
+            {"src": "01:00:5e:00:00:01"},
             {"flags": "MF"},
             {"flags": "evil"},
             {"frag": 1},
@@ -71,7 +80,6 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
         ],
     ),
     ("not_ours", [{"dport": ENGINE.port - 1}, {"dport": ENGINE.port + 9}, {"dport": 0}]),
-    ("bad_version", [{"version": 0}, {"version": 2}, {"version": 15}]),
     (
         "bad_length",
         [
@@ -88,6 +96,7 @@ ROWS: list[tuple[str, list[dict[str, Any]]]] = [
         ],
     ),
     ("bad_checksum", [{"udp_checksum_off": 1}, {"udp_checksum_off": 0x100}]),
+    ("bad_version", [{"version": 0}, {"version": 2}, {"version": 15}]),
     ("bad_type", [{"type": 3}, {"type": 8}, {"type": 15}, {"opcode": 4}, {"opcode": 15}]),
     ("bad_job", [{"job": 1}, {"job": 8}, {"job": 255}]),
     ("bad_key", [{"key": KEY ^ 1}, {"key": KEY ^ 1 << 63}, {"key": 0}]),
@@ -120,7 +129,7 @@ def craft(**changes: Any) -> bytes:
     ip.proto = f.get("proto", 17)
     ip.version = f.get("ip_version", 4)
     ip.ihl = f.get("ihl", 5)
-    frame = Ether(dst=f["dst"], type=f["ether_type"]) / ip
+    frame = Ether(src=f.get("src", "02:00:0a:01:02:01"), dst=f["dst"], type=f["ether_type"]) / ip
     frame /= UDP(sport=f["sport"], dport=f["dport"])
     frame /= Raw(header + bytes(64) + bytes(range(256)) * blocks)
     # What scapy computes is taken over, then put off by as much as asked for.
@@ -265,8 +274,7 @@ def test_other_dtypes_than_those_named_are_opaque():
     [
         ("bad_version", {"version": 2}, 1),
         ("bad_version", {"version": 2, "job": 1, "key": 0, "worker": 9}, 1),
-        ("bad_version", {"version": 0, "extra": b"long"}, 1),
-        ("bad_version", {"version": 2, "cut": 64}, 1),
+        ("bad_version", {"version": 0, "present": 1}, 1),
         ("bad_job", {"job": 1, "key": 0, "worker": 9}, 2),
         ("bad_job", {"job": 200}, 2),
         ("bad_key", {"key": 5, "worker": 9}, 3),
@@ -288,10 +296,36 @@ def test_a_join_with_blocks_is_dropped(changes):
     assert_dropped({"type": JOIN} | changes, "bad_present")
 
 
-@pytest.mark.parametrize("changes", [{"extra": b"x"}, {"udp_checksum_off": 1}, {"opcode": 4}])
-def test_a_join_that_is_no_packet_is_not_answered(changes):
-    counter = {"extra": "bad_length", "udp_checksum_off": "bad_checksum", "opcode": "bad_type"}
-    assert_dropped({"type": JOIN, "present": 0} | changes, counter[next(iter(changes))])
+@pytest.mark.parametrize(
+    ("changes", "counter"),
+    [
+        ({"extra": b"x"}, "bad_length"),
+        ({"udp_checksum_off": 1}, "bad_checksum"),
+        ({"opcode": 4}, "bad_type"),
+        ({"version": 2, "extra": b"x"}, "bad_length"),
+        ({"version": 2, "cut": 64}, "bad_length"),
+        ({"version": 2, "udp_checksum_off": 1}, "bad_checksum"),
+    ],
+)
+def test_a_join_that_is_no_packet_is_not_answered(changes, counter):
+    assert_dropped({"type": JOIN, "present": 0} | changes, counter)
+
+
+@pytest.mark.parametrize(
+    ("counter", "changes"),
+    [
+        ("bad_version", {"version": 2}),
+        ("bad_job", {"job": 1}),
+        ("bad_key", {"key": 5}),
+        ("bad_worker", {"worker": 3}),
+    ],
+)
+def test_a_join_without_a_checksum_is_not_refused(counter, changes):
+    """It is dropped: what is wrong in it may be damage."""
+    engine = engine_with_a_job()
+    frame = bytearray(craft(**{"type": JOIN, "present": 0} | changes))
+    frame[40:42] = b"\0\0"
+    assert counted(engine, bytes(frame)) == ({"frames_in": 1, counter: 1}, [])
 
 
 def test_joined():
@@ -310,6 +344,33 @@ def test_a_later_join_replaces_the_address():
     assert counted(engine, craft(type=JOIN, present=0, **moved))[0]["joins"] == 1
     assert counted(engine, craft())[0] == {"frames_in": 1, "bad_address": 1}
     assert counted(engine, craft(**moved))[0]["accepted"] == 1
+
+
+@pytest.mark.parametrize("elsewhere", [{"source": "10.9.9.9"}, {"sport": 1234}])
+@pytest.mark.parametrize("may_move", [False, True])
+def test_once_a_job_has_started_its_workers_stay(elsewhere, may_move):
+    engine = engine_with_a_job()
+    engine.jobs[JOB].may_move = may_move
+    away = craft(type=JOIN, present=0, **elsewhere)
+    here = craft(type=JOIN, present=0)
+    # Neither a JOIN nor a PROBE starts it.
+    for frame in (away, here, craft(type=PROBE, present=0), craft(type=JOIN, present=0)):
+        engine.receive(frame)
+    assert counted(engine, craft())[0]["accepted"] == 1
+    grown, (answer,) = counted(engine, away)
+    if may_move:
+        assert grown["joins"] == 1
+        assert_answers(answer, away, JOINED, (WORKERS, LANES, SLOTS, 4))
+        return
+    assert grown == {"frames_in": 1, "bad_address": 1, "frames_out": 1}
+    assert_answers(answer, away, REFUSED, (5, 1))
+    # It is where it was, may say so again, and whoever has not joined yet may come from anywhere.
+    again = bytearray(here)
+    again[6:12] = b"\x02other"
+    for frame in (bytes(again), craft(type=JOIN, worker=2, present=0, source="10.8.8.8")):
+        assert counted(engine, frame)[0]["joins"] == 1
+    assert engine.jobs[JOB].joined[1].mac == b"\x02other"
+    assert counted(engine, craft(**elsewhere))[0] == {"frames_in": 1, "bad_address": 1}
 
 
 def test_results_go_to_the_mac_address_of_the_join():
@@ -335,24 +396,35 @@ def test_a_new_create_forgets_the_workers():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "reason"),
     [
-        {"job": 8},
-        {"workers": 0},
-        {"workers": 65},
-        {"lanes": 0},
-        {"lanes": 17},
-        {"slot_count": 0},
-        {"slot_base": 511},
-        {"slot_base": 1, "job": 3},
+        ({"job": 8}, 2),
+        ({"workers": 0}, 3),
+        ({"workers": 65}, 3),
+        ({"lanes": 0}, 4),
+        ({"lanes": 17}, 4),
+        ({"slot_count": 0}, 5),
+        ({"slot_base": 511}, 5),
+        ({"slot_base": 1, "job": 3}, 6),
+        ({"group": Group("223.255.255.255", 1)}, 7),
     ],
 )
-def test_create_refuses_what_the_engine_was_not_built_for(wrong):
+def test_create_refuses_what_the_engine_was_not_built_for(wrong, reason):
     engine = engine_with_a_job()
     right = {"key": 1, "workers": 2, "lanes": 2, "slot_base": 8, "slot_count": 2}
     given_ = {"job": 0, "round": 0, "credit": 2} | right | wrong
-    with pytest.raises(ValueError):
+    with pytest.raises(CommandRefused) as caught:
         engine.create_job(given_.pop("job"), **given_)
+    assert caught.value.reason == reason
+    assert engine.jobs[0] is None
+
+
+def test_joins_to_a_parent_that_nobody_can_send():
+    engine = engine_with_a_job()
+    for job, reason in ((8, 2), (0, 8), (JOB, 9)):
+        with pytest.raises(CommandRefused) as caught:
+            engine.join_parent(job)
+        assert caught.value.reason == reason
 
 
 def assert_answers(answer: bytes, asked: bytes, type_: int, words: tuple[int, ...]) -> None:

@@ -20,7 +20,7 @@ from afflux_sim.golden.frames import (
 )
 from afflux_sim.golden.network import run_in_order, run_unkindly
 from afflux_sim.golden.numbers import all_reduce
-from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
+from tests.support.golden_job import ENGINE, FIRST_ROUND, GROUP_KEY, JOB, KEY, new_engine, new_job
 from tests.support.golden_tensors import bits_of, draw
 
 GROUP = Group("239.1.2.3", 4701)
@@ -51,11 +51,14 @@ def test_a_result_goes_once_to_the_group_and_replays_to_one_worker():
     assert (seen[IP].src, seen[UDP].sport) == (ENGINE.address, ENGINE.port)
     packet = parse_packet(result)
     assert (packet.type, packet.worker, packet.job) == (RESULT, 255, JOB)
+    # A listener to the group learns nothing that lets it join or contribute.
+    assert packet.key == GROUP_KEY
+    assert KEY.to_bytes(8, "little") not in result
     for question in (frames[1], workers[1].retransmit(0, probe=True)):
         (replay,) = engine.receive(question)
         back = parse_packet(replay)
-        assert replace(back, worker=255).to_bytes() == packet.to_bytes()
-        assert (back.worker, replay[0:6]) == (1, workers[1].endpoint.mac)
+        assert replace(back, worker=255, key=GROUP_KEY).to_bytes() == packet.to_bytes()
+        assert (back.worker, back.key, replay[0:6]) == (1, KEY, workers[1].endpoint.mac)
 
 
 def test_a_result_goes_to_the_group_whoever_has_joined():
@@ -84,14 +87,16 @@ def test_joined_tells_the_group():
             round=FIRST_ROUND,
             credit=1,
             group=group,
+            group_key=GROUP_KEY if group else 0,
         )
     _, (worker,) = new_job(workers=1, lanes=1)
-    for number, words in ((0, (0xEF010203, 4701)), (1, (0, 0))):
+    told = (0xEF010203, 4701, GROUP_KEY & 0xFFFFFFFF, GROUP_KEY >> 32)
+    for number, words in ((0, told), (1, (0, 0, 0, 0))):
         frame = bytearray(worker.join())
         frame[44] = number
         (answer,) = engine.receive(bytes(frame))
         packet = parse_packet(answer)
-        assert (packet.type, packet.words[4:6], packet.words[6:]) == (JOINED, words, (0,) * 10)
+        assert (packet.type, packet.words[4:8], packet.words[8:]) == (JOINED, words, (0,) * 8)
 
 
 @pytest.mark.parametrize("type_", [RESULT, CONFLICT])

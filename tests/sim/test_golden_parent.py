@@ -27,6 +27,7 @@ from afflux_sim.golden.frames import (
     parse_packet,
 )
 from afflux_sim.golden.state import Parent
+from tests.scenarios.packing import with_udp_checksum
 from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine
 
 R0 = FIRST_ROUND
@@ -426,7 +427,8 @@ def test_results_are_not_taken_at_the_own_port(rig):
 
 def test_another_version_is_refused_at_the_parent_port_too(rig):
     packet = replace(from_parent(JOIN, R0), version=2)
-    (frame,) = rig.give(build_frame(PARENT.endpoint, PARENT_PORT, packet))
+    join = with_udp_checksum(build_frame(PARENT.endpoint, PARENT_PORT, packet))
+    (frame,) = rig.give(join)
     assert (parse_packet(frame).type, rig.change) == (REFUSED, {"bad_version": 1})
     packet = replace(from_parent(RESULT, R0), version=2)
     frame = build_frame(PARENT.endpoint, PARENT_PORT, packet)

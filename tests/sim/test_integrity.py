@@ -69,7 +69,9 @@ class Flipping:
             for slot in range(2)
             for worker in range(2)
         ]
-        self.expected = {answer for frame in self.frames for answer in director.golden.receive(frame)}
+        self.expected = {
+            answer for frame in self.frames for answer in director.golden.receive(frame)
+        }
         before = self.engine.cycles
         assert set(self.engine.play(self.frames)) == self.expected
         self.cycles = self.engine.cycles - before

@@ -11,9 +11,16 @@ from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
-from afflux_hdl.contract.registers import COUNTER_BASE, COUNTERS
+from afflux_hdl.contract.registers import (
+    COUNTER_BASE,
+    COUNTERS,
+    NODE_COUNTER_BASE,
+    NODE_COUNTERS,
+)
 from afflux_hdl.engine import counters, engine
+from afflux_hdl.node import control, node
 from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.support.planting import names_with
 
 __all__ = ["START", "CountsFromStart", "counters_that_start_late"]
@@ -22,35 +29,39 @@ START = 2**63 - 3
 """Bits 2 to 62 are set. The third event carries through all of them into bit 63."""
 
 _RIGHT = 'Signal(64, name=f"total_{counter.name}")'
-_END = COUNTER_BASE + 8 * len(COUNTERS)
+_OF_ENGINE = range(COUNTER_BASE, COUNTER_BASE + 8 * len(COUNTERS), 4)
+_OF_NODE = range(NODE_COUNTER_BASE, NODE_COUNTER_BASE + 8 * len(NODE_COUNTERS), 4)
 
 
 @contextmanager
 def counters_that_start_late() -> Iterator[None]:
-    """Engines that are elaborated meanwhile count from :data:`START` on, after a reset too."""
-    names = names_with(counters, _RIGHT, f"{_RIGHT[:-1]}, init={START})")
-    with patch.object(engine, "Counters", names["Counters"]):
+    """Engines and nodes elaborated meanwhile count from :data:`START` on, after a reset too."""
+    late = f"{_RIGHT[:-1]}, init={START})"
+    of_engine = names_with(counters, _RIGHT, late)["Counters"]
+    of_node = names_with(control, _RIGHT, late)["NodeControl"]
+    with patch.object(engine, "Counters", of_engine), patch.object(node, "NodeControl", of_node):
         yield
 
 
 class CountsFromStart:
-    """An engine whose counters start at :data:`START`, for checks that expect them to start at 0.
+    """An engine or node whose counters start at :data:`START`, for checks that expect 0.
 
     What a counter shows is its distance from there. Reading an upper half belongs to the last
     lower half that was read, as in the engine.
 
     Args:
-        engine: The engine; everything but counters is its own.
+        engine: The engine, or node; everything but counters is its own.
     """
 
-    def __init__(self, engine: VerilatedEngine) -> None:
+    def __init__(self, engine: VerilatedEngine | VerilatedNode) -> None:
         self._engine = engine
         self._borrow = 0
 
     def read(self, address: int) -> int:
         """Value of the register at byte `address`; of a counter, half of its distance."""
         value = self._engine.read(address)
-        if not COUNTER_BASE <= address < _END:
+        of_node = address in _OF_NODE and isinstance(self._engine, VerilatedNode)
+        if address not in _OF_ENGINE and not of_node:
             return value
         if address & 4:
             return (value - (START >> 32) - self._borrow) % 2**32

@@ -8,6 +8,7 @@ from afflux_sim.golden.worker import GoldenWorker
 ENGINE = Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700)
 JOB = 2
 KEY = 0x00F1E2D3C4B5A697
+GROUP_KEY = 0x0F1E2D3C4B5A6978
 # So that round numbers wrap early in every test.
 FIRST_ROUND = 2**32 - 2
 
@@ -36,6 +37,7 @@ def new_job(
         round=first_round,
         credit=slots + 1,
         group=group,
+        group_key=GROUP_KEY,
     )
     members = make_workers(
         workers,

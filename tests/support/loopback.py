@@ -4,6 +4,7 @@ The binding is tried with this, because what it must not do (lose a beat, ignore
 plain to see, and because it compiles in seconds. What the engine never does, it can: stall.
 
 Register 0 reads 0x4146; register 4 can be written and read; register 8 counts beats with rx_error.
+Writes to register 12 are refused.
 """
 
 
@@ -14,12 +15,13 @@ module afflux_engine(
   input [{bus_bits - 1}:0] rx_data, input [{bus_bits // 8 - 1}:0] rx_keep,
   input rx_last, input rx_error, input rx_valid, output rx_ready,
   output [{bus_bits - 1}:0] tx_data, output [{bus_bits // 8 - 1}:0] tx_keep,
-  output tx_last, output tx_valid, input tx_ready,
+  output tx_last, output tx_error, output tx_valid, input tx_ready,
   input [11:0] reg_address, input [31:0] reg_write_data, input reg_write,
-  output reg [31:0] reg_read_data, output idle);
+  output reg [31:0] reg_read_data, output reg reg_refused, output idle);
   assign tx_data = rx_data;
   assign tx_keep = rx_keep;
   assign tx_last = rx_last;
+  assign tx_error = 0;
   assign tx_valid = rx_valid;
   assign rx_ready = tx_ready;
   assign idle = !rx_valid;
@@ -27,6 +29,7 @@ module afflux_engine(
   always @(posedge clk) begin
     if (rx_valid & rx_ready & rx_error) errors <= errors + 1;
     if (reg_write & reg_address == 4) scratch <= reg_write_data;
+    reg_refused <= reg_write & reg_address == 12;
     case (reg_address)
       0: reg_read_data <= 32'h4146;
       4: reg_read_data <= scratch;

@@ -14,7 +14,7 @@ __all__ = ["engine_verilog"]
 
 
 def engine_verilog(
-    folder: Path, bug: Bug | None, bus_bits: int, build: Mapping[str, object]
+    folder: Path, bug: Bug | None, bus_bits: int, build: Mapping[str, object], *more: Bug
 ) -> str:
     """Return the Verilog.
 
@@ -23,9 +23,13 @@ def engine_verilog(
         bug: The bug; its file is given below `afflux_hdl`.
         bus_bits: Width of the bus.
         build: The other parameters of the engine, by name.
+        more: Further bugs.
     """
     shutil.rmtree(folder, ignore_errors=True)
     copy_package(afflux_hdl, folder, bug)
+    for each in more:
+        path = folder / afflux_hdl.__name__ / each.file
+        path.write_text(each.planted_in(path.read_text(encoding="utf-8")), encoding="utf-8")
     command = [sys.executable, "-m", "afflux_hdl.engine.verilog", "-o", str(folder)]
     for name, value in {"bus_bits": bus_bits, **build}.items():
         command += [f"--{name.replace('_', '-')}", str(value)]

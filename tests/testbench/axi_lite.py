@@ -21,7 +21,14 @@ from cocotbext.axi import (
 )
 
 from afflux_hdl.contract import registers, wire
-from afflux_hdl.contract.registers import Access, address_of, counter_address, node_counter_address
+from afflux_hdl.contract.registers import (
+    Access,
+    Command,
+    Reason,
+    address_of,
+    counter_address,
+    node_counter_address,
+)
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
 from tests.scenarios.node_frames import arp_reply, arp_request, random_host_frame
@@ -133,6 +140,9 @@ async def every_register_is_as_the_table_says(dut: Any) -> None:
             assert got < 1 << each.width
         elif each.name in COMMANDS:
             assert await testbench.read(each.address) == 0
+        elif each.access == Access.WRITE_ONLY:
+            await testbench.write(each.address, value)
+            assert await testbench.read(each.address) == 0
         else:
             await testbench.write(each.address, value)
             held[each.address] = value % (1 << each.width)
@@ -150,11 +160,38 @@ async def every_register_is_as_the_table_says(dut: Any) -> None:
 
 
 @cocotb.test()
+async def what_cannot_be_done_is_an_error(dut: Any) -> None:
+    """Parameters and commands while one is carried out, and commands for no job."""
+    testbench = AxiTestbench(dut, seed=26, share=0.0)
+    await testbench.start()
+    command = address_of("job_command")
+    job = {"job_workers": 2, "job_lanes": 1, "job_slot_base": 1, "job_slot_count": 2}
+    for name, value in job.items():
+        await testbench.write(address_of(name), value)
+    for name, value in {"job_workers": 9, "job_index": 1, "job_command": Command.DESTROY}.items():
+        await testbench.write(command, Command.CREATE)
+        await testbench.write(address_of(name), value, AxiResp.SLVERR)
+        # Others are free all the time.
+        await testbench.write(address_of("debug_slot"), 3)
+        while await testbench.read(address_of("job_busy")):
+            pass
+        for each, held in job.items():
+            assert await testbench.read(address_of(each)) == held
+        assert await testbench.read(address_of("job_enabled")) == 1
+        assert await testbench.read(address_of("job_reason")) == Reason.NONE
+    await testbench.write(command, 0, AxiResp.SLVERR)
+    assert await testbench.read(address_of("job_reason")) == Reason.COMMAND
+    await testbench.write(address_of("job_index"), 2)
+    await testbench.write(command, Command.CREATE, AxiResp.SLVERR)
+    assert await testbench.read(address_of("job_reason")) == Reason.INDEX
+
+
+@cocotb.test()
 async def a_write_is_whole_or_not_at_all(dut: Any) -> None:
     """With any strobe missing it is an error and changes nothing."""
     testbench = AxiTestbench(dut, seed=22)
     await testbench.start()
-    place = address_of("job_key_low")
+    place = address_of("job_round")
     await testbench.write(place, 0x01020304)
     for first in range(4):
         for length in range(1, 5 - first):
@@ -170,7 +207,7 @@ async def reads_and_writes_overlap(dut: Any) -> None:
     """Many of both are under way; each is answered, with the value that it must have."""
     testbench = AxiTestbench(dut, seed=23, share=0.6)
     await testbench.start()
-    low, high = address_of("job_key_low"), address_of("job_key_high")
+    low, high = address_of("job_round"), address_of("job_group_address")
     await testbench.write(high, 0x77777777)
 
     async def writer() -> None:
@@ -194,7 +231,7 @@ async def channels_do_not_wait_for_one_another(dut: Any) -> None:
     """Leave a write response untaken: it stops no read; and send data before its address."""
     testbench = AxiTestbench(dut, seed=24, share=0.0)
     await testbench.start()
-    place = address_of("job_key_low")
+    place = address_of("job_round")
     write = testbench.axil.write_if
     write.b_channel.pause = True
     write.b_channel.clear_pause_generator()

@@ -1,4 +1,4 @@
-"""The control channel's end at the aggregator: TCP connections, one JSON object per line."""
+"""The control channel's end at the aggregator: TCP connections and what limits them."""
 
 import contextlib
 import logging
@@ -6,19 +6,31 @@ import selectors
 import socket
 import threading
 import time
+from collections import deque
 
-from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom
+from afflux_drivers.addresses import named
+from afflux_drivers.aggregator.access import Access
+from afflux_drivers.aggregator.conversation import Client, Conversation
+from afflux_drivers.aggregator.jobs import JobTable, NoRoom
+from afflux_drivers.aggregator.peers import Peer, Peers, may_take
 from afflux_drivers.aggregator.requests import RequestHandler
 
-__all__ = ["ControlServer"]
+__all__ = ["BACKLOG", "ControlServer"]
 
 _log = logging.getLogger("afflux")
 
 _LINE_BYTES = 4096
-_CONNECTIONS = 512
-_IDLE_S = 30.0
 _ANSWERS_BYTES = 1 << 16
+_CONNECTIONS = 512
+_STRANGERS = 128
+_IDLE_S = 30.0
 _TICK_S = 1.0
+_LOOK_EVERY_S = 0.25
+_ACCEPTED_AT_ONCE = 32
+
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted: a flood of them must not lose those of
+ranks, whose kernels would try again after a second only."""
 
 
 class _Connection:
@@ -26,31 +38,62 @@ class _Connection:
 
     Attributes:
         client: The connection's socket.
+        peer: Who it counts for.
+        talk: What has been said.
         incoming: Bytes of the next line, as far as they have come.
+        lines: Whole lines that are still to be answered.
         outgoing: Bytes of answers that the client has not yet taken.
-        jobs: Jobs that the client has created.
-        active_at: When it last sent something, on the monotonic clock.
+        events: What the selector waits for; 0 if it does not look at the socket.
+        since: On the monotonic clock, when the last line of a known client was answered; of a
+            stranger, when it came.
     """
 
-    def __init__(self, client: socket.socket) -> None:
+    def __init__(self, client: socket.socket, peer: Peer, talk: Conversation) -> None:
         self.client = client
+        self.peer = peer
+        self.talk = talk
         self.incoming = bytearray()
+        self.lines: deque[bytes] = deque()
         self.outgoing = bytearray()
-        self.jobs: list[Job] = []
-        self.active_at = time.monotonic()
+        self.events = 0
+        self.since = time.monotonic()
+
+    @property
+    def wanted(self) -> int:
+        """What is worth waiting for: no more lines before those that are here are answered."""
+        reading = not self.lines and not self.talk.over
+        return (selectors.EVENT_READ if reading else 0) | (
+            selectors.EVENT_WRITE if self.outgoing else 0
+        )
+
+
+def _prepare(client: socket.socket) -> None:
+    client.setblocking(False)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A host that vanishes must not hold its job for ever.
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, 10),
+        (socket.TCP_KEEPINTVL, 5),
+        (socket.TCP_KEEPCNT, 3),
+    ):
+        client.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class ControlServer:
     """Serves the control channel in one thread. Nothing that a client does makes another wait.
 
     Lines, connections, unread answers and idle time are bounded. A connection that owns a job may
-    idle for ever, and the job ends with it.
+    idle for ever, and the job ends with it. Connections of strangers are counted apart: however
+    many there are, those of clients that are known stay, and new ones can become known. One that
+    asks too fast is answered later, and nobody else is.
 
     Args:
         listener: A listening TCP socket; closed when serving ends.
         table: The jobs.
         handler: Answers the requests.
         lock: Held while the engine is used.
+        access: Who may ask, and how much.
     """
 
     def __init__(
@@ -59,12 +102,19 @@ class ControlServer:
         table: JobTable,
         handler: RequestHandler,
         lock: threading.Lock,
+        access: Access,
     ) -> None:
         self._listener, self._table, self._handler, self._lock = listener, table, handler, lock
+        self._access = access
+        self._peers = Peers(access.requests_per_s)
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
         self._stopping = threading.Event()
-        self._connections: set[_Connection] = set()
+        # In the order in which they came.
+        self._strangers: dict[_Connection, None] = {}
+        self._known: set[_Connection] = set()
+        self._early: dict[_Connection, None] = {}
+        self._look_at = 0.0
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
@@ -73,14 +123,14 @@ class ControlServer:
         """Serve until `stop` is called, then end all connections and their jobs."""
         try:
             while not self._stopping.is_set():
-                for key, events in self._selector.select(_TICK_S):
+                for key, events in self._selector.select(self._answer_early()):
                     if key.fileobj is self._listener:
                         self._accept()
-                    elif key.data is not None:
+                    elif key.data is not None and key.data.events:
                         self._handle(key.data, events)
-                self._drop_idle()
+                self._drop_late()
         finally:
-            for connection in list(self._connections):
+            for connection in [*self._strangers, *self._known]:
                 self._drop(connection)
             self.close()
 
@@ -98,72 +148,168 @@ class ControlServer:
             end.close()
 
     def _accept(self) -> None:
-        try:
-            client, _ = self._listener.accept()
-        except OSError:
-            return
-        if len(self._connections) >= _CONNECTIONS:
-            client.close()
-            return
-        client.setblocking(False)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A host that vanishes must not hold its job for ever.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (
-            (socket.TCP_KEEPIDLE, 10),
-            (socket.TCP_KEEPINTVL, 5),
-            (socket.TCP_KEEPCNT, 3),
-        ):
-            client.setsockopt(socket.IPPROTO_TCP, option, value)
-        connection = _Connection(client)
-        self._connections.add(connection)
-        self._selector.register(client, selectors.EVENT_READ, connection)
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                client, address = self._listener.accept()
+                own = named(client.getsockname())
+            except OSError:
+                return
+            _prepare(client)
+            peer = self._peers.get(address[0])
+            talk = Conversation(
+                Client(peer.name),
+                self._answer_known,
+                own,
+                self._access.secret,
+                any_address=self._access.translated,
+            )
+            connection = _Connection(client, peer, talk)
+            if len(self._strangers) >= _STRANGERS:
+                self._drop(self._stranger_to_drop())
+            self._strangers[connection] = None
+            peer.strangers += 1
+            self._watch(connection)
+
+    def _stranger_to_drop(self) -> _Connection:
+        """Return the oldest stranger of the peer that has most of them."""
+        most = max(connection.peer.strangers for connection in self._strangers)
+        return next(each for each in self._strangers if each.peer.strangers == most)
+
+    def _answer_known(self, line: bytes, client: Client) -> bytes:
+        with self._lock:
+            return self._handler.answer(line, client)
 
     def _handle(self, connection: _Connection, events: int) -> None:
         try:
             if events & selectors.EVENT_READ and not self._read(connection):
                 self._drop(connection)
                 return
-            if connection.outgoing:
-                sent = connection.client.send(connection.outgoing)
-                del connection.outgoing[:sent]
-        except BlockingIOError:
-            pass
+            self._send(connection)
         except OSError:
             self._drop(connection)
-            return
-        wanted = selectors.EVENT_READ
-        if connection.outgoing:
-            wanted |= selectors.EVENT_WRITE
-        self._selector.modify(connection.client, wanted, connection)
 
     def _read(self, connection: _Connection) -> bool:
         """Read and answer. Return whether the connection goes on."""
-        data = connection.client.recv(_LINE_BYTES)
+        try:
+            data = connection.client.recv(_LINE_BYTES)
+        except BlockingIOError:
+            return True
         if not data:
             return False
-        connection.active_at = time.monotonic()
         connection.incoming += data
         *lines, rest = bytes(connection.incoming).split(b"\n")
         connection.incoming = bytearray(rest)
-        for line in lines:
-            with self._lock:
-                connection.outgoing += self._handler.answer(line, connection.jobs)
-        return len(rest) <= _LINE_BYTES and len(connection.outgoing) <= _ANSWERS_BYTES
+        connection.lines += lines
+        if max(map(len, (*lines, rest))) > _LINE_BYTES:
+            return False
+        self._answer(connection)
+        return len(connection.outgoing) <= _ANSWERS_BYTES
+
+    def _answer(self, connection: _Connection) -> None:
+        """Answer the lines that have come, unless the peer asks too fast."""
+        talk = connection.talk
+        if connection.lines and self._access.secret is None and not talk.known:
+            # Without a secret it only has to send a whole line.
+            talk.known = True
+            self._welcome(connection)
+        while connection.lines and not talk.over:
+            if talk.known and not self._peers.take(connection.peer):
+                self._early[connection] = None
+                return
+            was_known = talk.known
+            if was_known:
+                connection.since = time.monotonic()
+            connection.outgoing += talk.answer(connection.lines.popleft())
+            if talk.known and not was_known:
+                self._welcome(connection)
+        connection.lines.clear()
+
+    def _welcome(self, connection: _Connection) -> None:
+        """Count a connection among those that are known, if its peer may have one more."""
+        peer, share = connection.peer, self._access.peer_share
+        connection.since = time.monotonic()
+        del self._strangers[connection]
+        peer.strangers -= 1
+        self._known.add(connection)
+        peer.connections += 1
+        free = _CONNECTIONS - len(self._known) + 1
+        if may_take(peer.connections - 1, free, share) == 0:
+            connection.outgoing += connection.talk.refuse(
+                f"peer {peer.name} has {peer.connections - 1} of {_CONNECTIONS} connections, and "
+                f"{free} are left for others (--peer-share {share:g})"
+            )
+
+    def _answer_early(self) -> float:
+        """Answer what has come too early and is due now; return how long to wait for the rest."""
+        for connection in list(self._early):
+            # To the end of the queue, if it has to go on waiting.
+            del self._early[connection]
+            self._answer(connection)
+            if len(connection.outgoing) > _ANSWERS_BYTES:
+                self._drop(connection)
+                continue
+            try:
+                self._send(connection)
+            except OSError:
+                self._drop(connection)
+        waits = [self._peers.due_s(connection.peer) for connection in self._early]
+        return min(waits, default=_TICK_S)
+
+    def _send(self, connection: _Connection) -> None:
+        """Send what the client takes now, and wait for what comes next."""
+        if connection.outgoing:
+            with contextlib.suppress(BlockingIOError):
+                sent = connection.client.send(connection.outgoing)
+                del connection.outgoing[:sent]
+        if connection.talk.over and not connection.outgoing:
+            self._drop(connection)
+        else:
+            self._watch(connection)
+
+    def _watch(self, connection: _Connection) -> None:
+        wanted = connection.wanted
+        if wanted == connection.events:
+            return
+        if not connection.events:
+            self._selector.register(connection.client, wanted, connection)
+        elif not wanted:
+            self._selector.unregister(connection.client)
+        else:
+            self._selector.modify(connection.client, wanted, connection)
+        connection.events = wanted
 
     def _drop(self, connection: _Connection) -> None:
-        self._connections.discard(connection)
-        self._selector.unregister(connection.client)
+        if connection in self._known:
+            self._known.discard(connection)
+            connection.peer.connections -= 1
+        else:
+            del self._strangers[connection]
+            connection.peer.strangers -= 1
+        self._early.pop(connection, None)
+        if connection.events:
+            self._selector.unregister(connection.client)
+            connection.events = 0
         connection.client.close()
         with self._lock:
-            for job in connection.jobs:
+            for job in connection.talk.client.jobs:
                 try:
                     self._table.destroy(job)
                 except NoRoom as error:
                     # Its slots stay taken. The other clients go on.
                     _log.error("job %d of a client that has left: %s", job.number, error)
 
-    def _drop_idle(self) -> None:
-        limit = time.monotonic() - _IDLE_S
-        for connection in [c for c in self._connections if c.active_at < limit and not c.jobs]:
+    def _drop_late(self) -> None:
+        """Drop strangers that prove nothing, and clients without a job that say nothing."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_EVERY_S
+        # A byte now and then is no progress: only whole lines count.
+        late = [each for each in self._strangers if each.since < now - self._access.prove_s]
+        late += [
+            each
+            for each in self._known
+            if each.since < now - _IDLE_S and not each.talk.client.jobs and not each.lines
+        ]
+        for connection in late:
             self._drop(connection)

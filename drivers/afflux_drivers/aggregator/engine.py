@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from afflux_drivers import _native
+from afflux_hdl.contract.registers import WriteRefused
 
 __all__ = ["Engine", "Registers", "SoftEngine"]
 
@@ -28,7 +29,11 @@ class Registers(Protocol):
         """Read a 32-bit register; see `afflux_hdl.contract.registers`."""
 
     def write(self, address: int, value: int) -> None:
-        """Write a 32-bit register."""
+        """Write a 32-bit register.
+
+        Raises:
+            WriteRefused: If the engine refuses it; nothing is written then.
+        """
 
     def close(self) -> None:
         """Free what the engine holds."""
@@ -56,11 +61,22 @@ class SoftEngine(_native.SoftEngine):
             serves the engine on sockets.
 
     Raises:
-        ValueError: If a number is out of range; from `write`, if it is the command to create a job
-            that the engine was not built for.
+        ValueError: If a number is out of range.
     """
 
     name = "soft"
+
+    def write(self, address: int, value: int) -> None:
+        """Write a 32-bit register.
+
+        Raises:
+            WriteRefused: If it is a command that there is not, or for a job that the engine was not
+                built for.
+        """
+        try:
+            super().write(address, value)
+        except ValueError as error:
+            raise WriteRefused(str(error)) from None
 
     def feed(self, frames: Sequence[bytes]) -> list[bytes]:
         """Do the same as `play`: nothing is kept back."""

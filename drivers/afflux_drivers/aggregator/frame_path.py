@@ -9,7 +9,13 @@ from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.parent_ports import ParentPorts
 from afflux_drivers.control.tickets import ParentJob
-from afflux_drivers.frames import FrameMaker, datagram_of, destination_of, source_port_of
+from afflux_drivers.frames import (
+    FrameMaker,
+    address_in_frames,
+    datagram_of,
+    destination_of,
+    source_port_of,
+)
 from afflux_hdl.contract import wire
 
 __all__ = ["FramePath"]
@@ -36,7 +42,7 @@ class FramePath:
         self._inbox: list[bytes] = []
         self._inbox_changed = threading.Condition()
         self._wake_in, self._wake_out = socket.socketpair()
-        self._maker = FrameMaker(int.from_bytes(socket.inet_aton(address), "big"), self._port)
+        self._maker = FrameMaker(address_in_frames(address), self._port)
         self._epoll = select.epoll()
         self._epoll.register(udp, select.EPOLLIN)
         self._epoll.register(self._wake_in, select.EPOLLIN)

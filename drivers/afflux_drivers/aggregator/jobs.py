@@ -11,6 +11,7 @@ from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.parent_ports import PortTaken
+from afflux_drivers.aggregator.peers import PEER_SHARE, may_take
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
@@ -35,7 +36,7 @@ _PORTS_TRIED = 16
 
 
 class NoRoom(Exception):
-    """The engine cannot hold the requested job; the text gives the reason."""
+    """The engine cannot hold the requested job, or has refused a command; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Job:
         credit: Packets that a worker may have in flight.
         parent: The aggregator above, or None.
         group: Where results go, once for all workers; None if they go to each.
+        group_key: Key of these results, which JOINED tells the workers; 0 without a group.
+        peer: The peer of the control channel that it counts for; empty for none.
     """
 
     number: int
@@ -65,6 +68,8 @@ class Job:
     credit: int
     parent: ParentJob | None
     group: MulticastGroup | None
+    group_key: int
+    peer: str = ""
 
 
 def engine_limits(engine: Registers) -> dict[str, int]:
@@ -85,10 +90,22 @@ def read_counters(engine: Registers) -> dict[str, int]:
         }
     values = {}
     for name, address in places.items():
-        # The lower word first: reading it latches the upper one.
-        low = engine.read(address)
-        values[name] = engine.read(address + 4) << 32 | low
+        values[name] = _read_counter(engine, address)
     return values
+
+
+def _read_counter(engine: Registers, address: int) -> int:
+    """Return the 64 bits of a counter that grows, whoever else reads meanwhile.
+
+    The lower word of the fastest counter takes a quarter of a second to go round, so this repeats
+    once at most.
+    """
+    high = engine.read(address + 4)
+    while True:
+        low, before = engine.read(address), high
+        high = engine.read(address + 4)
+        if high == before:
+            return high << 32 | low
 
 
 class JobTable:
@@ -101,6 +118,10 @@ class JobTable:
         group: Where the results of all jobs go, once for all their workers; None sends them to
             each worker.
         parent_ports: Opens ports for jobs that have a parent; None if there can be none.
+        peer_share: The most of all jobs, and of all slots, that one peer may have while it is
+            alone; see `may_take`.
+        may_move: Workers may join from another address while their job runs, as where addresses
+            are translated on the way. Whoever knows a job's key can have its results then.
     """
 
     def __init__(
@@ -109,8 +130,12 @@ class JobTable:
         room_bytes: int,
         group: MulticastGroup | None = None,
         parent_ports: DataPath | None = None,
+        peer_share: float = PEER_SHARE,
+        may_move: bool = False,
     ) -> None:
+        self._peer_share = peer_share
         self._parent_ports = parent_ports
+        self._may_move = may_move
         self._group = group
         self._engine = engine
         self._room_bytes = room_bytes
@@ -124,6 +149,7 @@ class JobTable:
         slots: int,
         parent: ParentJob | None = None,
         to_each: bool = False,
+        peer: str = "",
     ) -> Job:
         """Create a job with at most so many lanes and slots.
 
@@ -133,9 +159,10 @@ class JobTable:
             slots: Maximum of slots.
             parent: The aggregator above, if there is one; `join_parent` comes next then.
             to_each: Send results to each worker, even if there is a group.
+            peer: Who asks, for limits; empty for the operator, who has none.
 
         Raises:
-            NoRoom: If the engine cannot hold it.
+            NoRoom: If the engine cannot hold it, or the rest is kept for other peers.
         """
         if workers > self._limits["workers"]:
             raise NoRoom(
@@ -148,12 +175,15 @@ class JobTable:
         base, length = self._largest_gap()
         if length == 0:
             raise NoRoom(f"all {self._limits['slots']} slots of this engine are in use")
+        if peer and self._peer_share < 1:
+            length = min(length, self._left_for(peer, len(free)))
         number = free[0]
         if parent is not None:
             number, carried = self._open_parent_port(free, parent)
             lanes = min(lanes, carried)
         lanes = min(lanes, self._limits["lanes"])
         granted = min(slots, self._share(workers, lanes), length, _CREDIT_MAX)
+        group = None if to_each else self._group
         job = Job(
             number=number,
             key=secrets.randbits(64),
@@ -164,10 +194,12 @@ class JobTable:
             slots=granted,
             credit=granted,
             parent=parent,
-            group=None if to_each else self._group,
+            group=group,
+            group_key=0 if group is None else secrets.randbits(64),
+            peer=peer,
         )
-        group_address, group_port = job.group.words if job.group is not None else (0, 0)
-        for name, value in (
+        group_address, group_port = (0, 0) if group is None else group.words
+        parameters = (
             ("job_key_low", job.key & 0xFFFF_FFFF),
             ("job_key_high", job.key >> 32),
             ("job_workers", job.workers),
@@ -178,10 +210,14 @@ class JobTable:
             ("job_credit", job.credit),
             ("job_group_address", group_address),
             ("job_group_port", group_port),
+            ("job_group_key_low", job.group_key & 0xFFFF_FFFF),
+            ("job_group_key_high", job.group_key >> 32),
+            ("job_options", int(self._may_move)),
             *_parent_registers(parent),
-        ):
-            self._engine.write(registers.address_of(name), value)
+        )
         try:
+            for name, value in parameters:
+                self._write(name, value)
             self._command(job.number, registers.Command.CREATE)
         except NoRoom:
             self._close_parent_port(job.number)
@@ -189,9 +225,27 @@ class JobTable:
         self._jobs[job.number] = job
         return job
 
+    def _left_for(self, peer: str, free_jobs: int) -> int:
+        """Return how many slots a further job of a peer may have, at least 1."""
+        own = [job for job in self._jobs.values() if job.peer == peer]
+        free_slots = self._limits["slots"] - sum(job.slots for job in self._jobs.values())
+        left = 0
+        for what, has, free in (
+            ("jobs", len(own), free_jobs),
+            ("slots", sum(job.slots for job in own), free_slots),
+        ):
+            left = may_take(has, free, self._peer_share)
+            if left == 0:
+                raise NoRoom(
+                    f"peer {peer} has {has} of the {self._limits[what]} {what} of this engine, and "
+                    f"{free} are left for others (--peer-share {self._peer_share:g})"
+                )
+        # Half of it, so that the peer's later jobs find some, but enough to keep a path busy.
+        return min(left, max(left // 2, _BUSY_SLOTS))
+
     def join_parent(self, job: Job) -> bool:
         """Return whether a job has joined its parent; if not, make the engine ask for it."""
-        self._engine.write(registers.address_of("job_index"), job.number)
+        self._write("job_index", job.number)
         if self._engine.read(registers.address_of("job_parent_joined")):
             return True
         self._command(job.number, registers.Command.JOIN_PARENT)
@@ -223,7 +277,11 @@ class JobTable:
     def find(self, number: int, key: int) -> Job | None:
         """Return the job of this number, if this is its key."""
         job = self._jobs.get(number)
-        return job if job is not None and job.key == key else None
+        if job is None:
+            return None
+        # In constant time: a stranger must not find the key part by part.
+        fits = secrets.compare_digest(job.key.to_bytes(8, "big"), key.to_bytes(8, "big"))
+        return job if fits else None
 
     def destroy(self, job: Job) -> None:
         """Destroy a job, if it still exists."""
@@ -237,10 +295,21 @@ class JobTable:
         if self._parent_ports is not None:
             self._parent_ports.close(number)
 
+    def _write(self, name: str, value: int) -> None:
+        try:
+            self._engine.write(registers.address_of(name), value)
+        except registers.WriteRefused as error:
+            raise NoRoom(f"the engine has refused to write {name}: {error}") from None
+
     def _command(self, number: int, command: registers.Command) -> None:
+        """Have a command carried out for a job.
+
+        Raises:
+            NoRoom: If it is refused, or the engine is busy with it for too long.
+        """
         engine = self._engine
-        engine.write(registers.address_of("job_index"), number)
-        engine.write(registers.address_of("job_command"), command)
+        self._write("job_index", number)
+        self._write("job_command", command)
         busy = registers.address_of("job_busy")
         give_up = time.monotonic() + _BUSY_TIMEOUT_S
         while engine.read(busy):
@@ -249,6 +318,9 @@ class JobTable:
                     f"the engine has been busy with {command.name} of job {number} for "
                     f"{_BUSY_TIMEOUT_S:g} s"
                 )
+        reason = engine.read(registers.address_of("job_reason"))
+        if reason != registers.Reason.NONE:
+            raise NoRoom(f"the engine has refused {command.name} of job {number}: {_why(reason)}")
 
     def _share(self, workers: int, lanes: int) -> int:
         """Return how many slots a new job gets by the room for its packets."""
@@ -270,6 +342,14 @@ class JobTable:
                 best = at, base - at
             at = base + slots
         return best
+
+
+def _why(reason: int) -> str:
+    """Return what a value of `job_reason` means."""
+    try:
+        return registers.Reason(reason).meaning
+    except ValueError:
+        return f"for reason {reason}, which this driver does not know"
 
 
 def _charge(lanes: int) -> int:

@@ -7,7 +7,13 @@ import threading
 
 from afflux_drivers.addresses import is_ipv6, resolve
 from afflux_drivers.control.tickets import ParentJob
-from afflux_drivers.frames import FrameMaker, datagram_of, destination_of, source_port_of
+from afflux_drivers.frames import (
+    FrameMaker,
+    address_in_frames,
+    datagram_of,
+    destination_of,
+    source_port_of,
+)
 from afflux_drivers.sockets import enlarge
 from afflux_hdl.contract import wire
 
@@ -98,7 +104,7 @@ class ParentPorts:
 
     def __init__(self, address: str, port: int, watch: select.epoll) -> None:
         self._address, self._port, self._watch = address, port, watch
-        self._number = int.from_bytes(socket.inet_aton(address), "big")
+        self._number = address_in_frames(address)
         # Held while sockets are used, as a closed one's file number may be another's at once.
         self._lock = threading.Lock()
         self._sockets: dict[int, tuple[socket.socket, FrameMaker]] = {}

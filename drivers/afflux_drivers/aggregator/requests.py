@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from afflux_drivers.aggregator.conversation import Client
 from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 
 __all__ = ["RequestHandler"]
+
+
+_JOBS_OF_A_CONNECTION = 16
 
 
 class _Bad(Exception):
@@ -33,23 +37,23 @@ class RequestHandler:
     ) -> None:
         self._engine, self._table, self._port, self._wake = engine, table, port, wake
 
-    def answer(self, line: bytes, owned: list[Job]) -> bytes:
+    def answer(self, line: bytes, client: Client) -> bytes:
         """Carry out one request and return the line to answer.
 
         Args:
             line: The request.
-            owned: Jobs that the asking connection has created; a new one is appended.
+            client: Who asks; a new job is added to its own.
         """
         try:
-            answer = self._carry_out(_object(line), owned)
+            answer = self._carry_out(_object(line), client)
         except (_Bad, NoRoom) as error:
             answer = {"ok": False, "error": str(error)}
         return json.dumps(answer).encode() + b"\n"
 
-    def _carry_out(self, request: dict[str, Any], owned: list[Job]) -> dict[str, Any]:
+    def _carry_out(self, request: dict[str, Any], client: Client) -> dict[str, Any]:
         kind = request.get("request")
         if kind == "create":
-            return self._create(request, owned)
+            return self._create(request, client)
         if kind == "close":
             self._table.destroy(self._job(request))
             return {"ok": True}
@@ -82,7 +86,13 @@ class RequestHandler:
             raise _Bad(f"there is no job {number} with this key")
         return job
 
-    def _create(self, request: dict[str, Any], owned: list[Job]) -> dict[str, Any]:
+    def _create(self, request: dict[str, Any], client: Client) -> dict[str, Any]:
+        client.jobs = [job for job in client.jobs if self._table.find(job.number, job.key) is job]
+        if len(client.jobs) >= _JOBS_OF_A_CONNECTION:
+            raise _Bad(
+                f"this connection of peer {client.peer} has {_JOBS_OF_A_CONNECTION} jobs: another "
+                "one is to create more"
+            )
         protocol = _integer(request, "protocol", 0, 1 << 32)
         if protocol != wire.VERSION:
             raise _Bad(f"protocol {protocol} is not supported, only {wire.VERSION}")
@@ -93,8 +103,9 @@ class RequestHandler:
             _parent(request["parent"]) if "parent" in request else None,
             # Children are not members of groups.
             to_each=request.get("group") is False,
+            peer=client.peer,
         )
-        owned.append(job)
+        client.jobs.append(job)
         group = job.group
         # Only an engine in software is served by threads; a job below a parent by one of them.
         ranges = getattr(self._engine, "shares", 1) if job.parent is None else 1

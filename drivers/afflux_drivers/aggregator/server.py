@@ -7,15 +7,16 @@ from typing import Any
 
 from afflux_drivers import _native
 from afflux_drivers.addresses import is_ipv6, named, resolve
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.board import Board, BoardPath, interface_mac
-from afflux_drivers.aggregator.control_server import ControlServer
+from afflux_drivers.aggregator.control_server import BACKLOG, ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.frame_path import FramePath
 from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.aggregator.socket_path import SocketPath
-from afflux_drivers.frames import mac_of
+from afflux_drivers.frames import address_in_frames, mac_of
 from afflux_drivers.sockets import MulticastGroup, enlarge, send_to_groups
 from afflux_hdl.contract import registers, wire
 
@@ -43,11 +44,15 @@ class AggregatorServer:
         group: Where the results of all jobs go, once for all workers, by the interface of `host`;
             None sends them to each worker.
         group_ttl: One more than the routers that these results may pass.
+        access: Who may create jobs, and how many; by default any program of this host may.
+        may_move: Workers may join from another address while their job runs, as where addresses
+            are translated on the way.
 
     Attributes:
         address: Host and port on which it listens.
 
     Raises:
+        AccessUnset: If other hosts reach the address, and `access` does not say who may ask.
         OSError: If the address cannot be bound, cannot send to a group, or is of IPv6 and the
             engine is not in software.
     """
@@ -59,7 +64,11 @@ class AggregatorServer:
         port: int = 0,
         group: MulticastGroup | None = None,
         group_ttl: int = 1,
+        access: Access | None = None,
+        may_move: bool = False,
     ) -> None:
+        access = access or Access()
+        access.check_host(host)
         self._lock = threading.Lock()
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
         self.address: tuple[str, int] = named(listener.getsockname())
@@ -87,12 +96,12 @@ class AggregatorServer:
             # A parent's MAC address would have to be asked for, which nobody does yet.
             longest = wire.datagram_bytes(engine_limits(engine)["lanes"])
             room_bytes = engine.queue * _native.datagram_charge(longest)
-            table = JobTable(engine, room_bytes, group)
+            table = JobTable(engine, room_bytes, group, None, access.peer_share, may_move)
         else:
             room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
-            table = JobTable(engine, room_bytes, group, self._path)
+            table = JobTable(engine, room_bytes, group, self._path, access.peer_share, may_move)
         handler = RequestHandler(engine, table, self.address[1], self._path.wake)
-        self._control = ControlServer(listener, table, handler, self._lock)
+        self._control = ControlServer(listener, table, handler, self._lock, access)
         self._serving = False
 
     def serve_forever(self) -> None:
@@ -163,7 +172,9 @@ def _number_of(address: str, engine: Engine | Board, group: MulticastGroup | Non
         OSError: If it is one of IPv6, and the engine or the group takes IPv4 only.
     """
     if not is_ipv6(address):
-        return int.from_bytes(socket.inet_aton(address), "big")
+        if isinstance(engine, SoftEngine):
+            return int.from_bytes(socket.inet_aton(address), "big")
+        return address_in_frames(address)
     if not isinstance(engine, SoftEngine):
         raise OSError(f"the engine {engine.name} takes frames of IPv4 only, and {address} is IPv6")
     if group is not None:
@@ -193,7 +204,7 @@ def _bind(host: str, port: int, shares: int) -> tuple[list[socket.socket], socke
                     # A second server is kept out by the TCP port, which it cannot share.
                     udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 udp.bind(listener.getsockname())
-            listener.listen()
+            listener.listen(BACKLOG)
         except BaseException as error:
             for end in (listener, *sockets):
                 end.close()

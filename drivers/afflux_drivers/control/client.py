@@ -1,11 +1,11 @@
 """The control channel's end at worker 0: creates jobs, reads counters (protocol, section 10)."""
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from afflux_drivers.addresses import authority, connect_tcp
+from afflux_drivers.addresses import authority
+from afflux_drivers.control.channel import Channel
 from afflux_drivers.control.tickets import JobTicket, ParentJob
 from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
 from afflux_drivers.sockets import MulticastGroup
@@ -15,62 +15,8 @@ __all__ = ["JobLease", "JobTicket", "create_job", "describe", "read_counters"]
 
 T = TypeVar("T")
 
-_ANSWER_BYTES = 1 << 16
 _JOIN_PARENT_EVERY_S = 0.05
 _RANGES_MAX = 64
-
-
-class _Channel:
-    """A connection to an aggregator's control port.
-
-    Attributes:
-        peer: The aggregator's name and port, for messages.
-        host: How to name the aggregator so that all ranks come to the address that has answered.
-    """
-
-    def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
-        self.peer = authority(*address)
-        self._rest = b""
-        try:
-            self._socket, self.host = connect_tcp(*address, timeout_s)
-        except (OSError, OverflowError) as error:
-            raise AggregatorUnreachable(
-                f"cannot reach the control channel of the aggregator at {self.peer}: {error}"
-            ) from error
-
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send one request and return its answer; raise if that is a refusal."""
-        what = f"{request['request']} on the aggregator at {self.peer}"
-        deadline = time.monotonic() + timeout_s
-        try:
-            self._socket.settimeout(timeout_s)
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
-            while b"\n" not in self._rest:
-                self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
-                data = self._socket.recv(4096)
-                if not data:
-                    raise AggregatorUnreachable(f"{what}: it closed the connection")
-                self._rest += data
-                if len(self._rest) > _ANSWER_BYTES:
-                    raise AggregatorMisbehaved(f"{what}: the answer is too long")
-        except TimeoutError:
-            raise AggregatorUnreachable(f"{what} timed out: no answer in {timeout_s:g} s") from None
-        except OSError as error:
-            raise AggregatorUnreachable(f"{what}: {error}") from error
-        line, _, self._rest = self._rest.partition(b"\n")
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise AggregatorMisbehaved(f"{what}: the answer is not a JSON object: {line[:80]!r}")
-        if answer.get("ok") is not True:
-            raise AggregatorRefused(f"{what}: {answer.get('error', 'no reason given')}")
-        return answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
 
 
 class JobLease:
@@ -80,8 +26,8 @@ class JobLease:
         ticket: What every rank needs to take part.
     """
 
-    def __init__(self, channel: _Channel, ticket: JobTicket, timeout_s: float) -> None:
-        self._channel: _Channel | None = channel
+    def __init__(self, channel: Channel, ticket: JobTicket, timeout_s: float) -> None:
+        self._channel: Channel | None = channel
         self._timeout_s = timeout_s
         self.ticket = ticket
 
@@ -133,6 +79,7 @@ def create_job(
     timeout_s: float,
     parent: ParentJob | None = None,
     to_each: bool = False,
+    secret: bytes | None = None,
 ) -> JobLease:
     """Create a job; lanes and slots are wishes, of which the aggregator may grant less.
 
@@ -146,13 +93,15 @@ def create_job(
             `JobLease.join_parent`.
         to_each: Whether results go to each worker by itself, even if the aggregator has a
             multicast group.
+        secret: The aggregator's secret; None if it has none.
 
     Raises:
         AggregatorUnreachable: If the aggregator does not answer in time.
+        NotAuthenticated: If only one of both has a secret, or they have different ones.
         AggregatorRefused: If it refuses.
         AggregatorMisbehaved: If its answer makes no sense.
     """
-    channel = _Channel(address, timeout_s)
+    channel = Channel(address, timeout_s, secret)
     try:
         answer = channel.ask(
             {
@@ -183,7 +132,7 @@ def create_job(
     return JobLease(channel, ticket, timeout_s)
 
 
-def _ticket(channel: _Channel, answer: dict[str, Any]) -> JobTicket:
+def _ticket(channel: Channel, answer: dict[str, Any]) -> JobTicket:
     """Return the ticket that an aggregator's answer to a create request describes."""
 
     def field(name: str, read: Callable[[Any], T]) -> T:
@@ -223,9 +172,11 @@ def _ranges(value: Any) -> int:
     return value
 
 
-def read_counters(address: tuple[str, int], timeout_s: float) -> dict[str, int]:
+def read_counters(
+    address: tuple[str, int], timeout_s: float, secret: bytes | None = None
+) -> dict[str, int]:
     """Return the engine's counters, by name. Raises what `create_job` does."""
-    counters = _ask_once(address, "counters", timeout_s).get("counters")
+    counters = _ask_once(address, "counters", timeout_s, secret).get("counters")
     if not isinstance(counters, dict):
         raise AggregatorMisbehaved(
             f"counters of the aggregator at {authority(*address)}: malformed answer: "
@@ -234,13 +185,17 @@ def read_counters(address: tuple[str, int], timeout_s: float) -> dict[str, int]:
     return {str(name): int(value) for name, value in counters.items()}
 
 
-def describe(address: tuple[str, int], timeout_s: float) -> dict[str, Any]:
+def describe(
+    address: tuple[str, int], timeout_s: float, secret: bytes | None = None
+) -> dict[str, Any]:
     """Return the aggregator's protocol, engine, limits and port. Raises what `create_job` does."""
-    return _ask_once(address, "describe", timeout_s)
+    return _ask_once(address, "describe", timeout_s, secret)
 
 
-def _ask_once(address: tuple[str, int], request: str, timeout_s: float) -> dict[str, Any]:
-    channel = _Channel(address, timeout_s)
+def _ask_once(
+    address: tuple[str, int], request: str, timeout_s: float, secret: bytes | None
+) -> dict[str, Any]:
+    channel = Channel(address, timeout_s, secret)
     try:
         return channel.ask({"request": request}, timeout_s)
     finally:

@@ -40,7 +40,12 @@ class JobsLease:
 
 
 def create_jobs(
-    addresses: Sequence[tuple[str, int]], workers: int, lanes: int, slots: int, timeout_s: float
+    addresses: Sequence[tuple[str, int]],
+    workers: int,
+    lanes: int,
+    slots: int,
+    timeout_s: float,
+    secret: bytes | None = None,
 ) -> JobsLease:
     """Create a job of the same ranks at each aggregator, all with as many lanes.
 
@@ -51,9 +56,11 @@ def create_jobs(
         lanes: Most lanes.
         slots: Most slots. The ranks use the least that has been granted.
         timeout_s: Timeout for each answer.
+        secret: Of all the aggregators; None if they have none.
 
     Raises:
         AggregatorUnreachable: If one does not answer in time.
+        NotAuthenticated: If one has another secret.
         AggregatorRefused: If one refuses, or they cannot agree on lanes.
         AggregatorMisbehaved: If an answer makes no sense.
     """
@@ -61,7 +68,7 @@ def create_jobs(
         leases: list[JobLease] = []
         try:
             for address in addresses:
-                leases.append(create_job(address, workers, lanes, slots, timeout_s))
+                leases.append(create_job(address, workers, lanes, slots, timeout_s, secret=secret))
         except BaseException:
             close_all(leases)
             raise

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 __all__ = ["JobTicket", "ParentJob"]
@@ -32,6 +32,8 @@ class JobTicket:
             packets of one range are best joined with one another only.
         beside: Of each worker the other ranks of its host, whose elements it sends, too; empty if
             no worker has any.
+        secret: Of the control channel, where a rank has started the aggregator; empty where its
+            operator has given it one, or none.
 
     Raises:
         ValueError: If `members`, `beside` and `ranks` do not fit the number of workers, or one
@@ -54,6 +56,7 @@ class JobTicket:
     ranks: int = 0
     ranges: int = 1
     beside: tuple[tuple[int, ...], ...] = ()
+    secret: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if not self.members and not self.ranks and not self.beside:

@@ -25,6 +25,7 @@ def create_tree(
     lanes: int,
     slots: int,
     timeout_s: float,
+    secret: bytes | None = None,
 ) -> JobsLease:
     """Create the jobs of a tree of two levels.
 
@@ -34,10 +35,12 @@ def create_tree(
         lanes: Most lanes.
         slots: Most slots.
         timeout_s: Timeout for each answer, and for each leaf to join its parent.
+        secret: Of all the aggregators; None if they have none.
 
     Raises:
         ValueError: If there are no ranks or too many, or the parent is one of the leaves.
         AggregatorUnreachable: If one does not answer in time, neither us nor its child.
+        NotAuthenticated: If one has another secret.
         AggregatorRefused: If one refuses, or they cannot agree on lanes and slots.
         AggregatorMisbehaved: If an answer makes no sense.
     """
@@ -52,7 +55,7 @@ def create_tree(
     for _ in range(_TRIES):
         leases: list[JobLease] = []
         try:
-            granted = _create_all(parent, members, wish, timeout_s, leases)
+            granted = _create_all(parent, members, wish, timeout_s, leases, secret)
             if granted == wish:
                 for lease in leases[:-1]:
                     lease.join_parent(timeout_s)
@@ -79,9 +82,10 @@ def _create_all(
     wish: tuple[int, int],
     timeout_s: float,
     leases: list[JobLease],
+    secret: bytes | None,
 ) -> tuple[int, int]:
     """Create the jobs, leaves first in `leases`; return the lanes and slots that all have."""
-    top = create_job(parent, len(members), *wish, timeout_s, to_each=True)
+    top = create_job(parent, len(members), *wish, timeout_s, to_each=True, secret=secret)
     leases.append(top)
     above = top.ticket
     granted = above.lanes, above.slots
@@ -91,7 +95,9 @@ def _create_all(
         raise AggregatorUnreachable(f"{above.host} has no address: {error}") from error
     for number, (leaf, ranks) in enumerate(members.items()):
         job = ParentJob(address, above.port, above.job, above.key, number, above.round)
-        lease = create_job(leaf, len(ranks), above.lanes, above.slots, timeout_s, job)
+        lease = create_job(
+            leaf, len(ranks), above.lanes, above.slots, timeout_s, job, secret=secret
+        )
         leases.insert(number, lease)
         granted = min(granted[0], lease.ticket.lanes), min(granted[1], lease.ticket.slots)
     return granted

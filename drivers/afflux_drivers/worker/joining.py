@@ -9,16 +9,22 @@ from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_hdl.contract import wire
 
-__all__ = ["join"]
+__all__ = ["join", "refused_because"]
 
 _INTERRUPT_EVERY_S = 0.25
 
-_REFUSALS = {
+_REFUSALS: dict[int, str] = {
     wire.Refusal.VERSION: "it does not speak this protocol version",
     wire.Refusal.JOB: "it has no such job",
     wire.Refusal.KEY: "the key is not the job's",
     wire.Refusal.WORKER: "the job has no such worker",
+    wire.Refusal.ADDRESS: "the job is running, and this worker has joined from another address",
 }
+
+
+def refused_because(cause: int) -> str:
+    """Return what the cause in a REFUSED means."""
+    return _REFUSALS.get(cause, f"cause {cause}")
 
 
 def join(loop: UdpLoop, timeout_s: float) -> None:
@@ -41,7 +47,7 @@ def join(loop: UdpLoop, timeout_s: float) -> None:
         line = loop.served
         raise AggregatorRefused(
             f"join: the aggregator at {line.peer} refused rank {line.session.rank} of job "
-            f"{line.session.ticket.job}: {_REFUSALS.get(cause, f'cause {cause}')}"
+            f"{line.session.ticket.job}: {refused_because(cause)}"
         ) from None
     except _native.DifferentJob as error:
         (found,) = error.args

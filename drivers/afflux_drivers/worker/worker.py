@@ -21,7 +21,7 @@ from afflux_drivers.errors import (
     timed_out,
 )
 from afflux_drivers.worker.calls import WorkerCall
-from afflux_drivers.worker.joining import join
+from afflux_drivers.worker.joining import join, refused_because
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import OpenedPart, Operation
@@ -433,7 +433,9 @@ class Worker:
         )
 
     def _unreachable(self, line: Line, silent_s: float) -> AggregatorUnreachable:
+        refusal = line.session.refusal
+        but = f" but a refusal ({refused_because(refusal)})" if refusal else ""
         return AggregatorUnreachable(
-            f"timed out: rank {self.rank} has heard nothing from the aggregator at "
+            f"timed out: rank {self.rank} has heard nothing{but} from the aggregator at "
             f"{line.peer} for {silent_s:.1f} s{line.if_refused}"
         )

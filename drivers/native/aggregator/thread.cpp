@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -80,6 +81,7 @@ void Server::Thread::serve() {
         bool more = receiver_.more();
         {
             const std::lock_guard alone(share_.mutex);
+            share_.core.at(std::chrono::steady_clock::now().time_since_epoch());
             share_.core.carry_out();
             take_all(arrived, share_.core.local().port);
             take_strays();
@@ -124,8 +126,7 @@ void Server::Thread::take(const packet::Endpoint& peer, std::uint16_t port,
     counters[Counter::BytesIn] += wire::kAffluxOffset + payload.bytes;
     if (!whole) {
         ++counters[Counter::NotOurs];
-    } else if (core.passes_version(arrival) &&
-               core.passes_length(arrival.packet.header, payload.bytes)) {
+    } else if (core.passes_length(arrival.packet.header, payload.bytes)) {
         core.admit(arrival);
     }
 }

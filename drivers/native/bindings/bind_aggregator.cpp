@@ -19,10 +19,10 @@ using aggregator::Server;
 
 nb::dict to_dict(const datagrams::Traffic& traffic) {
     nb::dict dict;
-    dict["calls"] = traffic.calls;
-    dict["messages"] = traffic.messages;
-    dict["datagrams"] = traffic.datagrams;
-    dict["bytes"] = traffic.bytes;
+    dict["calls"] = std::uint64_t{traffic.calls};
+    dict["messages"] = std::uint64_t{traffic.messages};
+    dict["datagrams"] = std::uint64_t{traffic.datagrams};
+    dict["bytes"] = std::uint64_t{traffic.bytes};
     return dict;
 }
 

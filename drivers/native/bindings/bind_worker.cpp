@@ -223,7 +223,7 @@ std::size_t sharing(int dtype, int op, std::size_t count, std::size_t lanes,
 
 nb::dict counts_of(const Session& session) {
     const worker::Counts& counts = session.counts;
-    const auto now = [](const worker::Tally& tally) { return std::uint64_t{tally}; };
+    const auto now = [](const datagrams::Tally& tally) { return std::uint64_t{tally}; };
     nb::dict counted;
     counted["packets_sent"] = now(counts.packets_sent);
     counted["packets_received"] = now(counts.packets_received);
@@ -348,6 +348,8 @@ void bind_session(nb::module_& module) {
         .def_rw("number", &Session::number, "Number of the next operation.")
         .def_rw("heard_at", &Session::heard_at,
                 "When the aggregator's last packet with this job's key came.")
+        .def_ro("refusal", &Session::refusal,
+                "Why the latest JOIN was refused, if nothing else has come since; 0: it was not.")
         .def_ro("trip", &Session::trip, "Estimator of the timeout.")
         .def_prop_ro(
             "window", [](const Session& session) { return session.window.size(); },

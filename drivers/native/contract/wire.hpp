@@ -68,6 +68,7 @@ enum class Refusal : std::uint8_t {
     Job = 2,
     Key = 3,
     Worker = 4,
+    Address = 5,
 };
 
 // The fields of the Afflux header: type, and bytes from its start.

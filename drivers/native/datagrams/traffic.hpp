@@ -1,15 +1,15 @@
-// What passed a socket in one direction.
+// What passed a socket in one direction, as one thread counts it. Any thread may read it.
 #pragma once
 
-#include <cstdint>
+#include "datagrams/tally.hpp"
 
 namespace afflux::datagrams {
 
 struct Traffic {
-    std::uint64_t calls = 0;     // system calls, successful or not
-    std::uint64_t messages = 0;  // what passed the kernel as one: a datagram, or several joined
-    std::uint64_t datagrams = 0;
-    std::uint64_t bytes = 0;  // of their payloads
+    Tally calls;     // system calls, successful or not
+    Tally messages;  // what passed the kernel as one: a datagram, or several joined
+    Tally datagrams;
+    Tally bytes;  // of their payloads
 };
 
 }  // namespace afflux::datagrams

@@ -21,12 +21,6 @@ Core::Core(const Limits& limits, SlotPool& slots, Joined joined)
       sender_(slots),
       rounds_(slots, sender_, counters_) {}
 
-bool Core::passes_version(const Arrival& arrival) {
-    if (arrival.packet.header.version() == wire::kVersion) return true;
-    refuse(arrival, Counter::BadVersion, wire::Refusal::Version);
-    return false;
-}
-
 bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
     if (packet::right_length(payload_bytes, header.blocks()) &&
         header.blocks() <= limits_.lanes) {
@@ -37,7 +31,9 @@ bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes
 }
 
 void Core::admit(const Arrival& arrival) {
-    if (arrival.port == local_.port) {
+    if (arrival.packet.header.version() != wire::kVersion) {
+        refuse(arrival, Counter::BadVersion, wire::Refusal::Version);
+    } else if (arrival.port == local_.port) {
         from_worker(arrival);
     } else {
         from_parent(arrival);
@@ -138,19 +134,29 @@ void Core::join(Job& job, const Arrival& arrival) {
         ++counters_[Counter::BadPresent];
         return;
     }
+    if (job.settled(header.worker) && !job.peers[header.worker]->same_socket(arrival.peer)) {
+        return refuse(arrival, Counter::BadAddress, wire::Refusal::Address);
+    }
     ++counters_[Counter::Joins];
     job.peers[header.worker] = arrival.peer;
     joined_(job, header.worker);
     const packet::Endpoint group = job.group.value_or(packet::Endpoint{});
-    sender_.answer(header, arrival.peer, wire::Type::Joined,
-                   {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit,
-                    group.address, group.port});
+    const wire::Key key = job.group ? job.group_key : 0;
+    sender_.answer(
+        header, arrival.peer, wire::Type::Joined,
+        {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit, group.address,
+         group.port, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
 }
 
 void Core::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {
     ++counters_[counter];
     const packet::Header& header = arrival.packet.header;
-    if (header.type() != wire::Type::Join) return;
+    // What seems wrong in a JOIN without a checksum may be damage, and a refusal is final.
+    if (header.type() != wire::Type::Join || !arrival.verified) return;
+    if (!refusals_.take()) {
+        ++counters_[Counter::RefusalsDropped];
+        return;
+    }
     sender_.answer(header, arrival.peer, wire::Type::Refused,
                    {static_cast<std::uint32_t>(cause), wire::kVersion});
 }

@@ -5,6 +5,7 @@
 // (Job::owner). Not thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "engine/counters.hpp"
 #include "engine/job.hpp"
 #include "engine/packet_sink.hpp"
+#include "engine/refusal_limit.hpp"
 #include "engine/rounds.hpp"
 #include "engine/sender.hpp"
 #include "engine/slots.hpp"
@@ -33,6 +35,8 @@ struct Arrival {
     Packet packet;
     packet::Endpoint peer;
     std::uint16_t port;  // of the engine
+    // A checksum has shown that the packet came as it was sent; of a socket the host has seen to it.
+    bool verified = true;
 };
 
 class Core {
@@ -46,12 +50,14 @@ class Core {
     Core(const Core&) = delete;
     Core& operator=(const Core&) = delete;
 
-    // The checks of section 5.2 from the version on, in order; each returns whether it was passed.
-    // A packet is counted for the first that it fails, and changes no state before all have passed.
-    bool passes_version(const Arrival& arrival);
+    // The check of the length (section 5.2); returns whether it was passed. A packet is counted for
+    // the first check that it fails, and changes no state before all have passed.
     bool passes_length(const packet::Header& header, std::size_t payload_bytes);
-    // All others, and what follows if they are passed.
+    // The checks from the version on, in order, and what follows if they are passed.
     void admit(const Arrival& arrival);
+
+    // The time, for RefusalLimit::at.
+    void at(std::chrono::nanoseconds now) { refusals_.at(now); }
 
     // The number of the core to which a packet belongs; `otherwise` if any may judge it.
     unsigned owner(const packet::Header& header, std::uint16_t port, unsigned otherwise) const;
@@ -110,6 +116,7 @@ class Core {
     packet::Endpoint local_;
     Sender sender_;
     Rounds rounds_;
+    RefusalLimit refusals_;
 };
 
 }  // namespace afflux::engine

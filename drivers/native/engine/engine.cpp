@@ -6,6 +6,9 @@
 #include <utility>
 
 namespace afflux::engine {
+
+using registers::Reason;
+
 namespace {
 
 void require(const char* what, unsigned value, std::size_t most) {
@@ -72,7 +75,7 @@ std::uint32_t Engine::read(std::uint32_t address) {
         return registers_.read_counter(address, sum);
     }
     const registers::Register* known = RegisterFile::find(address);
-    if (known == nullptr) return 0;
+    if (known == nullptr || !known->readable) return 0;
     // The file holds 0 for registers that show state, as nothing writes them.
     return known->writable ? registers_[known->address]
                            : registers_[known->address] | look(known->address);
@@ -112,22 +115,58 @@ void Engine::store(const registers::Register& known, std::uint32_t value) {
 
 bool Engine::command(std::uint32_t command) {
     const std::uint32_t number = registers_[Address::JobIndex];
-    if (command == static_cast<std::uint32_t>(registers::Command::JoinParent)) {
-        const Job* job = shares_[0]->core.job_at(number);
-        if (job != nullptr && job->parent) shares_[job->owner(0)]->core.ask_parent(number);
-        return false;
-    }
-    const bool creates = command == static_cast<std::uint32_t>(registers::Command::Create);
-    if (!creates && command != static_cast<std::uint32_t>(registers::Command::Destroy)) {
-        return false;
+    const auto end_with = [&](Reason reason) {
+        registers_.set(Address::JobReason, static_cast<std::uint32_t>(reason));
+    };
+    if (command == 0) {
+        end_with(Reason::Command);
+        throw std::invalid_argument("there is no command 0");
     }
     if (number >= limits_.jobs) {
+        end_with(Reason::Index);
         throw std::invalid_argument("the engine has jobs 0 to " + std::to_string(limits_.jobs - 1) +
                                     ", not " + std::to_string(number));
     }
+    if (command == static_cast<std::uint32_t>(registers::Command::JoinParent)) {
+        end_with(ask_parent(number));
+        return false;
+    }
     for (const auto& share : shares_) share->core.destroy(number);
-    if (creates) create(described(number));
+    const bool creates = command == static_cast<std::uint32_t>(registers::Command::Create);
+    const Reason reason = creates ? unfit() : Reason::None;
+    end_with(reason);
+    if (creates && reason == Reason::None) create(described(number));
     return true;
+}
+
+Reason Engine::ask_parent(std::uint32_t number) {
+    const Job* job = shares_[0]->core.job_at(number);
+    if (job == nullptr) return Reason::Disabled;
+    if (!job->parent) return Reason::NoParent;
+    shares_[job->owner(0)]->core.ask_parent(number);
+    return Reason::None;
+}
+
+// Why the parameters are not those of a job beside the others.
+Reason Engine::unfit() const {
+    const auto within = [&](Address address, std::size_t most) {
+        return 1 <= registers_[address] && registers_[address] <= most;
+    };
+    if (!within(Address::JobWorkers, limits_.workers)) return Reason::Workers;
+    if (!within(Address::JobLanes, limits_.lanes)) return Reason::Lanes;
+    const std::size_t base = registers_[Address::JobSlotBase];
+    const std::size_t end = base + registers_[Address::JobSlotCount];
+    if (end == base || end > slots_.size()) return Reason::Slots;
+    const std::uint32_t group = registers_[Address::JobGroupAddress];
+    if (group != 0 && group >> 28 != 0xE) return Reason::Group;
+    for (std::size_t number = 0; number < limits_.jobs; ++number) {
+        const Job* other = shares_[0]->core.job_at(number);
+        if (other == nullptr) continue;
+        if (base < other->slot_base + other->slots && other->slot_base < end) {
+            return Reason::Overlap;
+        }
+    }
+    return Reason::None;
 }
 
 void Engine::create(const Job& job) {
@@ -147,26 +186,19 @@ void Engine::joined(const Job& job, wire::Worker worker) {
 }
 
 Job Engine::described(std::uint32_t number) const {
-    const auto checked = [&](const char* name, Address address, std::int64_t most) {
-        const std::uint32_t value = registers_[address];
-        if (1 <= value && value <= most) return value;
-        throw std::invalid_argument(std::string(name) + " of job " + std::to_string(number) +
-                                    " must be 1 to " + std::to_string(most) + ", not " +
-                                    std::to_string(value));
-    };
-    const std::uint32_t base = registers_[Address::JobSlotBase];
-    const auto free = static_cast<std::int64_t>(slots_.size()) - base;
     Job job{
         .number = static_cast<wire::Job>(number),
         .key = registers_.pair(Address::JobKeyLow, Address::JobKeyHigh),
-        .workers = checked("job_workers", Address::JobWorkers, limits_.workers),
-        .lanes = checked("job_lanes", Address::JobLanes, limits_.lanes),
+        .workers = registers_[Address::JobWorkers],
+        .lanes = registers_[Address::JobLanes],
         .credit = registers_[Address::JobCredit],
-        .slot_base = base,
-        .slots = checked("job_slot_count", Address::JobSlotCount, free),
+        .slot_base = registers_[Address::JobSlotBase],
+        .slots = registers_[Address::JobSlotCount],
         .peers = {},
         .group = {},
+        .group_key = registers_.pair(Address::JobGroupKeyLow, Address::JobGroupKeyHigh),
         .parent = {},
+        .may_move = (registers_[Address::JobOptions] & 1) != 0,
     };
     if (const std::uint32_t address = registers_[Address::JobGroupAddress]; address != 0) {
         job.group = {

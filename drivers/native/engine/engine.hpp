@@ -42,7 +42,8 @@ class Engine {
     // The register at a byte address.
     std::uint32_t read(std::uint32_t address);
 
-    // Throws std::invalid_argument for a command to create a job that the engine is not built for.
+    // Throws std::invalid_argument for a command that there is not, or for a job that the engine is
+    // not built for. Why any other has failed, job_reason tells.
     void write(std::uint32_t address, std::uint32_t value);
 
     // Has this called after each change of the jobs, by the thread that has made it; null: nothing.
@@ -56,6 +57,8 @@ class Engine {
     void store(const registers::Register& known, std::uint32_t value);
     // Returns whether jobs have changed.
     bool command(std::uint32_t command);
+    registers::Reason ask_parent(std::uint32_t number);
+    registers::Reason unfit() const;
     Job described(std::uint32_t number) const;
     void create(const Job& job);
     void joined(const Job& job, wire::Worker worker);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "packet/frame.hpp"
@@ -29,9 +31,14 @@ struct Job {
     // Endpoint of each worker that has joined, from its latest JOIN.
     std::array<std::optional<packet::Endpoint>, wire::kWorkersMax> peers;
     std::optional<packet::Endpoint> group;
+    wire::Key group_key;  // of the results to the group
     std::optional<Parent> parent;
+    bool may_move;  // workers may move while the job runs
     bool parent_joined = false;
     bool asks_parent = false;  // a JOIN is to be sent to the parent
+    // Whether a contribution has been accepted, by any of the cores, which have a copy of this
+    // each.
+    std::shared_ptr<std::atomic<bool>> started = std::make_shared<std::atomic<bool>>(false);
     // Cores, from first_share on, that have an equal part of the slots each.
     unsigned first_share = 0;
     unsigned shares = 1;
@@ -39,6 +46,19 @@ struct Job {
     // The core that has a slot.
     unsigned owner(wire::Slot slot) const {
         return first_share + static_cast<unsigned>(slot * shares / slots);
+    }
+
+    // A contribution has been accepted.
+    void start() const {
+        // Mostly it is set: then its cache line stays where it is.
+        if (!started->load(std::memory_order_relaxed)) {
+            started->store(true, std::memory_order_relaxed);
+        }
+    }
+
+    // Whether a worker may not join from another address any more.
+    bool settled(wire::Worker worker) const {
+        return peers[worker] && !may_move && started->load(std::memory_order_relaxed);
     }
 
     std::uint64_t everyone() const {

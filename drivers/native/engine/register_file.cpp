@@ -19,11 +19,8 @@ const registers::Register* RegisterFile::find(std::uint32_t address) {
 
 std::uint32_t RegisterFile::read_counter(std::uint32_t address, const Counters& counters) {
     const std::uint32_t offset = address - registers::kCounterBase;
-    if (offset % 8 == 4) return latched_;
-    if (offset % 8 != 0) return 0;
-    const std::uint64_t value = counters.at(offset / 8);
-    latched_ = static_cast<std::uint32_t>(value >> 32);
-    return static_cast<std::uint32_t>(value);
+    if (offset % 4 != 0) return 0;
+    return static_cast<std::uint32_t>(counters.at(offset / 8) >> (offset % 8 == 4 ? 32 : 0));
 }
 
 }  // namespace afflux::engine

@@ -29,8 +29,9 @@ class RegisterFile {
     // The register at a byte address, or null.
     static const registers::Register* find(std::uint32_t address);
 
-    // Reading a counter's lower word latches its upper one.
-    std::uint32_t read_counter(std::uint32_t address, const Counters& counters);
+    // Either word of a counter as it is now: reading one changes nothing, so readers do not disturb
+    // each other.
+    static std::uint32_t read_counter(std::uint32_t address, const Counters& counters);
 
     static constexpr bool is_counter(std::uint32_t address) {
         return registers::kCounterBase <= address &&
@@ -44,7 +45,6 @@ class RegisterFile {
 
     // All registers have addresses below the counters.
     std::array<std::uint32_t, registers::kCounterBase / 4> values_{};
-    std::uint32_t latched_ = 0;
 };
 
 }  // namespace afflux::engine

@@ -57,6 +57,7 @@ void Rounds::add(const Job& job, const Packet& packet) {
     const packet::Header& header = packet.header;
     const std::size_t in_pool = job.slot_base + header.slot;
     SlotState& slot = slots_[in_pool];
+    job.start();
     slot.seen |= std::uint64_t{1} << header.worker;
     if (header.type() == wire::Type::Conflict) slot.versions[header.round & 1].conflict = true;
     ++counters_[Counter::Accepted];

@@ -37,6 +37,7 @@ void Sender::completed(const Job& job, wire::Slot slot, wire::Round round) {
     sink_->open(slots_.body_of(job.slot_base + slot, round & 1), false);
     if (job.group) {
         header.worker = wire::kEveryone;
+        header.key = job.group_key;
         sink_->send(local_, *job.group, header);
         return;
     }

@@ -13,6 +13,11 @@ constexpr std::uint8_t kUdp = 17;
 // The only flag that may be set is "don't fragment".
 constexpr std::uint16_t kFragmented = 0xBFFF;
 
+// Not a group's MAC address, nor an IPv4 address of 0.0.0.0/8, 224.0.0.0/4 or 240.0.0.0/4.
+bool is_of_host(const std::uint8_t* mac, std::uint8_t address_first_octet) {
+    return (mac[0] & 1) == 0 && address_first_octet != 0 && address_first_octet < 224;
+}
+
 bool right_udp_checksum(const std::uint8_t* ip, std::size_t udp_bytes) {
     const std::uint8_t* udp = ip + wire::kIpv4Bytes;
     if (packet::load_big_16(udp + 6) == 0) return true;
@@ -81,10 +86,11 @@ std::optional<Arrival> SoftEngine::parse(packet::Octets frame) {
     const std::uint8_t* udp = ip + wire::kIpv4Bytes;
     if (!std::equal(local.mac.begin(), local.mac.end(), frame.data) ||
         packet::load_big_16(frame.data + 12) != 0x0800 || ip[0] >> 4 != 4 || ip[9] != kUdp ||
-        packet::load_big_32(ip + 16) != local.address) {
+        packet::load_big_32(ip + 16) != local.address || local.address == 0) {
         return drop(Counter::NotOurs);
     }
-    if (ip[0] != 0x45 || (packet::load_big_16(ip + 6) & kFragmented) != 0 ||
+    if (ip[0] != 0x45 || !is_of_host(frame.data + 6, ip[12]) ||
+        (packet::load_big_16(ip + 6) & kFragmented) != 0 ||
         packet::fold(packet::add_words(0, ip, wire::kIpv4Bytes)) != 0xFFFF) {
         return drop(Counter::BadIp);
     }
@@ -93,12 +99,12 @@ std::optional<Arrival> SoftEngine::parse(packet::Octets frame) {
                    frame.data + wire::kLookaheadOffset},
         .peer = {.address = packet::load_big_32(ip + 12), .port = packet::load_big_16(udp)},
         .port = packet::load_big_16(udp + 2),
+        .verified = packet::load_big_16(udp + 6) != 0,
     };
     std::copy_n(frame.data + 6, arrival.peer.mac.size(), arrival.peer.mac.begin());
     if (arrival.port != local.port && !core.is_parent_port(arrival.port)) {
         return drop(Counter::NotOurs);
     }
-    if (!core.passes_version(arrival)) return std::nullopt;
     const std::size_t total = packet::load_big_16(ip + 2);
     const std::size_t udp_bytes = packet::load_big_16(udp + 4);
     if (frame.bytes != wire::kEthernetBytes + total || total != wire::kIpv4Bytes + udp_bytes ||

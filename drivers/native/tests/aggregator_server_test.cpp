@@ -1,8 +1,10 @@
 // The server on loopback: sums with one thread and several, packets that come to the wrong thread,
 // jobs that change while packets come, and datagrams of which every octet may be wrong. Under
 // sanitizers nothing of that may touch what is not the server's, nor may threads.
+#include <chrono>
 #include <random>
 #include <system_error>
+#include <thread>
 
 #include "tests/aggregator_workers.hpp"
 
@@ -95,6 +97,37 @@ void test_answers_of_one_batch() {
         }
     }
     CHECK(served.counter(Counter::Joins) == 1 && served.counter(Counter::BadKey) == 1);
+}
+
+// Many JOINs with a wrong key: answers come within the rate, and all JOINs are counted.
+void test_refusals_are_limited() {
+    const Shape shape{2, 4, 8};
+    Served served(shape, 2);
+    datagrams::UdpSocket socket;
+    socket.connect(served.address());
+    datagrams::SendBatch batch(socket);
+    std::vector<std::uint8_t> wrong(wire::kUdpPayloadMin);
+    packet::store_header(wrong.data(), packet::join_header(1, 0, kKey + 1));
+    const auto begin = std::chrono::steady_clock::now();
+    constexpr unsigned kAsked = 3000;
+    for (unsigned i = 0; i < kAsked; ++i) {
+        batch.add({}, {datagrams::Part(wrong)});
+        if (i % 50 == 49) {
+            while (!batch.flush()) {
+            }
+        }
+        // What the socket's buffer holds is taken.
+        while (served.counter(Counter::FramesIn) + 500 < i) std::this_thread::yield();
+    }
+    while (!batch.flush()) {
+    }
+    while (served.counter(Counter::FramesIn) < kAsked) std::this_thread::yield();
+    const auto periods = (std::chrono::steady_clock::now() - begin) / engine::RefusalLimit::kPeriod;
+    const std::uint64_t refused = served.counter(Counter::FramesOut);
+    CHECK(served.counter(Counter::BadKey) + served.counter(Counter::ReceiveOverflow) == kAsked);
+    CHECK(refused >= engine::RefusalLimit::kBurst);
+    CHECK(refused <= engine::RefusalLimit::kBurst + static_cast<std::uint64_t>(periods) + 1);
+    CHECK(refused + served.counter(Counter::RefusalsDropped) == served.counter(Counter::BadKey));
 }
 
 // Two workers behind one port number and the last half of an address, which only the first half of
@@ -228,6 +261,7 @@ int main() {
     test_strays();
     test_steering();
     test_answers_of_one_batch();
+    test_refusals_are_limited();
     test_jobs_change_meanwhile();
     test_slots_go_to_another_thread();
     test_many_results_at_a_time();

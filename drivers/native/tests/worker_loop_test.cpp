@@ -2,7 +2,10 @@
 #include <time.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -139,6 +142,31 @@ void test_no_more_is_sent_than_the_buffer_has_room_for() {
     CHECK(sent == one.session.window.size());
 }
 
+// Any thread may read the counts while another one drives the loop: the thread sanitizer watches.
+void test_counts_are_read_while_the_loop_runs() {
+    constexpr unsigned kLanes = 2;
+    constexpr std::size_t kSlots = 16;
+    OneWorker one(kLanes, kSlots, 8 * kLanes * kSlots);
+    worker::UdpLoop loop({&one.line});
+    std::atomic<bool> over = false;
+    std::uint64_t most = 0;
+    std::thread reader([&] {
+        while (!over.load(std::memory_order_relaxed)) {
+            const std::uint64_t calls = one.line.calls() + loop.waits();
+            CHECK(calls >= most && one.session.trip.smoothed() >= 0);
+            most = calls;
+        }
+    });
+    for (int turn = 0; turn < 1000 && !one.operation.done(); ++turn) {
+        loop.run(worker::monotonic_now() + 1e-4);
+        one.answer();
+    }
+    over = true;
+    reader.join();
+    CHECK(one.operation.done() && one.line.calls() + loop.waits() >= most);
+    CHECK(one.session.trip.smoothed() > 0 && loop.waits() > 0);
+}
+
 // Has asked for something long ago, and counts what comes before it may ask again.
 class Impatient final : public worker::Dialogue {
   public:
@@ -183,6 +211,7 @@ void test_a_flood_does_not_keep_a_worker_from_asking() {
 
 int main() {
     test_no_more_is_sent_than_the_buffer_has_room_for();
+    test_counts_are_read_while_the_loop_runs();
     test_a_flood_does_not_keep_a_worker_from_asking();
     test_what_is_sent_again_is_as_it_was();
     test_results_that_wait_to_be_read_are_not_asked_for();

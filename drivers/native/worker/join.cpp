@@ -45,6 +45,7 @@ void Join::receive(packet::PacketBuffer& packet, std::size_t length, double now,
     }
     const JobTerms found{words[0], words[1], words[2], words[3], words[4], words[5]};
     if (found != job.terms()) throw DifferentJob(found);
+    if (job.has_group()) session_.group_key = wire::Key{words[7]} << 32 | words[6];
     if (sends_ == 1) session_.trip.sample_short(sent_at_, now);
     session_.heard_at = now;
     deadline_ = kNever;

@@ -81,7 +81,7 @@ class Line : private PacketSink {
     // Datagrams that came while the receive buffers were full.
     std::uint64_t overflows() const;
 
-    // System calls on the sockets so far.
+    // System calls on the sockets so far. Any thread may ask.
     std::uint64_t calls() const { return receiver_.traffic().calls + batch_.traffic().calls; }
 
   private:

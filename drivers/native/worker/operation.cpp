@@ -83,10 +83,13 @@ void Operation::open(double now, PacketSink& out) {
 
 bool Operation::is_ours(const Header& header, std::size_t length) const {
     const JobRun& job = session_.job;
-    const bool to_us =
-        header.worker == job.worker || (job.has_group() && header.worker == wire::kEveryone);
-    return header.key == job.key && header.job == job.number && to_us &&
-           packet::right_length(length, header.blocks());
+    const wire::Type type = header.type();
+    const bool is_result = type == wire::Type::Result || type == wire::Type::Conflict;
+    // All who hear the group know its key, so it is good for results to everyone alone.
+    const bool to_us = job.has_group() && header.worker == wire::kEveryone
+                           ? is_result && header.key == session_.group_key
+                           : header.worker == job.worker && header.key == job.key;
+    return to_us && header.job == job.number && packet::right_length(length, header.blocks());
 }
 
 void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double now,
@@ -102,7 +105,10 @@ void Operation::receive(packet::PacketBuffer& packet, std::size_t length, double
         return;
     }
     // A job that is no more is as good as an aggregator that is no more.
-    if (header.version_type != packet::version_type(wire::Type::Refused)) {
+    if (header.version_type == packet::version_type(wire::Type::Refused)) {
+        session_.refusal = packet.words()[0];
+    } else {
+        session_.refusal = 0;
         session_.heard_at = now;
         unanswered_since_ = kNever;
     }

@@ -14,18 +14,20 @@ RoundTrip::RoundTrip(double cap)
 void RoundTrip::take(double sent_at, double seconds) {
     constexpr double kGain = 1.0 / 8, kVariationGain = 1.0 / 4;
     sampled_from_ = std::max(sampled_from_, sent_at);
-    if (smoothed_ == 0) {
-        smoothed_ = seconds;
+    double smooth = smoothed();
+    if (smooth == 0) {
+        smooth = seconds;
         variation_ = seconds / 2;
     } else {
-        const double off = std::abs(smoothed_ - seconds);
+        const double off = std::abs(smooth - seconds);
         variation_ += kVariationGain * (off - variation_);
-        smoothed_ += kGain * (seconds - smoothed_);
+        smooth += kGain * (seconds - smooth);
     }
+    smoothed_.store(smooth, std::memory_order_relaxed);
     const double spread = 4 * variation_;
-    estimate_ = std::min(smoothed_ + std::max(kGranularity, spread), cap_);
+    estimate_ = std::min(smooth + std::max(kGranularity, spread), cap_);
     timeout_ = estimate_;
-    overdue_after_ = smoothed_ + std::max(kOverdue, spread);
+    overdue_after_ = smooth + std::max(kOverdue, spread);
 }
 
 void RoundTrip::sample(double sent_at, double now) {
@@ -39,7 +41,7 @@ void RoundTrip::sample_short(double sent_at, double now) {
 
 void RoundTrip::sample_bound(double sent_at, double now) {
     const double seconds = now - sent_at;
-    if (smoothed_ == 0 || (seconds < smoothed_ && now >= blocks_until_)) {
+    if (smoothed() == 0 || (seconds < smoothed() && now >= blocks_until_)) {
         take(sent_at, seconds);
     } else if (seconds < estimate_) {
         timeout_ = estimate_;

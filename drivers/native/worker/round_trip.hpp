@@ -1,6 +1,7 @@
 // How long to wait for an answer: the estimator of RFC 6298, with Karn's rule. Times in seconds.
 #pragma once
 
+#include <atomic>
 #include <limits>
 
 namespace afflux::worker {
@@ -31,8 +32,8 @@ class RoundTrip {
     double cap() const { return cap_; }
     // How long to wait now.
     double timeout() const { return timeout_; }
-    // Smoothed round trip, 0 before the first sample.
-    double smoothed() const { return smoothed_; }
+    // Smoothed round trip, 0 before the first sample. Any thread may ask while another one samples.
+    double smoothed() const { return smoothed_.load(std::memory_order_relaxed); }
 
     // When a packet that was sent at `sent_at` is overdue though its timeout has not passed,
     // because one that was sent later has been answered (as in RFC 8985). Infinite if none has.
@@ -69,7 +70,7 @@ class RoundTrip {
     double estimate_;  // the timeout without doubling
     double timeout_;
     double overdue_after_;
-    double smoothed_ = 0;
+    std::atomic<double> smoothed_ = 0;
     double variation_ = 0;
     double sampled_from_ = -kNever;  // when the latest of the packets that gave samples was sent
     double doubled_at_ = -kNever;

@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "datagrams/tally.hpp"
 #include "packet/frame.hpp"
 #include "worker/errors.hpp"
 #include "worker/round_trip.hpp"
 #include "worker/slot.hpp"
-#include "worker/tally.hpp"
 #include "worker/window.hpp"
 
 namespace afflux::worker {
@@ -50,6 +51,8 @@ struct JobRun {
 
 // Counts since the session began, which any thread may read. Bytes are of UDP payload.
 struct Counts {
+    using Tally = datagrams::Tally;
+
     Tally packets_sent;
     Tally packets_received;
     Tally bytes_sent;
@@ -74,6 +77,11 @@ class Session {
     Window window;
     Counts counts;
     std::uint64_t number = 0;  // of the next operation
+    // Why the aggregator has refused the latest JOIN of an operation, a wire::Refusal, if nothing
+    // else has come from it since; else 0.
+    std::uint32_t refusal = 0;
+    // Of the results to the group; JOINED tells it.
+    std::optional<wire::Key> group_key;
     // When the aggregator's last packet with this job's key came, in seconds.
     double heard_at = -std::numeric_limits<double>::infinity();
 

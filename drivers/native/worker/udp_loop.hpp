@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "datagrams/tally.hpp"
 #include "worker/line.hpp"
 
 namespace afflux::worker {
@@ -23,7 +24,7 @@ class UdpLoop {
     // Number of the line that `run` was serving when it threw.
     std::size_t serving() const { return serving_; }
 
-    // How often it has waited, each time with one system call.
+    // How often it has waited, each time with one system call. Any thread may ask.
     std::uint64_t waits() const { return waits_; }
 
   private:
@@ -36,7 +37,7 @@ class UdpLoop {
     std::vector<bool> readable_;      // by line: whether there may be something to read
     std::vector<pollfd> sockets_;
     std::size_t serving_ = 0;
-    std::uint64_t waits_ = 0;
+    datagrams::Tally waits_;
 };
 
 }  // namespace afflux::worker

@@ -90,6 +90,7 @@ def _registers() -> str:
     lines += _constants(["IDENTITY", "RELEASE", "COUNTER_BASE"], "std::uint32_t", registers)
     lines.append("")
     lines += _enumeration(registers.Command, "std::uint32_t")
+    lines += _enumeration(registers.Reason, "std::uint32_t")
     lines += ["// Byte addresses.", "enum class Address : std::uint32_t {"]
     lines += [f"    {_camel(r.name)} = {r.address:#05x}," for r in registers.REGISTERS]
     lines += ["};", ""]
@@ -97,14 +98,17 @@ def _registers() -> str:
         "struct Register {",
         "    Address address;",
         "    unsigned width;  // bits in use, from bit 0",
+        "    bool readable;  // otherwise it reads as 0",
         "    bool writable;",
         "};",
         "",
         f"inline constexpr std::array<Register, {len(registers.REGISTERS)}> kRegisters{{{{",
     ]
     for register in registers.REGISTERS:
-        writable = str(register.access is registers.Access.READ_WRITE).lower()
-        lines.append(f"    {{Address::{_camel(register.name)}, {register.width}, {writable}}},")
+        readable = str(register.access is not registers.Access.WRITE_ONLY).lower()
+        writable = str(register.access.writable).lower()
+        name = _camel(register.name)
+        lines.append(f"    {{Address::{name}, {register.width}, {readable}, {writable}}},")
     lines += ["}};", "", "// Counters, in the order of their addresses."]
     lines += ["enum class Counter : std::size_t {"]
     lines += [f"    {_camel(counter.name)}," for counter in registers.COUNTERS]

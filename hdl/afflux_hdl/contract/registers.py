@@ -19,7 +19,9 @@ __all__ = [
     "Access",
     "Command",
     "Counter",
+    "Reason",
     "Register",
+    "WriteRefused",
     "address_of",
     "counter_address",
 ]
@@ -31,11 +33,21 @@ RELEASE = 0x000100
 """Value of the build_version register, 0.1.0: major, minor and patch in one octet each."""
 
 
+class WriteRefused(Exception):
+    """A register write had no effect: there is no such register, or it cannot be written now."""
+
+
 class Access(Enum):
-    """Who may write a register."""
+    """Who may read and write a register. One that is write-only reads as zero."""
 
     READ_ONLY = "ro"
     READ_WRITE = "rw"
+    WRITE_ONLY = "wo"
+
+    @property
+    def writable(self) -> bool:
+        """Whether such a register may be written."""
+        return self is not Access.READ_ONLY
 
 
 class Command(IntEnum):
@@ -44,6 +56,40 @@ class Command(IntEnum):
     CREATE = 1
     DESTROY = 2
     JOIN_PARENT = 3
+
+
+class Reason(IntEnum):
+    """Values of the `job_reason` register: why the latest command was refused."""
+
+    NONE = 0
+    COMMAND = 1
+    INDEX = 2
+    WORKERS = 3
+    LANES = 4
+    SLOTS = 5
+    OVERLAP = 6
+    GROUP = 7
+    DISABLED = 8
+    NO_PARENT = 9
+
+    @property
+    def meaning(self) -> str:
+        """One line for the reference page, and for error messages."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    Reason.NONE: "it was not refused",
+    Reason.COMMAND: "there is no such command",
+    Reason.INDEX: "job_index is not below build_jobs",
+    Reason.WORKERS: "job_workers is 0 or more than build_workers",
+    Reason.LANES: "job_lanes is 0 or more than build_lanes",
+    Reason.SLOTS: "job_slot_count is 0, or the slots do not all lie within the pool",
+    Reason.OVERLAP: "a slot belongs to another job",
+    Reason.GROUP: "job_group_address is neither 0 nor a multicast address",
+    Reason.DISABLED: "the job that is to join its parent does not exist",
+    Reason.NO_PARENT: "the job that is to join its parent has none",
+}
 
 
 @dataclass(frozen=True)
@@ -65,7 +111,7 @@ class Register:
     meaning: str
 
 
-RO, RW = Access.READ_ONLY, Access.READ_WRITE
+RO, RW, WO = Access.READ_ONLY, Access.READ_WRITE, Access.WRITE_ONLY
 
 REGISTERS = (
     Register("identity", 0x000, 32, RO, 'constant 0x41464C58, "AFLX"'),
@@ -82,8 +128,8 @@ REGISTERS = (
     Register("local_address", 0x028, 32, RW, "engine's IPv4 address, first octet uppermost"),
     Register("local_port", 0x02C, 16, RW, "engine's UDP port"),
     Register("job_index", 0x040, 8, RW, "job that the command acts on"),
-    Register("job_key_low", 0x044, 32, RW, "key of the job run, lower half"),
-    Register("job_key_high", 0x048, 32, RW, "key of the job run, upper half"),
+    Register("job_key_low", 0x044, 32, WO, "key of the job run, lower half"),
+    Register("job_key_high", 0x048, 32, WO, "key of the job run, upper half"),
     Register("job_workers", 0x04C, 8, RW, "number of workers N"),
     Register("job_lanes", 0x050, 8, RW, "number of lanes F"),
     Register("job_slot_base", 0x054, 16, RW, "first slot of the job in the pool"),
@@ -102,10 +148,11 @@ REGISTERS = (
     Register("job_parent_port", 0x080, 16, RW, "parent's UDP port"),
     Register("job_parent_job", 0x084, 8, RW, "job number at the parent"),
     Register("job_parent_worker", 0x088, 8, RW, "own worker number at the parent"),
-    Register("job_parent_key_low", 0x08C, 32, RW, "key of the parent's job run, lower half"),
-    Register("job_parent_key_high", 0x090, 32, RW, "key of the parent's job run, upper half"),
+    Register("job_parent_key_low", 0x08C, 32, WO, "key of the parent's job run, lower half"),
+    Register("job_parent_key_high", 0x090, 32, WO, "key of the parent's job run, upper half"),
     Register("job_enabled", 0x094, 1, RO, "1 if the job that job_index selects exists"),
     Register("job_parent_joined", 0x098, 1, RO, "1 if it has joined its parent"),
+    Register("job_reason", 0x09C, 4, RO, "why the latest command was refused, 0: it was not"),
     Register("receive_level", 0x0A0, 16, RO, "beats in the receive buffer"),
     Register("receive_peak", 0x0A4, 16, RO, "most beats that were ever in it"),
     Register("delivery_level", 0x0A8, 17, RO, "deliveries in the queue"),
@@ -117,11 +164,16 @@ REGISTERS = (
     Register("debug_phase", 0x0C0, 2, RO, "bit 0: all are in; bit 1: waiting for the parent"),
     Register("debug_version_0", 0x0C4, 18, RO, "version 0: bit 17 held, bit 16 conflict, present"),
     Register("debug_version_1", 0x0C8, 18, RO, "version 1, likewise"),
+    Register("job_options", 0x0CC, 1, RW, "bit 0: workers may move while the job runs"),
     Register("debug_worker", 0x0D0, 16, RW, "job << 8 | worker that the registers below look at"),
     Register("debug_peer_mac_low", 0x0D4, 32, RO, "MAC address that it joined from, last octets"),
     Register("debug_peer_mac_high", 0x0D8, 17, RO, "first two octets; bit 16: has joined"),
     Register("debug_peer_address", 0x0DC, 32, RO, "IPv4 address that it joined from"),
     Register("debug_peer_port", 0x0E0, 16, RO, "UDP port that it joined from"),
+    Register("job_group_key_low", 0x0E4, 32, WO, "key of results to the group, lower half"),
+    Register("job_group_key_high", 0x0E8, 32, WO, "key of results to the group, upper half"),
+    Register("transmit_control", 0x0EC, 1, RW, "1: discard all that would be sent"),
+    Register("transmit_state", 0x0F0, 1, RO, "1: output is discarded, by command or as tx waits"),
 )
 
 
@@ -141,7 +193,7 @@ class Counter:
 FRAME_COUNTERS = (
     Counter("mac_error", "frame that the MAC marked as bad"),
     Counter("not_ours", "frame that is not addressed to the engine's MAC, IPv4 address and port"),
-    Counter("bad_ip", "IPv4 options, fragment, or wrong IPv4 header checksum"),
+    Counter("bad_ip", "IPv4 options, fragment, wrong header checksum, or source that no host has"),
     Counter("bad_version", "protocol version not spoken here"),
     Counter("bad_length", "frame, IPv4, UDP length and present bitmap disagree"),
     Counter("bad_checksum", "UDP checksum neither zero nor right"),
@@ -173,15 +225,23 @@ COUNTERS = (
     Counter("overflows", "additions of elements that left the range of int32"),
     Counter("replays", "results sent again to one worker, partial sums sent up again"),
     Counter("replays_dropped", "results not sent again: already queued, or the queue was full"),
-    Counter("replies_dropped", "missing, joined and refused packets not sent: the queue was full"),
+    Counter("replies_dropped", "missing and joined packets not sent: the queue was full"),
     Counter("frames_out", "frames sent"),
     Counter("bytes_in", "bytes of all frames received"),
     Counter("bytes_out", "bytes of all frames sent"),
+    Counter("results_dropped", "results not queued: the slot's version was queued already"),
+    Counter("results_discarded", "queued deliveries not sent: job or round over, or not joined"),
+    Counter("refusals_dropped", "refused packets not sent: beyond their rate, or queue half full"),
+    Counter("frames_discarded", "frames not sent, or cut, because the link was down"),
     Counter("data_errors", "frames sent with a wrong checksum: a bit of their data had flipped"),
 )
 
 COUNTER_BASE = 0x100
-"""Address of the first counter. Each takes two words; reading the lower latches the upper."""
+"""Address of the first counter. Each takes two words, the lower one first, both as they are now.
+
+Reading has no effect, so any number of readers may read at the same time. The two words belong
+together if the upper one is the same before and after the lower one is read.
+"""
 
 
 _Entry = TypeVar("_Entry", Register, Counter)
@@ -249,7 +309,7 @@ NODE_FRAME_COUNTERS = (
     Counter("arp_replies", "ARP request answered"),
     Counter("echo_replies", "ICMP echo request answered"),
     Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),
-    Counter("replies_dropped", "ARP or echo request not answered: too many were waiting"),
+    Counter("replies_dropped", "ARP or echo request not answered: beyond their rate, or no room"),
     Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
 )
 """Every frame from the network increments exactly one of these."""
@@ -259,6 +319,7 @@ NODE_HOST_COUNTERS = (
     Counter("from_host_oversize", "frame of the host that is larger than its buffer"),
     Counter("from_host_bad", "frame that the host marked as bad"),
     Counter("from_host_off", "frame of the host while host_path was 0"),
+    Counter("from_host_discarded", "frame of the host for which there was no room: link down"),
 )
 """Every frame from the host increments exactly one of these."""
 

@@ -110,6 +110,7 @@ class Refusal(IntEnum):
     JOB = 2
     KEY = 3
     WORKER = 4
+    ADDRESS = 5
 
 
 @dataclass(frozen=True)

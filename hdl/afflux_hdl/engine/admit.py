@@ -36,8 +36,15 @@ from afflux_hdl.engine.verdict import Checks, RoundPosition, Screen, Screened, V
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.packet_stream import Peer
+from afflux_hdl.lib.rate_limit import RateLimit
 
-__all__ = ["Admit"]
+__all__ = ["REFUSALS_BURST", "REFUSAL_PERIOD_BITS", "Admit"]
+
+REFUSALS_BURST = 64
+"""Refusals that may follow one another at once: all workers of a job with a wrong key."""
+
+REFUSAL_PERIOD_BITS = 16
+"""Binary logarithm of the cycles for each further refusal: 3,815 a second at 250 MHz."""
 
 
 class Admit(wiring.Component):
@@ -45,8 +52,10 @@ class Admit(wiring.Component):
 
     Latency: 4 cycles from a summary on `i` to its operation on `o`, one more at the wrong phase.
     Throughput: one frame in two cycles, taken when `phase` is 0; one that occupies the receive
-    buffer takes at least two to arrive. `i` waits while `o_full`. A reply is dropped and counted
-    if it finds `replies_full` (a refusal: `refusals_full`); its worker asks again.
+    buffer, and no other comes here, takes at least two to arrive. `i` waits while `o_full`. A reply
+    is dropped and counted if it finds `replies_full`; its worker asks again. Whom a refusal goes to
+    nobody has verified: it is dropped if it finds `refusals_full` or goes beyond the rate of
+    `REFUSALS_BURST` and `REFUSAL_PERIOD_BITS`.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
     the very cycle in which the next frame, two cycles behind, addresses it. Likewise, a JOIN is
@@ -65,12 +74,13 @@ class Admit(wiring.Component):
         read_state, write_state: Slot state.
         state_broken: With what `read_state` reads: a bit of it has flipped. The frame is dropped.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
+        started, started_job: A contribution to a job has been accepted.
         replies: Short answers.
         replies_full, refusals_full: Their queue has no room for another one, or for a refusal.
         judged, cause: A frame is counted in this cycle, by this counter.
         accepted_blocks: Number of blocks of the contribution accepted in this cycle.
         completed, conflicted: A frame completes a round; and the round is a conflict.
-        reply_dropped: A reply is dropped in this cycle.
+        reply_dropped, refusal_dropped: A reply is dropped in this cycle; a refusal is.
         idle: No frame is in flight.
     """
 
@@ -93,6 +103,8 @@ class Admit(wiring.Component):
                 "write_state": Out(WritePort(p.slot_bits, state)),
                 "parent_joined": Out(1),
                 "parent_joined_job": Out(p.job_bits),
+                "started": Out(1),
+                "started_job": Out(p.job_bits),
                 "replies": Out(stream.Signature(Reply, always_ready=True)),
                 "replies_full": In(1),
                 "refusals_full": In(1),
@@ -102,6 +114,7 @@ class Admit(wiring.Component):
                 "completed": Out(1),
                 "conflicted": Out(1),
                 "reply_dropped": Out(1),
+                "refusal_dropped": Out(1),
                 "idle": Out(1),
             }
         )
@@ -138,6 +151,10 @@ class Admit(wiring.Component):
             Peer, Mux(from_parent1, route1.parent.as_value(), entry1.peer.as_value())
         )
         key2, address2 = Signal(4), Signal(4)
+        # The job's entry shows a contribution that was accepted at least two frames before; that of
+        # the frame before, which is in cycle 3 now, comes from there.
+        started2, follows2 = Signal(), Signal()
+        valid3, frame3 = Signal(), Signal.like(frame1)
         m.d.sync += [
             *(
                 key2[n].eq(header1.key.word_select(n, 16) == key.word_select(n, 16))
@@ -147,6 +164,8 @@ class Admit(wiring.Component):
             address2[1].eq(source1.address[:16] == expected.address[:16]),
             address2[2].eq(source1.address[16:] == expected.address[16:]),
             address2[3].eq(source1.port == expected.port),
+            started2.eq(self.jobs[frame1.job].started),
+            follows2.eq(valid3 & (frame3.job == frame1.job)),
         ]
         valid2 = Signal()
         frame2 = Signal.like(frame1)
@@ -161,6 +180,7 @@ class Admit(wiring.Component):
             group2.eq(route1.group),
             checks2.good.eq(frame1.good),
             checks2.refused_version.eq(frame1.refused_version),
+            checks2.checksum.eq(frame1.checksum),
             checks2.from_parent.eq(from_parent1),
             checks2.job.eq(
                 frame1.job_built
@@ -196,6 +216,12 @@ class Admit(wiring.Component):
             screen.checks.eq(checks2),
             screen.checks.key.eq(key2.all()),
             screen.checks.address.eq(address2.all()),
+            screen.checks.settled.eq(
+                ~job2.moves
+                & (started2 | (follows2 & self.started))
+                & address2[0]
+                & ~address2[1:].all()
+            ),
             self.write_worker.enable.eq(valid2 & screen.o.join),
             self.write_worker.address.job.eq(frame2.job),
             self.write_worker.address.worker.eq(header2.worker),
@@ -212,11 +238,9 @@ class Admit(wiring.Component):
                 screened2.probe.eq(0),
                 screened2.result.eq(0),
             ]
-        valid3 = Signal()
         checks3 = Signal(Checks)
         screened3 = Signal(Screened)
         position3 = Signal(RoundPosition)
-        frame3 = Signal.like(frame1)
         job3 = Signal.like(job1)
         slot3 = Signal.like(slot1)
         group3 = Signal.like(group2)
@@ -321,15 +345,20 @@ class Admit(wiring.Component):
         # Cycle 4: the reply, if any. Its words are those of section 5.4.
         wants_reply, fits = Signal(), Signal()
         refused = screened3.refusal != 0
+        m.submodules.limit = limit = RateLimit(
+            burst=REFUSALS_BURST, period_bits=REFUSAL_PERIOD_BITS
+        )
         m.d.comb += [
             wants_reply.eq((verdict.answer != 0) | refused),
-            fits.eq(Mux(refused, ~self.refusals_full, ~self.replies_full)),
+            fits.eq(Mux(refused, ~self.refusals_full & limit.ready, ~self.replies_full)),
+            limit.take.eq(valid3 & refused & fits),
         ]
         reply4 = Signal(Reply)
         reply_valid4 = Signal()
         m.d.sync += [
             reply_valid4.eq(valid3 & wants_reply & fits),
-            self.reply_dropped.eq(valid3 & wants_reply & ~fits),
+            self.reply_dropped.eq(valid3 & wants_reply & ~refused & ~fits),
+            self.refusal_dropped.eq(valid3 & refused & ~fits),
             reply4.peer.eq(frame3.source),
             reply4.header.eq(header),
             reply4.header.version.eq(wire.VERSION),
@@ -350,6 +379,8 @@ class Admit(wiring.Component):
                 m.d.sync += [
                     reply4.words[4].eq(reversed_octets(group3.address)),
                     reply4.words[5].eq(reversed_octets(group3.port)),
+                    reply4.words[6].eq(group3.key[:32]),
+                    reply4.words[7].eq(group3.key[32:]),
                 ]
         with m.Else():
             with m.If(verdict.missing_seen):
@@ -378,8 +409,6 @@ class Admit(wiring.Component):
             m.d.sync += operation4.kind.eq(OperationKind.MERGE)
         with m.Elif(verdict.replay):
             m.d.sync += operation4.kind.eq(OperationKind.REPLAY)
-        with m.Elif(wants_reply & fits):
-            m.d.sync += operation4.kind.eq(OperationKind.REPLY)
         with m.Else():
             m.d.sync += operation4.kind.eq(OperationKind.RELEASE)
         overwrites = opens | takes
@@ -393,7 +422,6 @@ class Admit(wiring.Component):
             operation4.opcode.eq(header.opcode),
             operation4.version.eq(version),
             operation4.complete.eq(filled | verdict.take),
-            delivery.reply.eq(wants_reply),
             delivery.up.eq(up),
             delivery.everyone.eq(changes),
             delivery.worker.eq(header.worker),
@@ -417,6 +445,8 @@ class Admit(wiring.Component):
 
         conflict4 = Signal()
         m.d.sync += [
+            self.started.eq(valid3 & verdict.accept),
+            self.started_job.eq(frame3.job),
             self.judged.eq(valid3 & checks3.good),
             self.cause.eq(verdict.cause),
             self.accepted_blocks.eq(Mux(valid3 & verdict.accept, frame3.blocks, 0)),

@@ -9,11 +9,11 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import registers, wire
-from afflux_hdl.contract.registers import Register
+from afflux_hdl.contract.registers import Access, Command, Reason, Register
 from afflux_hdl.engine.layouts import (
     JobEntry,
     OperationKind,
@@ -36,6 +36,13 @@ REGISTER_ADDRESS_BITS = 12
 GROUP_BITS = 3
 """Registers are read in groups of 2**3 words."""
 
+PARAMETERS = tuple(
+    register
+    for register in registers.REGISTERS
+    if register.name.startswith("job_") and register.access.writable
+)
+"""What a command reads, and itself: refused while one is carried out."""
+
 DRAIN_CYCLES = 8
 """Longer than a frame spends in the admit stage: one that saw the job enabled has left by then."""
 
@@ -47,33 +54,42 @@ class Control(wiring.Component):
 
     1. Disable the job and advance its generation, so that results still queued are discarded.
     2. Wait until no frame that saw the job enabled is left in the admit stage.
-    3. Send a fence through all queues behind it. When the fence has gone through, no result of the
-       old job is still to be read from the slots.
-    4. Forget the workers, write the initial state of the slots, and enable the job.
+    3. Send a fence behind the operations that admit has ordered. It empties the job's queues at
+       once, and has gone through when no frame of the job is under way that reads its slots.
+    4. Compare the slots with those of the other jobs, one after the other.
+    5. Forget the workers, write the initial state of the slots, and enable the job.
 
-    That takes 2·W + 2·S cycles, with W the workers of the build and S the slots of the job, and as
-    long as the frames before the fence take to leave. A destroy ends after the fence. A create
-    whose workers, lanes or slots exceed what was built leaves the job disabled. A JOIN to the
-    parent is followed by a fence too, so that the queues need room for only one.
+    That takes J + 2·W + 2·S cycles, with J the jobs and W the workers of the build and S the slots
+    of the job, and as long as the merges before the fence take, and the frames of the job that are
+    under way: those of other jobs it does not wait for. A destroy ends after the fence. A create
+    that does not fit leaves the job disabled; `job_reason` tells why.
+
+    The `job_*` registers are the command's latch: while one is carried out, writes to them, and
+    further commands, change nothing and are refused. So is a command for a job that was not built.
 
     Members:
         phase: Alternates from cycle to cycle. The admit stage reads and writes the worker table
             when it is 0 and the slot state when it is 1; control does so otherwise.
         address, write, write_data: Register access; bits 0 and 1 of the address are ignored.
         read_data: The register's value, one cycle after its address.
+        refused: The write of the cycle before was refused.
         counter_value: From the counters, one cycle after the address.
         local: The engine's addresses.
         jobs: The job table.
         orders: A fence, or a JOIN to a job's parent, to go behind the operations of the admit
             stage, in a cycle with phase 1.
-        fenced: The fence has gone through.
+        orders_full: Their queue has no room: `orders` waits, as the admit stage does.
+        fenced: The fence has gone through: nothing of the job is queued or still read.
         read_worker: Worker table, for the debug registers; read when phase is 1.
         write_worker: Forgets a worker.
         write_route: Route table.
         read_state: Slot state, for the debug registers; read when phase is 0.
         write_state: Sets a slot's initial state.
         parent_joined, parent_joined_job: A job's parent has confirmed.
+        started, started_job: A contribution to a job has been accepted.
         receive_level, delivery_level: Values of the registers of these names.
+        discard: The operator has output discarded.
+        discarding: Output is being discarded.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -86,10 +102,12 @@ class Control(wiring.Component):
                 "write": In(1),
                 "write_data": In(32),
                 "read_data": Out(32),
+                "refused": Out(1),
                 "counter_value": In(32),
                 "local": Out(Local),
                 "jobs": Out(data.ArrayLayout(JobEntry(p), p.jobs)),
                 "orders": Out(stream.Signature(SlotOperation(p), always_ready=True)),
+                "orders_full": In(1),
                 "fenced": In(1),
                 "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
                 "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
@@ -98,51 +116,61 @@ class Control(wiring.Component):
                 "write_state": Out(WritePort(p.slot_bits, SlotState(p))),
                 "parent_joined": In(1),
                 "parent_joined_job": In(p.job_bits),
+                "started": In(1),
+                "started_job": In(p.job_bits),
                 "receive_level": In(16),
                 "delivery_level": In(17),
+                "discard": Out(1),
+                "discarding": In(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        busy, commanded, asked = Signal(), Signal(), Signal()
+        busy, asked = Signal(), Signal()
         joined = Signal(p.jobs)
-        fields = self._registers(m, busy, joined)
+        reason = Signal(Reason)
+        fields = self._registers(m, busy, joined, reason)
         create = Signal()
         index = Signal(8)
-        m.d.comb += commanded.eq(
-            self.write
-            & (self.address[2:] == registers.address_of("job_command") // 4)
-            & (self.write_data[:2] != 0)
-            & (fields["job_index"] < p.jobs)
-            & ~busy
-        )
+        at_command, commanded = Signal(), Signal()
+        built = fields["job_index"] < p.jobs
         command = Signal(2)
+        m.d.comb += [
+            at_command.eq(
+                self.write & (self.address[2:] == registers.address_of("job_command") // 4) & ~busy
+            ),
+            commanded.eq(at_command & (self.write_data[:2] != 0) & built),
+        ]
         m.d.sync += [asked.eq(commanded), command.eq(self.write_data)]
-        job = self.jobs[index[: p.job_bits]]
-        fits = Signal()
-        end = fields["job_slot_base"] + fields["job_slot_count"]
-        m.d.sync += fits.eq(
-            (fields["job_workers"] >= 1)
-            & (fields["job_workers"] <= p.workers)
-            & (fields["job_lanes"] >= 1)
-            & (fields["job_lanes"] <= p.lanes)
-            & (fields["job_slot_count"] >= 1)
-            & (end <= p.slots)
+        with m.If(at_command):
+            with m.If(self.write_data[:2] == 0):
+                m.d.sync += reason.eq(Reason.COMMAND)
+            with m.Elif(~built):
+                m.d.sync += reason.eq(Reason.INDEX)
+            with m.Else():
+                m.d.sync += reason.eq(Reason.NONE)
+        m.d.sync += self.refused.eq(
+            Mux(busy, self.write & self._is_parameter(m), at_command & ~commanded)
         )
-        step = Signal(max(8, p.slot_bits + 1, p.worker_bits + 1))
+        job = self.jobs[index[: p.job_bits]]
+        unfit = self._unfit(m, fields)
+        step = Signal(max(8, p.slot_bits + 1, p.worker_bits + 1, (p.jobs + 2).bit_length()))
         last_step = Signal.like(step)
         m.d.sync += last_step.eq(fields["job_slot_count"] - 1)
         state, route = self.write_state.data, self.write_route.data
         fence, join_parent = Signal(), Signal()
         order = self.orders.payload
         m.d.comb += [
-            order.kind.eq(OperationKind.REPLY),
-            order.delivery.reply.eq(1),
+            order.kind.eq(OperationKind.ORDER),
             order.delivery.fence.eq(fence),
+            order.delivery.join.eq(join_parent),
             order.delivery.up.eq(join_parent),
             order.delivery.job.eq(index),
+            # Of a fence: the slots that the job will have.
+            order.delivery.slot.eq(fields["job_slot_base"]),
+            order.delivery.header.operation.eq(Mux(fence, fields["job_slot_count"], 0)),
             order.delivery.header.version.eq(wire.VERSION),
             order.delivery.header.type.eq(wire.Type.JOIN),
             self.orders.valid.eq(fence | join_parent),
@@ -153,6 +181,7 @@ class Control(wiring.Component):
             state.left.eq(0),
             route.group.address.eq(reversed_octets(fields["job_group_address"])),
             route.group.port.eq(reversed_octets(fields["job_group_port"])),
+            route.group.key.eq(Cat(fields["job_group_key_low"], fields["job_group_key_high"])),
             route.parent.mac.eq(
                 reversed_octets(Cat(fields["job_parent_mac_low"], fields["job_parent_mac_high"]))
             ),
@@ -172,47 +201,70 @@ class Control(wiring.Component):
         ]
         with m.If(self.parent_joined):
             m.d.sync += joined.bit_select(self.parent_joined_job, 1).eq(1)
+        with m.If(self.started):
+            m.d.sync += self.jobs[self.started_job].started.eq(1)
+        comparing, enables = Signal(), Signal()
+        overlaps = self._overlaps(m, fields, index, step, comparing, enables)
         with m.FSM() as fsm:
             m.d.comb += busy.eq(~fsm.ongoing("IDLE") | asked)
             with m.State("IDLE"):
                 with m.If(asked):
                     m.d.sync += [
                         index.eq(fields["job_index"]),
-                        create.eq(command == registers.Command.CREATE),
+                        create.eq(command == Command.CREATE),
                         step.eq(0),
                     ]
-                    with m.If(command == registers.Command.JOIN_PARENT):
+                    with m.If(command == Command.JOIN_PARENT):
                         m.next = "JOIN"
                     with m.Else():
                         m.next = "DISABLE"
             with m.State("JOIN"):
-                with m.If(~(job.enabled & job.parent)):
+                with m.If(~job.enabled):
+                    m.d.sync += reason.eq(Reason.DISABLED)
                     m.next = "IDLE"
-                with m.Elif(~self.phase):
+                with m.Elif(~job.parent):
+                    m.d.sync += reason.eq(Reason.NO_PARENT)
+                    m.next = "IDLE"
+                with m.Elif(~self.phase & ~self.orders_full):
                     m.d.sync += join_parent.eq(1)
-                    m.next = "FENCE"
+                    m.next = "IDLE"
             with m.State("DISABLE"):
                 m.d.sync += [
                     job.enabled.eq(0),
                     job.generation.eq(job.generation + 1),
-                    joined.bit_select(index[: p.job_bits], 1).eq(0),
                 ]
                 m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == DRAIN_CYCLES):
+                    # Not before: frames that saw the job enabled have set these until now.
+                    m.d.sync += [
+                        joined.bit_select(index[: p.job_bits], 1).eq(0),
+                        job.started.eq(0),
+                    ]
                     m.next = "FENCE"
             with m.State("FENCE"):
-                with m.If(~self.phase):
+                with m.If(~self.phase & ~self.orders_full):
                     m.d.sync += fence.eq(1)
                     m.next = "FENCED"
             with m.State("FENCED"):
                 m.d.sync += step.eq(0)
                 with m.If(self.fenced):
-                    with m.If(create & fits):
-                        m.next = "FORGET"
-                    with m.Else():
-                        m.next = "IDLE"
+                    m.next = "IDLE"
+                    with m.If(create):
+                        m.d.sync += reason.eq(unfit)
+                        with m.If(unfit == Reason.NONE):
+                            m.next = "COMPARE"
+            with m.State("COMPARE"):
+                m.d.comb += comparing.eq(1)
+                m.d.sync += step.eq(step + 1)
+                with m.If(overlaps):
+                    m.d.sync += reason.eq(Reason.OVERLAP)
+                    m.next = "IDLE"
+                # It takes two cycles from a job's number to what comes of it.
+                with m.Elif(step == p.jobs + 1):
+                    m.d.sync += step.eq(0)
+                    m.next = "FORGET"
             with m.State("FORGET"):
                 with m.If(~self.phase):
                     m.d.sync += [clear.eq(1), self.write_route.enable.eq(1), step.eq(step + 1)]
@@ -225,6 +277,7 @@ class Control(wiring.Component):
                     with m.If(step == last_step):
                         m.next = "ENABLE"
             with m.State("ENABLE"):
+                m.d.comb += enables.eq(1)
                 m.d.sync += [
                     job.key.eq(Cat(fields["job_key_low"], fields["job_key_high"])),
                     job.workers.eq(fields["job_workers"]),
@@ -235,12 +288,85 @@ class Control(wiring.Component):
                     job.credit.eq(fields["job_credit"]),
                     job.group.eq(fields["job_group_address"] != 0),
                     job.parent.eq(fields["job_parent_address"] != 0),
+                    job.moves.eq(fields["job_options"][0]),
                     job.enabled.eq(1),
                 ]
                 m.next = "IDLE"
         return m
 
-    def _registers(self, m: Module, busy: Signal, joined: Signal) -> dict[str, Signal]:
+    def _is_parameter(self, m: Module) -> Signal:
+        """Return whether the address is that of a register that commands read, or `job_command`."""
+        found = Signal()
+        with m.Switch(self.address[2:]):
+            with m.Case(*(register.address // 4 for register in PARAMETERS)):
+                m.d.comb += found.eq(1)
+        return found
+
+    def _unfit(self, m: Module, fields: dict[str, Signal]) -> Signal:
+        """Return why a job of these parameters does not fit this engine, one cycle after them."""
+        p = self._parameters
+        unfit = Signal(Reason)
+        workers, lanes, slots = (
+            fields[f"job_{name}"] for name in ("workers", "lanes", "slot_count")
+        )
+        group = fields["job_group_address"]
+        m.d.sync += unfit.eq(Reason.NONE)
+        with m.If((workers == 0) | (workers > p.workers)):
+            m.d.sync += unfit.eq(Reason.WORKERS)
+        with m.Elif((lanes == 0) | (lanes > p.lanes)):
+            m.d.sync += unfit.eq(Reason.LANES)
+        with m.Elif((slots == 0) | (fields["job_slot_base"] + slots > p.slots)):
+            m.d.sync += unfit.eq(Reason.SLOTS)
+        with m.Elif((group != 0) & (group[28:] != 0xE)):
+            m.d.sync += unfit.eq(Reason.GROUP)
+        return unfit
+
+    def _overlaps(
+        self,
+        m: Module,
+        fields: dict[str, Signal],
+        index: Signal,
+        step: Signal,
+        comparing: Signal,
+        enables: Signal,
+    ) -> Signal:
+        """Return whether the command's slots overlap those of job `step` two cycles before.
+
+        Args:
+            m: Where to add what this takes.
+            fields: The command's parameters.
+            index: The command's job.
+            step: Number of the job to compare with.
+            comparing: Compare in this cycle. Otherwise nothing overlaps two cycles later.
+            enables: The command's job is enabled in this cycle, with these slots.
+        """
+        p = self._parameters
+        m.submodules.ranges = ranges = memory.Memory(
+            shape=data.StructLayout({"base": p.slot_bits, "end": p.slot_bits + 1}),
+            depth=1 << p.job_bits,
+            init=[],
+        )
+        write, read = ranges.write_port(), ranges.read_port()
+        own_base, own_end = Signal(16), Signal(18)
+        exists, overlaps = Signal(), Signal()
+        m.d.sync += [
+            own_base.eq(fields["job_slot_base"]),
+            own_end.eq(fields["job_slot_base"] + fields["job_slot_count"]),
+            exists.eq(comparing & (step < p.jobs) & self.jobs[step[: p.job_bits]].enabled),
+            overlaps.eq(exists & (own_base < read.data.end) & (read.data.base < own_end)),
+        ]
+        m.d.comb += [
+            write.en.eq(enables),
+            write.addr.eq(index),
+            write.data.base.eq(own_base),
+            write.data.end.eq(own_end),
+            read.addr.eq(step),
+        ]
+        return overlaps
+
+    def _registers(
+        self, m: Module, busy: Signal, joined: Signal, reason: Signal
+    ) -> dict[str, Signal]:
         """Add the registers to `m`, and return those that can be written, by name."""
         p = self._parameters
         shown = {
@@ -254,22 +380,29 @@ class Control(wiring.Component):
             "build_version": registers.RELEASE,
             "build_time": p.build_time,
             "job_busy": busy,
+            "job_reason": reason,
             # Commands are not stored.
             "job_command": 0,
+            "transmit_state": self.discarding,
         }
         fields = {
             register.name: Signal(register.width, name=register.name)
             for register in registers.REGISTERS
-            if register.access == registers.Access.READ_WRITE and register.name not in shown
+            if register.access.writable and register.name not in shown
         }
-        shown |= fields
+        shown |= {
+            register.name: fields.get(register.name, 0)
+            for register in registers.REGISTERS
+            if register.name not in shown and register.access != Access.WRITE_ONLY
+        }
         shown |= self._levels(m)
         shown |= self._debug(m, fields)
         selected = Signal(p.job_bits)
         m.d.comb += selected.eq(fields["job_index"])
         built = fields["job_index"] < p.jobs
-        shown["job_enabled"] = built & self.jobs[selected].enabled
-        shown["job_parent_joined"] = built & joined.bit_select(selected, 1)
+        enabled = built & self.jobs[selected].enabled
+        shown["job_enabled"] = enabled
+        shown["job_parent_joined"] = enabled & joined.bit_select(selected, 1)
 
         # A register of each group is chosen in the cycle of the address, and the group behind it.
         word = self.address[2:]
@@ -282,7 +415,7 @@ class Control(wiring.Component):
         for group, members in by_group.items():
             one = Signal(32, name=f"answer_{group}")
             values = [
-                shown[members[within].name] if within in members else 0
+                shown.get(members[within].name, 0) if within in members else 0
                 for within in range(1 << GROUP_BITS)
             ]
             m.d.sync += one.eq(select(values, word[:GROUP_BITS]))
@@ -291,7 +424,8 @@ class Control(wiring.Component):
             answers.append(Mux(chosen, one, 0))
         for register in registers.REGISTERS:
             if register.name in fields:
-                with m.If(self.write & (word == register.address // 4)):
+                allowed = self.write & ~busy if register in PARAMETERS else self.write
+                with m.If(allowed & (word == register.address // 4)):
                     m.d.sync += fields[register.name].eq(self.write_data)
         counter_words = 2 * len(registers.COUNTERS)
         first_counter = registers.COUNTER_BASE // 4
@@ -300,6 +434,7 @@ class Control(wiring.Component):
         )
         m.d.comb += [
             self.read_data.eq(Mux(from_counters, self.counter_value, 0) | reduce(or_, answers)),
+            self.discard.eq(fields["transmit_control"]),
             self.local.mac.eq(
                 reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
             ),

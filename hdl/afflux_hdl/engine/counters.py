@@ -1,9 +1,9 @@
 """Event counters: 64 bits each, read as two registers.
 
-Tested: `tests/sim/test_engine_counters.py`, `tests/hdl/test_registers.py`.
+Tested: `tests/sim/test_engine_counters.py`, `tests/hdl/test_counters.py`.
 """
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,6 +15,9 @@ __all__ = ["Counters"]
 
 AMOUNT_BITS = 7
 """Bits of the largest step: 64 bytes in one cycle."""
+
+DISCARDED_BITS = 17
+"""Bits of the largest step of `results_discarded`: all results of the largest pool at once."""
 
 GROUP_BITS = 3
 """Counters are read in groups of 2**3."""
@@ -32,7 +35,7 @@ class Counters(wiring.Component):
         (name of a counter): For each counter that does not count verdicts: by how much it grows in
             this cycle.
         address: Number of the register: twice the counter's number, plus one for its upper half.
-        value: The register's value, one cycle later. Reading a lower half latches the upper half.
+        value: The register's value, one cycle later. Reading has no effect.
     """
 
     def __init__(self) -> None:
@@ -43,7 +46,12 @@ class Counters(wiring.Component):
                 "receive_cause": In(Cause),
                 "admit_judged": In(1),
                 "admit_cause": In(Cause),
-                **{counter.name: In(AMOUNT_BITS) for counter in self._others},
+                **{
+                    counter.name: In(
+                        DISCARDED_BITS if counter.name == "results_discarded" else AMOUNT_BITS
+                    )
+                    for counter in self._others
+                },
                 "address": In(range(2 * len(registers.COUNTERS))),
                 "value": Out(32),
             }
@@ -69,7 +77,6 @@ class Counters(wiring.Component):
             totals.append(total)
 
         # A counter of each group is selected in the cycle of the address, the group in the next.
-        # The upper half belongs to the lower half that was read last.
         half, within, group = (
             self.address[0],
             self.address[1 : 1 + GROUP_BITS],
@@ -78,15 +85,15 @@ class Counters(wiring.Component):
         chosen = Signal.like(group)
         values = []
         for n, first in enumerate(range(0, len(totals), 1 << GROUP_BITS)):
-            value, upper = Signal(32, name=f"value_{n}"), Signal(32, name=f"upper_{n}")
-            selected = Signal(64, name=f"selected_{n}")
-            m.d.comb += selected.eq(select(totals[first : first + (1 << GROUP_BITS)], within))
-            with m.If(half):
-                m.d.sync += value.eq(upper)
-            with m.Else():
-                m.d.sync += [value.eq(selected[:32]), upper.eq(selected[32:])]
+            value = Signal(32, name=f"value_{n}")
+            members = totals[first : first + (1 << GROUP_BITS)]
+            lower, upper = Signal(32, name=f"lower_{n}"), Signal(32, name=f"upper_{n}")
+            m.d.comb += [
+                lower.eq(select([total[:32] for total in members], within)),
+                upper.eq(select([total[32:] for total in members], within)),
+            ]
+            m.d.sync += value.eq(Mux(half, upper, lower))
             values.append(value)
-        with m.If(~half):
-            m.d.sync += chosen.eq(group)
+        m.d.sync += chosen.eq(group)
         m.d.comb += self.value.eq(select(values, chosen))
         return m

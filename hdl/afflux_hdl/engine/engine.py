@@ -35,6 +35,7 @@ from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.slot_state import SlotStateMemory
 from afflux_hdl.engine.tables import RouteTable, WorkerTable
 from afflux_hdl.engine.transmit import Transmit
+from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.memory_ports import connect_in_turn, connect_writers
 from afflux_hdl.lib.packet_stream import Local, PacketBeat
 from afflux_hdl.lib.queue import Queue
@@ -55,15 +56,19 @@ class Engine(wiring.Component):
     """The aggregation engine of `docs/protocol.md`, section 5.
 
     Latency from the last beat of a round's last contribution to the first beat of its first
-    result: 34 cycles and 4 for each of its blocks at 512 bits, 50 cycles and 64 for each at 32; one
-    cycle more if the frame ends at the wrong phase. Throughput: one beat in and one beat out in
-    each cycle.
+    result: 30 cycles, whatever its size and the width of the bus; one cycle more if the frame ends
+    at the wrong phase. Throughput: one beat in and one beat out in each cycle.
 
     Members:
         rx: Frames from the MAC, without frame check sequence.
         tx: Frames for the MAC, without frame check sequence.
         register_address, register_write, register_write_data, register_read_data: Registers;
             read data follow one cycle after the address.
+        register_refused: The write of the cycle before was refused; see `Control`.
+        link_down: What stands behind `tx` has found the network's link to be down: frames are
+            discarded. The engine finds that out by itself too, by how long `tx` makes it wait.
+        tx_cut: In the first cycle after a reset: `tx` was in the middle of a frame, which is to be
+            ended with an error.
         local: The addresses that the registers hold.
         idle: Nothing of any frame is left inside.
 
@@ -84,6 +89,9 @@ class Engine(wiring.Component):
                 "register_write": In(1),
                 "register_write_data": In(32),
                 "register_read_data": Out(32),
+                "register_refused": Out(1),
+                "link_down": In(1),
+                "tx_cut": In(1),
                 "local": Out(Local),
                 "idle": Out(1),
             }
@@ -118,12 +126,12 @@ class Engine(wiring.Component):
         # Each part has a phase register of its own, so that no register drives half the engine.
         phase = Signal()
         m.d.sync += phase.eq(~phase)
-        for part in (control, admit, merge, transmit, slot_memory):
+        for part in (control, admit, merge, queue, transmit, slot_memory):
             own_phase = Signal()
             m.d.sync += own_phase.eq(~own_phase)
             m.d.comb += part.phase.eq(own_phase)
         m.d.comb += [part.local.eq(control.local) for part in (receive, replicate, transmit, self)]
-        m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, replicate)]
+        m.d.comb += [part.jobs.eq(control.jobs) for part in (admit, queue, replicate)]
 
         # Frames in. Admit writes the operations at phase 0, control at phase 1.
         m.submodules.operations = operations = Queue(
@@ -147,6 +155,7 @@ class Engine(wiring.Component):
             admit.replies_full.eq(replies.level > REPLIES - REPLIES_MARGIN),
             admit.refusals_full.eq(replies.level > REPLIES // 2 - REPLIES_MARGIN),
         ]
+        m.d.comb += control.orders_full.eq(admit.o_full)
         connect(m, operations.o, merge.i)
 
         # Frames out.
@@ -155,11 +164,25 @@ class Engine(wiring.Component):
         connect(m, replies.o, replicate.replies)
         connect(m, replicate.o, transmit.i)
         connect(m, transmit.o, flipped(self.tx))
+        m.submodules.link_watch = watch = LinkWatch(cycles=p.link_timeout)
+        m.d.comb += [
+            watch.valid.eq(self.tx.valid),
+            watch.ready.eq(self.tx.ready),
+            control.discarding.eq(control.discard | watch.down | self.link_down),
+            transmit.discard.eq(control.discarding),
+            transmit.cut.eq(self.tx_cut),
+        ]
         m.d.comb += [
             queue.i_replay.eq(merge.o_replay),
-            queue.done.eq(replicate.done),
-            queue.done_delivery.eq(replicate.done_delivery),
-            control.fenced.eq(transmit.fenced),
+            queue.answers.eq(replies.o.valid),
+            queue.room.eq(replicate.room),
+            queue.busy_jobs.eq(replicate.busy_jobs),
+            # What a create initialises has no result queued.
+            queue.forget.eq(control.write_state.enable),
+            queue.forgotten.eq(control.write_state.address),
+            replicate.done.eq(transmit.done),
+            replicate.done_job.eq(transmit.done_job),
+            control.fenced.eq(queue.fenced),
             admit.state_broken.eq(slot_state.broken),
         ]
 
@@ -177,6 +200,8 @@ class Engine(wiring.Component):
         m.d.comb += [
             control.parent_joined.eq(admit.parent_joined),
             control.parent_joined_job.eq(admit.parent_joined_job),
+            control.started.eq(admit.started),
+            control.started_job.eq(admit.started_job),
         ]
 
         # Data.
@@ -192,17 +217,19 @@ class Engine(wiring.Component):
             Cat(part.idle for part in self.stages.values()).all()
             & ~operations.o.valid
             & (operations.level == 0)
+            & ~replies.o.valid
         )
         return m
 
     def _count(self, m: Module, control: Control, counters: Counters) -> None:
         """Connect the registers, and count what becomes of frames."""
-        receive, admit, merge, queue, _, transmit = self.stages.values()
+        receive, admit, merge, queue, replicate, transmit = self.stages.values()
         m.d.comb += [
             control.address.eq(self.register_address),
             control.write.eq(self.register_write),
             control.write_data.eq(self.register_write_data),
             self.register_read_data.eq(control.read_data),
+            self.register_refused.eq(control.refused),
             counters.receive_judged.eq(receive.judged),
             counters.receive_cause.eq(receive.cause),
             counters.admit_judged.eq(admit.judged),
@@ -215,9 +242,13 @@ class Engine(wiring.Component):
             counters.replays.eq(queue.replayed),
             counters.replays_dropped.eq(queue.replay_dropped),
             counters.replies_dropped.eq(admit.reply_dropped),
+            counters.results_dropped.eq(queue.result_dropped),
+            counters.results_discarded.eq(queue.emptied + replicate.discarded),
+            counters.refusals_dropped.eq(admit.refusal_dropped),
             counters.frames_out.eq(transmit.departed),
             counters.bytes_in.eq(receive.arrived_bytes),
             counters.bytes_out.eq(transmit.departed_bytes),
+            counters.frames_discarded.eq(transmit.discarded),
             counters.data_errors.eq(transmit.mismatch),
             counters.address.eq((self.register_address - registers.COUNTER_BASE)[2:]),
             control.counter_value.eq(counters.value),

@@ -6,23 +6,15 @@ Proved: `tests/formal/merge_memory.py`, `tests/formal/sending.py`. Tested:
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.priority import lowest
 
 __all__ = ["LaneWalk"]
-
-
-def _lowest(bits: Sequence[Value]) -> tuple[ValueLike, Value]:
-    """Return whether any bit is set, and the number of the lowest: a tree, of small depth."""
-    if len(bits) == 1:
-        return bits[0], Const(0, 0)
-    half = len(bits) // 2
-    (low_any, low), (high_any, high) = _lowest(bits[:half]), _lowest(bits[half:])
-    return low_any | high_any, Cat(Mux(low_any, low, high), ~low_any)
 
 
 def _at_most_one(bits: Sequence[Value]) -> tuple[Value, Value]:
@@ -82,7 +74,7 @@ class LaneWalk(wiring.Component):
         def go_to(bitmap: Value) -> list[object]:
             # Padded to halves of equal size, so that a lane's number is a concatenation of bits.
             bits = [*bitmap, *[Const(0, 1)] * ((1 << len(self.lane)) - lanes)]
-            any_set, lane = _lowest(bits)
+            any_set, lane = lowest(bits)
             return [
                 remaining.eq(bitmap),
                 self.any.eq(any_set),

@@ -13,6 +13,7 @@ __all__ = [
     "AffluxFrame",
     "Cause",
     "Delivery",
+    "Dispatch",
     "FrameSummary",
     "Header",
     "JobEntry",
@@ -58,7 +59,8 @@ class FrameSummary(data.StructLayout):
 
     Members:
         good: The frame has passed all checks of the receive stage.
-        refused_version: The frame is only to be answered REFUSED (version).
+        refused_version: The frame is a JOIN of another protocol version, in good order otherwise.
+        checksum: The frame has a UDP checksum; a right one, if one of the two above is set.
         from_parent: The frame came to a parent port.
         job: Number of its job; of the port's job, if it came from a parent.
         job_built: The engine was built with a job of this number.
@@ -74,6 +76,7 @@ class FrameSummary(data.StructLayout):
             {
                 "good": 1,
                 "refused_version": 1,
+                "checksum": 1,
                 "from_parent": 1,
                 "job": parameters.job_bits,
                 "job_built": 1,
@@ -100,6 +103,8 @@ class JobEntry(data.StructLayout):
         credit: Credit that workers are given when they join.
         group: Results go to a multicast group.
         parent: The job has a parent.
+        moves: Workers may move while the job runs.
+        started: A contribution has been accepted.
         generation: Advances with each create and destroy.
     """
 
@@ -116,6 +121,8 @@ class JobEntry(data.StructLayout):
                 "credit": 16,
                 "group": 1,
                 "parent": 1,
+                "moves": 1,
+                "started": 1,
                 "generation": GENERATION_BITS,
             }
         )
@@ -123,7 +130,7 @@ class JobEntry(data.StructLayout):
 
 Route = data.StructLayout(
     {
-        "group": data.StructLayout({"address": 32, "port": 16}),
+        "group": data.StructLayout({"address": 32, "port": 16, "key": 64}),
         "parent": Peer,
         "parent_job": 8,
         "parent_worker": 8,
@@ -133,7 +140,7 @@ Route = data.StructLayout(
 """One row of the route table: where a job's results and partial sums go, other than to its workers.
 
 Members:
-    group: Multicast group.
+    group: Multicast group, and the key of the results to it.
     parent: Addresses of the parent.
     parent_job, parent_worker, parent_key: The job's number at the parent, its worker number there,
         and its key.
@@ -162,9 +169,9 @@ class Delivery(data.StructLayout):
     to discard the delivery.
 
     Members:
-        fence: There is nothing to send: when this has gone through, everything before it has left.
-        reply: Send the next of the replies, which wait in a queue of their own, instead of a
-            result; or a JOIN, if `up` is set.
+        fence: There is nothing to send: everything of the job that is queued is discarded. The
+            job's slots will be `header.operation` from `slot` on.
+        join: A JOIN to the job's parent, whose words are 0.
         up: Send to the job's parent: a partial sum, or a JOIN.
         everyone: Send to all workers; otherwise to `worker` only. Also set for a partial sum that
             goes up for the first time.
@@ -179,9 +186,39 @@ class Delivery(data.StructLayout):
         super().__init__(
             {
                 "fence": 1,
-                "reply": 1,
+                "join": 1,
                 "up": 1,
                 "everyone": 1,
+                "worker": parameters.worker_bits,
+                "job": parameters.job_bits,
+                "generation": GENERATION_BITS,
+                "slot": parameters.slot_bits,
+                "header": Header,
+            }
+        )
+
+
+class Dispatch(data.StructLayout):
+    """One frame of a delivery, or a short answer, whose turn it is.
+
+    Members:
+        answer: The next of the short answers, which wait in a queue of their own; all else is of
+            no use then.
+        last: The delivery's last frame.
+        group: Send to the job's multicast group.
+        blocks: Number of blocks.
+        join, up, worker, job, generation, slot, header: As in Delivery.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "answer": 1,
+                "last": 1,
+                "group": 1,
+                "blocks": 5,
+                "join": 1,
+                "up": 1,
                 "worker": parameters.worker_bits,
                 "job": parameters.job_bits,
                 "generation": GENERATION_BITS,
@@ -200,8 +237,8 @@ class OperationKind(enum.Enum, shape=2):  # type: ignore[call-arg]
     """Merge it into its slot; deliver the result if that completes the round."""
     REPLAY = 2
     """Deliver a result again."""
-    REPLY = 3
-    """Deliver a reply."""
+    ORDER = 3
+    """Deliver an order of control: it occupies nothing of the receive buffer."""
 
 
 class SlotOperation(data.StructLayout):
@@ -236,7 +273,7 @@ class SlotOperation(data.StructLayout):
         )
 
 
-Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 6)})
+Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 8)})
 """A short answer.
 
 Members:

@@ -9,8 +9,12 @@
 
 Words and elements come with their residues, and leave with new ones.
 
-Operations are carried out in order, so that a result or replay is delivered only when everything
-admitted before it has been merged.
+Operations are carried out in order. A delivery leaves when its operation begins: what it stands for
+is written while its headers are made and sent. Merge never pauses within an operation, and the
+transmit stage, which begins later, walks through the same lanes and more in the same order, so it
+never catches up. Between the cycle in which `write_block` or `write_words` writes a beat and the
+one in which transmit's `read_block` or `read_words` addresses it lie `READ_BEHIND_WRITE` cycles
+at least.
 
 Proved: `tests/formal/merge_memory.py`. Tested: `tests/sim/test_engine_numbers.py`,
 `tests/sim/test_planted_bugs.py`, `tests/hdl/test_latency.py`.
@@ -29,16 +33,21 @@ from afflux_hdl.lib.residue import RESIDUE_BITS
 
 __all__ = ["Merge"]
 
-DELIVERY_DELAY = 3
-"""Cycles from an operation's last address to the one in which its last beat is written."""
+READ_BEHIND_WRITE = 8
+"""Least cycles from the write of a result's last contribution to transmit's read of it, beat by
+beat, at 512 bits. They are the same for every block; on narrower buses there are more.
+
+An operation that is taken in cycle t writes its words in t + 2 and beat n of its blocks in
+t + 5 + n. Transmit takes the order of its result in t + 10 at the earliest, addresses the words in
+t + 12, and beat n or a later one of the result's blocks is addressed not before t + 13 + n."""
 
 
 class Merge(wiring.Component):
     """Merges words and blocks into slots.
 
-    Latency: 3 cycles from an operation's last beat to its delivery on `o`. Throughput: at 512
-    bits an operation with k blocks takes 2 + 4k cycles, as many as its frame took to arrive; on
-    narrower buses fewer. No back-pressure: `o` is taken at once.
+    Latency: 1 cycle from taking an operation to its delivery on `o`. Throughput: at 512 bits an
+    operation with k blocks takes 2 + 4k cycles, as many as its frame took to arrive; on narrower
+    buses fewer. No back-pressure: `o` is taken at once.
 
     No bypass is needed. Words of a slot are read again after 2 cycles at the earliest, and are
     written 1 cycle after they are read (on narrower buses 4 and 2 cycles). A block is read again
@@ -51,7 +60,7 @@ class Merge(wiring.Component):
         receive: Reads the receive buffer.
         release: Offset up to which the receive buffer is no longer needed.
         read_block, read_words, write_block, write_words: Slot memory.
-        o: Deliveries, in order.
+        o: Deliveries, in order, when `phase` is 1.
         o_replay: With `o`: the delivery is a replay.
         overflows: Elements of this cycle's beat whose SUM left the range of int32.
         idle: Nothing is in flight.
@@ -89,8 +98,7 @@ class Merge(wiring.Component):
         word_beat = Signal(range(max(2, p.header_beats)))
         m.submodules.walk = walk = LaneWalk(p)
         with_words, with_blocks, taking = Signal(), Signal(), Signal()
-        finishing = Signal()
-        deliver = Signal()
+        begun, finishing = Signal(), Signal()
 
         with m.FSM() as fsm:
             with m.State("TAKE"):
@@ -125,6 +133,7 @@ class Merge(wiring.Component):
         # An operation is taken in state TAKE at phase 0; both are known a cycle ahead.
         may_take = Signal()
         m.d.sync += may_take.eq(self.phase & (fsm.ongoing("TAKE") | finishing))
+        m.d.sync += begun.eq(taking)
         m.d.comb += [
             taking.eq(self.i.valid & may_take),
             self.i.ready.eq(taking),
@@ -143,8 +152,7 @@ class Merge(wiring.Component):
         with m.Elif(with_words | with_blocks):
             m.d.sync += offset.eq(offset + 1)
         # Control's own operations occupy nothing of the receive buffer.
-        from_control = operation.delivery.fence | (operation.delivery.reply & operation.delivery.up)
-        with m.If(finishing & ~from_control):
+        with m.If(finishing & (operation.kind != OperationKind.ORDER)):
             m.d.sync += self.release.eq(operation.end)
 
         # One cycle later the data are here. Words are merged at once. On narrow buses, where a word
@@ -186,9 +194,7 @@ class Merge(wiring.Component):
         for word, check in zip(words_at, residues_at, strict=True):
             held, arriving = held_words[word], arriving_words[word]
             m.d.comb += [
-                self.write_words.data[word].eq(
-                    Mux(opening1 | (arriving < held), arriving, held)
-                ),
+                self.write_words.data[word].eq(Mux(opening1 | (arriving < held), arriving, held)),
                 # By the opposite comparison, as in the lane ALU.
                 self.write_words.data[check].eq(
                     Mux(~opening1 & (held < arriving), held_words[check], arriving_words[check])
@@ -231,33 +237,14 @@ class Merge(wiring.Component):
         ]
         m.d.sync += self.overflows.eq(Mux(blocks3, sum(overflow3), 0))
 
-        # A delivery waits until everything it stands for is written.
-        m.d.comb += deliver.eq(
-            finishing
-            & (operation.complete | (operation.kind != OperationKind.MERGE))
-            & (operation.kind != OperationKind.RELEASE)
-        )
-        waiting = Signal()
-        delayed = deliver
-        delivery = operation.delivery
-        replay = operation.kind == OperationKind.REPLAY
-        pending = []
-        for n in range(DELIVERY_DELAY):
-            next_delayed = Signal(name=f"deliver_{n}")
-            next_delivery = Signal(Delivery(p), name=f"delivery_{n}")
-            next_replay = Signal(name=f"replay_{n}")
-            m.d.sync += next_delayed.eq(delayed)
-            with m.If(delayed):
-                m.d.sync += [next_delivery.eq(delivery), next_replay.eq(replay)]
-            delayed, delivery, replay = next_delayed, next_delivery, next_replay
-            pending.append(next_delayed)
         m.d.comb += [
-            self.o.valid.eq(delayed),
-            self.o.payload.eq(delivery),
-            self.o_replay.eq(replay),
-            waiting.eq(Cat(pending).any()),
-            self.idle.eq(
-                fsm.ongoing("TAKE") & ~self.i.valid & ~waiting & ~(blocks1 | blocks2 | blocks3)
+            self.o.valid.eq(
+                begun
+                & (operation.complete | (operation.kind != OperationKind.MERGE))
+                & (operation.kind != OperationKind.RELEASE)
             ),
+            self.o.payload.eq(operation.delivery),
+            self.o_replay.eq(operation.kind == OperationKind.REPLAY),
+            self.idle.eq(fsm.ongoing("TAKE") & ~self.i.valid & ~(blocks1 | blocks2 | blocks3)),
         ]
         return m

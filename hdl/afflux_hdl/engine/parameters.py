@@ -23,6 +23,10 @@ class Parameters:
         lanes: Most lanes of a slot, 1 to 16.
         jobs: Most jobs at once, 1 to 256.
         slots: Slots of the pool, shared by all jobs, a power of two, 2 to 32768.
+        link_timeout: Cycles for which the network may let a beat wait before its link counts as
+            down, 2 to 2**24. The default is 524 µs at 250 MHz: the longest pause that a frame of
+            IEEE 802.3 (annex 31B) can ask for at 100 Gbit/s, 65,535 times 512 bits, is 336 µs. At
+            1 Gbit/s it is 34 ms, or 4.2 million cycles of 125 MHz.
         build_time: When the gateware was generated, in seconds since 1970, for its register; with
             0, equal sources give equal gateware.
 
@@ -35,6 +39,7 @@ class Parameters:
     lanes: int = wire.LANES_MAX
     jobs: int = 8
     slots: int = 512
+    link_timeout: int = 1 << 17
     build_time: int = 0
 
     def __post_init__(self) -> None:
@@ -50,6 +55,9 @@ class Parameters:
             raise ValueError(f"jobs must be 1 to 256, not {self.jobs}")
         if not 2 <= self.slots <= 32768 or self.slots & (self.slots - 1):
             raise ValueError(f"slots must be a power of two from 2 to 32768, not {self.slots}")
+
+        if not 2 <= self.link_timeout <= 1 << 24:
+            raise ValueError(f"link_timeout must be 2 to 2**24, not {self.link_timeout}")
 
     @property
     def bus_bytes(self) -> int:

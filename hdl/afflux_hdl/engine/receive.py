@@ -36,6 +36,7 @@ from afflux_hdl.lib.packet_stream import (
     Local,
     PacketBeat,
     as_sent,
+    is_of_host,
     octet_of,
 )
 from afflux_hdl.lib.queue import Queue
@@ -74,13 +75,15 @@ class Receive(wiring.Component):
 
     Latency: 8 cycles from a frame's last beat to its summary. Throughput: one beat in each cycle,
     always; `i` has no back-pressure. Overflow: a frame that finds less space than the largest
-    frame needs is dropped whole and counted as `receive_overflow`. This does not happen while the
-    merge stage keeps pace, which it does by construction.
+    frame needs is dropped whole and counted as `receive_overflow`. This does not happen while admit
+    and merge keep pace: a frame takes them no longer than it takes to arrive, as one that ends with
+    its headers has no summary, and all others have two beats or more. What does not arrive as a
+    frame, the orders of `Control`, needs free cycles on `i`.
 
     Members:
         i: Frames from the MAC, without frame check sequence.
         local: The engine's addresses.
-        o: Summaries of frames that occupy the buffer or must be answered.
+        o: Summaries of frames that occupy the buffer, two cycles apart or more.
         read: The receive buffer.
         release: Offset up to which the buffer is no longer needed.
         arrived: A frame ended in this cycle's beat.
@@ -155,9 +158,7 @@ class Receive(wiring.Component):
             ),
             taking.eq(Mux(first1, room, taken)),
             whole_now.eq(beat1.keep.all() & (first1 | whole)),
-            sealed_now.eq(
-                (beat1.keep == (1 << wire.SEAL_BYTES) - 1) & (first1 | whole)
-            ),
+            sealed_now.eq((beat1.keep == (1 << wire.SEAL_BYTES) - 1) & (first1 | whole)),
             buffer.write.address.eq(offset),
             buffer.write.data.eq(Cat(beat1.data, residues_of(m, beat1.data))),
             buffer.write.enable.eq(
@@ -241,6 +242,9 @@ class Receive(wiring.Component):
         parent_port3 = Signal(16)
         ethernet, ipv4, udp, afflux = header.ethernet, header.ipv4, header.udp, header.afflux
         own_port = reversed_octets(self.local.port)
+        # No frame is for an engine that has not been given an address.
+        no_address = Signal()
+        m.d.sync += no_address.eq(self.local.address == 0)
         m.d.comb += [
             parent_port.eq(reversed_octets(udp.destination) + ~own_port),
             to_parent_port.eq(parent_port < p.jobs),
@@ -266,10 +270,12 @@ class Receive(wiring.Component):
                 | (ipv4.version != 4)
                 | (ipv4.protocol != PROTOCOL_UDP)
                 | (ipv4.destination != self.local.address)
+                | no_address
             ),
             # Of flags and fragment offset, only don't-fragment may be set.
             flags3.bad_ip.eq(
                 (ipv4.header_words != 5)
+                | ~is_of_host(ethernet.source, ipv4.source)
                 | ((ipv4.fragment & as_sent(0xFFFF - DONT_FRAGMENT, 2)) != 0)
             ),
             flags3.other_port.eq((udp.destination != self.local.port) & ~to_parent_port),
@@ -379,12 +385,12 @@ class Receive(wiring.Component):
             m.d.comb += cause.eq(Cause.BAD_IP)
         with m.Elif(flags5.other_port):
             m.d.comb += cause.eq(Cause.NOT_OURS)
-        with m.Elif(flags5.bad_version):
-            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(flags5.join)]
         with m.Elif(flags5.bad_length):
             m.d.comb += cause.eq(Cause.BAD_LENGTH)
         with m.Elif(bad_checksum):
             m.d.comb += cause.eq(Cause.BAD_CHECKSUM)
+        with m.Elif(flags5.bad_version):
+            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(flags5.join)]
         with m.Elif(flags5.bad_type):
             m.d.comb += cause.eq(Cause.BAD_TYPE)
         with m.Else():
@@ -392,10 +398,12 @@ class Receive(wiring.Component):
         m.d.sync += [
             self.judged.eq(judged),
             self.cause.eq(cause),
-            push.eq(flags5.ended & ~flags5.overflow & (flags5.holds_room | refuse)),
+            # A frame that is answered has a JOIN's length, so it holds room too.
+            push.eq(flags5.ended & ~flags5.overflow & flags5.holds_room),
             summary6.eq(summary5),
             summary6.good.eq(good),
             summary6.refused_version.eq(refuse),
+            summary6.checksum.eq(~flags5.no_checksum),
         ]
         m.d.comb += [
             summaries.i.payload.eq(summary6),

@@ -49,12 +49,19 @@ class FrameBeat(data.StructLayout):
         residues: With `from_memory`: those of its words.
         from_memory: The data come from the slot memory, and have residues.
         last: The frame ends here.
+        error: With `last`: its rest is missing. It gets no seal.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         residues = parameters.checked_bits - parameters.bus_bits
         super().__init__(
-            {"data": parameters.bus_bits, "residues": residues, "from_memory": 1, "last": 1}
+            {
+                "data": parameters.bus_bits,
+                "residues": residues,
+                "from_memory": 1,
+                "last": 1,
+                "error": 1,
+            }
         )
 
 
@@ -75,7 +82,8 @@ class Seal(wiring.Component):
         i: Frames without seal, beat by beat.
         level: Beats in the queue.
         o: Frames for the MAC, without frame check sequence. `keep` is all ones, except that of the
-            last beat, in which there is nothing but the seal.
+            last beat, in which there is nothing but the seal. `error`, with `last`, is in the place
+            of the seal of a frame whose rest is missing.
         mismatch: A frame ends that was spoiled, because a word did not fit its residue.
         idle: Nothing is in flight.
     """
@@ -96,7 +104,7 @@ class Seal(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1})
+        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1, "error": 1})
         sum_shape = data.StructLayout({"folded": 17, "spoiled": 1})
         m.submodules.output = output = Queue(beat_shape, depth=DEPTH, always_ready=True)
         m.submodules.sums = sums = Queue(sum_shape, depth=SUMS, buffered=False, always_ready=True)
@@ -107,11 +115,15 @@ class Seal(wiring.Component):
         m.d.sync += [
             valid1.eq(self.i.valid),
             valid2.eq(valid1),
-            last2.eq(beat1.last),
+            last2.eq(beat1.last & ~beat1.error),
             last3.eq(valid2 & last2),
         ]
         with m.If(self.i.valid):
-            m.d.sync += [beat1.data.eq(beat0.data), beat1.last.eq(beat0.last)]
+            m.d.sync += [
+                beat1.data.eq(beat0.data),
+                beat1.last.eq(beat0.last),
+                beat1.error.eq(beat0.error),
+            ]
         m.d.comb += [
             output.i.payload.eq(beat1),
             output.i.valid.eq(valid1),
@@ -124,9 +136,7 @@ class Seal(wiring.Component):
         # the frame's first word.
         index = Signal(range(p.header_beats + 1))
         with m.If(self.i.valid):
-            m.d.sync += index.eq(
-                Mux(beat0.last, 0, Mux(index == p.header_beats, index, index + 1))
-            )
+            m.d.sync += index.eq(Mux(beat0.last, 0, Mux(index == p.header_beats, index, index + 1)))
         places = {_word_of("length"), _word_of("time_to_live")}
         too_much = wire.IPV4_BYTES + (TIME_TO_LIVE << 8)
         words = words_of(beat0.data)
@@ -166,15 +176,17 @@ class Seal(wiring.Component):
         ]
 
         # The seal follows the last beat: its sum is there one cycle behind that beat.
-        sealing = Signal()
+        sealing, cut = Signal(), Signal()
         complement = Signal(16)
         seal = Cat(Const(0, 16), complement ^ sums.o.payload.spoiled)
         unsealed = output.o.payload.data & ~sealing.replicate(p.bus_bits)
         m.d.comb += [
+            cut.eq(~sealing & output.o.payload.error),
             complement.eq(~(sums.o.payload.folded[:16] + sums.o.payload.folded[16])),
             self.o.payload.data.eq(unsealed | Mux(sealing, seal, 0)),
             self.o.payload.keep.eq(Mux(sealing, (1 << wire.SEAL_BYTES) - 1, -1)),
-            self.o.payload.last.eq(sealing),
+            self.o.payload.last.eq(sealing | cut),
+            self.o.payload.error.eq(cut),
             self.o.valid.eq(Mux(sealing, sums.o.valid, output.o.valid)),
             output.o.ready.eq(self.o.ready & ~sealing),
             sums.o.ready.eq(self.o.ready & sealing),
@@ -183,5 +195,5 @@ class Seal(wiring.Component):
             ),
         ]
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += sealing.eq(~sealing & output.o.payload.last)
+            m.d.sync += sealing.eq(~sealing & output.o.payload.last & ~output.o.payload.error)
         return m

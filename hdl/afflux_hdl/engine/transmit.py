@@ -37,19 +37,29 @@ class Transmit(wiring.Component):
     Latency: 7 cycles from an order to the first beat on `o`, one more if it comes at the wrong
     phase. Throughput: one beat in each cycle while `o.ready` holds, the seal of each frame
     included; back-pressure stops what is before the seal in steps of two beats, so that each beat
-    is read at its bank's phase.
+    is read at its bank's phase. While `discard` holds it
+    takes orders at that rate too, whatever `o.ready` is, and discards their frames.
+
+    A frame is discarded whole, unless some of its beats are before the network when `discard`
+    rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it. What
+    is before the network already (up to `seal.DEPTH` beats) stays, because a beat that has been
+    offered may not change; it leaves when the network takes it.
 
     Members:
         phase: Alternates from cycle to cycle; frames start when it is 1.
         local: The engine's addresses.
         i: Frame orders.
         read_block, read_words: Slot memory.
-        o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the last
-            beat, the seal.
-        departed: A frame's last beat leaves in this cycle.
+        o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the
+            seal. `error`, with `last`, marks a frame of which the rest is missing.
+        discard: Nobody takes frames, or nobody is to get them.
+        cut: In the first cycle after a reset: the reset has cut a frame off, which is to be ended.
+        departed: A whole frame's last beat leaves in this cycle.
         departed_bytes: Bytes that leave in this cycle.
+        done, done_job: In this cycle an order of this job has addressed the last word that it reads
+            in the slot memory.
+        discarded: A frame of which not all will leave has been composed.
         mismatch: A frame is spoiled, because a word did not fit its residue.
-        fenced: A fence has arrived: no order before it still has memory to read.
         idle: Nothing is in flight.
     """
 
@@ -64,10 +74,14 @@ class Transmit(wiring.Component):
                 "read_block": Out(ReadPort(p.block_address_bits, p.checked_bits)),
                 "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
                 "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
+                "discard": In(1),
+                "cut": In(1),
                 "departed": Out(1),
                 "departed_bytes": Out(bits_for(p.bus_bytes)),
+                "done": Out(1),
+                "done_job": Out(p.job_bits),
+                "discarded": Out(1),
                 "mismatch": Out(1),
-                "fenced": Out(1),
                 "idle": Out(1),
             }
         )
@@ -79,18 +93,23 @@ class Transmit(wiring.Component):
 
         m.submodules.seal = seal = Seal(p)
         wiring.connect(m, seal.o, wiring.flipped(self.o))
-        leaves, bytes_of_beat = Signal(), Mux(self.o.payload.last, wire.SEAL_BYTES, p.bus_bytes)
+        # The beat that ends a frame which is cut off counts as nothing.
+        departs, bytes_of_beat = Signal(), Mux(self.o.payload.last, wire.SEAL_BYTES, p.bus_bytes)
         m.d.comb += [
-            leaves.eq(self.o.valid & self.o.ready),
-            self.departed.eq(leaves & self.o.payload.last),
-            self.departed_bytes.eq(Mux(leaves, bytes_of_beat, 0)),
+            departs.eq(self.o.valid & self.o.ready & ~self.o.payload.error),
+            self.departed.eq(departs & self.o.payload.last),
+            self.departed_bytes.eq(Mux(departs, bytes_of_beat, 0)),
             self.mismatch.eq(seal.mismatch),
         ]
 
-        # Beats go in pairs: the decision at phase 0 holds for the next two cycles.
-        room = Signal()
+        # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
+        # there need not be room carry a mark.
+        room, unsent = Signal(), Signal()
         with m.If(~self.phase):
-            m.d.sync += room.eq(seal.level <= DEPTH - MARGIN)
+            m.d.sync += [
+                room.eq((seal.level <= DEPTH - MARGIN) | self.discard),
+                unsent.eq(self.discard),
+            ]
 
         order = Signal(FrameOrder(p))
         m.submodules.walk = walk = LaneWalk(p)
@@ -122,7 +141,7 @@ class Transmit(wiring.Component):
             walk.present.eq(self.i.payload.header.present),
         ]
         m.d.sync += last_issue.eq(ends_next)
-        m.d.sync += self.fenced.eq(taking & self.i.valid & self.i.payload.fence)
+        m.d.comb += [self.done.eq(last_issue & ~order.reply), self.done_job.eq(order.job)]
         with m.If(in_header | in_words):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == header_beats - 1):
@@ -131,7 +150,7 @@ class Transmit(wiring.Component):
             m.d.sync += active.eq(0)
         with m.If(taking & self.i.valid):
             m.d.sync += [
-                active.eq(~self.i.payload.fence),
+                active.eq(1),
                 order.eq(self.i.payload),
                 section.eq(0),
             ]
@@ -166,7 +185,8 @@ class Transmit(wiring.Component):
         valid2 = Signal()
         beat2 = Signal(FrameBeat(p))
         content = Cat(beat2.data, beat2.residues)
-        m.d.sync += valid2.eq(valid1)
+        unsent1, unsent2 = Signal(), Signal()
+        m.d.sync += [valid2.eq(valid1), unsent1.eq(unsent), unsent2.eq(unsent1)]
         with m.If(valid1):
             m.d.sync += [beat2.last.eq(last1), beat2.from_memory.eq(~from_text1)]
             with m.If(from_text1):
@@ -175,11 +195,21 @@ class Transmit(wiring.Component):
                 m.d.sync += content.eq(self.read_words.data)
             with m.Else():
                 m.d.sync += content.eq(self.read_block.data)
+        # A beat with the mark is discarded, and all behind it in its frame. If some have gone
+        # before it, it becomes the beat that ends the frame: the only one that enters the queue
+        # while there may be no room, and one that MARGIN has room for.
+        begun, dropping, drops = Signal(), Signal(), Signal()
         m.d.comb += [
+            drops.eq(dropping | unsent2),
             seal.i.payload.eq(beat2),
-            seal.i.valid.eq(valid2),
+            seal.i.payload.last.eq(beat2.last | drops | self.cut),
+            seal.i.payload.error.eq(drops | self.cut),
+            seal.i.valid.eq((valid2 & (~drops | (begun & ~dropping))) | self.cut),
+            self.discarded.eq(valid2 & beat2.last & drops),
             self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & seal.idle),
         ]
+        with m.If(valid2):
+            m.d.sync += [begun.eq(~beat2.last), dropping.eq(drops & ~beat2.last)]
         return m
 
     def _compose(self, m: Module, order: data.View) -> Value:

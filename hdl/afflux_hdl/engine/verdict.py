@@ -19,11 +19,13 @@ Checks = data.StructLayout(
     {
         "good": 1,
         "refused_version": 1,
+        "checksum": 1,
         "from_parent": 1,
         "job": 1,
         "key": 1,
         "worker": 1,
         "address": 1,
+        "settled": 1,
         "slot": 1,
         "lanes": 1,
         "empty": 1,
@@ -32,9 +34,10 @@ Checks = data.StructLayout(
 """The checks that a frame has passed, and where it comes from.
 
 Members:
-    good, refused_version: As in `FrameSummary`.
+    good, refused_version, checksum: As in `FrameSummary`.
     from_parent: The frame came to a parent port.
     job, key, worker, address, slot: These are right.
+    settled: The job's workers may not move any more, and this one has joined from elsewhere.
     lanes: No present bit is set beyond F.
     empty: No present bit is set at all.
 """
@@ -101,27 +104,32 @@ class Screen(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         checks, o = self.checks, self.o
-        is_join, is_probe, is_joined = Signal(), Signal(), Signal()
+        is_join, is_probe, is_joined, refusable = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             is_join.eq(self.type == wire.Type.JOIN),
+            # What seems wrong in a JOIN without a checksum may be damage, and a refusal is final.
+            refusable.eq(is_join & checks.checksum),
             is_probe.eq(self.type == wire.Type.PROBE),
             is_joined.eq(self.type == wire.Type.JOINED),
         ]
         with m.If(~checks.good):
-            with m.If(checks.refused_version):
+            with m.If(checks.refused_version & checks.checksum):
                 m.d.comb += o.refusal.eq(wire.Refusal.VERSION)
         with m.Elif(~checks.job):
             m.d.comb += o.cause.eq(Cause.BAD_JOB)
-            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.JOB, 0))
+            m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.JOB, 0))
         with m.Elif(~checks.key):
             m.d.comb += o.cause.eq(Cause.BAD_KEY)
-            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.KEY, 0))
+            m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.KEY, 0))
         with m.Elif(~checks.worker):
             m.d.comb += o.cause.eq(Cause.BAD_WORKER)
-            m.d.comb += o.refusal.eq(Mux(is_join, wire.Refusal.WORKER, 0))
+            m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.WORKER, 0))
         with m.Elif(is_join):
             with m.If(~checks.empty):
                 m.d.comb += o.cause.eq(Cause.BAD_PRESENT)
+            with m.Elif(checks.settled):
+                m.d.comb += o.cause.eq(Cause.BAD_ADDRESS)
+                m.d.comb += o.refusal.eq(wire.Refusal.ADDRESS)
             with m.Else():
                 m.d.comb += [o.cause.eq(Cause.JOINS), o.join.eq(1)]
         with m.Elif(~checks.address):

@@ -6,6 +6,7 @@ connect to it without knowing Amaranth.
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from amaranth.hdl import Module, Signal
@@ -13,6 +14,7 @@ from amaranth.hdl import Module, Signal
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
 from afflux_hdl.lib.top_level import TopLevel
 
 __all__ = ["MODULE", "Top", "generate"]
@@ -26,8 +28,10 @@ class Top(TopLevel):
 
     Byte 0 of a frame is in the low bits of the first beat; `rx_keep` is contiguous and all ones
     but in the last beat; `rx_error`, with `rx_last`, marks a frame that the MAC found to be
-    bad. `rx_ready` is always 1. `rst` is synchronous and acts one cycle later. Register data
-    follow one cycle after their address.
+    bad. `rx_ready` is always 1. `tx_error`, with `tx_last`, marks a frame that is cut off and that
+    the MAC must spoil. `rst` is synchronous and acts one cycle later; frames that it cuts off, at
+    either side, are dropped or ended with an error. Register data follow one cycle after their
+    address, `reg_refused` one cycle after a write that was refused.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -43,34 +47,46 @@ class Top(TopLevel):
         self.tx_data = Signal(bits)
         self.tx_keep = Signal(bits // 8)
         self.tx_last = Signal()
+        self.tx_error = Signal()
         self.tx_valid = Signal()
         self.tx_ready = Signal()
         self.reg_address = Signal(REGISTER_ADDRESS_BITS)
         self.reg_write_data = Signal(32)
         self.reg_write = Signal()
         self.reg_read_data = Signal(32)
+        self.reg_refused = Signal()
         self.idle = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self.drive_clock(m)
         m.submodules.engine = engine = Engine(self._parameters)
+        m.submodules.rx = rx = WholeFrames(bus_bits=self._parameters.bus_bits)
+        m.submodules.tx_cut = tx_cut = CutByReset()
         m.d.comb += [
-            engine.rx.payload.data.eq(self.rx_data),
-            engine.rx.payload.keep.eq(self.rx_keep),
-            engine.rx.payload.last.eq(self.rx_last),
-            engine.rx.payload.error.eq(self.rx_error),
-            engine.rx.valid.eq(self.rx_valid),
-            self.rx_ready.eq(1),
+            engine.rx.payload.eq(rx.o.payload),
+            engine.rx.valid.eq(rx.o.valid),
+            rx.o.ready.eq(1),
+            tx_cut.taken.eq(engine.tx.valid & engine.tx.ready),
+            tx_cut.last.eq(engine.tx.payload.last),
+            engine.tx_cut.eq(tx_cut.cut),
+            rx.i.payload.data.eq(self.rx_data),
+            rx.i.payload.keep.eq(self.rx_keep),
+            rx.i.payload.last.eq(self.rx_last),
+            rx.i.payload.error.eq(self.rx_error),
+            rx.i.valid.eq(self.rx_valid),
+            self.rx_ready.eq(rx.i.ready),
             self.tx_data.eq(engine.tx.payload.data),
             self.tx_keep.eq(engine.tx.payload.keep),
             self.tx_last.eq(engine.tx.payload.last),
+            self.tx_error.eq(engine.tx.payload.error),
             self.tx_valid.eq(engine.tx.valid),
             engine.tx.ready.eq(self.tx_ready),
             engine.register_address.eq(self.reg_address),
             engine.register_write.eq(self.reg_write),
             engine.register_write_data.eq(self.reg_write_data),
             self.reg_read_data.eq(engine.register_read_data),
+            self.reg_refused.eq(engine.register_refused),
             self.idle.eq(engine.idle),
         ]
         return m
@@ -86,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
     defaults = Parameters()
     parser = argparse.ArgumentParser(description="Write the engine out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
-    for name in ("bus_bits", "workers", "lanes", "jobs", "slots", "build_time"):
+    for name in (field.name for field in fields(Parameters)):
         option = "--" + name.replace("_", "-")
         parser.add_argument(option, type=int, default=getattr(defaults, name))
     options = parser.parse_args(arguments)

@@ -5,6 +5,7 @@ send the most significant octet first, so the octets of their numbers are in rev
 `octets.reversed_octets` turns them round, `as_sent` does the same for constants.
 """
 
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Peer",
     "UdpFrame",
     "as_sent",
+    "is_of_host",
     "octet_of",
 ]
 
@@ -118,6 +120,17 @@ IcmpFrame = data.StructLayout({"ethernet": Ethernet, "ipv4": Ipv4, "icmp": IcmpE
 
 ArpFrame = data.StructLayout({"ethernet": Ethernet, "arp": Arp})
 """A frame with an ARP packet, 42 octets."""
+
+
+def is_of_host(mac: Value, address: Value) -> Value:
+    """Return whether a host may have sent from these addresses, as on the wire.
+
+    Not from the MAC address of a group (IEEE 802, the first octet's lowest bit) or of everybody,
+    nor from an IPv4 address of 0.0.0.0/8, 224.0.0.0/4 or 240.0.0.0/4 (RFC 1122, section 3.2.1.3):
+    an answer would go to many, or to nobody. 127.0.0.0/8 is not looked at: an answer to it goes to
+    one host, which drops it, and before a simulated engine stand the sockets of its own host.
+    """
+    return ~mac[0] & (address[:8] != 0) & ~address[5:8].all()
 
 
 def as_sent(number: int, octets: int) -> int:

@@ -20,8 +20,15 @@ from afflux_hdl.lib.packet_stream import (
     as_sent,
 )
 from afflux_hdl.lib.queue import Queue
+from afflux_hdl.lib.rate_limit import RateLimit
 
-__all__ = ["ARP_WAITING", "Arp"]
+__all__ = ["ARP_BURST", "ARP_PERIOD_BITS", "ARP_WAITING", "Arp"]
+
+ARP_BURST = 64
+"""Requests that are answered at once, as far as they find room."""
+
+ARP_PERIOD_BITS = 14
+"""Binary logarithm of the cycles for each further answer: 15,259 a second at 250 MHz."""
 
 ARP_WAITING = 16
 """Answers that may wait to be sent."""
@@ -38,7 +45,8 @@ class Arp(wiring.Component):
 
     Latency: 3 cycles from a request's last beat to its answer's first. Throughput: one request in
     each cycle, one beat of answers in each cycle. Overflow: a request that finds `ARP_WAITING`
-    others waiting is dropped, and marked on `dropped`; hosts ask again.
+    others waiting, or goes beyond the rate of `ARP_BURST` and `ARP_PERIOD_BITS`, is dropped, and
+    marked on `dropped`; hosts ask again.
 
     Args:
         bus_bits: Width of the packet streams.
@@ -70,6 +78,7 @@ class Arp(wiring.Component):
         m = Module()
         m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=ArpFrame)
         m.submodules.waiting = waiting = Queue(Requester, depth=ARP_WAITING)
+        m.submodules.limit = limit = RateLimit(burst=ARP_BURST, period_bits=ARP_PERIOD_BITS)
         # The header stays as it is until the next frame's first beat has passed.
         ended = Signal()
         request = header.header.arp
@@ -78,9 +87,10 @@ class Arp(wiring.Component):
         m.d.comb += [
             waiting.i.payload.mac.eq(request.sender_mac),
             waiting.i.payload.address.eq(request.sender_address),
-            waiting.i.valid.eq(ended),
-            self.replied.eq(ended & waiting.i.ready),
-            self.dropped.eq(ended & ~waiting.i.ready),
+            waiting.i.valid.eq(ended & limit.ready),
+            self.replied.eq(ended & limit.ready & waiting.i.ready),
+            self.dropped.eq(ended & ~(limit.ready & waiting.i.ready)),
+            limit.take.eq(self.replied),
         ]
 
         # The requester's addresses go to the front of the frame and to the target fields.

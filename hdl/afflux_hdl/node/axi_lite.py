@@ -32,8 +32,8 @@ class AxiLite(wiring.Component):
     response is taken, nor the other way round; if both wait to be carried out, they take turns.
 
     These are answered `SLVERR` and have no effect: a write that does not set all strobes, a write
-    to an address that cannot be written, and a read of an address without a register, which gives
-    0. Bits 0 and 1 of addresses are ignored.
+    to an address that cannot be written, a write that the register bus refuses, and a read of an
+    address without a register, which gives 0. Bits 0 and 1 of addresses are ignored.
 
     Latency: 4 cycles from a read's address to its data; 3 + `SETTLE_CYCLES` from the later of a
     write's address and data to its response. Throughput: one access in about as many cycles.
@@ -49,6 +49,7 @@ class AxiLite(wiring.Component):
             reading the lower word of a counter latches the upper.
         write, write_data: Write this in this cycle.
         read_data: The register's value, one cycle after its address.
+        refused: The write of the cycle before has had no effect.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class AxiLite(wiring.Component):
                 "write": Out(1),
                 "write_data": Out(32),
                 "read_data": In(32),
+                "refused": In(1),
             }
         )
 
@@ -108,6 +110,7 @@ class AxiLite(wiring.Component):
             self.address.eq(0b100),
         ]
         cycles = Signal(range(SETTLE_CYCLES))
+        done = Signal()
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(writes & ~(reads & latest_was_write)):
@@ -122,13 +125,15 @@ class AxiLite(wiring.Component):
                 m.next = "SETTLE"
             with m.State("SETTLE"):
                 m.d.sync += cycles.eq(cycles + 1)
+                with m.If(cycles == 0):
+                    m.d.sync += done.eq(acts & ~self.refused)
                 with m.If(cycles == SETTLE_CYCLES - 1):
                     m.d.sync += [
                         aw_held.eq(0),
                         w_held.eq(0),
                         self.b.valid.eq(1),
                     ]
-                    with m.If(acts):
+                    with m.If(done):
                         m.d.sync += self.b.payload.eq(OKAY)
                     with m.Else():
                         m.d.sync += self.b.payload.eq(SLVERR)

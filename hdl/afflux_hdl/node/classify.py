@@ -35,6 +35,7 @@ from afflux_hdl.lib.packet_stream import (
     PacketBeat,
     UdpFrame,
     as_sent,
+    is_of_host,
 )
 from afflux_hdl.lib.queue import Queue
 
@@ -69,14 +70,18 @@ class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
 class Classify(wiring.Component):
     """Decides by its headers where each frame goes.
 
-    * ENGINE: local MAC and IPv4 address, IPv4 version 4 without options, UDP, not a later fragment,
-      port from `local.port` to `local.port` + jobs. The engine judges everything else.
+    * ENGINE: local MAC and IPv4 address, IPv4 version 4 without options, UDP, not a fragment, port
+      from `local.port` to `local.port` + jobs. The engine judges everything else.
     * ARP: a request for the local address (RFC 826), to the local MAC or broadcast, whose sender
-      does not claim that address itself.
+      does not claim that address itself, and whose hardware address is not a group's.
     * ECHO: local MAC and IPv4 address, no options, not a fragment, ICMP echo request (RFC 792), at
-      most `ECHO_FRAME_MAX` bytes by its IPv4 length.
+      most `ECHO_FRAME_MAX` bytes by its IPv4 length, from a host: no group, no broadcast, not
+      "this network" (RFC 1122, section 3.2.1.3).
     * HOST: all others; among them frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`,
       and frames marked as bad whose header is none of the above. NOBODY if the host path is off.
+
+    All fragments of a datagram go one way, to the host, which may put them together. While the
+    local address is 0.0.0.0, as after reset, no frame is for anybody but the host.
 
     Latency: 7 cycles from the beat that holds header byte 41, or the last beat of a shorter frame,
     to the frame's first beat on `o`; while beats come without a gap each one leaves 6 + H cycles
@@ -138,8 +143,14 @@ class Classify(wiring.Component):
         ours, udp, icmp = Signal(), Signal(), Signal()
         m.d.comb += [
             ours.eq(flags3.to_mac & flags3.ipv4 & flags3.to_address),
-            udp.eq(flags3.udp & flags3.port & ~flags3.later_fragment),
-            icmp.eq(flags3.icmp & ~flags3.fragment & flags3.echo_request & flags3.echo_length),
+            udp.eq(flags3.udp & flags3.port & ~flags3.fragment),
+            icmp.eq(
+                flags3.icmp
+                & ~flags3.fragment
+                & flags3.echo_request
+                & flags3.echo_length
+                & flags3.of_host
+            ),
         ]
         m.d.sync += known4.eq(known3)
         with m.If(~flags3.short & ours & udp):
@@ -171,7 +182,7 @@ class Classify(wiring.Component):
         """Compare the header. Return that a frame was compared, and its flags, a cycle later."""
         names = (
             *("short", "to_mac", "broadcast", "ipv4", "to_address", "udp", "icmp", "port"),
-            *("fragment", "later_fragment", "echo_request", "echo_length", "arp"),
+            *("fragment", "echo_request", "echo_length", "of_host", "arp"),
         )
         known, flags = Signal(), Signal(data.StructLayout(dict.fromkeys(names, 1)))
         ethernet, ipv4, udp = (header.header.udp[name] for name in ("ethernet", "ipv4", "udp"))
@@ -180,6 +191,8 @@ class Classify(wiring.Component):
         port, local_port = reversed_octets(udp.destination), reversed_octets(self.local.port)
         echo_length_min = wire.IPV4_BYTES + 8
         echo_length_max = ECHO_FRAME_MAX - wire.ETHERNET_BYTES
+        has_address = Signal()
+        m.d.sync += has_address.eq(self.local.address != 0)
         m.d.sync += [
             known.eq(header.complete),
             flags.short.eq(header.short),
@@ -189,14 +202,14 @@ class Classify(wiring.Component):
                 (ethernet.type == as_sent(ETHERTYPE_IPV4, 2))
                 & (ipv4.as_value()[:8] == IPV4_WITHOUT_OPTIONS)
             ),
-            flags.to_address.eq(ipv4.destination == self.local.address),
+            # Never before the address has been set.
+            flags.to_address.eq((ipv4.destination == self.local.address) & has_address),
+            flags.of_host.eq(is_of_host(ethernet.source, ipv4.source)),
             flags.udp.eq(ipv4.protocol == PROTOCOL_UDP),
             flags.icmp.eq(ipv4.protocol == PROTOCOL_ICMP),
             flags.port.eq((port - local_port)[:16] <= self._parameters.jobs),
-            # The reserved bit and more-fragments rule a frame out too. Only the offset, the lower
-            # 13 bits, means that there is no UDP header.
+            # More-fragments, an offset, or the reserved bit.
             flags.fragment.eq((fragment & (0xFFFF - DONT_FRAGMENT)) != 0),
-            flags.later_fragment.eq(fragment[:13] != 0),
             flags.echo_request.eq((icmp.type == ICMP_ECHO_REQUEST) & (icmp.code == 0)),
             flags.echo_length.eq((length >= echo_length_min) & (length <= echo_length_max)),
             flags.arp.eq(
@@ -208,8 +221,9 @@ class Classify(wiring.Component):
                 & (arp.operation == as_sent(ARP_REQUEST, 2))
                 & (arp.target_address == self.local.address)
                 & (arp.sender_address != self.local.address)
-                # Never before the address has been set.
-                & (self.local.address != 0)
+                # The answer goes there.
+                & ~arp.sender_mac[0]
+                & has_address
             ),
         ]
         return known, flags

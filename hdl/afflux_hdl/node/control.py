@@ -74,14 +74,11 @@ class NodeControl(wiring.Component):
         first = registers.NODE_COUNTER_BASE // 4
         number = (word - first)[: len(word)]
         from_counters, selected = Signal(), Signal(64)
-        lower_or_upper, upper = Signal(32), Signal(32)
+        half = Signal(32)
         m.d.sync += from_counters.eq(number < 2 * len(totals))
         m.d.comb += [
             selected.eq(Array(totals)[number[1:]]),
-            self.read_data.eq(Mux(from_counters, lower_or_upper, answer)),
+            self.read_data.eq(Mux(from_counters, half, answer)),
         ]
-        with m.If(number[0]):
-            m.d.sync += lower_or_upper.eq(upper)
-        with m.Else():
-            m.d.sync += [lower_or_upper.eq(selected[:32]), upper.eq(selected[32:])]
+        m.d.sync += half.eq(Mux(number[0], selected[32:], selected[:32]))
         return m

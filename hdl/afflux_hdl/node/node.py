@@ -21,6 +21,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.engine import Engine
+from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
+from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.axi_lite import AxiLite, ReadData, WriteData
@@ -52,7 +54,9 @@ class Node(wiring.Component):
     The node handles frames for the engine, ARP requests for its address and echo requests to it;
     everything else passes to the host unchanged and in order. The host's frames leave between the
     node's own. Nothing ever stalls `rx`; a frame that the host does not take in time is dropped
-    whole and counted.
+    whole and counted. When `tx` is not taken for `link_timeout` cycles, the link counts as down:
+    the engine's frames are discarded, and the host's when its buffer is full, until it is taken.
+    Frames that a reset cuts off are dropped or ended, at all four streams.
 
     Latency, with H the beats of headers (1 at 512 bits, 11 at 32): each beat reaches the engine
     6 + H cycles after `rx`. From a frame's last beat on `rx` to its first on `host_rx` it takes
@@ -61,8 +65,8 @@ class Node(wiring.Component):
 
     Members:
         rx: Frames from the network, without frame check sequence.
-        tx: Frames for the network; `error` is 0.
-        host_rx: Frames for the host; `error` is 0.
+        tx: Frames for the network; `error`, with `last`, marks one that is cut off.
+        host_rx: Frames for the host; `error`, with `last`, marks one that is cut off.
         host_tx: Frames from the host; `error`, with `last`, has the frame dropped.
         axil: Registers of the engine and, from `registers.NODE_BASE` on, of the node.
         idle: Nothing of any frame is left inside. Byte and frame counts follow within 2 cycles.
@@ -97,12 +101,25 @@ class Node(wiring.Component):
         m.submodules.from_host = from_host = PacketFifo(
             bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=False
         )
-        m.submodules.egress = egress = Egress(bus_bits=bits, sources=4)
+        m.submodules.egress = egress = Egress(
+            bus_bits=bits,
+            sources=4,
+            frame_beats_max=max(p.host_buffer_bytes, p.echo_buffer_bytes) // p.engine.bus_bytes,
+        )
         self._registers(m, engine, control)
 
         # From the network.
-        connect(m, flipped(self.rx), classify.i)
-        m.d.comb += classify.host_path.eq(control.host_path)
+        m.submodules.rx_frames = rx = WholeFrames(bus_bits=bits)
+        m.submodules.host_tx_frames = host_tx = WholeFrames(bus_bits=bits)
+        connect(m, flipped(self.host_tx), host_tx.i)
+        m.d.comb += [
+            rx.i.payload.eq(self.rx.payload),
+            rx.i.valid.eq(self.rx.valid),
+            classify.i.payload.eq(rx.o.payload),
+            classify.i.valid.eq(rx.o.valid),
+            rx.o.ready.eq(1),
+            classify.host_path.eq(control.host_path),
+        ]
         m.d.comb += [part.local.eq(engine.local) for part in (classify, arp, echo)]
         for part, destination in (
             (engine.rx, Destination.ENGINE),
@@ -120,18 +137,32 @@ class Node(wiring.Component):
         in_frame, was_off, off = Signal(), Signal(), Signal()
         m.d.comb += [
             off.eq(Mux(in_frame, was_off, ~control.host_path)),
-            from_host.i.payload.eq(self.host_tx.payload),
-            from_host.i.valid.eq(self.host_tx.valid & ~off),
-            self.host_tx.ready.eq(from_host.i.ready | off),
+            from_host.i.payload.eq(host_tx.o.payload),
+            from_host.i.valid.eq(host_tx.o.valid & ~off),
+            host_tx.o.ready.eq(from_host.i.ready | off),
         ]
-        taken = self.host_tx.valid & self.host_tx.ready
+        taken = host_tx.o.valid & host_tx.o.ready
         with m.If(taken):
-            m.d.sync += [in_frame.eq(~self.host_tx.payload.last), was_off.eq(off)]
+            m.d.sync += [in_frame.eq(~host_tx.o.payload.last), was_off.eq(off)]
 
         # To the network.
         for source, i in zip((engine.tx, from_host.o, arp.o, echo.o), egress.i, strict=True):
             connect(m, source, i)
         connect(m, egress.o, flipped(self.tx))
+        m.submodules.link_watch = watch = LinkWatch(cycles=p.engine.link_timeout)
+        m.d.comb += [
+            watch.valid.eq(self.tx.valid),
+            watch.ready.eq(self.tx.ready),
+            engine.link_down.eq(watch.down),
+            from_host.blocked.eq(watch.down),
+        ]
+        for port, part in ((self.tx, egress), (self.host_rx, to_host)):
+            m.submodules += (cut := CutByReset())
+            m.d.comb += [
+                cut.taken.eq(port.valid & port.ready),
+                cut.last.eq(port.payload.last),
+                part.cut.eq(cut.cut),
+            ]
 
         # What became of each frame.
         m.submodules.meter_in = meter_in = FrameMeter(bus_bits=bits)
@@ -150,13 +181,15 @@ class Node(wiring.Component):
             control.echo_bad.eq(echo.bad),
             control.replies_dropped.eq(arp.dropped + echo.dropped),
             control.from_host.eq(from_host.committed),
-            control.from_host_oversize.eq(from_host.overflowed),
+            control.from_host_oversize.eq(from_host.overflowed & ~from_host.gave_way),
+            control.from_host_discarded.eq(from_host.gave_way),
             control.from_host_bad.eq(from_host.refused),
-            control.from_host_off.eq(taken & off & self.host_tx.payload.last),
-            meter_in.payload.eq(self.rx.payload),
-            meter_in.taken.eq(self.rx.valid),
+            control.from_host_off.eq(taken & off & host_tx.o.payload.last),
+            meter_in.payload.eq(rx.o.payload),
+            meter_in.taken.eq(rx.o.valid),
             meter_out.payload.eq(self.tx.payload),
-            meter_out.taken.eq(self.tx.valid & self.tx.ready),
+            # The beat that ends a cut frame is not counted, and so neither is the frame.
+            meter_out.taken.eq(self.tx.valid & self.tx.ready & ~self.tx.payload.error),
             control.network_frames_in.eq(meter_in.frames),
             control.network_bytes_in.eq(meter_in.bytes),
             control.network_frames_out.eq(meter_out.frames),
@@ -178,24 +211,20 @@ class Node(wiring.Component):
                 *(register.address for register in every),
                 *(address + half for address in counters for half in (0, 4)),
             ],
-            writable=[
-                register.address
-                for register in every
-                if register.access == registers.Access.READ_WRITE
-            ],
+            writable=[register.address for register in every if register.access.writable],
         )
         for name in ("aw", "w", "ar", "b", "r"):
             connect(m, flipped(getattr(self.axil, name)), getattr(slave, name))
         for_node, was_for_node = Signal(), Signal()
         m.d.comb += [
             for_node.eq(slave.address >= registers.NODE_BASE),
-            # The other part sees the address of an odd word, so that its latches stay.
-            engine.register_address.eq(Mux(for_node, 0b100, slave.address)),
+            engine.register_address.eq(Mux(for_node, 0, slave.address)),
             engine.register_write.eq(slave.write & ~for_node),
             engine.register_write_data.eq(slave.write_data),
-            control.address.eq(Mux(for_node, slave.address, 0b100)),
+            control.address.eq(slave.address),
             control.write.eq(slave.write & for_node),
             control.write_data.eq(slave.write_data),
             slave.read_data.eq(Mux(was_for_node, control.read_data, engine.register_read_data)),
+            slave.refused.eq(engine.register_refused),
         ]
         m.d.sync += was_for_node.eq(for_node)

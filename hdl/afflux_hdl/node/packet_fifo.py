@@ -4,7 +4,7 @@ Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
 `tests/hdl/test_node_latency.py`, `tests/sim/test_cocotb_node.py`.
 """
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -24,8 +24,8 @@ class PacketFifo(wiring.Component):
     Latency: 2 cycles from a frame's last beat to its first beat on `o`. Throughput: one beat in
     each cycle in, one out, without a gap between frames. Overflow: a lossy FIFO never stalls and
     drops a frame that does not fit; the other kind stalls, and drops only a frame that is larger
-    than the whole FIFO. Either way the whole frame is dropped, and its end is marked on
-    `overflowed`.
+    than the whole FIFO, unless `blocked` says that stalling would be for long: then it is lossy
+    too. Either way the whole frame is dropped, and its end is marked on `overflowed`.
 
     A beat is stored with `last` and with `keep` without bit 0, which is always set: 9/8 of its data
     bits, which is just the width of block RAMs.
@@ -37,9 +37,14 @@ class PacketFifo(wiring.Component):
 
     Members:
         i: Frames in; `ready` is always 1 if the FIFO is lossy.
-        o: Frames out; `error` is 0.
+        o: Frames out; `error` is 0, but see `cut`.
+        blocked: Nobody takes frames: do not stall.
+        cut: In the first cycle after a reset: the reset has cut a frame off on `o`. A beat with
+            `last` and `error` ends it; what its bytes are is left open.
         committed, overflowed, refused: The frame that ends in this cycle is kept, did not fit, or
             had `error` set.
+        gave_way: With `overflowed`: it would have fitted into an empty FIFO of the kind that
+            stalls, but found it full while `blocked`.
         idle: Empty.
     """
 
@@ -57,9 +62,12 @@ class PacketFifo(wiring.Component):
             {
                 "i": In(stream.Signature(beat)),
                 "o": Out(stream.Signature(beat)),
+                "blocked": In(1),
+                "cut": In(1),
                 "committed": Out(1),
                 "overflowed": Out(1),
                 "refused": Out(1),
+                "gave_way": Out(1),
                 "idle": Out(1),
             }
         )
@@ -70,9 +78,12 @@ class PacketFifo(wiring.Component):
 
         m.submodules.content = content = Ram(width=bits + keeps, address_bits=address_bits)
         # One more bit than an address has tells a full FIFO from an empty one.
+        # The first beat is a place where nothing is written until all others have been: what ends a
+        # frame that a reset has cut off is read from there.
         tail, start, head = (
-            Signal(address_bits + 1, name=name) for name in ("tail", "start", "head")
+            Signal(address_bits + 1, name=name, init=1) for name in ("tail", "start", "head")
         )
+        ending = Signal()
         full, gives_up, dropping, lost = Signal(), Signal(), Signal(), Signal()
         taken, ends = Signal(), Signal()
         m.d.comb += [
@@ -92,11 +103,17 @@ class PacketFifo(wiring.Component):
         if self._lossy:
             m.d.comb += [self.i.ready.eq(1), gives_up.eq(full)]
         else:
+            too_large, gives_way, giving_way = Signal(), Signal(), Signal()
             m.d.comb += [
                 # The frame fills the whole FIFO: none of it would ever be freed.
-                gives_up.eq((tail - start)[: address_bits + 1] == self._depth),
+                too_large.eq((tail - start)[: address_bits + 1] == self._depth),
+                gives_way.eq(giving_way | (full & self.blocked & ~too_large & ~dropping)),
+                gives_up.eq(too_large | gives_way),
                 self.i.ready.eq(~full | lost),
+                self.gave_way.eq(self.overflowed & gives_way),
             ]
+            with m.If(taken):
+                m.d.sync += giving_way.eq(gives_way & ~self.i.payload.last)
         with m.If(taken):
             m.d.sync += dropping.eq(lost & ~self.i.payload.last)
             with m.If(self.committed):
@@ -109,12 +126,15 @@ class PacketFifo(wiring.Component):
         # The memory always reads the beat that will be at the head in the next cycle.
         next_head = Signal.like(head)
         m.d.comb += [
-            next_head.eq(head + (self.o.valid & self.o.ready)),
+            next_head.eq(Mux(self.cut, 0, head + (self.o.valid & self.o.ready))),
             content.read.address.eq(next_head),
             self.o.payload.data.eq(content.read.data[:bits]),
             self.o.payload.keep.eq(Cat(Const(1, 1), content.read.data[bits:-1])),
-            self.o.payload.last.eq(content.read.data[-1]),
+            self.o.payload.last.eq(content.read.data[-1] | ending),
+            self.o.payload.error.eq(ending),
             self.idle.eq(tail == head),
         ]
         m.d.sync += [head.eq(next_head), self.o.valid.eq(next_head != start)]
+        with m.If(self.cut | self.o.ready):
+            m.d.sync += ending.eq(self.cut)
         return m

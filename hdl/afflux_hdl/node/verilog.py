@@ -27,9 +27,10 @@ class NodeTop(TopLevel):
 
     `net_rx` and `host_tx` carry frames in, `net_tx` and `host_rx` out. Byte 0 of a frame is
     in the low bits of the first beat; `keep` is contiguous and all ones but in the last beat;
-    `error`, with `last`, marks a frame that is bad. `net_rx_ready` is always 1. `rst` is
-    synchronous and acts one cycle later; until then, and while it acts, `host_tx` and the
-    register channels are not ready.
+    `error`, with `last`, marks a frame that is bad, or on the streams out one that is cut off.
+    `net_rx_ready` is always 1. `rst` is synchronous and acts one cycle later; until then, and while
+    it acts, `host_tx` and the register channels are not ready. Frames that it cuts off, at any of
+    the streams, are dropped or ended with an error.
     """
 
     def __init__(self, parameters: NodeParameters) -> None:
@@ -37,9 +38,7 @@ class NodeTop(TopLevel):
         bits = parameters.engine.bus_bits
         self._parameters = parameters
         for name in (*STREAMS_IN, *STREAMS_OUT):
-            self._add(name, data=bits, keep=bits // 8, last=1, valid=1, ready=1)
-            if name in STREAMS_IN:
-                self._add(name, error=1)
+            self._add(name, data=bits, keep=bits // 8, last=1, error=1, valid=1, ready=1)
         address = REGISTER_ADDRESS_BITS
         self._add("s_axil", awaddr=address, awprot=3, awvalid=1, awready=1)
         self._add("s_axil", wdata=32, wstrb=4, wvalid=1, wready=1, bresp=2, bvalid=1, bready=1)
@@ -67,7 +66,7 @@ class NodeTop(TopLevel):
         for prefix, port in (("net_rx", node.rx), ("host_tx", node.host_tx)):
             always = prefix == "net_rx"
             m.d.comb += [
-                port.valid.eq(pin(prefix, "valid")),
+                port.valid.eq(pin(prefix, "valid") & (1 if always else open_)),
                 pin(prefix, "ready").eq(1 if always else port.ready & open_),
             ]
             for name in ("data", "keep", "last", "error"):
@@ -77,7 +76,7 @@ class NodeTop(TopLevel):
                 pin(prefix, "valid").eq(port.valid),
                 port.ready.eq(pin(prefix, "ready")),
             ]
-            for name in ("data", "keep", "last"):
+            for name in ("data", "keep", "last", "error"):
                 m.d.comb += pin(prefix, name).eq(port.payload[name])
         axil = node.axil
         for name, channel in (("aw", axil.aw), ("w", axil.w), ("ar", axil.ar)):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from afflux.commands import serve
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.settings import Settings
 from afflux_drivers.control.client import read_counters
 from afflux_drivers.errors import AffluxError
 
@@ -66,8 +67,9 @@ def _print_counters(parser: argparse.ArgumentParser, arguments: argparse.Namespa
         parser.error(f"{arguments.url!r} is not a running aggregator; expected udp://host[:port]")
     try:
         found: Counter[str] = Counter()
+        secret = Settings.from_environment().control_secret()
         for address in url.addresses:
-            found.update(read_counters(address, arguments.timeout))
+            found.update(read_counters(address, arguments.timeout, secret))
     except (AffluxError, OSError) as error:
         print(f"afflux: {error}", file=sys.stderr)
         return 1

@@ -15,9 +15,12 @@ import threading
 from collections.abc import Sequence
 
 from afflux_drivers.addresses import authority, is_ipv6
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.board import Board
 from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.peers import PEER_SHARE, REQUESTS_PER_S
 from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.control.secret import find_secret
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -102,6 +105,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="number of routers on the way, plus one (%(default)s)",
     )
+    secret = parser.add_mutually_exclusive_group()
+    secret.add_argument(
+        "--secret-file",
+        metavar="FILE",
+        help="its secret is what clients must know to create jobs or read counters (default: "
+        "AFFLUX_SECRET_FILE, or the secret in AFFLUX_SECRET)",
+    )
+    secret.add_argument(
+        "--no-secret",
+        action="store_true",
+        help="whoever reaches the port may create jobs; without a secret, this must be said where "
+        "other hosts reach it",
+    )
+    parser.add_argument(
+        "--translated",
+        action="store_true",
+        help="with a secret: clients reach this port by another address or number than its own",
+    )
+    parser.add_argument(
+        "--peer-share",
+        type=float,
+        default=PEER_SHARE,
+        help="most of all jobs, slots and connections that one peer address may have while it is "
+        "alone, 0 to 1 (%(default)s)",
+    )
+    parser.add_argument(
+        "--requests-per-second",
+        type=float,
+        default=REQUESTS_PER_S,
+        help="of a peer address, on the control channel; more are answered later (%(default)g)",
+    )
+    parser.add_argument(
+        "--workers-may-move",
+        action="store_true",
+        help="let workers join from another address while their job runs, as behind a router that "
+        "translates addresses and forgets its translations",
+    )
     parser.add_argument(
         "--owner",
         type=int,
@@ -159,6 +199,24 @@ def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
     except BaseException:
         board.close()
         raise
+
+
+def _access(arguments: argparse.Namespace) -> Access:
+    """Return who may use the control channel.
+
+    Raises:
+        ValueError: The secret cannot be used, or a number is out of range.
+    """
+    file, text = arguments.secret_file, None
+    if file is None and not arguments.no_secret:
+        file, text = (os.environ.get(name) for name in ("AFFLUX_SECRET_FILE", "AFFLUX_SECRET"))
+    return Access(
+        secret=find_secret(file, text),
+        no_secret=arguments.no_secret,
+        translated=arguments.translated,
+        peer_share=arguments.peer_share,
+        requests_per_s=arguments.requests_per_second,
+    )
 
 
 def _check_host(arguments: argparse.Namespace) -> None:
@@ -221,7 +279,11 @@ def serve(arguments: argparse.Namespace) -> int:
     if arguments.owner:
         _end_with_owner(arguments.owner, arguments.owner_signal)
     try:
+        access = _access(arguments)
         _check_host(arguments)
+        # The server reports what is wrong with the name.
+        with contextlib.suppress(OSError):
+            access.check_host(arguments.host)
         engine = make_engine(arguments)
     except Exception as error:
         print(FAILED.format(error=" ".join(str(error).split())), flush=True)
@@ -229,7 +291,13 @@ def serve(arguments: argparse.Namespace) -> int:
     try:
         try:
             server = AggregatorServer(
-                engine, arguments.host, arguments.port, arguments.group, arguments.group_ttl
+                engine,
+                arguments.host,
+                arguments.port,
+                arguments.group,
+                arguments.group_ttl,
+                access,
+                arguments.workers_may_move,
             )
         except OSError as error:
             where = authority(arguments.host, arguments.port)

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch._C._distributed_c10d import Store
 
@@ -12,6 +13,7 @@ from afflux.group.exchange import Introduction
 from afflux.group.host_address import default_address, is_loopback, own_address
 from afflux.group.settings import Settings
 from afflux.group.torch_store import master_of
+from afflux_drivers.control.secret import secret_of_text
 from afflux_drivers.control.several import JobsLease, create_jobs
 from afflux_drivers.control.tree import create_tree
 from afflux_drivers.errors import AffluxError
@@ -57,12 +59,16 @@ class GroupLease:
             addresses = (self._started.address,)
         wish = min(each.lanes for each in everyone), settings.slots
         timeout_s = settings.connect_timeout_s
+        own = self._started.secret if self._started is not None else ""
+        secret = secret_of_text(own) if own else settings.control_secret()
         if url.parent is not None:
             leaves = [(each.url.host, each.url.port) for each in everyone]
-            self._lease = create_tree(url.parent, leaves, *wish, timeout_s)
+            self._lease = create_tree(url.parent, leaves, *wish, timeout_s, secret)
         else:
-            self._lease = create_jobs(addresses, len(units), *wish, timeout_s)
-            tickets = [ticket.of_units(units) for ticket in self._lease.tickets]
+            self._lease = create_jobs(addresses, len(units), *wish, timeout_s, secret)
+            tickets = [
+                replace(ticket.of_units(units), secret=own) for ticket in self._lease.tickets
+            ]
             return json.dumps([ticket.to_json() for ticket in tickets])
         return json.dumps([ticket.to_json() for ticket in self._lease.tickets])
 

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux_drivers.control.secret import new_secret
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["AggregatorNotStarted", "Launched", "acquire", "release"]
@@ -41,12 +42,14 @@ class Launched:
     Attributes:
         process: It runs there.
         address: Where it listens.
+        secret: Of its control channel: random, made here.
     """
 
     process: subprocess.Popen[str]
     address: tuple[str, int]
     users: int
     owner: int
+    secret: str = field(repr=False)
 
     def runs(self) -> bool:
         """Return whether it still runs."""
@@ -105,7 +108,8 @@ def release(aggregator: Launched) -> None:
 def _start(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
     command = [sys.executable, "-P", str(_SCRIPT), "--engine", url.scheme]
     command += ["--host", host, "--port", "0", "--bus-bits", str(url.bus_bits)]
-    command += ["--owner", str(os.getpid())]
+    # All its clients are ranks of groups that this process is in.
+    command += ["--owner", str(os.getpid()), "--peer-share", "1"]
     if url.scheme == "soft":
         # A job is a few numbers there, and each group takes one.
         command += ["--jobs", str(_SOFT_JOBS)]
@@ -113,8 +117,16 @@ def _start(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
         command += ["--group", str(url.group)]
     if threading.current_thread() is threading.main_thread():
         command.append("--owner-signal")
+    # In its environment, which only its user can read; anybody can read its arguments.
+    environment = {key: text for key, text in os.environ.items() if key != "AFFLUX_SECRET_FILE"}
+    environment["AFFLUX_SECRET"] = secret = new_secret()
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     )
     line = _first_line(process, timeout_s)
     ready = _READY.match(line)
@@ -122,7 +134,7 @@ def _start(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
         _end(process)
         reason = line.removeprefix("afflux: cannot serve: ")
         raise AggregatorNotStarted(f"{url.scheme}://: {reason}")
-    return Launched(process, (ready["host"], int(ready["port"])), 0, os.getpid())
+    return Launched(process, (ready["host"], int(ready["port"])), 0, os.getpid(), secret)
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> str:

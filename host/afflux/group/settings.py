@@ -12,6 +12,8 @@
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
+| AFFLUX_SECRET_FILE | file, none | has the secret of the control channels of the aggregators that AFFLUX_AGGREGATOR names, and of `afflux serve` (16 bytes at least, mode 600): `docs/security.md`; aggregators that ranks start have a secret anyway |
+| AFFLUX_SECRET | text, none | the secret itself, where there is no such file; every program that the ranks start inherits it |
 | AFFLUX_SCHEME | words, none | the scheme that `afflux.hooks.register(ddp)` takes: `afflux.scheme_words` |
 | AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
 | AFFLUX_TRACE | file or folder, none | one line of JSON for each collective goes there (%r: global rank, %p: process); `afflux.observe.trace_file` |
@@ -26,10 +28,11 @@ is reported with a warning: it is a spelling mistake or of another version.
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from afflux.group.aggregator_url import AggregatorUrl
+from afflux_drivers.control.secret import find_secret
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import wire
 
@@ -62,6 +65,8 @@ class Settings:
     trace: str | None = None
     adapter: str = "auto"
     scheme: str | None = None
+    secret_file: str | None = None
+    secret: str | None = field(default=None, repr=False)
     test_loss: float = 0.0
     test_seed: int = 0
 
@@ -80,12 +85,26 @@ class Settings:
             if name not in VARIABLES:
                 _warn_once(name)
                 continue
-            field, parse = VARIABLES[name]
+            place, parse = VARIABLES[name]
             try:
-                values[field] = parse(text.strip())
+                values[place] = parse(text.strip())
             except ValueError as error:
                 raise SettingsError(f"{name}={text!r}: {error}") from None
         return cls(**values)  # type: ignore[arg-type]
+
+    def control_secret(self) -> bytes | None:
+        """Read the secret of the aggregators that are named; None if there is none.
+
+        It is read when it is needed, which is at rank 0: other hosts may lack the file.
+
+        Raises:
+            SettingsError: The file cannot be used, or what is given cannot be a secret.
+        """
+        try:
+            return find_secret(self.secret_file, self.secret)
+        except ValueError as error:
+            name = "AFFLUX_SECRET" if self.secret_file is None else "AFFLUX_SECRET_FILE"
+            raise SettingsError(f"{name}: {error}") from None
 
 
 _warned: set[str] = set()
@@ -160,6 +179,8 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_CLOSE_TIMEOUT": ("close_timeout_s", _seconds),
     "AFFLUX_TRACE": ("trace", str),
     "AFFLUX_ADAPTER": ("adapter", _adapter),
+    "AFFLUX_SECRET_FILE": ("secret_file", str),
+    "AFFLUX_SECRET": ("secret", str),
     "AFFLUX_SCHEME": ("scheme", str),
     "AFFLUX_TEST_LOSS": ("test_loss", _share),
     "AFFLUX_TEST_SEED": ("test_seed", _integer(0, 2**31 - 1)),

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from afflux.group import launched_aggregator
@@ -23,6 +24,7 @@ from afflux.group.host_paths import HostPaths
 from afflux.group.settings import Settings
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.client import JobLease, create_job
+from afflux_drivers.control.secret import secret_of_text
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
 
@@ -148,9 +150,13 @@ class Shards:
         def start_shards() -> list[str]:
             self._launch()
             for each in self._launched:
-                lease = create_job(each.address, len(self._units), *wish, timeout_s)
+                secret = secret_of_text(each.secret)
+                lease = create_job(each.address, len(self._units), *wish, timeout_s, secret=secret)
                 self._leases.append(lease)
-            return [lease.ticket.of_units(self._units).to_json() for lease in self._leases]
+            return [
+                replace(lease.ticket.of_units(self._units), secret=each.secret).to_json()
+                for lease, each in zip(self._leases, self._launched, strict=True)
+            ]
 
         # A leader starts one after the other.
         patience_s = (START_S + timeout_s) * len(self._paths.networks)

@@ -41,10 +41,18 @@ from afflux_sim.golden.frames import (
 )
 from afflux_sim.golden.state import Job, Parent, Slot
 
-__all__ = ["GoldenEngine", "combine"]
+__all__ = ["CommandRefused", "GoldenEngine", "combine"]
 
 # Causes in a REFUSED packet.
-REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER = 1, 2, 3, 4
+REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER, REFUSED_ADDRESS = 1, 2, 3, 4, 5
+
+
+class CommandRefused(ValueError):
+    """A command that does not fit; `reason` is its number in docs/registers.md."""
+
+    def __init__(self, reason: int, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
@@ -103,23 +111,30 @@ class GoldenEngine:
         round: int,
         credit: int,
         group: Group | None = None,
+        group_key: int = 0,
         parent: Parent | None = None,
+        may_move: bool = False,
     ) -> None:
         """Set up job number `job` afresh; `round` is r₀, the first round of each of its slots.
 
         Raises:
-            ValueError: If the engine was not built for this, or the slots belong to another job.
+            CommandRefused: If the engine was not built for this, or slots belong to another job.
+                The job that had the number is gone all the same, unless the number is wrong.
         """
         if not 0 <= job < len(self.jobs):
-            raise ValueError(f"job must be in 0–{len(self.jobs) - 1}, not {job}")
+            raise CommandRefused(2, f"job must be in 0–{len(self.jobs) - 1}, not {job}")
+        self.destroy_job(job)
         if not 1 <= workers <= self.workers:
-            raise ValueError(f"workers must be in 1–{self.workers}, not {workers}")
+            raise CommandRefused(3, f"workers must be in 1–{self.workers}, not {workers}")
         if not 1 <= lanes <= self.lanes:
-            raise ValueError(f"lanes must be in 1–{self.lanes}, not {lanes}")
+            raise CommandRefused(4, f"lanes must be in 1–{self.lanes}, not {lanes}")
         if slot_count < 1 or slot_base < 0 or slot_base + slot_count > self.slots:
-            raise ValueError(
-                f"slots {slot_base}–{slot_base + slot_count - 1} are not within 0–{self.slots - 1}"
+            raise CommandRefused(
+                5,
+                f"slots {slot_base}–{slot_base + slot_count - 1} are not within 0–{self.slots - 1}",
             )
+        if group is not None and not ipaddress.IPv4Address(group.address).is_multicast:
+            raise CommandRefused(7, f"{group.address} is not a multicast address")
         for number, other in enumerate(self.jobs):
             if (
                 number != job
@@ -127,9 +142,7 @@ class GoldenEngine:
                 and slot_base < other.slot_base + len(other.slots)
                 and other.slot_base < slot_base + slot_count
             ):
-                raise ValueError(f"slots of job {job} overlap those of job {number}")
-        if group is not None and not ipaddress.IPv4Address(group.address).is_multicast:
-            raise ValueError(f"{group.address} is not a multicast address")
+                raise CommandRefused(6, f"slots of job {job} overlap those of job {number}")
         full = (1 << workers) - 1
         before_first = (round - 1) % 2**32
         self.jobs[job] = Job(
@@ -141,7 +154,9 @@ class GoldenEngine:
             credit=credit,
             slots=[Slot(round=before_first, seen=full) for _ in range(slot_count)],
             group=group,
+            group_key=group_key,
             parent=parent,
+            may_move=may_move,
         )
 
     def destroy_job(self, job: int) -> None:
@@ -152,11 +167,15 @@ class GoldenEngine:
         """Return the frame by which a job joins its parent; to be sent until JOINED comes.
 
         Raises:
-            ValueError: If there is no such job, or it has no parent.
+            CommandRefused: If there is no such job, or it has no parent.
         """
-        found = self._existing(job)
+        if not 0 <= job < len(self.jobs):
+            raise CommandRefused(2, f"job must be in 0–{len(self.jobs) - 1}, not {job}")
+        found = self.jobs[job]
+        if found is None:
+            raise CommandRefused(8, f"job {job} does not exist")
         if found.parent is None:
-            raise ValueError(f"job {job} has no parent")
+            raise CommandRefused(9, f"job {job} has no parent")
         frame = self._to_parent(found, found.parent, Packet(type=JOIN))
         self._count_sent([frame])
         return frame
@@ -211,6 +230,7 @@ class GoldenEngine:
             or frame[14] >> 4 != 4
             or frame[23] != 17
             or frame[30:34] != self.endpoint.packed_address
+            or frame[30:34] == bytes(4)
         ):
             return "not_ours", []
 
@@ -218,6 +238,9 @@ class GoldenEngine:
         if (
             frame[14] & 15 != 5
             or flags_and_offset & ~0x4000
+            or frame[6] & 1
+            or frame[26] == 0
+            or frame[26] >= 224
             or ones_complement_sum(frame[14:34]) != 0xFFFF
         ):
             return "bad_ip", []
@@ -227,10 +250,6 @@ class GoldenEngine:
         parent_ports = range(self._parent_port(0), self._parent_port(len(self.jobs)))
         if udp_port != self.endpoint.port and udp_port not in parent_ports:
             return "not_ours", []
-
-        if frame[HEADER_AT] >> 4 != VERSION:
-            is_join = frame[HEADER_AT] & 15 == JOIN
-            return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
         blocks = parse_present(frame).bit_count()
         if (
@@ -243,6 +262,10 @@ class GoldenEngine:
 
         if udp_checksum != 0 and udp_sum(frame) != 0xFFFF:
             return "bad_checksum", []
+
+        if frame[HEADER_AT] >> 4 != VERSION:
+            is_join = frame[HEADER_AT] & 15 == JOIN
+            return "bad_version", self._refuse(frame, REFUSED_VERSION) if is_join else []
 
         if udp_port in parent_ports:
             return self._judge_from_parent(parent_ports.index(udp_port), frame)
@@ -267,11 +290,15 @@ class GoldenEngine:
         if is_join:
             if packet.present:
                 return "bad_present", []
+            before = job.joined.get(packet.worker)
+            settled = job.started and not job.may_move
+            if settled and before is not None and not same_address(source, before):
+                return "bad_address", self._refuse(frame, REFUSED_ADDRESS)
             job.joined[packet.worker] = source
-            words = (job.workers, job.lanes, len(job.slots), job.credit)
-            return "joins", self._answer(
-                frame, JOINED, words + (job.group.words if job.group else ())
-            )
+            words: tuple[int, ...] = (job.workers, job.lanes, len(job.slots), job.credit)
+            if job.group is not None:
+                words += (*job.group.words, job.group_key & 0xFFFFFFFF, job.group_key >> 32)
+            return "joins", self._answer(frame, JOINED, words)
 
         joined = job.joined.get(packet.worker)
         if joined is None or not same_address(source, joined):
@@ -400,6 +427,7 @@ class GoldenEngine:
 
     def _add(self, job: Job, packet: Packet) -> list[bytes]:
         """Add the blocks of an accepted packet; return what is sent if it was the last one."""
+        job.started = True
         slot = job.slots[packet.slot]
         version = slot.versions[packet.round & 1]
         for lane, block in packet.blocks.items():
@@ -448,7 +476,7 @@ class GoldenEngine:
             type=CONFLICT if version.conflict else RESULT,
             job=job.number,
             worker=worker,
-            key=job.key,
+            key=job.group_key if worker == EVERYONE else job.key,
         )
         return build_sealed_frame(self.endpoint, destination, result)
 
@@ -488,6 +516,9 @@ class GoldenEngine:
         return self._answer(frame, MISSING, (seen & 0xFFFFFFFF, seen >> 32, round_))
 
     def _refuse(self, frame: bytes, cause: int) -> list[bytes]:
+        """Answer a JOIN; one without a UDP checksum may be damaged, and is dropped."""
+        if frame[40:42] == b"\0\0":
+            return []
         return self._answer(frame, REFUSED, (cause, VERSION))
 
     def _answer(self, frame: bytes, type_: int, words: tuple[int, ...]) -> list[bytes]:

@@ -52,6 +52,7 @@ __all__ = [
     "source_of",
     "split_look_ahead",
     "udp_sum",
+    "with_udp_checksum",
 ]
 
 VERSION = 1
@@ -117,6 +118,10 @@ COUNTERS = (
     "frames_out",
     "bytes_in",
     "bytes_out",
+    "results_dropped",
+    "results_discarded",
+    "refusals_dropped",
+    "frames_discarded",
     "data_errors",
 )
 
@@ -291,6 +296,13 @@ def build_frame(
     ip[10:12] = struct.pack(">H", ones_complement_sum(bytes(ip)) ^ 0xFFFF)
     udp = struct.pack(">HHHH", source.port, destination.port, udp_length, checksum)
     return destination.mac + source.mac + b"\x08\x00" + bytes(ip) + udp + payload
+
+
+def with_udp_checksum(frame: bytes) -> bytes:
+    """Return the frame with its right UDP checksum, as a worker's host sends it (RFC 768)."""
+    data = frame[26:34] + struct.pack(">BBH", 0, 17, len(frame) - 34) + frame[34:40] + frame[42:]
+    right = ones_complement_sum(data) ^ 0xFFFF
+    return frame[:40] + struct.pack(">H", right or 0xFFFF) + frame[42:]
 
 
 def source_of(frame: bytes) -> Endpoint:

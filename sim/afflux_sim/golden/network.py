@@ -63,7 +63,7 @@ def join_all(receive: Receive, workers: Sequence[GoldenWorker]) -> None:
         expected = (worker.workers, worker.lanes, len(worker.rounds))
         group = worker.group.words if worker.group else (0, 0)
         joined = worker.joined
-        if joined is None or joined[:3] != expected or joined[4:] != group:
+        if joined is None or joined[:3] != expected or joined[4:6] != group:
             raise AssertionError(f"worker {worker.worker} joined {joined}, not {expected}")
 
 

@@ -61,7 +61,8 @@ class Slot:
 class Job:
     """One job, with the slots of its range and the endpoints of the workers that have joined.
 
-    `number` is its own on this aggregator, `parent_joined` whether JOINED has come from above.
+    `number` is its own on this aggregator, `parent_joined` whether JOINED has come from above,
+    `started` whether a contribution has been accepted.
     """
 
     number: int
@@ -72,9 +73,12 @@ class Job:
     credit: int
     slots: list[Slot]
     group: Group | None = None
+    group_key: int = 0
     parent: Parent | None = None
     joined: dict[int, Endpoint] = field(default_factory=dict)
     parent_joined: bool = False
+    started: bool = False
+    may_move: bool = False
 
     @property
     def full(self) -> int:

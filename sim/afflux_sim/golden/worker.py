@@ -106,7 +106,8 @@ class GoldenWorker:
 
     Attributes:
         rounds: For each slot the round of the outstanding packet, or of the next one.
-        joined: N, F, slots, credit, address and port of the group or 0, once JOINED has come.
+        joined: N, F, slots, credit, address, port and key (in two halves) of the group or 0, once
+            JOINED has come.
         missing: By slot, the workers that the latest MISSING for the outstanding round named.
         error: Why the operation, and with it the job run, has failed.
     """
@@ -149,6 +150,11 @@ class GoldenWorker:
     def endpoints(self) -> list[Endpoint]:
         """Where frames for this worker go: to itself, or to its group."""
         return [self.endpoint] if self.group is None else [self.endpoint, self.group.endpoint]
+
+    @property
+    def group_key(self) -> int | None:
+        """The key of the group's results, which JOINED tells."""
+        return None if self.joined is None else self.joined[6] | self.joined[7] << 32
 
     def join(self) -> bytes:
         """Return the frame that announces this worker to the aggregator."""
@@ -257,13 +263,17 @@ class GoldenWorker:
         if not self._is_ours(frame):
             return
         packet = parse_packet(frame)
-        if (packet.job, packet.key) != (self.job, self.key):
-            return
-        for_everyone = self.group is not None and packet.type in (RESULT, CONFLICT)
-        if packet.worker != self.worker and not (for_everyone and packet.worker == EVERYONE):
+        if self.group is not None and is_for(self.group.endpoint, frame):
+            # All who hear the group know its key: it is good for nothing else.
+            to_us = packet.worker == EVERYONE and packet.type in (RESULT, CONFLICT)
+            key = self.group_key
+        else:
+            to_us = packet.worker == self.worker
+            key = self.key
+        if not to_us or (packet.job, packet.key) != (self.job, key):
             return
         if packet.type == JOINED:
-            self.joined = packet.words[:6]
+            self.joined = packet.words[:8]
         elif packet.type == REFUSED:
             self.error = f"join refused, cause {packet.words[0]}"
         elif self._answers_outstanding(packet):

@@ -41,7 +41,51 @@ constexpr int ACCESS_CYCLES = 1000;
 struct Frames {
     const uint8_t* data;
     const uint32_t* lengths;
+    const uint8_t* errors;  // of each frame, whether its last beat is marked; may be null
     size_t count;
+};
+
+// In which cycles beats are offered and taken. Layout known to verilated_node.py; shares are in
+// units of 2**-32.
+struct Pace {
+    uint64_t seed;
+    uint64_t network_gaps;   // cycles before each beat in which none is offered
+    uint64_t host_gaps;
+    uint64_t network_ready;  // cycles in which a beat is taken
+    uint64_t host_ready;
+    uint64_t reset_at;  // not a share: so many cycles after a play began, RESET_CYCLES of reset
+};
+
+constexpr uint64_t RESET_CYCLES = 4;
+
+constexpr uint64_t ALWAYS = uint64_t{1} << 32;
+
+// One access to the register port: a write, a read, or both at once. Layout known to
+// verilated_node.py.
+struct Access {
+    uint32_t write, write_address, write_data, strobes;
+    uint32_t read, read_address;
+    // Cycles by which each channel begins later: AW, W, AR valid, B and R ready.
+    uint32_t delays[5];
+    // What came.
+    uint32_t write_response, read_response, read_data;
+};
+
+// splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
+class Random {
+public:
+    explicit Random(uint64_t seed) : m_state{seed} {}
+    bool is_below(uint64_t share) { return share >= ALWAYS || (share && next() < share); }
+
+private:
+    uint32_t next() {
+        uint64_t z = (m_state += 0x9E3779B97F4A7C15u);
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        return static_cast<uint32_t>((z ^ (z >> 31)) >> 32);
+    }
+
+    uint64_t m_state;
 };
 
 // Layout known to verilated_node.py.
@@ -49,23 +93,29 @@ struct Statistics {
     uint64_t cycles;
     uint64_t network_stalls;  // cycles with net_rx_valid high and net_rx_ready low
     uint64_t host_stalls;     // the same of host_tx, which may stall
+    uint64_t network_cut;     // frames that ended with net_tx_error; not part of the output
+    uint64_t host_cut;        // the same of host_rx
+    uint64_t digest;          // of all output pins in all cycles
 };
 
 // The pins of a stream into the node.
 class Driver {
 public:
     Driver(Data& data, Keep& keep, CData& last, CData& error, CData& valid, CData& ready)
-        : m_data{data}, m_keep{keep}, m_last{last}, m_valid{valid}, m_ready{ready} {
-        // A frame that is bad never gets this far: the kernel has no such thing.
-        error = 0;
+        : m_data{data}, m_keep{keep}, m_last{last}, m_error{error}, m_valid{valid},
+          m_ready{ready} {
+        m_error = 0;
         m_valid = 0;
     }
 
-    void begin(Frames frames) {
+    void begin(Frames frames, Random* random, uint64_t gaps) {
         m_frames = frames;
         m_left = frames.count ? frames.lengths[0] : 0;
+        m_random = random;
+        m_gaps = gaps;
         show();
     }
+    bool is_offering() const { return m_valid; }
     bool is_done() const { return m_frames.count == 0; }
     bool is_taken() const { return m_valid && m_ready; }
     bool is_stalled() const { return m_valid && !m_ready; }
@@ -77,10 +127,13 @@ public:
         m_left -= bytes;
         if (m_left == 0) {
             ++m_frames.lengths;
+            if (m_frames.errors) ++m_frames.errors;
             m_left = --m_frames.count ? *m_frames.lengths : 0;
         }
         show();
     }
+    // After an edge at which none was offered.
+    void wait() { show(); }
     void abandon() {
         m_frames.count = 0;
         show();
@@ -88,34 +141,42 @@ public:
 
 private:
     void show() {
-        m_valid = !is_done();
-        if (is_done()) return;
+        m_valid = !is_done() && !(m_gaps && m_random->is_below(m_gaps));
+        if (!m_valid) return;
         const uint32_t bytes = m_left < BUS_BYTES ? m_left : BUS_BYTES;
         // Ports are little-endian words, as is every host that this is built for.
         std::memcpy(&m_data, m_frames.data, bytes);
         m_keep = static_cast<Keep>(~uint64_t{0} >> (64 - bytes));
         m_last = bytes == m_left;
+        m_error = m_last && m_frames.errors && *m_frames.errors;
     }
 
     Data& m_data;
     Keep& m_keep;
     CData& m_last;
+    CData& m_error;
     CData& m_valid;
     CData& m_ready;
     Frames m_frames{};
+    Random* m_random = nullptr;
+    uint64_t m_gaps = 0;
     uint32_t m_left = 0;  // bytes of the frame that is being driven
 };
 
-// The pins of a stream out of the node, which may send in every cycle.
+// The pins of a stream out of the node.
 class Sampler {
 public:
-    Sampler(Data& data, Keep& keep, CData& last, CData& valid, CData& ready)
-        : m_data{data}, m_keep{keep}, m_last{last}, m_valid{valid} {
-        ready = 1;
+    Sampler(Data& data, Keep& keep, CData& last, CData& error, CData& valid, CData& ready)
+        : m_data{data}, m_keep{keep}, m_last{last}, m_error{error}, m_valid{valid}, m_ready{ready} {
+        m_ready = 1;
     }
 
+    void set_ready(bool ready) { m_ready = ready; }
+    void release() { m_held = false; }
     void sample() {
-        if (!m_valid) return;
+        if (m_held && !m_valid) throw std::runtime_error("a beat was taken back");
+        m_held = m_valid && !m_ready;
+        if (!m_valid || m_held) return;
         const uint64_t keep = m_keep;
         // Contiguous from bit 0, so that the number of ones is the number of bytes.
         if (keep & (keep + 1)) throw std::runtime_error("keep is not contiguous");
@@ -125,10 +186,25 @@ public:
         }
         const auto* const data = reinterpret_cast<const uint8_t*>(&m_data);
         m_output.insert(m_output.end(), data, data + bytes);
-        if (m_last) {
+        if (m_last && m_error) {
+            // A MAC spoils it, and nobody takes it.
+            m_output.resize(m_whole);
+            ++m_cut;
+        } else if (m_last) {
             m_lengths.push_back(static_cast<uint32_t>(m_output.size() - m_whole));
             m_whole = m_output.size();
         }
+    }
+    // Folds what the pins show into a number.
+    template <typename Add>
+    void digest(Add add) const {
+        add(m_valid);
+        if (!m_valid) return;
+        uint32_t words[BUS_BYTES / 4];
+        std::memcpy(words, &m_data, BUS_BYTES);
+        add(m_keep);
+        add(m_error);
+        for (const uint32_t word : words) add(uint64_t{word} << 1 | m_last);
     }
     void clear() {
         // A frame whose last beat is still to come stays.
@@ -139,7 +215,9 @@ public:
     void forget() {
         clear();
         m_output.clear();
+        m_held = false;
     }
+    uint64_t cut() const { return m_cut; }
     const std::vector<uint32_t>& lengths() const { return m_lengths; }
     const uint8_t* frames() const { return m_output.data(); }
 
@@ -147,10 +225,19 @@ private:
     Data& m_data;
     Keep& m_keep;
     CData& m_last;
+    CData& m_error;
     CData& m_valid;
+    CData& m_ready;
+    bool m_held = false;  // a beat waits to be taken
+    uint64_t m_cut = 0;   // frames that ended with an error
     std::vector<uint8_t> m_output;
     std::vector<uint32_t> m_lengths;
     size_t m_whole = 0;  // bytes of m_output that belong to whole frames
+};
+
+// An access that was answered with an error.
+struct Refused : std::runtime_error {
+    using std::runtime_error::runtime_error;
 };
 
 class Simulation {
@@ -161,14 +248,24 @@ public:
                          m_model.net_rx_error, m_model.net_rx_valid, m_model.net_rx_ready},
           m_from_host{m_model.host_tx_data,  m_model.host_tx_keep,  m_model.host_tx_last,
                       m_model.host_tx_error, m_model.host_tx_valid, m_model.host_tx_ready},
-          m_to_network{m_model.net_tx_data, m_model.net_tx_keep, m_model.net_tx_last,
-                       m_model.net_tx_valid, m_model.net_tx_ready},
-          m_to_host{m_model.host_rx_data, m_model.host_rx_keep, m_model.host_rx_last,
-                    m_model.host_rx_valid, m_model.host_rx_ready} {
+          m_to_network{m_model.net_tx_data,  m_model.net_tx_keep,  m_model.net_tx_last,
+                       m_model.net_tx_error, m_model.net_tx_valid, m_model.net_tx_ready},
+          m_to_host{m_model.host_rx_data,  m_model.host_rx_keep,  m_model.host_rx_last,
+                    m_model.host_rx_error, m_model.host_rx_valid, m_model.host_rx_ready} {
         m_model.s_axil_awvalid = m_model.s_axil_wvalid = m_model.s_axil_arvalid = 0;
         m_model.s_axil_awprot = m_model.s_axil_arprot = 0;
         m_model.s_axil_bready = m_model.s_axil_rready = 1;
         m_model.s_axil_wstrb = 0xF;
+        reset();
+        m_statistics = Statistics{};
+    }
+    ~Simulation() { m_model.final(); }
+
+    void reset() {
+        // What has left of frames that are cut off; and what was offered need not stay.
+        m_to_network.forget();
+        m_to_host.forget();
+        open();
         m_model.rst = 1;
         for (int i = 0; i < 4; ++i) tick();
         m_model.rst = 0;
@@ -176,9 +273,12 @@ public:
         tick();
         m_to_network.forget();
         m_to_host.forget();
-        m_statistics = Statistics{};
     }
-    ~Simulation() { m_model.final(); }
+
+    void set_pace(const Pace& pace) {
+        m_pace = pace;
+        m_random = Random{pace.seed};
+    }
 
     uint32_t read(uint32_t address) {
         m_model.s_axil_araddr = static_cast<SData>(address);
@@ -214,40 +314,104 @@ public:
         throw std::runtime_error("no answer to a write of " + std::to_string(address));
     }
 
+    // The channels as a master drives them that is late on some: all that is asked for at once.
+    void access(Access& access) {
+        bool addressed = !access.write, given = !access.write, asked = !access.read;
+        bool written = !access.write, got = !access.read;
+        const auto late = [&](int channel, uint32_t cycle) {
+            return cycle < access.delays[channel];
+        };
+        for (uint32_t cycle = 0; !(addressed && given && asked && written && got); ++cycle) {
+            if (cycle == ACCESS_CYCLES) throw std::runtime_error("no answer on the register port");
+            m_model.s_axil_awvalid = !addressed && !late(0, cycle);
+            m_model.s_axil_awaddr = static_cast<SData>(access.write_address);
+            m_model.s_axil_wvalid = !given && !late(1, cycle);
+            m_model.s_axil_wdata = access.write_data;
+            m_model.s_axil_wstrb = static_cast<CData>(access.strobes);
+            m_model.s_axil_arvalid = !asked && !late(2, cycle);
+            m_model.s_axil_araddr = static_cast<SData>(access.read_address);
+            m_model.s_axil_bready = !late(3, cycle);
+            m_model.s_axil_rready = !late(4, cycle);
+            m_model.eval();
+            addressed |= m_model.s_axil_awvalid && m_model.s_axil_awready;
+            given |= m_model.s_axil_wvalid && m_model.s_axil_wready;
+            asked |= m_model.s_axil_arvalid && m_model.s_axil_arready;
+            if (m_model.s_axil_bvalid && m_model.s_axil_bready) {
+                if (written || !(addressed && given)) throw std::runtime_error("a stray write response");
+                written = true;
+                access.write_response = m_model.s_axil_bresp;
+            }
+            if (m_model.s_axil_rvalid && m_model.s_axil_rready) {
+                if (got || !asked) throw std::runtime_error("a stray read response");
+                got = true;
+                access.read_response = m_model.s_axil_rresp;
+                access.read_data = m_model.s_axil_rdata;
+            }
+            tick();
+        }
+        m_model.s_axil_awvalid = m_model.s_axil_wvalid = m_model.s_axil_arvalid = 0;
+        m_model.s_axil_bready = m_model.s_axil_rready = 1;
+        m_model.s_axil_wstrb = 0xF;
+    }
+
     // Drive frames into both ports at once; with `drain`, run on until the node is idle.
     void play(Frames from_network, Frames from_host, uint64_t max_cycles, bool drain) {
-        m_from_network.begin(from_network);
-        m_from_host.begin(from_host);
-        const uint64_t last = m_statistics.cycles + max_cycles;
+        m_from_network.begin(from_network, &m_random, m_pace.network_gaps);
+        m_from_host.begin(from_host, &m_random, m_pace.host_gaps);
+        const uint64_t first = m_statistics.cycles, last = first + max_cycles;
         bool stepped = !drain;
         while (!m_from_network.is_done() || !m_from_host.is_done()
                || (drain && !(stepped && m_model.idle))) {
             if (m_statistics.cycles >= last) {
                 m_from_network.abandon();
                 m_from_host.abandon();
+                open();
                 throw std::runtime_error("not idle after " + std::to_string(max_cycles)
                                          + " cycles");
             }
+            const uint64_t now = m_statistics.cycles - first;
+            m_model.rst = m_pace.reset_at && now >= m_pace.reset_at
+                          && now < m_pace.reset_at + RESET_CYCLES;
+            if (m_model.rst) {
+                // Only during a reset a beat may be taken back.
+                m_to_network.release();
+                m_to_host.release();
+            }
+            m_to_network.set_ready(m_random.is_below(m_pace.network_ready));
+            m_to_host.set_ready(m_random.is_below(m_pace.host_ready));
             tick();
             stepped = true;
         }
+        if (drain) open();
+        m_model.rst = 0;
     }
 
     Sampler& output(bool host) { return host ? m_to_host : m_to_network; }
-    const Statistics& statistics() const { return m_statistics; }
+    Statistics statistics() const {
+        Statistics now = m_statistics;
+        now.network_cut = m_to_network.cut();
+        now.host_cut = m_to_host.cut();
+        return now;
+    }
 
 private:
     static void checked(uint32_t response, const char* what, uint32_t address) {
         if (response != OKAY) {
-            throw std::runtime_error(std::string(what) + " of register " + std::to_string(address)
-                                     + " was answered with error " + std::to_string(response));
+            throw Refused(std::string(what) + " of register " + std::to_string(address)
+                          + " was answered with error " + std::to_string(response));
         }
+    }
+
+    void open() {
+        m_to_network.set_ready(true);
+        m_to_host.set_ready(true);
     }
 
     void tick() {
         // The inputs of this cycle reach the outputs before the edge.
         m_model.clk = 0;
         m_model.eval();
+        digest_outputs();
         m_to_network.sample();
         m_to_host.sample();
         const bool network_taken = m_from_network.is_taken();
@@ -257,8 +421,32 @@ private:
         m_model.clk = 1;
         m_model.eval();
         ++m_statistics.cycles;
-        if (network_taken) m_from_network.next();
-        if (host_taken) m_from_host.next();
+        advance(m_from_network, network_taken);
+        advance(m_from_host, host_taken);
+    }
+
+    static void advance(Driver& driver, bool taken) {
+        if (taken) {
+            driver.next();
+        } else if (!driver.is_done() && !driver.is_offering()) {
+            driver.wait();
+        }
+    }
+
+    // So that two simulators can be compared cycle by cycle for the price of one number.
+    void digest_outputs() {
+        uint64_t sum = m_statistics.digest;
+        // One step of FNV-1a, a word at a time.
+        auto add = [&](uint64_t word) { sum = (sum ^ word) * 0x100000001B3u; };
+        add(uint64_t{m_model.s_axil_rdata} << 32 | uint32_t{m_model.s_axil_rresp} << 16
+            | uint32_t{m_model.s_axil_bresp} << 12 | uint32_t{m_model.idle} << 7
+            | uint32_t{m_model.net_rx_ready} << 6 | uint32_t{m_model.host_tx_ready} << 5
+            | uint32_t{m_model.s_axil_awready} << 4 | uint32_t{m_model.s_axil_wready} << 3
+            | uint32_t{m_model.s_axil_arready} << 2 | uint32_t{m_model.s_axil_bvalid} << 1
+            | m_model.s_axil_rvalid);
+        m_to_network.digest(add);
+        m_to_host.digest(add);
+        m_statistics.digest = sum;
     }
 
     VerilatedContext m_context;
@@ -266,9 +454,12 @@ private:
     Driver m_from_network, m_from_host;
     Sampler m_to_network, m_to_host;
     Statistics m_statistics{};
+    Pace m_pace{0, 0, 0, ALWAYS, ALWAYS, 0};
+    Random m_random{0};
 };
 
-// What the C functions work on: an error must not cross them as an exception.
+// What the C functions work on: an error must not cross them as an exception. They return 1 if a
+// register was refused, -1 for any other error.
 struct Handle {
     std::unique_ptr<Simulation> node;
     std::string error;
@@ -279,6 +470,9 @@ int guarded(Handle* handle, Body body) {
     try {
         body(*handle->node);
         return 0;
+    } catch (const Refused& error) {
+        handle->error = error.what();
+        return 1;
     } catch (const std::exception& error) {
         handle->error = error.what();
         return -1;
@@ -309,6 +503,19 @@ int afflux_node_read(Handle* handle, uint32_t address, uint32_t* value) {
 
 int afflux_node_write(Handle* handle, uint32_t address, uint32_t value) {
     return guarded(handle, [&](Simulation& node) { node.write(address, value); });
+}
+
+int afflux_node_reset(Handle* handle) {
+    return guarded(handle, [](Simulation& node) { node.reset(); });
+}
+
+// Of all later plays.
+int afflux_node_pace(Handle* handle, const Pace* pace) {
+    return guarded(handle, [&](Simulation& node) { node.set_pace(*pace); });
+}
+
+int afflux_node_access(Handle* handle, Access* access) {
+    return guarded(handle, [&](Simulation& node) { node.access(*access); });
 }
 
 int afflux_node_play(Handle* handle, const Frames* from_network, const Frames* from_host,

@@ -41,9 +41,11 @@ struct Stimulus {
     uint64_t gap_share;    // rx_valid is low in this share of the cycles, in units of 2**-32
     uint64_t max_cycles;   // an error if the call has not ended by then
     uint64_t drain;        // not 0: run on until the engine is idle
+    uint64_t reset_at;     // not 0: after so many cycles, the reset pin is held for RESET_CYCLES
 };
 
 constexpr uint64_t ALWAYS = uint64_t{1} << 32;
+constexpr uint64_t RESET_CYCLES = 4;
 
 // Layout known to shim_binding.py.
 struct Statistics {
@@ -53,6 +55,8 @@ struct Statistics {
     uint64_t beats_in;
     uint64_t beats_out;
     uint64_t receive_stalls;  // cycles with rx_valid high and rx_ready low
+    uint64_t digest;          // of all output pins in all cycles
+    uint64_t frames_cut;      // frames that ended with tx_error; they are not part of the output
 };
 
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
@@ -88,8 +92,6 @@ public:
         for (int i = 0; i < 4; ++i) tick();
         m_model.rst = 0;
         tick();
-        // What has left of a frame that was cut off.
-        m_output.resize(m_output_whole);
     }
 
     uint32_t read(uint32_t address) {
@@ -99,12 +101,15 @@ public:
         return m_model.reg_read_data;
     }
 
-    void write(uint32_t address, uint32_t value) {
+    // Whether the engine has taken it.
+    bool write(uint32_t address, uint32_t value) {
         m_model.reg_address = address;
         m_model.reg_write_data = value;
         m_model.reg_write = 1;
         tick();
         m_model.reg_write = 0;
+        // The register that holds the answer has been written by that edge.
+        return !m_model.reg_refused;
     }
 
     void run(uint64_t cycles) {
@@ -123,6 +128,9 @@ public:
                 throw std::runtime_error("not idle after " + std::to_string(stimulus.max_cycles)
                                          + " cycles");
             }
+            const uint64_t now = m_statistics.cycles - first;
+            m_model.rst = stimulus.reset_at && now >= stimulus.reset_at
+                          && now < stimulus.reset_at + RESET_CYCLES;
             m_model.tx_ready
                 = stimulus.ready_share >= ALWAYS || random.next() < stimulus.ready_share;
             return tick();
@@ -154,6 +162,7 @@ public:
             while (!m_model.idle);
             m_model.tx_ready = 1;
         }
+        m_model.rst = 0;
     }
 
     void clear_output() {
@@ -182,11 +191,29 @@ private:
         m_model.clk = 0;
         m_model.eval();
         const bool taken = m_model.rx_ready;
+        digest_outputs();
         if (m_model.tx_valid && m_model.tx_ready) take_beat();
         m_model.clk = 1;
         m_model.eval();
         ++m_statistics.cycles;
         return taken;
+    }
+
+    // So that two simulators can be compared cycle by cycle for the price of one number.
+    void digest_outputs() {
+        uint32_t words[BUS_BYTES / 4];
+        uint64_t sum = m_statistics.digest;
+        // One step of FNV-1a, a word at a time.
+        auto add = [&](uint64_t word) { sum = (sum ^ word) * 0x100000001B3u; };
+        add(uint64_t{m_model.reg_read_data} << 32 | uint32_t{m_model.idle} << 2
+            | uint32_t{m_model.rx_ready} << 1 | m_model.tx_valid);
+        if (m_model.tx_valid) {
+            add(m_model.tx_keep);
+            add(m_model.tx_error);
+            std::memcpy(words, &m_model.tx_data, BUS_BYTES);
+            for (const uint32_t word : words) add(uint64_t{word} << 1 | m_model.tx_last);
+        }
+        m_statistics.digest = sum;
     }
 
     void take_beat() {
@@ -200,7 +227,11 @@ private:
         const auto* const data = reinterpret_cast<const uint8_t*>(&m_model.tx_data);
         m_output.insert(m_output.end(), data, data + bytes);
         ++m_statistics.beats_out;
-        if (m_model.tx_last) {
+        if (m_model.tx_last && m_model.tx_error) {
+            // A MAC spoils it, and nobody takes it.
+            m_output.resize(m_output_whole);
+            ++m_statistics.frames_cut;
+        } else if (m_model.tx_last) {
             m_output_lengths.push_back(static_cast<uint32_t>(m_output.size() - m_output_whole));
             m_output_whole = m_output.size();
             ++m_statistics.frames_out;
@@ -254,8 +285,14 @@ int afflux_read(Handle* handle, uint32_t address, uint32_t* value) {
     return guarded(handle, [&](Simulation& engine) { *value = engine.read(address); });
 }
 
+// 1 if the engine refuses it.
 int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
-    return guarded(handle, [&](Simulation& engine) { engine.write(address, value); });
+    bool taken = false;
+    const int status
+        = guarded(handle, [&](Simulation& engine) { taken = engine.write(address, value); });
+    if (status != 0 || taken) return status;
+    handle->error = "write of register " + std::to_string(address) + " was refused";
+    return 1;
 }
 
 int afflux_reset(Handle* handle) {

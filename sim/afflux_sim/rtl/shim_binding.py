@@ -17,6 +17,7 @@ class ShimStimulus(ctypes.Structure):
         ("gap_share", c_uint64),
         ("max_cycles", c_uint64),
         ("drain", c_uint64),
+        ("reset_at", c_uint64),
     )
 
 
@@ -30,6 +31,8 @@ class ShimStatistics(ctypes.Structure):
         ("beats_in", c_uint64),
         ("beats_out", c_uint64),
         ("receive_stalls", c_uint64),
+        ("digest", c_uint64),
+        ("frames_cut", c_uint64),
     )
 
 

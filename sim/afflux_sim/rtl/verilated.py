@@ -40,6 +40,10 @@ class Statistics:
         beats_out: Beats taken.
         receive_stalls: Cycles in which `rx_ready` was low while a beat was offered. The engine
             promises that there are none.
+        digest: A number that depends on every output pin in every cycle since the engine was
+            opened, but for the data of beats that are not valid. Equal engines that are driven
+            alike have equal digests.
+        frames_cut: Frames that ended with `tx_error`, which are not among those taken.
     """
 
     cycles: int
@@ -48,6 +52,8 @@ class Statistics:
     beats_in: int
     beats_out: int
     receive_stalls: int
+    digest: int
+    frames_cut: int
 
 
 class VerilatedEngine(VerilatedModel):
@@ -198,4 +204,5 @@ def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:
         gap_share=min(round(stimulus.gap_share * 2**32), 2**32 - 1),
         max_cycles=limit,
         drain=stimulus.drain,
+        reset_at=stimulus.reset_at,
     )

@@ -7,11 +7,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["SimulationError", "VerilatedModel"]
+from afflux_hdl.contract.registers import WriteRefused
+
+__all__ = ["AccessRefused", "SimulationError", "VerilatedModel"]
+
+_REFUSED = 1
+"""Status of an access that a model answers with an error."""
 
 
 class SimulationError(RuntimeError):
     """The simulated engine or node broke a rule, such as to become idle in the end."""
+
+
+class AccessRefused(SimulationError, WriteRefused):
+    """The simulated engine or node answered a register access with an error."""
 
 
 class VerilatedModel:
@@ -40,7 +49,7 @@ class VerilatedModel:
         """Return the 32-bit register at byte `address`: an engine's takes one clock cycle.
 
         Raises:
-            SimulationError: There is none.
+            AccessRefused: There is none.
         """
         value = ctypes.c_uint32()
         with self._lock:
@@ -51,7 +60,7 @@ class VerilatedModel:
         """Write the 32-bit `value` to the register at byte `address`: an engine's takes one cycle.
 
         Raises:
-            SimulationError: There is none that can be written.
+            AccessRefused: There is none that can be written, or it cannot be written now.
         """
         with self._lock:
             self._check(self._function("write")(self._use(), address, value))
@@ -91,7 +100,8 @@ class VerilatedModel:
     def _check(self, status: int) -> None:
         if status != 0:
             message = self._function("error")(self._use()).decode()
-            raise SimulationError(f"the simulated {self.kind} failed: {message}")
+            kind = AccessRefused if status == _REFUSED else SimulationError
+            raise kind(f"the simulated {self.kind} failed: {message}")
 
     def _take_frames(self, *port: int) -> list[bytes]:
         """Return the whole frames that have been sent since the last call, at one port of several.

@@ -2,6 +2,7 @@
 
 import threading
 
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.sockets import MulticastGroup
@@ -12,8 +13,14 @@ __all__ = ["Served"]
 class Served:
     """A server that runs in a thread of the test's process."""
 
-    def __init__(self, engine: Engine, group: MulticastGroup | None = None) -> None:
-        self.server = AggregatorServer(engine, group=group)
+    def __init__(
+        self,
+        engine: Engine,
+        group: MulticastGroup | None = None,
+        access: Access | None = None,
+        may_move: bool = False,
+    ) -> None:
+        self.server = AggregatorServer(engine, group=group, access=access, may_move=may_move)
         self.address = self.server.address
         self._thread = threading.Thread(target=self.server.serve_forever)
         self._thread.start()

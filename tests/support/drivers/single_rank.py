@@ -4,14 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 
+from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_drivers.worker.operation import Operation
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 from tests.support.drivers.packet_header import HEADER, Header
-from tests.support.drivers.virtual_job import ticket_of
+from tests.support.drivers.virtual_job import GROUP_KEY, joined_words, ticket_of
 
-__all__ = ["F32", "LANES", "Rank", "answer_to", "header_of", "result_of_opening"]
+__all__ = [
+    "F32",
+    "LANES",
+    "Rank",
+    "answer_to",
+    "header_of",
+    "result_of_opening",
+    "to_everyone",
+]
 
 F32 = wire.Dtype.FLOAT32
 LANES = 2
@@ -23,6 +32,11 @@ class Rank:
     def __init__(self, count: int = 1000, slots: int = 1, group: str = "") -> None:
         ticket = replace(ticket_of(3, LANES, slots), group=group, group_port=4701)
         self.session = Session(ticket, 1)
+        if group:
+            join = _native.Join(self.session)
+            (packet,) = join.open(0.0)
+            joined = joined_words(ticket)
+            join.receive_bytes(answer_to(packet, wire.Type.JOINED, joined), 0.0)
         elements = np.arange(1, count + 1, dtype=np.float32)
         self.operation = Operation(self.session, elements, F32, Reduction.SUM, (count,))
         self.opening = self.operation.open(0.0)
@@ -47,6 +61,12 @@ def answer_to(datagram: bytes, type_: wire.Type, words: list[int], blocks: bytes
     if not blocks:
         header = header._replace(present=0)
     return HEADER.pack(*header) + np.array(words, "<u4").tobytes() + blocks
+
+
+def to_everyone(datagram: bytes, key: int = GROUP_KEY) -> bytes:
+    """Return a result as it goes to the group."""
+    header = header_of(datagram)._replace(worker=wire.EVERYONE, key=key)
+    return HEADER.pack(*header) + datagram[wire.HEADER_BYTES :]
 
 
 def result_of_opening(datagram: bytes, words: list[int] | None = None) -> bytes:

@@ -25,6 +25,7 @@ from afflux_hdl.contract import registers, wire
 ENGINE_ADDRESS = int.from_bytes(bytes((10, 0, 0, 1)), "big")
 ENGINE_MAC = mac_of(ENGINE_ADDRESS)
 KEY = 0x0123_4567_89AB_CDEF
+GROUP_KEY = 0x0FED_CBA9_8765_4321
 # Close to the wrap, so that serial arithmetic is at work in every test.
 FIRST_ROUND = 0xFFFF_FFFD
 
@@ -90,8 +91,23 @@ def configure(engine: Engine, port: int = wire.PORT, address: int = ENGINE_ADDRE
     )
 
 
+def joined_words(ticket: JobTicket) -> list[int]:
+    """Return the words of the answer to a JOIN."""
+    group = int.from_bytes(socket.inet_aton(ticket.group or "0.0.0.0"), "big")
+    key = GROUP_KEY if group else 0
+    return [
+        *(ticket.workers, ticket.lanes, ticket.slots, ticket.credit),
+        *(group, ticket.group_port if group else 0, key & 0xFFFF_FFFF, key >> 32),
+        *(0,) * 8,
+    ]
+
+
 def create_job(
-    engine: Engine, ticket: JobTicket, slot_base: int = 0, parent: Parent | None = None
+    engine: Engine,
+    ticket: JobTicket,
+    slot_base: int = 0,
+    parent: Parent | None = None,
+    group_key: int = GROUP_KEY,
 ) -> None:
     mac = int.from_bytes(parent.endpoint[0], "big") if parent is not None else 0
     write_registers(
@@ -99,6 +115,8 @@ def create_job(
         {
             "job_group_address": int.from_bytes(socket.inet_aton(ticket.group or "0.0.0.0"), "big"),
             "job_group_port": ticket.group_port,
+            "job_group_key_low": group_key & 0xFFFF_FFFF,
+            "job_group_key_high": group_key >> 32,
             "job_parent_mac_low": mac & 0xFFFF_FFFF,
             "job_parent_mac_high": mac >> 32,
             "job_parent_address": parent.endpoint[1] if parent is not None else 0,

@@ -12,9 +12,10 @@ from afflux_drivers.aggregator.server import AggregatorServer
 
 
 @contextlib.contextmanager
-def aggregator(workers: int = 64, lanes: int = 16) -> Iterator[str]:
+def aggregator(workers: int = 64, lanes: int = 16, may_move: bool = False) -> Iterator[str]:
     """Yield the URL of a software engine that lives as long as the block."""
-    server = AggregatorServer(SoftEngine(workers=workers, lanes=lanes, jobs=8, slots=512))
+    engine = SoftEngine(workers=workers, lanes=lanes, jobs=8, slots=512)
+    server = AggregatorServer(engine, may_move=may_move)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -22,11 +22,11 @@ def start(
         stdin: Its standard input.
         program: What Python runs.
         place: A host of a network where it runs; it listens at that host's address, unless the
-            options name another.
+            options name another, and asks for no secret.
     """
     command = [sys.executable, *program, "--engine", "soft"]
     if place is not None:
-        command = place.command(*command, "--host", place.address)
+        command = place.command(*command, "--host", place.address, "--no-secret")
     command += options
     process = subprocess.Popen(
         command,

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
+from afflux.group.settings import Settings
 from afflux_drivers.control.client import describe
 from afflux_drivers.errors import AffluxError
 
@@ -26,7 +27,9 @@ def ask(url: str, timeout_s: float) -> dict[str, Any]:
                 "url": url,
                 "error": "its ranks start it, so there is no running aggregator to ask",
             }
-        about = describe((where.host, where.port), timeout_s)
+        about = describe(
+            (where.host, where.port), timeout_s, Settings.from_environment().control_secret()
+        )
         answer_s = time.perf_counter() - started
         lanes = lanes_to(where.host, where.port)
     except (AffluxError, OSError, ValueError) as error:

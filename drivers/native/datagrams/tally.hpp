@@ -4,11 +4,18 @@
 #include <atomic>
 #include <cstdint>
 
-namespace afflux::worker {
+namespace afflux::datagrams {
 
 // Costs what a plain number does: as nobody else writes, nothing has to be locked.
 class Tally {
   public:
+    Tally() = default;
+    Tally(const Tally& other) : value_(std::uint64_t{other}) {}
+    Tally& operator=(const Tally& other) {
+        value_.store(other, std::memory_order_relaxed);
+        return *this;
+    }
+
     void operator+=(std::uint64_t more) {
         value_.store(value_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
     }
@@ -19,4 +26,4 @@ class Tally {
     std::atomic<std::uint64_t> value_ = 0;
 };
 
-}  // namespace afflux::worker
+}  // namespace afflux::datagrams

@@ -1,0 +1,137 @@
+"""Rings: where in one memory each of several queues begins and ends.
+
+Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_queues.py`.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+__all__ = ["Rings"]
+
+
+class Rings(wiring.Component):
+    """Keeps the pointers of rings: first in, first out, each within its own range of addresses.
+
+    Pointers are in memories, which a reset leaves as they are: a ring is used only after its first
+    `reset`, and until then it is not `occupied`.
+
+    Latency: `tail`, `full`, `head` and `remains` in the cycle of their ring's number; `emptied` one
+    cycle after `reset`. Throughput: a push, a pop and a reset in two cycles.
+
+    Args:
+        rings: Number of rings.
+        address: Bits of an address.
+
+    Members:
+        phase: Alternates from cycle to cycle.
+        occupied: For each ring, whether something is in it.
+        push_ring, push: In phase 0: an entry is written at `tail` of this ring, which is not
+            `full`.
+        head_ring: In phase 1: the ring whose next entry is at `head`.
+        pop: In phase 0: the entry that was addressed in the cycle before has left its ring.
+        remains: In phase 0: the ring has more than that entry.
+        reset, reset_ring, first, last: In phase 1: the ring is emptied, and from then on has the
+            addresses from `first` to `last`. Nothing is popped from it in the next cycle.
+        emptied: Number of entries that the ring had.
+    """
+
+    def __init__(self, *, rings: int, address: int) -> None:
+        self._rings = rings
+        self._address = address
+        number = ceil_log2(rings)
+        super().__init__(
+            {
+                "phase": In(1),
+                "occupied": Out(rings),
+                "push_ring": In(number),
+                "push": In(1),
+                "tail": Out(address),
+                "full": Out(1),
+                "head_ring": In(number),
+                "head": Out(address),
+                "pop": In(1),
+                "remains": Out(1),
+                "reset": In(1),
+                "reset_ring": In(number),
+                "first": In(address),
+                "last": In(address),
+                "emptied": Out(address),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        limits_shape = data.StructLayout({"first": self._address, "last": self._address})
+        m.submodules.tails = tails = memory.Memory(shape=self._address, depth=self._rings, init=[])
+        m.submodules.heads = heads = memory.Memory(shape=self._address, depth=self._rings, init=[])
+        m.submodules.limits = limits = memory.Memory(shape=limits_shape, depth=self._rings, init=[])
+        tail_write, head_write, limits_write = (
+            part.write_port() for part in (tails, heads, limits)
+        )
+        # Where entries come in, and at a reset; and where they leave.
+        tail_in, head_in, limits_in = (
+            part.read_port(domain="comb") for part in (tails, heads, limits)
+        )
+        tail_out, head_out, limits_out = (
+            part.read_port(domain="comb") for part in (tails, heads, limits)
+        )
+
+        def following(pointer: Value, within: data.View) -> Value:
+            return Mux(pointer == within.last, within.first, pointer + 1)
+
+        ring_in = Signal.like(self.push_ring)
+        ring_out = Signal.like(self.head_ring)
+        following_head = Signal(self._address)
+        empties = Signal()
+        m.d.comb += [ring_in.eq(Mux(self.phase, self.reset_ring, self.push_ring))]
+        for port in (tail_in, head_in, limits_in):
+            m.d.comb += port.addr.eq(ring_in)
+        for port in (head_out, limits_out):
+            m.d.comb += port.addr.eq(self.head_ring)
+        m.d.sync += [
+            ring_out.eq(self.head_ring),
+            following_head.eq(following(head_out.data, limits_out.data)),
+        ]
+        used = self.occupied.bit_select(ring_in, 1)
+        m.d.comb += [
+            self.tail.eq(tail_in.data),
+            self.full.eq(used & (tail_in.data == head_in.data)),
+            self.head.eq(head_out.data),
+            tail_out.addr.eq(ring_out),
+            self.remains.eq(tail_out.data != following_head),
+            empties.eq(self.pop & ~self.remains),
+            # In phase 1 only a reset writes, in phase 0 only a push and a pop.
+            tail_write.en.eq(Mux(self.phase, self.reset, self.push)),
+            tail_write.addr.eq(ring_in),
+            tail_write.data.eq(
+                Mux(self.phase, self.first, following(tail_in.data, limits_in.data))
+            ),
+            head_write.en.eq(Mux(self.phase, self.reset, self.pop)),
+            head_write.addr.eq(Mux(self.phase, self.reset_ring, ring_out)),
+            head_write.data.eq(Mux(self.phase, self.first, following_head)),
+            limits_write.en.eq(self.phase & self.reset),
+            limits_write.addr.eq(self.reset_ring),
+            limits_write.data.first.eq(self.first),
+            limits_write.data.last.eq(self.last),
+        ]
+        for n in range(self._rings):
+            with m.If(~self.phase & self.push & (self.push_ring == n)):
+                m.d.sync += self.occupied[n].eq(1)
+            with m.Elif(~self.phase & empties & (ring_out == n)):
+                m.d.sync += self.occupied[n].eq(0)
+            with m.Elif(self.phase & self.reset & (self.reset_ring == n)):
+                m.d.sync += self.occupied[n].eq(0)
+
+        # A ring whose pointers are equal is full if it is not empty.
+        size, between = Signal(self._address), Signal(self._address)
+        m.d.comb += [
+            size.eq(limits_in.data.last - limits_in.data.first + 1),
+            between.eq(tail_in.data - head_in.data),
+        ]
+        with m.If(self.phase & self.reset & used):
+            m.d.sync += self.emptied.eq(Mux(tail_in.data > head_in.data, between, between + size))
+        with m.Else():
+            m.d.sync += self.emptied.eq(0)
+        return m

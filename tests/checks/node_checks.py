@@ -1,0 +1,472 @@
+"""Checks of a node in process: each drives it, compares with the golden node, raises if not.
+
+They take the node as it is handed to them, so that the same check runs on the node as it is, on two
+simulations of it at once, and on mutants.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+
+from afflux_hdl.contract.registers import (
+    COUNTERS,
+    NODE_COUNTER_BASE,
+    NODE_COUNTERS,
+    NODE_REGISTERS,
+    REGISTERS,
+    Access,
+    address_of,
+    counter_address,
+    node_address_of,
+    node_counter_address,
+)
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.arp import ARP_BURST
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.golden.engine import GoldenEngine
+from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
+from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
+from tests.checks.engine_checks import BUILDS
+from tests.scenarios.afflux_layer import ENGINE_PORT
+from tests.scenarios.cases import CASES
+from tests.scenarios.director import Actions, Build, Director
+from tests.scenarios.golden_node import GoldenNode, Sent
+from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
+from tests.scenarios.node_frames import (
+    arp_request,
+    echo_request,
+    random_host_frame,
+)
+from tests.scenarios.packing import with_ip_checksum
+from tests.scenarios.performer import paces, perform
+from tests.scenarios.tree_cases import TREE_CASES
+
+__all__ = [
+    "Beside",
+    "NodeAsEngine",
+    "NodeCheck",
+    "build_of",
+    "count_missing",
+    "node_battery",
+    "node_parameters",
+    "read_counter",
+]
+
+SMALL_BUFFERS = {"host_buffer_bytes": 2048, "echo_buffer_bytes": 2048}
+"""Small, so that they are full at times. A frame of 1,514 bytes still fits."""
+
+NodeCheck = Callable[[VerilatedNode], object]
+OKAY, SLVERR = 0, 2
+ARP_WAITING = 16
+
+
+class NodeAsEngine:
+    """A node behind the interface of an engine, for checks of an engine: its host is silent."""
+
+    def __init__(self, node: VerilatedNode) -> None:
+        self._node = node
+
+    def play(
+        self,
+        frames: Sequence[bytes],
+        stimulus: Stimulus = BACK_TO_BACK,
+        mac_errors: Sequence[bool] | None = None,
+    ) -> list[bytes]:
+        self._node.pace(
+            NodePace(
+                seed=stimulus.seed,
+                network_gaps=stimulus.gap_share,
+                network_ready=stimulus.ready_share,
+            )
+        )
+        return self._node.play(frames, [], stimulus.drain, network_errors=mac_errors)[0]
+
+    def read(self, address: int) -> int:
+        return self._node.read(address)
+
+    def write(self, address: int, value: int) -> None:
+        self._node.write(address, value)
+
+
+class Beside:
+    """A node and its golden twin, which are given the same.
+
+    Attributes:
+        golden: The twin.
+        missing: Answers that found no room or were beyond their rate, by name, and frames that the
+            host did not take in time.
+    """
+
+    def __init__(self, node: VerilatedNode, built: NodeParameters) -> None:
+        self._node = node
+        self._built = built
+        self.golden = self._new_golden()
+        self.missing: Counter[str] = Counter()
+        self._before = self.counters()
+
+    def _new_golden(self) -> GoldenNode:
+        built = self._built
+        mac = bytes.fromhex(ENGINE_MAC.replace(":", ""))
+        engine = GoldenEngine(**build_of(built), mac=mac, address=ENGINE_ADDRESS, port=ENGINE_PORT)
+        beat_bytes = built.engine.bus_bits // 8
+        return GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
+
+    def configure(self) -> None:
+        mac = int(ENGINE_MAC.replace(":", ""), 16)
+        address = int.from_bytes(bytes(map(int, ENGINE_ADDRESS.split("."))), "big")
+        for name, value in (
+            ("local_mac_low", mac % 2**32),
+            ("local_mac_high", mac >> 32),
+            ("local_address", address),
+            ("local_port", ENGINE_PORT),
+        ):
+            self._node.write(address_of(name), value)
+
+    def start_again(self) -> None:
+        """Reset the node."""
+        self._node.reset()
+        # The end of a frame that the reset has cut off leaves before anything else.
+        self._node.play([], [])
+        self._before = self.counters()
+        self.golden = self._new_golden()
+        self.missing.clear()
+        self.configure()
+
+    def set_host_path(self, on: bool) -> None:
+        self._node.write(node_address_of("host_path"), on)
+        self.golden.host_path = on
+
+    def play(
+        self,
+        from_network: Sequence[bytes],
+        from_host: Sequence[bytes] = (),
+        network_errors: Sequence[bool] | None = None,
+        host_errors: Sequence[bool] | None = None,
+        pace: NodePace | None = None,
+    ) -> None:
+        """Play until the node is idle, and compare what has left.
+
+        What finds no room is missing: answers, and frames for a host that does not take them.
+        """
+        golden = self.golden
+        golden.sent = Sent()
+        for frame, error in _marked(from_network, network_errors):
+            golden.from_network(frame, error)
+        for frame, error in _marked(from_host, host_errors):
+            golden.from_host(frame, error)
+        self._node.pace(pace or NodePace())
+        to_network, to_host = self._node.play(
+            from_network, from_host, network_errors=network_errors, host_errors=host_errors
+        )
+        sent = golden.sent
+        golden.counters["network_frames_out"] += len(to_network)
+        golden.counters["network_bytes_out"] += sum(map(len, to_network))
+        self.missing["host_overflow"] += count_missing(to_host, sent.to_host)
+        remaining = Counter(to_network)
+        for name in ("arp", "echo", "engine", "from_host"):
+            expected: list[bytes] = getattr(sent, name)
+            own = set(expected)
+            got = [frame for frame in to_network if frame in own]
+            left_out = count_missing(got, expected)
+            assert not left_out or name in ("arp", "echo"), f"{left_out} frames of {name} missing"
+            self.missing[name] += left_out
+            remaining -= Counter(got)
+        assert not remaining, f"{remaining.total()} frames to the network that nobody has caused"
+
+    def check_counters(self) -> None:
+        """Every frame has been counted once, as what became of it."""
+        got = {name: value - self._before[name] for name, value in self.counters().items()}
+        expected = Counter(self.golden.counters)
+        missing = self.missing
+        expected["to_host"] -= missing["host_overflow"]
+        expected["host_overflow"] = missing["host_overflow"]
+        expected["arp_replies"] -= missing["arp"]
+        expected["echo_replies"] -= missing["echo"]
+        expected["replies_dropped"] = missing["arp"] + missing["echo"]
+        different = {
+            name: f"{got[name]}, not {expected[name]}"
+            for name in got
+            if got[name] != expected[name]
+        }
+        assert not different, f"counters: {different}"
+
+    def counters(self) -> dict[str, int]:
+        """All counters of the node."""
+        return {each.name: read_counter(self._node, each.name) for each in NODE_COUNTERS}
+
+
+def read_counter(node: VerilatedNode, name: str) -> int:
+    """Return a counter of the node."""
+    low = node.read(node_counter_address(name))
+    return node.read(node_counter_address(name) + 4) << 32 | low
+
+
+def _marked(frames: Sequence[bytes], errors: Sequence[bool] | None) -> list[tuple[bytes, bool]]:
+    return list(zip(frames, errors or [False] * len(frames), strict=True))
+
+
+def count_missing(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
+    """Return how many of `expected` are missing in `got`, which has them in this order."""
+    at = 0
+    for frame in got:
+        while at < len(expected) and expected[at] != frame:
+            at += 1
+        assert at < len(expected), f"out of order, or of nobody: {frame[:64].hex(' ', 4)}"
+        at += 1
+    return len(expected) - len(got)
+
+
+def draw_question(choose: random.Random) -> bytes:
+    """Return an ARP or echo request, right or with something wrong."""
+    if choose.random() < 0.4:
+        mac = f"02:00:0b:{choose.randrange(256):02x}:{choose.randrange(256):02x}:07"
+        to = choose.choice(["ff:ff:ff:ff:ff:ff", ENGINE_MAC])
+        return arp_request(mac, f"10.{choose.randrange(256)}.1.{choose.randrange(256)}", to=to)
+    size = choose.choice([0, 1, 2, 17, 18, 19, 56, choose.randrange(400)])
+    numbers: dict[str, object] = {"id": choose.getrandbits(16), "seq": choose.getrandbits(16)}
+    frame = echo_request(choose.randbytes(size), icmp=numbers, tos=choose.randrange(256))
+    draw = choose.random()
+    if draw < 0.2:
+        wrong = bytearray(frame)
+        wrong[choose.randrange(14, len(wrong))] ^= 1 << choose.randrange(8)
+        return bytes(wrong)
+    return frame[: choose.randrange(42, len(frame) + 1)] if draw < 0.25 else frame
+
+
+def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -> None:
+    """Frames of all kinds and sizes at both ports at once, at every pace; marks at both ports."""
+    choose = random.Random(21)
+    beside = Beside(node, built)
+    beside.configure()
+    for play in range(plays):
+        if play % 10 == 9:
+            # So many answers are due at once as after a reset only.
+            beside.check_counters()
+            beside.start_again()
+        down = [
+            draw_question(choose) if choose.random() < 0.4 else random_host_frame(choose, 600)
+            for _ in range(choose.randrange(14))
+        ]
+        size, most = built.engine.bus_bits // 8, built.host_buffer_bytes
+        sizes = (1, size, size + 1, 60, 300, 1514, most, most + 1)
+        up = [choose.randbytes(choose.choice(sizes)) for _ in range(choose.randrange(6))]
+        pace = NodePace(
+            seed=choose.getrandbits(32),
+            network_gaps=choose.choice((0.0, 0.3, 0.8)),
+            host_gaps=choose.choice((0.0, 0.3)),
+            network_ready=choose.choice((1.0, 0.6, 0.15)),
+            host_ready=choose.choice((1.0, 0.6, 0.1)),
+        )
+        marks = [[choose.random() < 0.08 for _ in frames] for frames in (down, up)]
+        beside.play(down, up, marks[0], marks[1], pace)
+    beside.check_counters()
+    for on in (False, True):
+        beside.set_host_path(on)
+        beside.play([random_host_frame(choose) for _ in range(9)], [b"\x33" * 90] * 3)
+    beside.check_counters()
+
+
+def near_frames() -> list[bytes]:
+    """Return one frame of each kind that the node looks for, and all that differ in one bit.
+
+    Of IPv4 those with a right checksum too: a field that is compared in too few bits shows.
+    """
+    job = Job(workers=1, lanes=1, slots=1)
+    bases = [job.probe(0, 0, 1), arp_request(), arp_request(to=ENGINE_MAC), echo_request(b"abcd")]
+    near = list(bases)
+    for base in bases:
+        for at, bit in product(range(42), range(8)):
+            changed = base[:at] + bytes([base[at] ^ 1 << bit]) + base[at + 1 :]
+            near.append(changed)
+            if base[12:14] == b"\x08\x00" and 14 <= at < 34:
+                near.append(with_ip_checksum(changed))
+    ports = [(ENGINE_PORT + n) % 2**16 for n in range(-2, 8)]
+    near += [bases[0][:36] + port.to_bytes(2, "big") + bases[0][38:] for port in ports]
+    near += [base[:size] for base in bases for size in (1, 20, 33, 41, 42, 43)]
+    lengths = (0, 27, 28, 29, 1503, 1504, 1505, 2**15, 2**16 - 1)
+    for length in lengths:
+        frame = bases[3][:16] + length.to_bytes(2, "big") + bases[3][18:]
+        near.append(with_ip_checksum(frame.ljust(60, b"\0")))
+    return near
+
+
+def check_near_headers(node: VerilatedNode, built: NodeParameters) -> None:
+    """Each bit of each header that decides, wrong alone: to the host, or counted as what it is."""
+    frames, to_host = near_frames(), 0
+    for first in range(0, len(frames), ARP_BURST):
+        # So few that all that ask are within the rates of answers, and none finds a buffer full.
+        node.reset()
+        beside = Beside(node, built)
+        beside.configure()
+        for at in range(first, min(first + ARP_BURST, len(frames)), 6):
+            beside.play(frames[at : min(at + 6, first + ARP_BURST)])
+        beside.check_counters()
+        assert not beside.missing["arp"] + beside.missing["echo"]
+        to_host += beside.golden.counters["to_host"]
+    assert to_host > 500
+
+
+def check_rooms(node: VerilatedNode, built: NodeParameters) -> None:
+    """While nobody takes anything, as much waits as fits, whole, and no more; what waits leaves."""
+    beside = Beside(node, built)
+    beside.configure()
+    stuck = NodePace(network_ready=0.0, host_ready=0.0)
+    choose = random.Random(22)
+    for _ in range(2):
+        before = beside.counters()
+        arps = [arp_request(f"02:00:0b:00:01:{n:02x}", f"10.0.1.{n}") for n in range(40)]
+        echoes = [echo_request(choose.randbytes(150)) for _ in range(40)]
+        hosts = [b"\x33" + choose.randbytes(choose.randrange(59, 300)) for _ in range(40)]
+        node.pace(stuck)
+        mixed = [frame for three in zip(arps, echoes, hosts, strict=True) for frame in three]
+        out = node.play(mixed, [], drain=False)
+        node.pace(NodePace())
+        more = node.play([], [])
+        to_network, to_host = out[0] + more[0], out[1] + more[1]
+        grown = {name: value - before[name] for name, value in beside.counters().items()}
+        size = built.engine.bus_bits // 8
+        room, fit = built.host_buffer_bytes // size, []
+        for frame in hosts:
+            beats = -(-len(frame) // size)
+            if beats <= room:
+                fit.append(frame)
+                room -= beats
+        # Besides what the buffer holds, a beat or two stand behind it.
+        assert to_host[: len(fit) - 1] == fit[:-1]
+        assert grown["to_host"] == len(to_host) and grown["host_overflow"] == 40 - len(to_host)
+        assert grown["arp_replies"] + grown["echo_replies"] == len(to_network)
+        assert grown["replies_dropped"] == 80 - len(to_network)
+        assert ARP_WAITING <= grown["arp_replies"] <= ARP_WAITING + 2
+        echo_room = built.echo_buffer_bytes // (-(-len(echoes[0]) // size) * size)
+        assert echo_room <= grown["echo_replies"] <= echo_room + 2
+
+
+def check_register_port(node: VerilatedNode) -> None:
+    """Every address, with every strobe; reads and writes at once, each channel late or not."""
+    choose = random.Random(23)
+    every = (*REGISTERS, *NODE_REGISTERS)
+    counters = [counter_address(each.name) for each in COUNTERS]
+    counters += [node_counter_address(each.name) for each in NODE_COUNTERS]
+    # What can be read at all reads alike twice: nothing happens meanwhile.
+    readable = {each.address for each in every} | {at + half for at in counters for half in (0, 4)}
+    hidden = {each.address for each in every if each.access not in _READABLE}
+    # Writes of a command would begin it.
+    plain = {
+        each.address: each
+        for each in every
+        if each.access is Access.READ_WRITE and each.name not in _WITH_EFFECTS
+    }
+    held = {at: node.read(at) for at in plain}
+
+    def late() -> tuple[int, int, int, int, int]:
+        a, b, c, d, e = (choose.choice((0, 0, 1, 7)) for _ in range(5))
+        return a, b, c, d, e
+
+    for address in range(0, NODE_COUNTER_BASE + 0x200, 4):
+        answer = node.access(read=address + choose.randrange(4), delays=late())
+        assert answer.read_response == (OKAY if address in readable else SLVERR), hex(address)
+        if address not in readable or address in hidden:
+            assert answer.data == 0, hex(address)
+    for address in plain:
+        for strobes in range(16):
+            value = choose.getrandbits(32)
+            answer = node.access(write=(address, value), strobes=strobes, delays=late())
+            assert answer.write_response == (OKAY if strobes == 15 else SLVERR), hex(address)
+            if strobes == 15:
+                held[address] = value % 2 ** plain[address].width
+            assert node.read(address) == held[address], hex(address)
+    refused = [at for at in range(0, NODE_COUNTER_BASE + 0x200, 4) if at not in _writable()]
+    for address in refused:
+        other = choose.choice(list(plain))
+        answer = node.access(write=(address, 2**32 - 1), read=other, delays=late())
+        assert answer.write_response == SLVERR, hex(address)
+        assert (answer.read_response, answer.data) == (OKAY, held[other])
+    assert {at: node.read(at) for at in plain} == held
+    node.write(node_address_of("host_path"), 1)
+
+
+_WITH_EFFECTS = ("job_command", "transmit_control")
+_READABLE = (Access.READ_ONLY, Access.READ_WRITE)
+
+
+def _writable() -> set[int]:
+    return {
+        each.address
+        for each in (*REGISTERS, *NODE_REGISTERS)
+        if each.access is not Access.READ_ONLY
+    }
+
+
+def check_a_new_start(node: VerilatedNode, built: NodeParameters) -> None:
+    """Reset it between any two beats: it leaves nothing behind but silence."""
+    choose = random.Random(24)
+    for _ in range(6):
+        node.pace(NodePace(network_ready=0.3, host_ready=0.2, seed=choose.getrandbits(32)))
+        down = [draw_question(choose) for _ in range(9)] + [random_host_frame(choose, 900)]
+        node.play(down, [choose.randbytes(900)] * 3, drain=False)
+        node.reset()
+        node.pace(NodePace())
+        assert node.play([], []) == ([], [])
+        beside = Beside(node, built)
+        beside.configure()
+        beside.play(down, [choose.randbytes(700)] * 2, pace=NodePace(network_gaps=0.9))
+        beside.check_counters()
+
+
+def check_cases_within(node: VerilatedNode, built: NodeParameters) -> None:
+    """Play the cases of an engine through the node's ports and registers.
+
+    All but those whose frames the node takes for itself.
+    """
+    build = build_of(built)
+    workers, lanes = min(3, build["workers"]), min(2, build["lanes"])
+    job = Job(number=1, workers=workers, lanes=lanes, slots=2, slot_base=3)
+    director = Director(**build)
+    cases = [case for name, case in CASES.items() if name != "non_switchml"]
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for case in (*cases, *TREE_CASES.values()):
+            yield from director.create(job)
+            yield from case(director, job, random.Random(1))
+        got = yield from director.read_counters()
+        # What passes to the host instead is not the engine's to count.
+        passed = {"frames_in", "bytes_in", "not_ours"}
+        wrong = {name for name, value in got.items() if value != director.golden.counters[name]}
+        assert wrong <= passed, wrong
+
+    perform(NodeAsEngine(node), scenario(), paces(0.9, 0.1, 1))
+
+
+def node_parameters(bus_bits: int) -> NodeParameters:
+    """Of the node that is mutated, and simulated twice: around the engine of the tests."""
+    return NodeParameters(engine=Parameters(bus_bits=bus_bits, **BUILDS[bus_bits]), **SMALL_BUFFERS)
+
+
+def build_of(built: NodeParameters) -> Build:
+    """Return what the engine within is built for."""
+    engine = built.engine
+    return {
+        "workers": engine.workers,
+        "lanes": engine.lanes,
+        "jobs": engine.jobs,
+        "slots": engine.slots,
+    }
+
+
+def node_battery(built: NodeParameters) -> dict[str, NodeCheck]:
+    """Return all checks of a node by their names, those first that notice most.
+
+    Args:
+        built: What the node is built for.
+    """
+    return {
+        "traffic": partial(check_traffic, built=built),
+        "register port": check_register_port,
+        "cases": partial(check_cases_within, built=built),
+        "rooms": partial(check_rooms, built=built),
+        "near headers": partial(check_near_headers, built=built),
+        "a new start": partial(check_a_new_start, built=built),
+    }

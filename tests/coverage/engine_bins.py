@@ -1,0 +1,103 @@
+"""The functional-coverage model of the engine: what should have happened to it, in which state.
+
+The words are those of `docs/protocol.md`, section 5. `tests/coverage/observer.py` says where each
+value is sampled.
+"""
+
+from collections.abc import Mapping
+
+from afflux_hdl.contract.registers import FRAME_COUNTERS
+from tests.coverage.bins import Cross, Exclusion, Model, Sample
+
+__all__ = ["KINDS", "OPCODES", "engine_model"]
+
+OPCODES = ("SUM", "MAX", "MIN", "UMIN")
+KINDS = ("contribution", "duplicate", "probe", "join", "refusal", "foreign")
+"""Of verdicts, as neighbours of one another."""
+
+CONTRIBUTES = ("opens", "joins", "completes")
+DIMENSIONS: Mapping[str, tuple[str, ...]] = {
+    "opcode": OPCODES,
+    "dtype": tuple(map(str, range(16))),
+    "workers": ("1", "2", "3–7", "8–63", "64"),
+    "present": ("none", "one", "some", "all"),
+    "loss": ("none", "contribution lost", "result lost", "probe"),
+    "round": (*CONTRIBUTES, "duplicate", "previous", "premature", "stale"),
+    "queue": ("empty", "some", "near full"),
+    "phase": ("even", "odd"),
+    "way": ("unicast", "group", "parent"),
+    "verdict": tuple(each.name for each in FRAME_COUNTERS),
+    "beats": ("1", "2", "3", "4–9", "10–"),
+    "gaps": ("back to back", "gaps"),
+    "network": ("takes all", "takes some", "takes nothing"),
+    "pair": tuple(
+        f"{first} + {second}" for place, first in enumerate(KINDS) for second in KINDS[place:]
+    ),
+    "ends": ("reset", "destroyed"),
+    "result": ("RESULT", "CONFLICT"),
+}
+
+ALONE = Exclusion(
+    "a worker that is alone opens and completes each round with one packet",
+    lambda bin_: bin_["workers"] == "1" and bin_["round"] in ("opens", "joins"),
+)
+TWO = Exclusion(
+    "of two workers the first opens the round and the second completes it",
+    lambda bin_: bin_["workers"] == "2" and bin_["round"] == "joins",
+)
+ADDS_NOTHING = Exclusion(
+    "what does not contribute to its round adds no blocks",
+    lambda bin_: bin_["round"] not in CONTRIBUTES,
+)
+
+
+def _loss_does_not_fit(bin_: Sample) -> bool:
+    allowed = {
+        "none": (*CONTRIBUTES, "premature", "stale"),
+        "contribution lost": CONTRIBUTES,
+        "result lost": ("duplicate", "previous"),
+        "probe": ("duplicate", "previous", "premature", "stale"),
+    }
+    return bin_["round"] not in allowed[bin_["loss"]]
+
+
+LOSS = Exclusion(
+    "by definition: what is lost and comes again contributes, what asks for a result does not",
+    _loss_does_not_fit,
+)
+NO_ROOM = Exclusion(
+    "the receive buffer has room for all that can wait: see docs/hardware.md, section 4",
+    lambda bin_: bin_["verdict"] == "receive_overflow",
+)
+CONFLICT_ALONE = Exclusion(
+    "with one worker nobody can ask for anything else, unless the parent finds it out",
+    lambda bin_: (
+        bin_["workers"] == "1" and bin_["result"] == "CONFLICT" and bin_["way"] != "parent"
+    ),
+)
+
+CROSSES = (
+    Cross("opcode × dtype of results", ("opcode", "dtype")),
+    Cross("result × workers × way", ("result", "workers", "way"), (CONFLICT_ALONE,)),
+    Cross("opcode × round", ("opcode", "round")),
+    Cross("opcode × workers × present", ("opcode", "workers", "present")),
+    Cross("workers × present × round", ("workers", "present", "round"), (ALONE, TWO, ADDS_NOTHING)),
+    Cross(
+        "workers × loss × round × queue × phase",
+        ("workers", "loss", "round", "queue", "phase"),
+        (ALONE, TWO, LOSS),
+    ),
+    Cross("opcode × workers × loss", ("opcode", "workers", "loss")),
+    Cross("way × loss × round × phase", ("way", "loss", "round", "phase"), (LOSS,)),
+    Cross("present × round × queue", ("present", "round", "queue"), (ADDS_NOTHING,)),
+    Cross("verdict × queue × phase", ("verdict", "queue", "phase"), (NO_ROOM,)),
+    Cross("verdict × network", ("verdict", "network"), (NO_ROOM,)),
+    Cross("beats × gaps × network", ("beats", "gaps", "network")),
+    Cross("pair, back to back × network", ("pair", "network")),
+    Cross("ends × queue × way", ("ends", "queue", "way")),
+)
+
+
+def engine_model() -> Model:
+    """Return the model, with nothing reached."""
+    return Model(DIMENSIONS, CROSSES)
