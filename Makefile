@@ -146,7 +146,7 @@ formal: $(SETUP) ## all proofs about the gateware
 	$(PY) -m tests.formal $(FORMAL_ARGS)
 
 .PHONY: mutation
-mutation: $(SETUP) ## which of 500 mutants of the gateware the tests catch, into build/mutation.json
+mutation: $(SETUP) ## which of 1,200 mutants of engine and node the tests catch, into build/mutation.json
 	$(PY) -m tests.mutation $(MUTATION_ARGS)
 
 .PHONY: mutation-native
@@ -154,8 +154,9 @@ mutation-native: $(SETUP) ## which of some bugs in the C++ of aggregator and wor
 	$(PY) -m tests.mutation.native $(MUTATION_ARGS)
 
 .PHONY: coverage
-coverage: $(SETUP) ## lines and toggles of the gateware that the tests reach, into build/coverage
+coverage: $(SETUP) ## lines, toggles and states of the engine that the tests reach, into build/coverage
 	$(PY) -m tests.coverage
+	$(PY) -m tests.coverage.functional
 
 .PHONY: second-simulator
 second-simulator: $(SETUP) ## the smoke battery on CXXRTL and on Verilator: no pin differs
@@ -173,6 +174,10 @@ conformance: $(ADAPTER) ## scripts that people run and PyTorch's own tests, on G
 .PHONY: fuzz
 fuzz: $(SETUP) ## random and mutated frames through the gateware
 	$(PY) -m tests.fuzz --frames "$(FRAMES)"
+
+.PHONY: floods
+floods: $(SETUP) ## floods of frames of every size through the gateware, at its full rate
+	$(PY) -m tests.checks.floods
 
 .PHONY: compat
 compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetches torch

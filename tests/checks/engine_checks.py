@@ -48,8 +48,9 @@ DROPS = {
     "refusals_dropped",
     "results_dropped",
     "results_discarded",
+    "frames_discarded",
 }
-"""Counters of what queues and rates leave out."""
+"""Counters of what queues and rates leave out, and a link that is down."""
 
 
 def open_engine(bus_bits: int) -> VerilatedEngine:

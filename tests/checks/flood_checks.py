@@ -7,13 +7,22 @@ frames on Ethernet is slack that none of this counts on.
 import random
 from collections.abc import Callable, Iterator
 
+from afflux_hdl.engine.admit import REFUSAL_PERIOD_BITS, REFUSALS_BURST
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.director import Actions, Build, Director
+from tests.scenarios.golden_device import Engine
 from tests.scenarios.job_frames import Job
 from tests.scenarios.packing import repaired
 from tests.scenarios.performer import perform
 
-__all__ = ["FLOOD_BEATS", "check_flood", "check_mixed_flood", "flood_frames", "resized"]
+__all__ = [
+    "FLOOD_BEATS",
+    "check_flood",
+    "check_mixed_flood",
+    "check_refusals",
+    "flood_frames",
+    "resized",
+]
 
 FLOOD_BEATS = range(1, 71)
 """Beats of a flood's frames: from one to more than the largest frame has at 512 bits."""
@@ -57,7 +66,7 @@ def flood_frames(job: Job, size: int) -> dict[str, bytes]:
     return frames
 
 
-def check_flood(engine: VerilatedEngine, build: Build, bus_bits: int, beats: int) -> None:
+def check_flood(engine: Engine, build: Build, bus_bits: int, beats: int) -> None:
     """Flood with frames of so many beats, each kind for itself; no contribution is lost.
 
     Raises:
@@ -74,9 +83,22 @@ def check_flood(engine: VerilatedEngine, build: Build, bus_bits: int, beats: int
 
 
 def check_mixed_flood(
-    engine: VerilatedEngine, build: Build, bus_bits: int, seed: int, bursts: int = 12
+    engine: Engine,
+    build: Build,
+    bus_bits: int,
+    seed: int,
+    bursts: int = 12,
+    within_node: bool = False,
 ) -> None:
     """Flood with frames of all sizes and kinds, in runs of the same and one by one.
+
+    Args:
+        engine: The engine, or a node in its place.
+        build: What it is built for.
+        bus_bits: Width of its bus.
+        seed: Determines the frames.
+        bursts: Rounds, and floods in which they stand.
+        within_node: It is a node's, so that some frames pass to the node's host.
 
     Raises:
         AssertionError: As of `check_flood`.
@@ -94,11 +116,41 @@ def check_mixed_flood(
                 frames += [choose.choice(kinds)] * choose.choice((1, 1, 2, 8, 64, BURST_CYCLES))
             yield frames
 
-    _check(engine, build, mixtures)
+    _check(engine, build, mixtures, within_node)
+
+
+def check_refusals(engine: VerilatedEngine, build: Build) -> None:
+    """So many JOINs are refused at once, and then one in each period; other answers all come."""
+    director = Director(**build)
+    job = Job(workers=1, lanes=1, slots=1)
+    period = 1 << REFUSAL_PERIOD_BITS
+
+    def refused(asked: int) -> int:
+        wrong = (job.join(0, key=1), job.join(0, version=3), job.join(0, job=9))
+        return sum(len(engine.play([wrong[n % 3]])) for n in range(asked))
+
+    perform(engine, director.configure())
+    perform(engine, director.create(job))
+    begun = engine.cycles
+    answered = refused(REFUSALS_BURST + 40)
+    # The bucket had been full for some cycles.
+    due = REFUSALS_BURST + engine.cycles // period - begun // period
+    assert due - 1 <= answered <= due
+    for _ in range(3):
+        assert refused(2) == 0
+        assert len(engine.play([job.join(0)] * 5)) == 5
+        engine.run(period)
+        assert refused(3) == 1
+    counters = perform(engine, director.read_counters())
+    assert counters["refusals_dropped"] == REFUSALS_BURST + 40 + 3 * 5 - answered - 3
+    assert counters["replies_dropped"] == 0
 
 
 def _check(
-    engine: VerilatedEngine, build: Build, bursts: Callable[[Job], Iterator[list[bytes]]]
+    engine: Engine,
+    build: Build,
+    bursts: Callable[[Job], Iterator[list[bytes]]],
+    within_node: bool = False,
 ) -> None:
     director = Director(**build)
     job = Job(workers=3, lanes=build["lanes"], slots=min(4, build["slots"]))
@@ -124,10 +176,13 @@ def _check(
             third = len(burst) // 3
             frames += burst[: 2 * third] + rounds(step) + burst[2 * third :]
         yield from director.flood(frames)
-        counters = yield from director.check_counters()
+        if within_node:
+            counters = yield from director.read_counters()
+            assert counters["accepted"] == director.golden.counters["accepted"]
+        else:
+            counters = yield from director.check_counters()
         assert counters["rounds"] == (step + 1) * job.slots
         return counters
 
     counters = perform(engine, scenario())
     assert counters["receive_overflow"] == 0
-    assert engine.statistics().receive_stalls == 0

@@ -1,9 +1,12 @@
 """Checks of an engine whose network takes nothing: the link is down, or the operator says so."""
 
+import random
 from collections import Counter
+from dataclasses import replace
 
 from afflux_hdl.contract.registers import Command, address_of
 from afflux_hdl.engine.parameters import Parameters
+from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.slow_network import STUCK
 from tests.scenarios.director import Build, Director
@@ -13,12 +16,17 @@ from tests.scenarios.performer import perform
 __all__ = [
     "check_commands_while_the_link_is_down",
     "check_operator_discards",
+    "check_reset_amid_frames",
     "check_reset_ends_the_frame",
 ]
 
 COMMAND_CYCLES = 20_000
 """More than a job command takes on the engines of the tests while output is discarded: 5 workers'
 results of both versions of 16 slots, 66 beats each, and the initial state of as many slots."""
+
+
+RESET_CYCLES = 5
+"""The pin is held for four, and acts one cycle later."""
 
 
 def check_operator_discards(engine: VerilatedEngine, build: Build) -> None:
@@ -173,3 +181,36 @@ def _recover(engine: VerilatedEngine, director: Director, job: Job, step: int = 
         for worker in range(job.workers):
             probe = job.probe(worker, slot, step)
             assert engine.play([probe]) == director.golden.receive(probe), (slot, worker)
+
+
+def check_reset_amid_frames(engine: VerilatedEngine, build: Build) -> None:
+    """Reset in the middle of frames of both directions, while both other ends go on.
+
+    The tail of the frame that is coming in counts as a frame that the MAC has marked, and nothing
+    else of it does; each frame behind it is judged. What leaves is whole, or ends with an error.
+    """
+    choose = random.Random(3)
+    bus_bytes = engine.read(address_of("build_bus_bits")) // 8
+    tails = cuts = 0
+    for _ in range(24):
+        director, job = _configured(engine, build)
+        rounds = _rounds(replace(job, slots=2))
+        whole = [answer for frame in rounds for answer in director.golden.receive(frame)]
+        # Frames of all numbers of beats, which are nobody's.
+        frames = [*rounds, *(choose.randbytes(choose.randrange(1, 400)) for _ in range(30))]
+        beats = [-(-len(frame) // bus_bytes) for frame in frames]
+        begins = [sum(beats[:n]) for n in range(len(frames))]
+        reset_at = choose.randrange(begins[len(rounds)], begins[-1])
+        cut_before = engine.statistics().frames_cut
+        sent = engine.play(frames, Stimulus(reset_at=reset_at, ready_share=0.5, seed=reset_at))
+        assert sent == whole[: len(sent)]
+        counters = perform(engine, director.read_counters())
+        # A beat comes in every cycle: these frames are under way when the reset ends, or behind it.
+        over = reset_at + RESET_CYCLES
+        behind = sum(begin >= over for begin in begins)
+        cut = sum(begin < over < begin + n for begin, n in zip(begins, beats, strict=True))
+        assert counters["frames_in"] == behind + cut
+        assert counters["mac_error"] == cut
+        tails += cut
+        cuts += engine.statistics().frames_cut - cut_before
+    assert tails > 2 and cuts > 2, (tails, cuts)

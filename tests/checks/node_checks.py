@@ -43,7 +43,16 @@ from tests.scenarios.packing import with_ip_checksum
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.tree_cases import TREE_CASES
 
-__all__ = ["NodeCheck", "node_battery", "node_parameters"]
+__all__ = [
+    "Beside",
+    "NodeAsEngine",
+    "NodeCheck",
+    "build_of",
+    "count_missing",
+    "node_battery",
+    "node_parameters",
+    "read_counter",
+]
 
 SMALL_BUFFERS = {"host_buffer_bytes": 2048, "echo_buffer_bytes": 2048}
 """Small, so that they are full at times. A frame of 1,514 bytes still fits."""
@@ -92,15 +101,17 @@ class Beside:
 
     def __init__(self, node: VerilatedNode, built: NodeParameters) -> None:
         self._node = node
-        beat_bytes = built.engine.bus_bits // 8
-        engine = GoldenEngine(
-            **build_of(built),
-            mac=bytes.fromhex(ENGINE_MAC.replace(":", "")),
-            address=ENGINE_ADDRESS,
-            port=ENGINE_PORT,
-        )
-        self.golden = GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
+        self._built = built
+        self.golden = self._new_golden()
         self.missing: Counter[str] = Counter()
+        self._before = self.counters()
+
+    def _new_golden(self) -> GoldenNode:
+        built = self._built
+        mac = bytes.fromhex(ENGINE_MAC.replace(":", ""))
+        engine = GoldenEngine(**build_of(built), mac=mac, address=ENGINE_ADDRESS, port=ENGINE_PORT)
+        beat_bytes = built.engine.bus_bits // 8
+        return GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
 
     def configure(self) -> None:
         mac = int(ENGINE_MAC.replace(":", ""), 16)
@@ -112,6 +123,16 @@ class Beside:
             ("local_port", ENGINE_PORT),
         ):
             self._node.write(address_of(name), value)
+
+    def start_again(self) -> None:
+        """Reset the node."""
+        self._node.reset()
+        # The end of a frame that the reset has cut off leaves before anything else.
+        self._node.play([], [])
+        self._before = self.counters()
+        self.golden = self._new_golden()
+        self.missing.clear()
+        self.configure()
 
     def set_host_path(self, on: bool) -> None:
         self._node.write(node_address_of("host_path"), on)
@@ -142,13 +163,13 @@ class Beside:
         sent = golden.sent
         golden.counters["network_frames_out"] += len(to_network)
         golden.counters["network_bytes_out"] += sum(map(len, to_network))
-        self.missing["host_overflow"] += _left_out(to_host, sent.to_host)
+        self.missing["host_overflow"] += count_missing(to_host, sent.to_host)
         remaining = Counter(to_network)
         for name in ("arp", "echo", "engine", "from_host"):
             expected: list[bytes] = getattr(sent, name)
             own = set(expected)
             got = [frame for frame in to_network if frame in own]
-            left_out = _left_out(got, expected)
+            left_out = count_missing(got, expected)
             assert not left_out or name in ("arp", "echo"), f"{left_out} frames of {name} missing"
             self.missing[name] += left_out
             remaining -= Counter(got)
@@ -156,7 +177,7 @@ class Beside:
 
     def check_counters(self) -> None:
         """Every frame has been counted once, as what became of it."""
-        got = self.counters()
+        got = {name: value - self._before[name] for name, value in self.counters().items()}
         expected = Counter(self.golden.counters)
         missing = self.missing
         expected["to_host"] -= missing["host_overflow"]
@@ -186,7 +207,7 @@ def _marked(frames: Sequence[bytes], errors: Sequence[bool] | None) -> list[tupl
     return list(zip(frames, errors or [False] * len(frames), strict=True))
 
 
-def _left_out(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
+def count_missing(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
     """Return how many of `expected` are missing in `got`, which has them in this order."""
     at = 0
     for frame in got:
@@ -219,7 +240,11 @@ def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -
     choose = random.Random(21)
     beside = Beside(node, built)
     beside.configure()
-    for _ in range(plays):
+    for play in range(plays):
+        if play % 10 == 9:
+            # So many answers are due at once as after a reset only.
+            beside.check_counters()
+            beside.start_again()
         down = [
             draw_question(choose) if choose.random() < 0.4 else random_host_frame(choose, 600)
             for _ in range(choose.randrange(14))

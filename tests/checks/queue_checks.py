@@ -12,6 +12,8 @@ from tests.scenarios.performer import perform
 
 __all__ = [
     "check_answers_behind_orders",
+    "check_fences_by_job",
+    "check_gone_on",
     "check_queued_once",
     "check_results_of_no_job",
     "check_shares",
@@ -140,6 +142,85 @@ def check_answers_behind_orders(engine: VerilatedEngine, build: Build) -> None:
         assert Counter(sent) == expected
         assert not engine.read(address_of("job_busy"))
     perform(engine, director.check_counters())
+
+
+def check_fences_by_job(engine: VerilatedEngine, build: Build) -> None:
+    """Commands for one job do not wait for others' frames, and empty its own queue at once.
+
+    The network takes nothing, and the queues of one job are full.
+    """
+    director = Director(**build)
+    half = build["slots"] // 2
+    full = Job(number=0, workers=2, lanes=1, slots=half, first_round=0)
+    other = Job(number=1, workers=2, lanes=1, slots=half, slot_base=half, first_round=0)
+    few = 2 * (build["workers"] + other.slots) + 100
+    perform(engine, director.configure())
+    perform(engine, director.create(full))
+    frames = [
+        full.data(worker, slot, 0, {0: [slot] * 64})
+        for slot in range(full.slots)
+        for worker in range(full.workers)
+    ]
+    frames += [full.probe(worker, 0, 0) for worker in range(2)] * 5
+    sent = engine.play(frames, STUCK)
+    engine.write(address_of("job_index"), full.number)
+    for number in range(4):
+        begun = engine.cycles
+        if number % 2:
+            perform(engine, director.destroy(other))
+        else:
+            perform(engine, director.create(other, join=False))
+        assert engine.cycles - begun < few
+    queued = engine.read(address_of("delivery_level"))
+    assert queued > 0
+    engine.write(address_of("job_index"), full.number)
+    engine.write(address_of("job_command"), Command.DESTROY)
+    for _ in range(ORDERED_CYCLES):
+        engine.read(address_of("identity"))
+    assert engine.read(address_of("delivery_level")) == 0
+    # Frames of its own are on their way: these it waits for.
+    assert engine.read(address_of("job_busy"))
+    counters = perform(engine, director.read_counters())
+    assert counters["results_discarded"] == queued
+    sent += engine.play([])
+    assert not engine.read(address_of("job_busy"))
+    assert 0 < len(sent) <= BEYOND_THE_QUEUE
+    perform(engine, director.create(other))
+    perform(engine, director.create(full))
+    perform(engine, director.flood(frames[: 2 * full.slots]))
+
+
+def check_gone_on(engine: VerilatedEngine, build: Build) -> None:
+    """Workers that all go on without a result lose it, and the one that takes its place, counted.
+
+    Each is lost for them alone: a probe brings what the slot still has.
+    """
+    director = Director(**build)
+    golden = director.golden
+    job = Job(workers=5, lanes=1, slots=build["slots"], first_round=0)
+    last = job.slots - 1
+    perform(engine, director.configure())
+    perform(engine, director.create(job))
+
+    def rounds(slot: int, step: int) -> tuple[list[bytes], Counter[bytes]]:
+        frames = [job.data(worker, slot, step, {0: [step] * 64}) for worker in range(job.workers)]
+        return frames, Counter(result for frame in frames for result in golden.receive(frame))
+
+    stuck, expected = [], Counter[bytes]()
+    for slot in range(last):
+        frames, results = rounds(slot, 0)
+        stuck += frames
+        expected += results
+    discarded, queued, dropped = (rounds(last, step) for step in range(3))
+    for frames, _ in (discarded, queued, dropped):
+        stuck += frames
+    sent = engine.play(stuck, STUCK) + engine.play([])
+    assert Counter(sent) == expected + queued[1]
+    counters = perform(engine, director.read_counters())
+    assert (counters["results_dropped"], counters["results_discarded"]) == (1, 1)
+    for worker in range(job.workers):
+        question = job.probe(worker, last, 2)
+        assert engine.play([question]) == golden.receive(question)
 
 
 def check_shares(engine: VerilatedEngine, build: Build) -> None:

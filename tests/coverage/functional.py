@@ -49,9 +49,9 @@ def cover(
         observer.restart()
         traffic = MixedTraffic(choose, director.golden, jobs)
         for _ in range(choose.choice((2, 5, 12))):
-            played += _spell(choose, observer, traffic, director)
             if choose.random() < 0.8:
                 observer.drain()
+            played += _spell(choose, observer, traffic, director)
         ends = choose.choice(("reset", "destroyed"))
         observer.end(ends)
         if ends == "reset":

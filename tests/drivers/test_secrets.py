@@ -10,12 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from afflux_drivers.aggregator import conversation
 from afflux_drivers.aggregator.access import Access, AccessUnset
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
+from afflux_drivers.control import channel, sealing
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.control.secret import find_secret, new_secret, secret_of_file
 from afflux_drivers.control.tree import create_tree
@@ -25,6 +29,7 @@ from afflux_drivers.errors import (
     AggregatorUnreachable,
     NotAuthenticated,
 )
+from tests.support.drivers.planted_control import NOTICED, plant
 from tests.support.drivers.raw_control import RawControl, sealed
 from tests.support.drivers.served import Served
 
@@ -296,10 +301,13 @@ def test_who_poses_as_the_aggregator_gets_no_request(said):
 
     thread = threading.Thread(target=pose)
     thread.start()
-    with pytest.raises(AffluxError, match=r"(hello|confirm) on the aggregator at 127\.0\.0\.1:"):
-        create_job(listener.getsockname(), 1, 1, 1, 2.0, secret=SECRET)
-    thread.join(10)
-    listener.close()
+    what = r"(hello|confirm) on the aggregator at 127\.0\.0\.1:"
+    try:
+        with pytest.raises(AffluxError, match=what):
+            create_job(listener.getsockname(), 1, 1, 1, 0.5, secret=SECRET)
+    finally:
+        thread.join(10)
+        listener.close()
     assert b"create" not in heard
     assert heard.count(b"\n") <= 2
 
@@ -387,3 +395,122 @@ def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
     os.chown(file, 12345, -1) if own == 0 else monkeypatch.setattr(os, "geteuid", lambda: own + 1)
     with pytest.raises(ValueError, match="belongs to user"):
         secret_of_file(str(file))
+
+
+def with_secret(test: Callable[..., Any], *arguments: object) -> Callable[[], None]:
+    """Return a test that makes its own aggregator."""
+
+    def run() -> None:
+        served = Served(SoftEngine(), access=Access(secret=SECRET))
+        try:
+            test(served, *arguments)
+        finally:
+            served.stop()
+
+    return run
+
+
+NONCE = b'{"ok": true, "nonce": "00000000000000000000000000000000"}\n'
+DOCUMENT = with_secret(test_a_client_from_the_document_alone_is_served)
+REPLAY = with_secret(test_recorded_lines_are_worth_nothing)
+
+BUGS: dict[str, tuple[ModuleType, str, str, Callable[[], None]]] = {
+    "lines have no numbers": (
+        sealing,
+        'self._number.to_bytes(8, "big")',
+        "bytes(8)",
+        REPLAY,
+    ),
+    "any seal fits": (
+        sealing,
+        "text if fits else None",
+        "text",
+        with_secret(test_a_line_with_one_bit_changed_is_noticed, 90),
+    ),
+    "a seal is compared but for its last digit": (
+        sealing,
+        'line[: _CODE_DIGITS + 1], self._code(text) + b" "',
+        "line[: _CODE_DIGITS - 1], self._code(text)[:-1]",
+        with_secret(test_a_line_with_one_bit_changed_is_noticed, 63),
+    ),
+    "one key for both directions": (
+        sealing,
+        '_SERVER = b"afflux control 1: server to client"',
+        "_SERVER = _CLIENT",
+        with_secret(test_an_answer_sent_back_is_no_request),
+    ),
+    "the server's nonce is in no key": (
+        sealing,
+        " + bytes.fromhex(server_nonce)",
+        "",
+        REPLAY,
+    ),
+    "the client's nonce is in no key": (
+        sealing,
+        "bytes.fromhex(client_nonce) + ",
+        "",
+        DOCUMENT,
+    ),
+    "the secret is in no key": (
+        sealing,
+        "hmac.digest(secret, direction",
+        'hmac.digest(b"", direction',
+        DOCUMENT,
+    ),
+    "each nonce is the same": (
+        sealing,
+        "secrets.token_hex(NONCE_DIGITS // 2)",
+        'NONCE_DIGITS * "0"',
+        with_secret(test_every_nonce_is_new),
+    ),
+    "strangers are served": (
+        conversation,
+        "return self._greet(line, self._secret)",
+        "return self._handle(line, self.client)",
+        with_secret(test_a_stranger_gets_one_answer_and_nothing_else, CREATE),
+    ),
+    "a stranger may go on": (
+        conversation,
+        'self.over = True\n            return _plain("required", "this',
+        'return _plain("required", "this',
+        with_secret(test_a_stranger_gets_one_answer_and_nothing_else, CREATE),
+    ),
+    "nobody has to confirm": (
+        conversation,
+        "if self.known else self._admit(text)",
+        "",
+        with_secret(test_nothing_is_carried_out_before_the_proof),
+    ),
+    "any address is the own one": (
+        conversation,
+        "(here or self._any_address)",
+        "True",
+        with_secret(test_a_relay_is_not_taken_for_the_aggregator),
+    ),
+    "a port is not compared": (
+        conversation,
+        " and port == self._own[1]",
+        "",
+        with_secret(test_a_relay_is_not_taken_for_the_aggregator),
+    ),
+    "a client believes an unsealed answer": (
+        channel,
+        "text = self._seals[1].open(line)",
+        "text = line",
+        lambda: test_who_poses_as_the_aggregator_gets_no_request(NONCE + b'{"ok": true}\n'),
+    ),
+    "a client confirms nothing": (
+        channel,
+        "self.ask(confirm, max(deadline - time.monotonic(), 1e-3))",
+        "pass",
+        lambda: test_who_poses_as_the_aggregator_gets_no_request(NONCE + b'{"ok": true}\n'),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, right, wrong, test = BUGS[name]
+    plant(monkeypatch, module, right, wrong)
+    with pytest.raises(NOTICED):
+        test()

@@ -217,6 +217,15 @@ def check_echo(part: type) -> None:
                 wrong[place] ^= 1 << choose.randrange(8)
                 requests.append((bytes(wrong), False))
             requests.append((request, True))
+        # Checksums to which the reply's 0x0800 more is added with a carry all the way round, or
+        # just without one, whichever octet is summed as the upper one.
+        for wanted in (0xF7FF, 0xF800, 0xFFFE, 0xF8FF, 0xFEFF):
+            zero = int.from_bytes(echo_request(b"ab", icmp={"id": 0, "seq": 0})[36:38], "big")
+            numbers = {"id": (zero - wanted) % 0xFFFF, "seq": 0}
+            request = echo_request(b"ab", icmp=numbers)
+            assert int.from_bytes(request[36:38], "big") == wanted
+            good.append(request)
+            requests.append((request, False))
         cut = echo_request(bytes(range(100)))
         requests += [(cut[:-1], False), (echo_request(bytes(4)), False)]
         good.append(echo_request(bytes(4)))
@@ -323,6 +332,7 @@ BUGS = {
         "(arp.sender_address != 0)",
     ),
     "a checksum is off by one": ("echo", echo_check, "as_sent(ICMP_ECHO_REQUEST << 8, 2)", "9"),
+    "a carry does not come round": ("echo", echo_check, "icmp3.eq(fold(icmp2))", "icmp3.eq(icmp2)"),
     "a checksum is not verified": (
         *("echo", echo_check),
         "icmp_good5 & ip_good5",

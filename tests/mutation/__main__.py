@@ -1,30 +1,35 @@
-"""`python -m tests.mutation`: mutates the engine and reports what the checks do not notice.
+"""`python -m tests.mutation`: mutates engine and node, and reports what the checks do not notice.
 
-Writes `build/mutation.json` and prints a table.
+Writes `build/mutation.json` and prints a table. Verdicts are kept as they come, in a file beside
+each netlist, so that a run that was cut off goes on where it was.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.build.verilator import ENGINE, NODE, build_library
 from tests.checks.engine_checks import BUILDS
-from tests.mutation.battery import full_battery, parameters
-from tests.mutation.judge import Judge, Verdict
+from tests.checks.node_checks import node_parameters
+from tests.mutation.battery import battery_of_node, full_battery, parameters
+from tests.mutation.judge import Bench, EngineBench, Judge, NodeBench, Verdict
 from tests.mutation.mutants import Mutant, Netlist
 from tests.scenarios.director import Build
 from tests.support.checkout import BUILD as BUILD_FOLDER
 
-WANTED = 0.9
+WANTED = 0.95
+ENGINES, NODES = "engine", "node"
 
 
 def say(text: str) -> None:
@@ -32,67 +37,114 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def run(
-    bus_bits: int,
-    count: int,
-    seed: int,
-    jobs: int,
-    before: dict[str, Verdict] | None,
-    checks: Sequence[str],
-) -> list[dict[str, Any]]:
-    """Judge mutants of the engine of one width; return each with its verdict.
+@dataclass(frozen=True)
+class Task:
+    """What is to be judged, and how.
 
-    `before` holds verdicts by the mutants' commands; those who are caught there stay so.
-    `checks` are names of those to judge by; none stands for all.
+    Attributes:
+        subject: `engine` or `node`: the node's mutants are those of what is around its engine.
+        bus_bits: Width.
+        count: Mutants.
+        seed: Of the draw.
+        jobs: Processes at a time.
+        seconds: After which no more mutants are begun.
+        checks: Names of those to judge by; none stands for all.
+        again: Judge those anew that survived the last time.
     """
-    folder = BUILD_FOLDER / "mutation" / str(bus_bits)
+
+    subject: str
+    bus_bits: int
+    count: int
+    seed: int
+    jobs: int
+    seconds: float
+    checks: Sequence[str]
+    again: bool
+
+
+def run(task: Task) -> list[dict[str, Any]]:
+    """Judge mutants of one subject; return those that were judged, with their verdicts."""
+    bus_bits, of_node = task.bus_bits, task.subject == NODES
+    folder = BUILD_FOLDER / "mutation" / f"{'node' if of_node else ''}{bus_bits}"
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    netlist = Netlist(folder, parameters(bus_bits))
-    mutants = netlist.draw(count, seed)
+    netlist = Netlist(folder, node_parameters(bus_bits) if of_node else parameters(bus_bits))
+    mutants = netlist.draw(task.count, task.seed)
     verilog = netlist.verilog(mutants)
-    library = build_library(find_toolchain(), default_folder(), verilog, bus_bits)
-    say(f"{bus_bits} bits: {len(mutants)} mutants, built in {time.monotonic() - begun:.0f} s")
-    begun = time.monotonic()
-    battery = [trial for trial in full_battery(bus_bits) if not checks or trial.name in checks]
-    judge = Judge(library, battery)
-    itself = judge.judge(0)
-    if itself.caught:
-        raise AssertionError(f"the engine does not repeat its answers: {itself}")
-    say(f"  the engine itself passes, {time.monotonic() - begun:.0f} s; cycles: {judge.cycles}")
-    begun = time.monotonic()
-    known = before or {}
-    verdicts = {m.number: known[m.command] for m in mutants if m.command in known}
-    left = [mutant.number for mutant in mutants if mutant.number not in verdicts]
-    for number, verdict in judge.judge_all(left, jobs):
-        verdicts[number] = verdict
-        if not verdict.caught:
-            say(f"  survives: {mutants[number - 1]}")
-        elif len(verdicts) % 50 == 0:
-            say(f"  {len(verdicts)} judged, {time.monotonic() - begun:.0f} s")
-    say(f"  judged in {time.monotonic() - begun:.0f} s")
-    return [record(bus_bits, mutant, verdicts[mutant.number]) for mutant in mutants]
-
-
-def record(bus_bits: int, mutant: Mutant, verdict: Verdict) -> dict[str, Any]:
-    """Return what the report holds of a mutant."""
-    return {"bus_bits": bus_bits, **asdict(mutant), "verdict": asdict(verdict)}
-
-
-def caught_before(path: Path, bus_bits: int) -> dict[str, Verdict]:
-    """Return the verdicts of an earlier report on those that were caught, by command."""
-    entries = json.loads(path.read_text(encoding="utf-8"))["all"]
-    return {
-        entry["command"]: Verdict(True, entry["trial"], entry["how"], "", 0.0)
-        for entry in entries
-        if entry["bus_bits"] == bus_bits and entry["how"]
+    model = NODE if of_node else ENGINE
+    library = build_library(find_toolchain(), default_folder(), verilog, bus_bits, model=model)
+    name = f"{task.subject}, {bus_bits} bits"
+    say(f"{name}: {len(mutants)} mutants, built in {time.monotonic() - begun:.0f} s")
+    verdicts = Verdicts(folder / "verdicts.jsonl", verilog)
+    known = {
+        mutant.number: verdict
+        for mutant in mutants
+        if (verdict := verdicts.known.get(mutant.command)) and (verdict.caught or not task.again)
     }
+    left = [mutant.number for mutant in mutants if mutant.number not in known]
+    # A sample of all stages if there is no time for all.
+    random.Random(task.seed).shuffle(left)
+    if left and task.seconds > 0:
+        whole = battery_of_node(bus_bits) if of_node else full_battery(bus_bits)
+        battery = [trial for trial in whole if not task.checks or trial.name in task.checks]
+        bench: Bench = NodeBench() if of_node else EngineBench()
+        begun = time.monotonic()
+        judge = Judge(library, battery, bench)
+        itself = judge.judge(0)
+        if itself.caught:
+            raise AssertionError(f"the {task.subject} does not repeat its answers: {itself}")
+        say(f"  itself it passes, {time.monotonic() - begun:.0f} s; cycles: {judge.cycles}")
+        begun = time.monotonic()
+        until = begun + task.seconds
+        for number, verdict in judge.judge_all(left, task.jobs, until):
+            known[number] = verdict
+            verdicts.keep(mutants[number - 1].command, verdict)
+            if not verdict.caught:
+                say(f"  survives: {mutants[number - 1]}")
+            elif len(known) % 50 == 0:
+                say(f"  {len(known)} judged, {time.monotonic() - begun:.0f} s")
+        say(f"  judged in {time.monotonic() - begun:.0f} s")
+    say(f"  {len(known)} of {len(mutants)} judged")
+    return [
+        record(task, mutant, known[mutant.number]) for mutant in mutants if mutant.number in known
+    ]
+
+
+class Verdicts:
+    """Verdicts on the mutants of one netlist, kept in a file, a line for each.
+
+    Args:
+        path: The file.
+        verilog: What was judged: verdicts on another are not taken.
+    """
+
+    def __init__(self, path: Path, verilog: str) -> None:
+        self._path = path
+        self._of = hashlib.sha256(verilog.encode()).hexdigest()
+        self.known: dict[str, Verdict] = {}
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                if entry["of"] == self._of:
+                    self.known[entry["command"]] = Verdict(**entry["verdict"])
+
+    def keep(self, command: str, verdict: Verdict) -> None:
+        """Append a verdict on the mutant that `command` makes."""
+        entry = {"of": self._of, "command": command, "verdict": asdict(verdict)}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def record(task: Task, mutant: Mutant, verdict: Verdict) -> dict[str, Any]:
+    """Return what the report holds of a mutant."""
+    part = {"subject": task.subject, "bus_bits": task.bus_bits}
+    return {**part, **asdict(mutant), "verdict": asdict(verdict)}
 
 
 def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -> dict[str, Any]:
     """Return the whole report."""
-    total = Counter(entry["stage"] for entry in records)
-    caught = Counter(entry["stage"] for entry in records if entry["verdict"]["caught"])
+    total = Counter(stage_name(entry) for entry in records)
+    caught = Counter(stage_name(entry) for entry in records if entry["verdict"]["caught"])
     by = Counter(entry["verdict"]["trial"] for entry in records if entry["verdict"]["caught"])
     how = Counter(entry["verdict"]["how"] for entry in records if entry["verdict"]["caught"])
     return {
@@ -100,7 +152,7 @@ def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -
         "seed": seed,
         "mutants": total.total(),
         "caught": caught.total(),
-        "score": round(caught.total() / total.total(), 4),
+        "score": round(caught.total() / max(1, total.total()), 4),
         "stages": {
             stage: {"mutants": total[stage], "caught": caught[stage]} for stage in sorted(total)
         },
@@ -109,6 +161,7 @@ def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -
         "survivors": [entry for entry in records if not entry["verdict"]["caught"]],
         "all": [
             {
+                "subject": entry["subject"],
                 "bus_bits": entry["bus_bits"],
                 "number": entry["number"],
                 "command": entry["command"],
@@ -120,13 +173,20 @@ def summary(records: list[dict[str, Any]], build: dict[int, Build], seed: int) -
     }
 
 
+def stage_name(entry: dict[str, Any]) -> str:
+    """Return the part that a mutant lies in; those of the node stand under its name."""
+    stage = str(entry["stage"]).partition("$")[0]
+    within = entry["subject"] == NODES and stage != NODES
+    return f"node.{stage}" if within else stage
+
+
 def print_table(report: dict[str, Any]) -> None:
     """Print the report's figures for people."""
-    say(f"\n{'stage':<16}{'mutants':>8}{'caught':>8}{'share':>8}")
+    say(f"\n{'stage':<20}{'mutants':>8}{'caught':>8}{'share':>8}")
     for stage, counts in report["stages"].items():
         share = counts["caught"] / counts["mutants"]
-        say(f"{stage:<16}{counts['mutants']:>8}{counts['caught']:>8}{share:>8.1%}")
-    say(f"{'all':<16}{report['mutants']:>8}{report['caught']:>8}{report['score']:>8.1%}")
+        say(f"{stage:<20}{counts['mutants']:>8}{counts['caught']:>8}{share:>8.1%}")
+    say(f"{'all':<20}{report['mutants']:>8}{report['caught']:>8}{report['score']:>8.1%}")
     say("\ncaught by")
     for trial, number in report["caught_by"].items():
         say(f"{number:>6}  {trial or 'no check: hang or crash of the process'}")
@@ -135,7 +195,13 @@ def print_table(report: dict[str, Any]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit status says whether the score is as wanted."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("--mutants", type=int, default=270, help="for each width (%(default)s)")
+    parser.add_argument(
+        "--mutants", type=int, default=300, help="for each subject and width (%(default)s)"
+    )
+    parser.add_argument("--subjects", nargs="+", default=[ENGINES, NODES], choices=(ENGINES, NODES))
+    parser.add_argument(
+        "--minutes", type=float, default=1e9, help="of judging, for each subject and width"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bus-bits", type=int, nargs="+", default=[512, 32])
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
@@ -148,11 +214,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, default=BUILD_FOLDER / "mutation.json")
     options = parser.parse_args(arguments)
     records = []
-    for bus_bits in options.bus_bits:
-        before = caught_before(options.output, bus_bits) if options.again else None
-        records += run(
-            bus_bits, options.mutants, options.seed, options.jobs, before, options.checks
-        )
+    for subject in options.subjects:
+        for bus_bits in options.bus_bits:
+            task = Task(
+                subject=subject,
+                bus_bits=bus_bits,
+                count=options.mutants,
+                seed=options.seed,
+                jobs=options.jobs,
+                seconds=60 * options.minutes,
+                checks=options.checks,
+                again=options.again,
+            )
+            records += run(task)
     report = summary(records, BUILDS, options.seed)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

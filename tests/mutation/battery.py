@@ -32,6 +32,7 @@ from tests.checks.queue_checks import (
     check_results_of_no_job,
     check_shares,
 )
+from tests.checks.step_checks import check_steps, check_together
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
@@ -130,6 +131,8 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("lanes", partial(check_lanes, build=build), exact=True),
         Trial("neighbours", partial(check_neighbours, build=build), exact=True),
         Trial("ports", partial(check_ports, build=build), exact=True),
+        Trial("steps", partial(check_steps, build=build), exact=True),
+        Trial("together", partial(check_together, build=build)),
         Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),

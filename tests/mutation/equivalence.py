@@ -153,13 +153,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("report", type=Path, nargs="?", default=BUILD / "mutation.json")
     path = parser.parse_args(arguments).report
     report = json.loads(path.read_text(encoding="utf-8"))
-    provers: dict[int, Prover] = {}
+    provers: dict[str, Prover] = {}
     for entry in report["survivors"]:
-        bus_bits = entry["bus_bits"]
-        if bus_bits not in provers:
-            provers[bus_bits] = Prover(BUILD / "mutation" / str(bus_bits))
-        entry["proved_same"] = provers[bus_bits].same(entry["command"])
-        print(f"{bus_bits} bits, {entry['number']}: {entry['proved_same']}", flush=True)
+        folder = f"{'node' if entry['subject'] == 'node' else ''}{entry['bus_bits']}"
+        if folder not in provers:
+            provers[folder] = Prover(BUILD / "mutation" / folder)
+        entry["proved_same"] = provers[folder].same(entry["command"])
+        print(f"{folder}, {entry['number']}: {entry['proved_same']}", flush=True)
     report["proved_same"] = sum(entry["proved_same"] for entry in report["survivors"])
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"{report['proved_same']} of {len(report['survivors'])} survivors do the same")

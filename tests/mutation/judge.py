@@ -4,6 +4,7 @@ Each mutant is judged in a process of its own, because it may do anything: hang,
 """
 
 import contextlib
+import math
 import multiprocessing
 import os
 import time
@@ -154,11 +155,18 @@ class Judge:
             for trial, transcript in self._trials
         }
 
-    def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[tuple[int, Verdict]]:
-        """Judge mutants, `jobs` at a time, and yield them as they are done."""
+    def judge_all(
+        self, numbers: Sequence[int], jobs: int, until: float = math.inf
+    ) -> Iterator[tuple[int, Verdict]]:
+        """Judge mutants, `jobs` at a time, and yield them as they are done.
+
+        None is begun after the monotonic clock's time `until`.
+        """
         waiting = list(numbers)[::-1]
         running: dict[Any, tuple[int, BaseProcess, float]] = {}
         while waiting or running:
+            if time.monotonic() >= until:
+                waiting.clear()
             while waiting and len(running) < jobs:
                 number = waiting.pop()
                 mine, theirs = _FORK.Pipe(duplex=False)

@@ -1,6 +1,7 @@
 """Frames for the node that are not Afflux: built by scapy, the answers expected too."""
 
 import random
+from collections.abc import Mapping
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
@@ -55,7 +56,9 @@ def arp_reply(request: bytes) -> bytes:
     return padded(bytes(reply))
 
 
-def echo_request(payload: bytes, *, icmp: dict[str, object] | None = None, **ip: object) -> bytes:
+def echo_request(
+    payload: bytes, *, icmp: Mapping[str, object] | None = None, **ip: object
+) -> bytes:
     """Return an echo request to the engine. `icmp` and `ip` are changes of the headers."""
     headers = Ether(src=PEER_MAC, dst=ENGINE_MAC)
     headers /= IP(**({"src": PEER_ADDRESS, "dst": ENGINE_ADDRESS} | ip))

@@ -10,7 +10,7 @@ from tests.checks.engine_checks import (
     check_never_waits,
     open_engine,
 )
-from tests.checks.flood_checks import FLOOD_BEATS, check_flood, check_mixed_flood
+from tests.checks.flood_checks import check_flood, check_mixed_flood, check_refusals
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -48,10 +48,10 @@ def test_bounds(bus_bits: int) -> None:
 @WIDTHS
 @pytest.mark.parametrize("beats", [1, 2, 3, 4, 6, 17, 18, 65, 66, 67, 70])
 def test_floods_of_one_size_lose_no_contribution(bus_bits: int, beats: int) -> None:
-    """A beat in every cycle, of every kind of frame; `make test-floods` takes all sizes."""
-    assert beats in FLOOD_BEATS
+    """A beat in every cycle, of every kind of frame; `make floods` takes all sizes."""
     with open_engine(bus_bits) as engine:
         check_flood(engine, BUILDS[bus_bits], bus_bits, beats)
+        assert engine.statistics().receive_stalls == 0
 
 
 @WIDTHS
@@ -60,3 +60,10 @@ def test_floods_of_all_sizes_lose_no_contribution(bus_bits: int, seed: int) -> N
     """The same with frames of all sizes and kinds after one another."""
     with open_engine(bus_bits) as engine:
         check_mixed_flood(engine, BUILDS[bus_bits], bus_bits, seed)
+        assert engine.statistics().receive_stalls == 0
+
+
+def test_refusals_have_a_rate() -> None:
+    """Of the engine that simulates faster."""
+    with open_engine(32) as engine:
+        check_refusals(engine, BUILDS[32])

@@ -120,7 +120,7 @@ def test_a_hostile_job_neither_reads_nor_disturbs_nor_starves_others() -> None:
 
 
 def hostile_frames(job: Job, shape: str, step: int) -> list[bytes]:
-    """What all workers of a hostile job send, to have as much as possible sent in their turn."""
+    """Frames of all workers of a hostile job, to have as much as possible sent in their turn."""
     blocks = {lane: [lane] * 64 for lane in range(job.lanes)}
     rounds = [
         # One worker's blocks go to all of them.
@@ -154,8 +154,10 @@ answers. `docs/hardware.md`, section 8."""
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_the_worst_wait_behind_hostile_jobs(mixed: bool) -> None:
-    """All jobs but one are hostile. While the network takes nothing, all that they can make queues
-    up; a result that comes then is still near the front. And while it takes all, the same holds.
+    """All jobs but one are hostile.
+
+    While the network takes nothing, all that they can make queues up; a result that comes then is
+    still near the front. And while it takes all, the same holds.
     """
     choose = random.Random(65)
     hostile = [

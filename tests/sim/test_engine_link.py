@@ -6,6 +6,7 @@ from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.link_checks import (
     check_commands_while_the_link_is_down,
     check_operator_discards,
+    check_reset_amid_frames,
     check_reset_ends_the_frame,
 )
 
@@ -28,3 +29,9 @@ def test_jobs_are_created_and_destroyed_while_the_link_is_down(bus_bits: int) ->
 def test_a_frame_that_a_reset_cuts_off_is_ended(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_reset_ends_the_frame(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_the_tail_of_a_frame_is_no_frame(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_reset_amid_frames(engine, BUILDS[bus_bits])

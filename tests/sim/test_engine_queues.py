@@ -6,6 +6,8 @@ from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
+    check_fences_by_job,
+    check_gone_on,
     check_queued_once,
     check_results_of_no_job,
     check_shares,
@@ -30,6 +32,18 @@ def test_results_whose_job_has_gone_are_not_sent(bus_bits: int) -> None:
 def test_answers_behind_what_control_has_ordered_are_sent(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_answers_behind_orders(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_commands_for_a_job_do_not_wait_for_others(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_fences_by_job(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_workers_that_go_on_without_a_result_lose_it(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_gone_on(engine, BUILDS[bus_bits])
 
 
 @WIDTHS

@@ -56,4 +56,4 @@ def test_a_little_traffic_reaches_much() -> None:
         cover(engine, model, BUILDS[512], 512, frames=1000, seed=3)
     figures = model.figures()
     assert figures["contradicted"] == []
-    assert figures["share"] > 0.5, figures["share"]
+    assert figures["share"] > 0.35, figures["share"]

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from afflux_sim.golden.frames import (
     build_frame,
     parse_packet,
 )
+from tests.support.checkout import ROOT
 from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_job
 
 SLOT = 1
@@ -316,4 +318,6 @@ def test_counters_are_those_of_the_document_and_add_up(rig):
     names = list(counters)
     one_each = names[names.index("mac_error") : names.index("parent_results") + 1]
     assert sum(counters[name] for name in one_each) == counters["frames_in"]
-    assert len(names) == 32
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    table = page[page.index("## 11. Counters") :]
+    assert names == re.findall(r"^\| \d+ \| `(\w+)` \|", table, re.MULTILINE)

@@ -16,12 +16,17 @@ from afflux_hdl.contract.registers import (
     counter_address,
     node_counter_address,
 )
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import VerilatedNode
-from tests.checks.flood_checks import flood_frames
+from tests.checks.flood_checks import check_mixed_flood, flood_frames
+from tests.checks.node_checks import NodeAsEngine, build_of
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
-from tests.sim.test_verilated_node import BUILT
 from tests.support.checkout import ROOT
+
+BUILT = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
+"""As in `tests/support/host/boards.py`, so that all use one build."""
 
 BEAT_BYTES = 64
 CHECK_SEQUENCE, PREAMBLE, GAP = 4, 8, 12
@@ -112,7 +117,14 @@ def test_the_node_takes_a_beat_in_every_cycle(node: VerilatedNode, size: int) ->
     to_host = [*sent[1], *node.play([], [])[1]]
     grown = {name: read(node, node_counter_address(name)) - before[name] for name in names}
     assert sum(grown.values()) == len(frames)
-    # At 512 bits the host takes what comes, so nothing of it is lost either.
+    # The host takes what comes, so nothing of it is lost either: what is not for the engine.
     others = [frame for frame in frames if frame not in kinds[:-2] or size < 42]
     assert grown["host_overflow"] == 0 and len(to_host) == grown["to_host"] == len(others)
     assert read(node, counter_address("receive_overflow")) == 0
+
+
+def test_a_flood_through_the_node_costs_no_contribution() -> None:
+    """Frames of all sizes and kinds back to back, with rounds in them."""
+    with VerilatedNode(BUILT) as node:
+        check_mixed_flood(NodeAsEngine(node), build_of(BUILT), 512, seed=5, within_node=True)
+        assert node.statistics().network_stalls == 0

@@ -67,6 +67,19 @@ class _Connection:
         )
 
 
+def _prepare(client: socket.socket) -> None:
+    client.setblocking(False)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A host that vanishes must not hold its job for ever.
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, 10),
+        (socket.TCP_KEEPINTVL, 5),
+        (socket.TCP_KEEPCNT, 3),
+    ):
+        client.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 class ControlServer:
     """Serves the control channel in one thread. Nothing that a client does makes another wait.
 
@@ -141,16 +154,7 @@ class ControlServer:
                 own = named(client.getsockname())
             except OSError:
                 return
-            client.setblocking(False)
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A host that vanishes must not hold its job for ever.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in (
-                (socket.TCP_KEEPIDLE, 10),
-                (socket.TCP_KEEPINTVL, 5),
-                (socket.TCP_KEEPCNT, 3),
-            ):
-                client.setsockopt(socket.IPPROTO_TCP, option, value)
+            _prepare(client)
             peer = self._peers.get(address[0])
             talk = Conversation(
                 Client(peer.name),

@@ -277,7 +277,11 @@ class JobTable:
     def find(self, number: int, key: int) -> Job | None:
         """Return the job of this number, if this is its key."""
         job = self._jobs.get(number)
-        return job if job is not None and job.key == key else None
+        if job is None:
+            return None
+        # In constant time: a stranger must not find the key part by part.
+        fits = secrets.compare_digest(job.key.to_bytes(8, "big"), key.to_bytes(8, "big"))
+        return job if fits else None
 
     def destroy(self, job: Job) -> None:
         """Destroy a job, if it still exists."""

@@ -140,10 +140,10 @@ void Core::join(Job& job, const Arrival& arrival) {
     joined_(job, header.worker);
     const packet::Endpoint group = job.group.value_or(packet::Endpoint{});
     const wire::Key key = job.group ? job.group_key : 0;
-    sender_.answer(header, arrival.peer, wire::Type::Joined,
-                   {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit,
-                    group.address, group.port, static_cast<std::uint32_t>(key),
-                    static_cast<std::uint32_t>(key >> 32)});
+    sender_.answer(
+        header, arrival.peer, wire::Type::Joined,
+        {job.workers, job.lanes, static_cast<std::uint32_t>(job.slots), job.credit, group.address,
+         group.port, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
 }
 
 void Core::refuse(const Arrival& arrival, Counter counter, wire::Refusal cause) {

@@ -36,7 +36,8 @@ struct Job {
     bool may_move;  // workers may move while the job runs
     bool parent_joined = false;
     bool asks_parent = false;  // a JOIN is to be sent to the parent
-    // Whether a contribution has been accepted, by any of the cores, which have a copy of this each.
+    // Whether a contribution has been accepted, by any of the cores, which have a copy of this
+    // each.
     std::shared_ptr<std::atomic<bool>> started = std::make_shared<std::atomic<bool>>(false);
     // Cores, from first_share on, that have an equal part of the slots each.
     unsigned first_share = 0;

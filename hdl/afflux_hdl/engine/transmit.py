@@ -96,6 +96,8 @@ class Transmit(wiring.Component):
 
         beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1, "error": 1})
         m.submodules.output = output = Queue(beat_shape, depth=OUTPUT_DEPTH, always_ready=True)
+        # The beat that ends a frame which is cut off counts as nothing.
+        departs = Signal()
         m.d.comb += [
             self.o.payload.data.eq(output.o.payload.data),
             self.o.payload.last.eq(output.o.payload.last),
@@ -103,10 +105,9 @@ class Transmit(wiring.Component):
             self.o.payload.keep.eq(Const(-1, p.bus_bytes)),
             self.o.valid.eq(output.o.valid),
             output.o.ready.eq(self.o.ready),
-            self.departed.eq(
-                self.o.valid & self.o.ready & self.o.payload.last & ~self.o.payload.error
-            ),
-            self.departed_bytes.eq(Mux(self.o.valid & self.o.ready, p.bus_bytes, 0)),
+            departs.eq(self.o.valid & self.o.ready & ~self.o.payload.error),
+            self.departed.eq(departs & self.o.payload.last),
+            self.departed_bytes.eq(Mux(departs, p.bus_bytes, 0)),
         ]
 
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which

@@ -168,9 +168,6 @@ class Node(wiring.Component):
         m.submodules.meter_in = meter_in = FrameMeter(bus_bits=bits)
         m.submodules.meter_out = meter_out = FrameMeter(bus_bits=bits)
         ended, bad = Signal(), Signal()
-        # A frame that is cut off counts as bytes only, and the meter takes two cycles.
-        cut_out1, cut_out2 = Signal(), Signal()
-        m.d.sync += [cut_out1.eq(self.tx.payload.error), cut_out2.eq(cut_out1)]
         m.d.comb += [
             ended.eq(classify.o.valid & classify.o.payload.last),
             bad.eq(classify.o.payload.error),
@@ -191,10 +188,11 @@ class Node(wiring.Component):
             meter_in.payload.eq(rx.o.payload),
             meter_in.taken.eq(rx.o.valid),
             meter_out.payload.eq(self.tx.payload),
-            meter_out.taken.eq(self.tx.valid & self.tx.ready),
+            # The beat that ends a cut frame is not counted, and so neither is the frame.
+            meter_out.taken.eq(self.tx.valid & self.tx.ready & ~self.tx.payload.error),
             control.network_frames_in.eq(meter_in.frames),
             control.network_bytes_in.eq(meter_in.bytes),
-            control.network_frames_out.eq(meter_out.frames & ~cut_out2),
+            control.network_frames_out.eq(meter_out.frames),
             control.network_bytes_out.eq(meter_out.bytes),
         ]
         parts = (engine, classify, arp, echo, to_host, from_host, egress)

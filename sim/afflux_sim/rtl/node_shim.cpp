@@ -53,7 +53,10 @@ struct Pace {
     uint64_t host_gaps;
     uint64_t network_ready;  // cycles in which a beat is taken
     uint64_t host_ready;
+    uint64_t reset_at;  // not a share: so many cycles after a play began, RESET_CYCLES of reset
 };
+
+constexpr uint64_t RESET_CYCLES = 4;
 
 constexpr uint64_t ALWAYS = uint64_t{1} << 32;
 
@@ -169,6 +172,7 @@ public:
     }
 
     void set_ready(bool ready) { m_ready = ready; }
+    void release() { m_held = false; }
     void sample() {
         if (m_held && !m_valid) throw std::runtime_error("a beat was taken back");
         m_held = m_valid && !m_ready;
@@ -354,7 +358,7 @@ public:
     void play(Frames from_network, Frames from_host, uint64_t max_cycles, bool drain) {
         m_from_network.begin(from_network, &m_random, m_pace.network_gaps);
         m_from_host.begin(from_host, &m_random, m_pace.host_gaps);
-        const uint64_t last = m_statistics.cycles + max_cycles;
+        const uint64_t first = m_statistics.cycles, last = first + max_cycles;
         bool stepped = !drain;
         while (!m_from_network.is_done() || !m_from_host.is_done()
                || (drain && !(stepped && m_model.idle))) {
@@ -365,12 +369,21 @@ public:
                 throw std::runtime_error("not idle after " + std::to_string(max_cycles)
                                          + " cycles");
             }
+            const uint64_t now = m_statistics.cycles - first;
+            m_model.rst = m_pace.reset_at && now >= m_pace.reset_at
+                          && now < m_pace.reset_at + RESET_CYCLES;
+            if (m_model.rst) {
+                // Only during a reset a beat may be taken back.
+                m_to_network.release();
+                m_to_host.release();
+            }
             m_to_network.set_ready(m_random.is_below(m_pace.network_ready));
             m_to_host.set_ready(m_random.is_below(m_pace.host_ready));
             tick();
             stepped = true;
         }
         if (drain) open();
+        m_model.rst = 0;
     }
 
     Sampler& output(bool host) { return host ? m_to_host : m_to_network; }
@@ -441,7 +454,7 @@ private:
     Driver m_from_network, m_from_host;
     Sampler m_to_network, m_to_host;
     Statistics m_statistics{};
-    Pace m_pace{0, 0, 0, ALWAYS, ALWAYS};
+    Pace m_pace{0, 0, 0, ALWAYS, ALWAYS, 0};
     Random m_random{0};
 };
 

@@ -41,9 +41,11 @@ struct Stimulus {
     uint64_t gap_share;    // rx_valid is low in this share of the cycles, in units of 2**-32
     uint64_t max_cycles;   // an error if the call has not ended by then
     uint64_t drain;        // not 0: run on until the engine is idle
+    uint64_t reset_at;     // not 0: after so many cycles, the reset pin is held for RESET_CYCLES
 };
 
 constexpr uint64_t ALWAYS = uint64_t{1} << 32;
+constexpr uint64_t RESET_CYCLES = 4;
 
 // Layout known to shim_binding.py.
 struct Statistics {
@@ -126,6 +128,9 @@ public:
                 throw std::runtime_error("not idle after " + std::to_string(stimulus.max_cycles)
                                          + " cycles");
             }
+            const uint64_t now = m_statistics.cycles - first;
+            m_model.rst = stimulus.reset_at && now >= stimulus.reset_at
+                          && now < stimulus.reset_at + RESET_CYCLES;
             m_model.tx_ready
                 = stimulus.ready_share >= ALWAYS || random.next() < stimulus.ready_share;
             return tick();
@@ -157,6 +162,7 @@ public:
             while (!m_model.idle);
             m_model.tx_ready = 1;
         }
+        m_model.rst = 0;
     }
 
     void clear_output() {

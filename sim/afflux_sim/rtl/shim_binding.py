@@ -17,6 +17,7 @@ class ShimStimulus(ctypes.Structure):
         ("gap_share", c_uint64),
         ("max_cycles", c_uint64),
         ("drain", c_uint64),
+        ("reset_at", c_uint64),
     )
 
 

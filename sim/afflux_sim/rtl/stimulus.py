@@ -19,6 +19,9 @@ class Stimulus:
             beat. What the engine sends later is returned by later calls, and whether it may send
             stays as it was in the last cycle, until the next `play` or `run`.
 
+        reset_at: Cycles after which the reset pin is held for four cycles, in which frames go on;
+            0: it is not.
+
     Raises:
         ValueError: If a share is out of its range.
     """
@@ -28,6 +31,7 @@ class Stimulus:
     seed: int = 0
     max_cycles: int | None = None
     drain: bool = True
+    reset_at: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.ready_share <= 1:

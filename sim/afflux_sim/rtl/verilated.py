@@ -204,4 +204,5 @@ def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:
         gap_share=min(round(stimulus.gap_share * 2**32), 2**32 - 1),
         max_cycles=limit,
         drain=stimulus.drain,
+        reset_at=stimulus.reset_at,
     )

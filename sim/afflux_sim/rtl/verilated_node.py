@@ -43,7 +43,10 @@ class _Pace(ctypes.Structure):
 
     _fields_ = tuple(
         (name, c_uint64)
-        for name in ("seed", "network_gaps", "host_gaps", "network_ready", "host_ready")
+        for name in (
+            *("seed", "network_gaps", "host_gaps", "network_ready", "host_ready"),
+            "reset_at",
+        )
     )
 
 
@@ -135,6 +138,8 @@ class NodePace:
         host_gaps: The same of beats from the host.
         network_ready: Share of the cycles in which the network takes a beat.
         host_ready: The same of the host.
+        reset_at: Cycles from the beginning of a play after which the reset pin is held for four
+            cycles, in which both ends go on; 0: it is not.
     """
 
     seed: int = 0
@@ -142,6 +147,7 @@ class NodePace:
     host_gaps: float = 0.0
     network_ready: float = 1.0
     host_ready: float = 1.0
+    reset_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -235,7 +241,7 @@ class VerilatedNode(VerilatedModel):
 
     def pace(self, pace: NodePace) -> None:
         """Say how later plays offer and take beats."""
-        shares = _Pace(pace.seed & (2**64 - 1))
+        shares = _Pace(seed=pace.seed & (2**64 - 1), reset_at=pace.reset_at)
         for name in ("network_gaps", "host_gaps", "network_ready", "host_ready"):
             setattr(shares, name, round(getattr(pace, name) * 2**32))
         open_shares = (

@@ -1,0 +1,38 @@
+"""Counters of the engine in their largest steps, and events in the same cycle; a bug for each."""
+
+import pytest
+
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.engine_checks import BUILDS, open_engine
+from tests.checks.step_checks import check_steps, check_together
+from tests.scenarios.director import Build
+from tests.support.checkout import BUILD
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
+
+WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
+BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
+
+
+@WIDTHS
+def test_steps_of_every_size_are_counted(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_steps(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_what_happens_together_is_counted_and_answered(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_together(engine, BUILDS[bus_bits])
+
+
+@pytest.mark.slow
+def test_sixteen_overflows_that_count_as_none_are_found() -> None:
+    """The sum of a beat's 16 flags in 4 bits: it passed every other check."""
+    bug = Bug("engine/merge.py", "sum(overflow3)", "sum(overflow3)[:4]")
+    verilog = engine_verilog(BUILD / "tests" / "planted" / "overflows", bug, 512, BUILT)
+    with (
+        VerilatedEngine.from_verilog(verilog, 512) as engine,
+        pytest.raises(AssertionError, match="overflows"),
+    ):
+        check_steps(engine, BUILT)
