@@ -115,7 +115,8 @@ def flipping_verilog(
   always @(posedge clk) begin
     if (delay != 0) delay <= delay - 1;
     if (reg_write && reg_address == {SELECTOR})
-      {{planted, number, delay}} <= {{reg_write_data[31], reg_write_data[{DELAY_BITS + width - 1}:0]}};
+      {{planted, number, delay}} <=
+        {{reg_write_data[31], reg_write_data[{DELAY_BITS + width - 1}:0]}};
   end
 """
     return inner + netlist.wrapper(state, ("flip", "planted"))
