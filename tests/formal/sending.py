@@ -9,6 +9,7 @@ with an error; that each beat is read in its bank's phase, so that what goes out
 held when it was read, residues included; and where in the frame a beat stands.
 """
 
+from typing import Any
 from unittest.mock import patch
 
 from amaranth.asserts import AnyConst, AnySeq
@@ -41,7 +42,7 @@ class SendingHarness(ElementHarness):
             m.submodules.memory = Inside(memory, platform).fragment
         # The queue's own words are Amaranth's to prove: its reads may give anything here.
         # Nor is it looked at what sums and checks are: they may be anything here.
-        anything = {
+        anything: dict[str, Any] = {
             "tree_sum": lambda terms: AnySeq(18),
             "fits": lambda m, word, check: AnySeq(1),
         }

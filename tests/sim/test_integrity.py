@@ -29,14 +29,14 @@ from tests.mutation.flips import (
     read_netlist,
 )
 from tests.mutation.mutants import SELECTOR, Mutant, Netlist
-from tests.scenarios.director import Director
+from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
 pytestmark = pytest.mark.usefixtures("compiled_yosys")
 
 BUS_BITS = 64
-BUILT = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
+BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
 EACH = 24
 """Bits of each place; each flips in some cycles."""
 TIMES = 5
