@@ -76,7 +76,7 @@ def test_a_quick_run(tmp_path, capfd):
         ("line_rate", {"beats_per_cycle": 0.999}),
         ("line_rate", {"beats_out_per_cycle": 0.99}),
         ("line_rate", {"dropped": 1}),
-        ("latency", {"latency_cycles": 38}),
+        ("latency", {"latency_cycles": 34}),
         ("zero_skip", {"cycles_of_ideal": 1.6}),
     ],
 )
@@ -97,18 +97,14 @@ def test_the_promises_can_be_broken(name, change):
             "bench": "latency",
             "bus_bits": 512,
             "blocks": 1,
-            "latency_cycles": 37,
-            "latency_cycles_max": 38,
+            "latency_cycles": 30,
+            "latency_cycles_max": 31,
         },
         "zero_skip": {"bench": "zero_skip", "receive_stalls": 0, "cycles_of_ideal": 1.05},
     }
     check_promises(rows.values())
     with pytest.raises(AssertionError):
         check_promises([rows[name] | change])
-
-
-def test_the_engine_states_its_latency():
-    assert set(PROMISED_LATENCY) == {512, 32}
 
 
 def test_a_file_of_another_schema_is_not_kept(tmp_path: Path):
