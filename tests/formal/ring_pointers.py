@@ -51,7 +51,7 @@ class RingsHarness(Elaboratable):
         m.d.comb += [
             Assume(~pushes | (used & ~rings.full), "pushed where there is room"),
             Assume(~pops | could_pop, "popped where something is"),
-            Assume(rings.first <= rings.last),
+            Assume(rings.first < rings.last),
             Assume((rings.first != 0) | (rings.last != 2**self._address - 1)),
         ]
         with m.If(resets):
@@ -60,7 +60,7 @@ class RingsHarness(Elaboratable):
             m.d.sync += count.eq(count + pushes - pops)
 
         # Its pointers.
-        head, tail = heads.content, tails.content
+        head, tail = heads.content.head, tails.content
         first, last = limits.content.first, limits.content.last
         size, between = Signal(self._address + 1), Signal(self._address + 1)
 
@@ -77,7 +77,9 @@ class RingsHarness(Elaboratable):
         with m.If(used):
             m.d.comb += [
                 Assert((first != 0) | (last != 2**self._address - 1)),
+                Assert(first < last),
                 Assert((first <= head) & (head <= last)),
+                Assert(heads.content.behind == behind(head, Value.cast(1))),
                 Assert((first <= tail) & (tail <= last)),
                 Assert(count <= size, "no more entries than there is room for"),
                 Assert(Mux(count == 0, tail == head, count == between), "pointers"),
@@ -89,6 +91,7 @@ class RingsHarness(Elaboratable):
         with m.If(~phase & could_pop):
             m.d.comb += [
                 Assert(inside["following_head"] == behind(head, Value.cast(1))),
+                Assert(inside["limits_before"].as_value() == limits.content.as_value()),
                 Assert(ring_out == ring),
                 Assert(used & (count != 0)),
                 Assert(rings.remains == (count > 1), "remains"),
@@ -114,6 +117,6 @@ class RingsHarness(Elaboratable):
             m.d.comb += Assert(rings.head == head)
         m.d.comb += [
             Cover(pops & watching_one & (ahead == 0) & (tail < head), "one that waited leaves"),
-            Cover(resets & (count == size) & (size == 3), "a full ring is emptied"),
+            Cover(resets & (count == size) & (size == 2), "a full ring is emptied"),
         ]
         return m
