@@ -40,7 +40,7 @@ BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
 EACH = 24
 """Bits of each place; each flips in some cycles."""
 TIMES = 5
-RESULT_TYPES = (8, 9)
+RARELY_WRITTEN = {"sums' queue": 30, "slot state, written": 30}
 JOB = Job(workers=2, lanes=2, slots=2)
 
 
@@ -88,6 +88,15 @@ class Flipping:
             raise SimulationError("the command does not end")
         self.engine.play(JOB.joins())
 
+    def _misleads(self, frame: bytes) -> bool:
+        """Return whether a worker that waits for this round takes what is not its result.
+
+        Words, present lanes and blocks; it looks at the rest of the header (section 6).
+        """
+        packet = frame[42:48] + frame[50:64]
+        results = [one for one in self.expected if one[42:48] + one[50:64] == packet]
+        return any(one[48:50] + one[64:-4] != frame[48:50] + frame[64:-4] for one in results)
+
     def outcome(self, number: int, delay: int, planted: bool = False) -> str:
         """Return what became of a flip.
 
@@ -112,7 +121,7 @@ class Flipping:
         finally:
             self.engine.write(SELECTOR, 0)
         counted, self._errors = errors > self._errors, errors
-        if any(frame not in self.expected and frame[42] & 15 in RESULT_TYPES for frame in taken):
+        if any(self._misleads(frame) for frame in taken):
             return "taken"
         if self.expected <= set(taken):
             return "masked"
@@ -161,7 +170,8 @@ def test_no_flipped_result_is_taken(flipping: Flipping) -> None:
     table: dict[str, Counter[str]] = {place.name: Counter() for place in PLACES}
     taken = []
     for place, mutant in flipping.drawn:
-        for _ in range(TIMES):
+        # Where little is written, a flip must be tried more often to hit anything.
+        for _ in range(RARELY_WRITTEN.get(place.name, TIMES)):
             delay = choose.randrange(2, flipping.cycles)
             outcome = flipping.outcome(mutant.number, delay)
             table[place.name][outcome] += 1
@@ -169,7 +179,7 @@ def test_no_flipped_result_is_taken(flipping: Flipping) -> None:
                 taken.append(f"{mutant} in cycle {delay}")
     for name, counts in table.items():
         print(f"{name:32}", dict(counts))
-    assert not taken
+    assert not taken, taken
     # Or else nothing much has flipped.
     noticed = sum(counts["counted"] for counts in table.values())
     assert noticed > flipping_share(table)

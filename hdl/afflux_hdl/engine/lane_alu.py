@@ -2,7 +2,8 @@
 
 Elements come with their residues modulo 15 (`afflux_hdl.lib.residue`). The residue of what is
 merged is made from these alone, and from a second comparison: a bit that flips in the adder, in the
-comparison or in a register gives an element that does not fit its residue.
+comparison or in a register gives an element that does not fit its residue. So does an element that
+loses a comparison and does not fit its own: had it not flipped, it might have won.
 
 Proved: `tests/formal/lane_alu.py`. Tested: `tests/hdl/test_lane_alu.py`,
 `tests/sim/test_engine_numbers.py`.
@@ -93,7 +94,13 @@ class LaneAlu(wiring.Component):
                 m.d.comb += keep_residue.eq(~signed_more)
             with m.Default():
                 m.d.comb += keep_residue.eq(~unsigned_more)
-        # What a sum modulo 2**32 loses by wrapping counts one, and is taken off one cycle later.
+        # What a sum modulo 2**32 loses by wrapping counts one, and is taken off one cycle later. It
+        # is taken off as well, so that nothing fits, where what is not chosen was not right.
+        loser_fits = Mux(
+            keep_residue,
+            residue.fits(m, self.arriving, self.arriving_residue),
+            residue.fits(m, self.held, self.held_residue),
+        )
         chosen = Signal(residue.RESIDUE_BITS)
         wrapped = Signal()
         with m.If(self.fresh):
@@ -102,6 +109,6 @@ class LaneAlu(wiring.Component):
             m.d.sync += chosen.eq(residue.add(m, self.held_residue, self.arriving_residue))
         with m.Else():
             m.d.sync += chosen.eq(Mux(keep_residue, self.held_residue, self.arriving_residue))
-        m.d.sync += wrapped.eq(~self.fresh & adds & (total[32] ^ differs))
+        m.d.sync += wrapped.eq(~self.fresh & Mux(adds, total[32] ^ differs, ~loser_fits))
         m.d.comb += self.merged_residue.eq(residue.less_one(m, chosen, wrapped))
         return m

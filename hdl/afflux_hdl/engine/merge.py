@@ -29,7 +29,7 @@ from afflux_hdl.engine.lane_walk import LaneWalk
 from afflux_hdl.engine.layouts import Delivery, OperationKind, SlotOperation
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
-from afflux_hdl.lib.residue import RESIDUE_BITS
+from afflux_hdl.lib.residue import RESIDUE_BITS, fits, less_one
 
 __all__ = ["Merge"]
 
@@ -193,12 +193,15 @@ class Merge(wiring.Component):
         )
         for word, check in zip(words_at, residues_at, strict=True):
             held, arriving = held_words[word], arriving_words[word]
+            held_check, arriving_check = held_words[check], arriving_words[check]
+            # By the opposite comparison, as in the lane ALU, and spoiled as there.
+            keeps = Signal(name=f"keeps_{word.start // 32}")
+            loser_fits = Mux(keeps, fits(m, arriving, arriving_check), fits(m, held, held_check))
+            chosen = Mux(keeps, held_check, arriving_check)
             m.d.comb += [
+                keeps.eq(~opening1 & (held < arriving)),
                 self.write_words.data[word].eq(Mux(opening1 | (arriving < held), arriving, held)),
-                # By the opposite comparison, as in the lane ALU.
-                self.write_words.data[check].eq(
-                    Mux(~opening1 & (held < arriving), held_words[check], arriving_words[check])
-                ),
+                self.write_words.data[check].eq(less_one(m, chosen, ~opening1 & ~loser_fits)),
             ]
 
         # Blocks take two more cycles: a register behind the memories, and the ALU's own.
