@@ -1,8 +1,8 @@
 """Proof: the lane ALU is what `docs/protocol.md` section 5.3 says of an element.
 
-Of two elements that fit their residues one is chosen with its own, or they are equal; a sum's residue is theirs
-added up, less one if it wrapped. (That this is the residue of the sum is arithmetic, which takes z3
-too long; `tests/hdl/test_lane_alu.py` tries it.)
+Of two elements that fit their residues one is chosen with its own, or they are equal; a sum's
+residue is theirs added up, less one if it wrapped. (That this is the residue of the sum is
+arithmetic, which takes z3 too long; `tests/hdl/test_lane_alu.py` tries it.)
 """
 
 from amaranth.asserts import AnySeq

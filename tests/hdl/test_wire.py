@@ -30,15 +30,16 @@ def test_frame_sizes() -> None:
             wire.frame_bytes(blocks)
 
 
-@pytest.mark.parametrize("mtu, lanes", [(370, 1), (1500, 5), (4210, 16), (4209, 15), (9000, 16)])
+@pytest.mark.parametrize("mtu, lanes", [(374, 1), (1500, 5), (4214, 16), (4213, 15), (9000, 16)])
 def test_lanes_that_an_mtu_allows(mtu: int, lanes: int) -> None:
     assert wire.lanes_for_mtu(mtu) == lanes
-    assert wire.frame_bytes(lanes) - wire.ETHERNET_BYTES <= mtu
+    sealed = wire.frame_bytes(lanes) + wire.SEAL_BYTES
+    assert sealed - wire.ETHERNET_BYTES <= mtu
 
 
 def test_too_small_mtu_is_refused() -> None:
-    with pytest.raises(ValueError, match="369"):
-        wire.lanes_for_mtu(369)
+    with pytest.raises(ValueError, match="373"):
+        wire.lanes_for_mtu(373)
 
 
 def test_payload_share_of_the_wire() -> None:
