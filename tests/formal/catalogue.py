@@ -19,6 +19,13 @@ LANE_ALU = Proof(
             "signed_less.eq(unsigned_less ^ differs)",
             "signed_less.eq(unsigned_less)",
         ),
+        SoughtBug(
+            "a wrapped sum's residue is not corrected",
+            2,
+            "engine/lane_alu.py",
+            "adds & (total[32] ^ differs)",
+            "adds & total[32]",
+        ),
     ),
 )
 
@@ -180,9 +187,9 @@ SENDING = (
             SoughtBug(
                 "too little room behind the memories",
                 14,
-                "engine/transmit.py",
-                "beat_shape, depth=OUTPUT_DEPTH",
-                "beat_shape, depth=OUTPUT_DEPTH // 4",
+                "engine/seal.py",
+                "beat_shape, depth=DEPTH",
+                "beat_shape, depth=DEPTH // 4",
             ),
             SoughtBug(
                 "a frame that is cut off goes on",
@@ -243,7 +250,7 @@ STREAMS = (
                 "a full ring takes another entry",
                 20,
                 "engine/rings.py",
-                "self.full.eq(used & (tail_in.data == head_in.data))",
+                "self.full.eq(used & (tail_in.data == head_in.data.head))",
                 "self.full.eq(0)",
             ),
             SoughtBug(

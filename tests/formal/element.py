@@ -3,6 +3,7 @@
 from amaranth.hdl import Elaboratable, Value
 
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.residue import RESIDUE_BITS
 
 __all__ = ["ElementHarness"]
 
@@ -21,3 +22,11 @@ class ElementHarness(Elaboratable):
 
     def _word(self, beat: Value) -> Value:
         return beat[32 * self._element : 32 * self._element + 32]
+
+    @property
+    def _residues(self) -> slice:
+        """Where among a beat's residues that of the word is."""
+        return slice(RESIDUE_BITS * self._element, RESIDUE_BITS * (self._element + 1))
+
+    def _residue(self, beat: Value) -> Value:
+        return beat[self._parameters.bus_bits :][self._residues]

@@ -214,9 +214,9 @@ class MergeMemoryHarness(ElementHarness):
             block_here.eq(parts["with_blocks"] & (merge.receive.address == block.offset)),
             words_here.eq(parts["with_words"] & (merge.receive.address == words.offset)),
         ]
-        arrives = Signal(p.bus_bits)
+        arrives = Signal(p.checked_bits)
         m.d.comb += [
-            arrives.eq(AnySeq(p.bus_bits)),
+            arrives.eq(AnySeq(p.checked_bits)),
             merge.receive.data.eq(arrives),
         ]
         with m.If(block_here):

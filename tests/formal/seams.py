@@ -384,7 +384,7 @@ def _rings_made(m: Module, rings: PureInterface, pushes: Value, used: Value) -> 
     del m
     whole = (rings.first == 0) & (rings.last == (1 << len(rings.last)) - 1)
     yield "a fence goes before", ~pushes | used
-    yield "limits", ~rings.reset | ((rings.first <= rings.last) & ~whole)
+    yield "limits", ~rings.reset | ((rings.first < rings.last) & ~whole)
 
 
 RINGS_MADE = Axiom(

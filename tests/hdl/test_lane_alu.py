@@ -43,9 +43,13 @@ def test_outcomes_follow_after_one_cycle(opcode: Opcode) -> None:
                 ctx.set(alu.fresh, fresh)
                 ctx.set(alu.held, held)
                 ctx.set(alu.arriving, arriving)
+                # A residue of 15 is as good as one of 0.
+                ctx.set(alu.held_residue, held % 15 or choose.choice([0, 15]))
+                ctx.set(alu.arriving_residue, arriving % 15 or choose.choice([0, 15]))
                 await ctx.tick()
                 outcome = ctx.get(alu.merged), bool(ctx.get(alu.overflow))
                 assert outcome == reference(opcode, fresh, held, arriving)
+                assert ctx.get(alu.merged_residue) % 15 == outcome[0] % 15
 
     top = Module()
     top.submodules.alu = alu

@@ -222,24 +222,31 @@ class Netlist:
             "write_verilog -norename -noattr mutated.v",
         )
         inner = (self._folder / "mutated.v").read_text(encoding="utf-8")
-        return inner + self._wrapper(width)
+        write, address, data = _WRITES[self._module]
+        # The selector outlives a reset, so that the mutant can be chosen before it.
+        state = f"""
+  reg [{width - 1}:0] {_SELECTOR} = 0;
+  always @(posedge clk)
+    if ({write} && {address} == {SELECTOR}) {_SELECTOR} <= {data}[{width - 1}:0];"""
+        return inner + self.wrapper(state, [_SELECTOR])
 
-    def _wrapper(self, width: int) -> str:
-        """Return the module that everyone expects, around the one with the selector."""
+    def wrapper(self, state: str, controls: Sequence[str]) -> str:
+        """Return the module that everyone expects, around the one with the mutants.
+
+        Args:
+            state: Verilog of what drives the controls.
+            controls: Inputs that the mutants have added.
+        """
         assert SELECTOR not in _used_addresses(), "the selector's address is used"
         ports = []
         for port in self._top.ports:
             direction = "input" if port.name in self._inputs else "output"
             ports.append(f"{direction} [{len(port) - 1}:0] {port.name}")
-        connections = [f".{port.name}({port.name})" for port in self._top.ports]
-        write, address, data = _WRITES[self._module]
-        # The selector outlives a reset, so that the mutant can be chosen before it.
+        names = [*(port.name for port in self._top.ports), *controls]
+        connections = [f".{name}({name})" for name in names]
         return f"""
-module {self._module}({", ".join(ports)});
-  reg [{width - 1}:0] {_SELECTOR} = 0;
-  always @(posedge clk)
-    if ({write} && {address} == {SELECTOR}) {_SELECTOR} <= {data}[{width - 1}:0];
-  {self._inner} inner ({", ".join(connections)}, .{_SELECTOR}({_SELECTOR}));
+module {self._module}({", ".join(ports)});{state}
+  {self._inner} inner ({", ".join(connections)});
 endmodule
 """
 

@@ -12,7 +12,7 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
 from afflux_hdl.engine.replicate import HEADERS
-from afflux_hdl.engine.transmit import OUTPUT_DEPTH
+from afflux_hdl.engine.seal import DEPTH as OUTPUT_DEPTH
 from afflux_sim.rtl.stimulus import NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.afflux_layer import Afflux

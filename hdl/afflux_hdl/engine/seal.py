@@ -49,7 +49,7 @@ class FrameBeat(data.StructLayout):
         residues: With `from_memory`: those of its words.
         from_memory: The data come from the slot memory, and have residues.
         last: The frame ends here.
-        error: With `last`: the rest of the frame is missing. It gets no seal.
+        error: With `last`: its rest is missing. It gets no seal.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -83,7 +83,8 @@ class Seal(wiring.Component):
         i: Frames without seal, beat by beat.
         level: Beats in the queue.
         o: Frames for the MAC, without frame check sequence. `keep` is all ones, except that of the
-            last beat, in which there is nothing but the seal.
+            last beat, in which there is nothing but the seal. `error`, with `last`, is in the place
+            of the seal of a frame whose rest is missing.
         mismatch: A frame ends that was spoiled, because a word did not fit its residue.
         idle: Nothing is in flight.
     """
@@ -176,16 +177,17 @@ class Seal(wiring.Component):
         ]
 
         # The seal follows the last beat: its sum is there one cycle behind that beat.
-        sealing = Signal()
+        sealing, cut = Signal(), Signal()
         complement = Signal(16)
         seal = Cat(Const(0, 16), complement ^ sums.o.payload.spoiled)
         unsealed = output.o.payload.data & ~sealing.replicate(p.bus_bits)
         m.d.comb += [
+            cut.eq(~sealing & output.o.payload.error),
             complement.eq(~(sums.o.payload.folded[:16] + sums.o.payload.folded[16])),
             self.o.payload.data.eq(unsealed | Mux(sealing, seal, 0)),
             self.o.payload.keep.eq(Mux(sealing, (1 << wire.SEAL_BYTES) - 1, -1)),
-            self.o.payload.last.eq(sealing | output.o.payload.error),
-            self.o.payload.error.eq(output.o.payload.error & ~sealing),
+            self.o.payload.last.eq(sealing | cut),
+            self.o.payload.error.eq(cut),
             self.o.valid.eq(Mux(sealing, sums.o.valid, output.o.valid)),
             output.o.ready.eq(self.o.ready & ~sealing),
             sums.o.ready.eq(self.o.ready & sealing),

@@ -1,0 +1,189 @@
+"""Bits flip in the netlist, and no wrong result is taken by a receiver that looks at checksums.
+
+A flip is of one bit of the data path, in one cycle, while whole rounds go through the engine. What
+comes out is taken as a host's kernel takes it: by lengths, IPv4 and UDP checksum. The golden model
+says which results there may be.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from afflux_hdl.contract.registers import Command, address_of, counter_address
+from afflux_hdl.engine.parameters import Parameters
+from afflux_sim.golden.frames import ones_complement_sum, udp_sum
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
+from tests.mutation.flips import (
+    PLACES,
+    Place,
+    flip_command,
+    flipping_verilog,
+    flips_of,
+    read_netlist,
+)
+from tests.mutation.mutants import SELECTOR, Mutant, Netlist
+from tests.scenarios.director import Build, Director
+from tests.scenarios.job_frames import Job
+from tests.scenarios.performer import perform
+
+pytestmark = pytest.mark.usefixtures("compiled_yosys")
+
+BUS_BITS = 64
+BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
+EACH = 24
+"""Bits of each place; each flips in some cycles."""
+TIMES = 5
+RESULT_TYPES = (8, 9)
+JOB = Job(workers=2, lanes=2, slots=2)
+
+
+class Flipping:
+    """The engine with its flips, and the rounds that it is given."""
+
+    def __init__(self, library: Path, drawn: list[tuple[Place, Mutant]]) -> None:
+        self.drawn = drawn
+        self._errors = 0
+        self._library = library
+        self.engine = VerilatedEngine.from_library(library)
+        director = Director(**BUILT)
+        perform(self.engine, director.configure())
+        perform(self.engine, director.create(JOB))
+        choose = random.Random(1)
+        self.frames = [
+            JOB.data(
+                worker,
+                slot,
+                step,
+                {lane: [choose.getrandbits(32) for _ in range(64)] for lane in range(2)},
+                [choose.getrandbits(32) for _ in range(2)],
+                opcode=step,
+            )
+            for step in range(4)
+            for slot in range(2)
+            for worker in range(2)
+        ]
+        self.expected = {
+            answer for frame in self.frames for answer in director.golden.receive(frame)
+        }
+        before = self.engine.cycles
+        assert set(self.engine.play(self.frames)) == self.expected
+        self.cycles = self.engine.cycles - before
+
+    def _renew(self) -> None:
+        """Create the job anew; after a broken rule in a new engine."""
+        for name, value in JOB.registers().items():
+            self.engine.write(address_of(name), value)
+        self.engine.write(address_of("job_command"), Command.CREATE)
+        for _ in range(2000):
+            if not self.engine.read(address_of("job_busy")):
+                break
+        else:
+            raise SimulationError("the command does not end")
+        self.engine.play(JOB.joins())
+
+    def outcome(self, number: int, delay: int, planted: bool = False) -> str:
+        """Return what became of a flip.
+
+        `masked`: nothing differs. `counted`: results are missing, and the engine has counted it.
+        `dropped`: results are missing, as their checksum is wrong. `stopped`: the engine broke a
+        rule of its ports. `taken`: a wrong result has a right checksum.
+        """
+        try:
+            self._renew()
+            self.engine.write(SELECTOR, flip_command(number, delay, planted))
+            out = self.engine.play(self.frames)
+            taken = [frame for frame in map(as_received, out) if frame is not None]
+            errors = sum(
+                self.engine.read(counter_address(name)) for name in ("data_errors", "state_errors")
+            )
+        except SimulationError:
+            self.engine.close()
+            self.engine = VerilatedEngine.from_library(self._library)
+            perform(self.engine, Director(**BUILT).configure())
+            self._errors = 0
+            return "stopped"
+        finally:
+            self.engine.write(SELECTOR, 0)
+        counted, self._errors = errors > self._errors, errors
+        if any(frame not in self.expected and frame[42] & 15 in RESULT_TYPES for frame in taken):
+            return "taken"
+        if self.expected <= set(taken):
+            return "masked"
+        return "counted" if counted else "dropped"
+
+
+def as_received(frame: bytes) -> bytes | None:
+    """Return what a kernel makes of a frame: without padding, or None if it drops it."""
+    if len(frame) < 64 or frame[12:15] != b"\x08\x00\x45":
+        return None
+    length = 14 + int.from_bytes(frame[16:18], "big")
+    frame = frame[:length]
+    if len(frame) < max(length, 64) or length % 2 or ones_complement_sum(frame[14:34]) != 0xFFFF:
+        return None
+    if int.from_bytes(frame[38:40], "big") != length - 34:
+        return None
+    if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
+        return None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def flipping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flipping]:
+    folder = tmp_path_factory.mktemp("flips")
+    netlist = Netlist(folder, Parameters(bus_bits=BUS_BITS, **BUILT))
+    text = read_netlist(folder)
+    drawn = flips_of(netlist, text, EACH, seed=3)
+    assert {place for place, _ in drawn} == set(PLACES)
+    flips = [mutant for _, mutant in drawn]
+    verilog = flipping_verilog(folder, netlist, flips, unchecked(netlist, text))
+    library = build_library(find_toolchain(), default_folder(), verilog, BUS_BITS)
+    made = Flipping(library, drawn)
+    yield made
+    made.engine.close()
+
+
+def unchecked(netlist: Netlist, text: str) -> Mutant:
+    """Return the bug that what does not fit its residue spoils nothing."""
+    before = text.partition("connect \\Q \\engine.transmit.seal.wrong3")[0]
+    name = before[before.rindex("\n  cell ") :].split()[2]
+    return netlist.mutant(1, "const0", name, "\\D", 0)
+
+
+def test_no_flipped_result_is_taken(flipping: Flipping) -> None:
+    choose = random.Random(5)
+    table: dict[str, Counter[str]] = {place.name: Counter() for place in PLACES}
+    taken = []
+    for place, mutant in flipping.drawn:
+        for _ in range(TIMES):
+            delay = choose.randrange(2, flipping.cycles)
+            outcome = flipping.outcome(mutant.number, delay)
+            table[place.name][outcome] += 1
+            if outcome == "taken":
+                taken.append(f"{mutant} in cycle {delay}")
+    for name, counts in table.items():
+        print(f"{name:32}", dict(counts))
+    assert not taken
+    # Or else nothing much has flipped.
+    noticed = sum(counts["counted"] for counts in table.values())
+    assert noticed > flipping_share(table)
+
+
+def flipping_share(table: dict[str, Counter[str]]) -> int:
+    return sum(counts.total() for counts in table.values()) // 10
+
+
+def test_without_the_check_flipped_results_are_taken(flipping: Flipping) -> None:
+    choose = random.Random(6)
+    outcomes: Counter[str] = Counter()
+    for place, mutant in flipping.drawn:
+        if place.name.startswith("slot memory"):
+            delay = choose.randrange(2, flipping.cycles)
+            outcomes[flipping.outcome(mutant.number, delay, planted=True)] += 1
+    assert outcomes["taken"] > 3
