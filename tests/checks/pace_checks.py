@@ -7,7 +7,7 @@ from tests.scenarios.performer import perform
 
 __all__ = ["LATENCY", "check_pace"]
 
-LATENCY = {512: (29, 0), 32: (29, 0)}
+LATENCY = {512: (30, 0), 32: (30, 0)}
 """By width: cycles from a round's last beat in to its result's first beat out, for a packet without
 blocks, and for each block more. One cycle more if the frame ends at the wrong phase. As in the
 docstring of `afflux_hdl.engine.engine.Engine`."""

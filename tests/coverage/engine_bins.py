@@ -69,16 +69,10 @@ NO_ROOM = Exclusion(
     "the receive buffer has room for all that can wait: see docs/hardware.md, section 4",
     lambda bin_: bin_["verdict"] == "receive_overflow",
 )
-CONFLICT_ALONE = Exclusion(
-    "with one worker nobody can ask for anything else, unless the parent finds it out",
-    lambda bin_: (
-        bin_["workers"] == "1" and bin_["result"] == "CONFLICT" and bin_["way"] != "parent"
-    ),
-)
 
 CROSSES = (
     Cross("opcode × dtype of results", ("opcode", "dtype")),
-    Cross("result × workers × way", ("result", "workers", "way"), (CONFLICT_ALONE,)),
+    Cross("result × workers × way", ("result", "workers", "way")),
     Cross("opcode × round", ("opcode", "round")),
     Cross("opcode × workers × present", ("opcode", "workers", "present")),
     Cross("workers × present × round", ("workers", "present", "round"), (ALONE, TWO, ADDS_NOTHING)),

@@ -250,7 +250,7 @@ STREAMS = (
                 "a full ring takes another entry",
                 20,
                 "engine/rings.py",
-                "self.full.eq(used & (tail_in.data == head_in.data))",
+                "self.full.eq(used & (tail_in.data == head_in.data.head))",
                 "self.full.eq(0)",
             ),
             SoughtBug(

@@ -17,8 +17,8 @@ from pathlib import Path
 from amaranth.back import rtlil
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.node import Node
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.node.verilog import NodeTop
 from tests.formal.catalogue import PROOFS
 from tests.formal.sby import TOOLS, convert
 
@@ -80,7 +80,8 @@ def write_table(path: Path) -> None:
     proved = {place for cone in cones for place in cone}
     # With few slots: only the memories, which are not counted, are larger otherwise.
     parameters = NodeParameters(engine=Parameters(slots=16))
-    node = rtlil.convert(Node(parameters), name="top")
+    top = NodeTop(parameters)
+    node = rtlil.convert(top, name="top", ports=top.ports)
     every = registers_in(node, asserted=False)
     total, under = Counter[str](), Counter[str]()
     for (place, line), bits in every.items():

@@ -57,7 +57,7 @@ class RingsHarness(Elaboratable):
             m.d.sync += count.eq(count + pushes - pops)
 
         # Its pointers.
-        head, tail = heads.content, tails.content
+        head, tail = heads.content.head, tails.content
         first, last = limits.content.first, limits.content.last
         size, between = Signal(self._address + 1), Signal(self._address + 1)
 
@@ -74,7 +74,9 @@ class RingsHarness(Elaboratable):
         with m.If(used):
             m.d.comb += [
                 Assert((first != 0) | (last != 2**self._address - 1)),
+                Assert(first < last),
                 Assert((first <= head) & (head <= last)),
+                Assert(heads.content.behind == behind(head, Value.cast(1))),
                 Assert((first <= tail) & (tail <= last)),
                 Assert(count <= size, "no more entries than there is room for"),
                 Assert(Mux(count == 0, tail == head, count == between), "pointers"),
@@ -86,6 +88,7 @@ class RingsHarness(Elaboratable):
         with m.If(~phase & could_pop):
             m.d.comb += [
                 Assert(inside["following_head"] == behind(head, Value.cast(1))),
+                Assert(inside["limits_before"].as_value() == limits.content.as_value()),
                 Assert(ring_out == ring),
                 Assert(used & (count != 0)),
                 Assert(rings.remains == (count > 1), "remains"),
@@ -111,6 +114,6 @@ class RingsHarness(Elaboratable):
             m.d.comb += Assert(rings.head == head)
         m.d.comb += [
             Cover(pops & watching_one & (ahead == 0) & (tail < head), "one that waited leaves"),
-            Cover(resets & (count == size) & (size == 3), "a full ring is emptied"),
+            Cover(resets & (count == size) & (size == 2), "a full ring is emptied"),
         ]
         return m

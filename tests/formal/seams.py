@@ -34,6 +34,7 @@ __all__ = [
     "RINGS_MADE",
     "STREAM",
     "SUMMARY",
+    "SUMS_STAY",
     "WORKERS_ROUNDS",
     "at_most",
     "tag",
@@ -384,7 +385,7 @@ def _rings_made(m: Module, rings: PureInterface, pushes: Value, used: Value) -> 
     del m
     whole = (rings.first == 0) & (rings.last == (1 << len(rings.last)) - 1)
     yield "a fence goes before", ~pushes | used
-    yield "limits", ~rings.reset | ((rings.first <= rings.last) & ~whole)
+    yield "limits", ~rings.reset | ((rings.first < rings.last) & ~whole)
 
 
 RINGS_MADE = Axiom(
@@ -400,6 +401,13 @@ LOCAL_STAYS = Axiom(
     "docs/hardware.md, section 6",
     "the operator sets the engine's addresses before frames come, and leaves them",
     _stays,
+)
+
+SUMS_STAY = Axiom(
+    "sums stay",
+    "hdl/afflux_hdl/engine/seal.py",
+    "a sum that waits in its queue does not change, as `queue` shows of such queues",
+    lambda m, stream: _stream(m, stream, of="seal"),
 )
 
 AXI_MASTER = Axiom(

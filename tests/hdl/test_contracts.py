@@ -39,7 +39,7 @@ def test_a_harness_without_its_assertion_is_missed() -> None:
 
     def silent(self: Contract, *arguments: object, **parameters: object) -> None:
         if self is not order:
-            guarantee(self, *arguments, **parameters)  # type: ignore[arg-type]
+            guarantee(self, *arguments, **parameters)
 
     guarantee = Contract.guarantee
     some = [p for p in PROOFS if p.name in ("dispatch, narrow", "sending, 512 bits, narrow")]

@@ -183,6 +183,7 @@ def test_a_result_is_read_behind_its_last_merge(bus_bits: int) -> None:
     for offset in range(2):
         _, left, testbench = measure(bus_bits, 2, offset)
         distances: dict[str, set[int]] = {"words": set(), "block": set()}
+        # Without the headers, and without the seal.
         for number, (cycle, _) in enumerate(left[parameters.header_beats : -1]):
             kind = "words" if number < parameters.header_beats else "block"
             read = cycle - FROM_ADDRESS_TO_PORT
@@ -214,7 +215,7 @@ def test_stages_take_as_long_as_the_hardware_guide_says() -> None:
     takes: dict[str, set[int]] = {}
     for offset in range(4):
         _, left, testbench = measure(512, 0, offset)
-        # One beat of headers, one of words, and the seal.
+        # One beat of headers, one of words.
         before = left[0][0] - measure(512, 0, offset)[0]
         for name, cycle in testbench.reached.items():
             takes.setdefault(name, set()).add(cycle - before)

@@ -221,7 +221,7 @@ def check_echo(part: type) -> None:
         # just without one, whichever octet is summed as the upper one.
         for wanted in (0xF7FF, 0xF800, 0xFFFE, 0xF8FF, 0xFEFF):
             zero = int.from_bytes(echo_request(b"ab", icmp={"id": 0, "seq": 0})[36:38], "big")
-            numbers = {"id": (zero - wanted) % 0xFFFF, "seq": 0}
+            numbers: dict[str, object] = {"id": (zero - wanted) % 0xFFFF, "seq": 0}
             request = echo_request(b"ab", icmp=numbers)
             assert int.from_bytes(request[36:38], "big") == wanted
             good.append(request)

@@ -33,7 +33,8 @@ def test_frame_sizes() -> None:
 @pytest.mark.parametrize("mtu, lanes", [(374, 1), (1500, 5), (4214, 16), (4213, 15), (9000, 16)])
 def test_lanes_that_an_mtu_allows(mtu: int, lanes: int) -> None:
     assert wire.lanes_for_mtu(mtu) == lanes
-    assert wire.frame_bytes(lanes) + wire.SEAL_BYTES - wire.ETHERNET_BYTES <= mtu
+    sealed = wire.frame_bytes(lanes) + wire.SEAL_BYTES
+    assert sealed - wire.ETHERNET_BYTES <= mtu
 
 
 def test_too_small_mtu_is_refused() -> None:

@@ -9,6 +9,12 @@ from functools import partial
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks import engine_checks as checks
+from tests.checks.command_checks import (
+    check_busy_writes,
+    check_joined_before,
+    check_reasons,
+    check_settled_workers,
+)
 from tests.checks.control_checks import (
     check_addresses,
     check_behind_a_join,
@@ -17,17 +23,23 @@ from tests.checks.control_checks import (
     check_own_addresses,
     check_registers,
     check_reset,
+    check_reset_with_full_queues,
     check_stuck_results,
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS
+from tests.checks.flood_checks import check_refusals
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
+from tests.checks.link_checks import check_operator_discards, check_reset_amid_frames
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
 from tests.checks.node_checks import node_battery, node_parameters
+from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
 from tests.checks.pace_checks import check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
+    check_fences_by_job,
+    check_gone_on,
     check_queued_once,
     check_results_of_no_job,
     check_shares,
@@ -70,8 +82,12 @@ def _fuzz(engine: VerilatedEngine, build: Build) -> None:
 
 def battery_of_node(bus_bits: int) -> list[Trial]:
     """Return all checks of a node."""
-    checks_of_node = node_battery(node_parameters(bus_bits))
-    return [Trial(name, check) for name, check in checks_of_node.items()]
+    built = node_parameters(bus_bits)
+    link = {"link down": check_link_down, "resets amid frames": check_resets_amid_frames}
+    return [
+        *(Trial(name, check) for name, check in node_battery(built).items()),
+        *(Trial(name, partial(check, built=built)) for name, check in link.items()),
+    ]
 
 
 def short_battery(bus_bits: int) -> list[Trial]:
@@ -92,6 +108,13 @@ def short_battery(bus_bits: int) -> list[Trial]:
             exact=True,
         ),
         Trial("floods", partial(checks.check_floods, build=build, ready_share=0.5, renewals=1)),
+        Trial("levels", partial(check_levels, build=build, bus_bits=bus_bits)),
+        Trial("own addresses", partial(check_own_addresses, build=build), exact=True),
+        Trial("gone on", partial(check_gone_on, build=build)),
+        Trial("reasons", partial(check_reasons, build=build, creates=120)),
+        Trial("settled workers", partial(check_settled_workers, build=build)),
+        Trial("operator discards", partial(check_operator_discards, build=build)),
+        Trial("shares", partial(check_shares, build=build), exact=True),
     ]
 
 
@@ -109,7 +132,6 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("constants", partial(check_constants, build=build, bus_bits=bus_bits), exact=True),
         Trial("debug registers", partial(check_debug, build=build), exact=True),
         Trial("fuzz", partial(_fuzz, build=build)),
-        Trial("levels", partial(check_levels, build=build, bus_bits=bus_bits)),
         Trial("peaks", partial(check_peaks, build=build, bus_bits=bus_bits), exact=True),
         Trial("bounds", partial(checks.check_bounds, build=build), exact=True),
         Trial("garbage", partial(checks.check_garbage, build=build)),
@@ -120,11 +142,15 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
-        Trial("shares", partial(check_shares, build=build), exact=True),
+        Trial("fences by job", partial(check_fences_by_job, build=build)),
+        Trial("busy writes", partial(check_busy_writes, build=build)),
+        Trial("joined before", partial(check_joined_before, build=build)),
+        Trial("refusals", partial(check_refusals, build=build)),
+        Trial("reset amid frames", partial(check_reset_amid_frames, build=build)),
+        Trial("reset with full queues", partial(check_reset_with_full_queues, build=build)),
         Trial("answers behind orders", partial(check_answers_behind_orders, build=build)),
         Trial("results of no job", partial(check_results_of_no_job, build=build)),
         Trial("addresses", partial(check_addresses, build=build), exact=True),
-        Trial("own addresses", partial(check_own_addresses, build=build), exact=True),
         Trial("near numbers", partial(check_near_numbers, build=build), exact=True),
         Trial("agreed", partial(check_what_is_agreed, build=build), exact=True),
         Trial("all workers", partial(check_all_workers, build=build), exact=True),

@@ -13,6 +13,7 @@ from typing import Any
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import AccessRefused
 from afflux_sim.rtl.verilated_node import VerilatedNode
 
 __all__ = ["Bounded", "BoundedNode", "Check", "NodeRecorder", "Recorder", "Transcript"]
@@ -22,6 +23,10 @@ Check = Callable[[Any], object]
 
 _OF_NODES = ("play", "pace", "access", "read", "write", "reset")
 """Methods of a node that are recorded."""
+
+
+REFUSED = "refused"
+"""Answer of a register that is not there, or that cannot be written now."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,10 @@ class _Call:
             arguments = (frames, replace(stimulus, max_cycles=limit), errors)
         elif self.method == "play":
             named = {**named, "max_cycles": limit}
-        return getattr(model, self.method)(*arguments, **named)
+        try:
+            return getattr(model, self.method)(*arguments, **named)
+        except AccessRefused:
+            return REFUSED
 
 
 @dataclass
@@ -61,7 +69,12 @@ class Transcript:
     ) -> Any:
         """Ask the model, write it down, and return the answer."""
         before = model.cycles
-        answer = getattr(model, method)(*arguments, **named)
+        try:
+            answer = getattr(model, method)(*arguments, **named)
+        except AccessRefused:
+            cycles = model.cycles - before
+            self.calls.append(_Call(method, arguments, named, REFUSED, cycles))
+            raise
         cycles = model.cycles - before
         # Checks may add to the list that they get.
         kept = list(answer) if isinstance(answer, list) else answer

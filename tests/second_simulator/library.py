@@ -32,6 +32,7 @@ from tests.support.yosys import run_script
 __all__ = ["engine_library", "library", "node_library"]
 
 _PINS = Path(__file__).with_name("pins.hpp")
+_CONTRACTS = Path(__file__).with_name("contracts.hpp")
 _QUICK, _FAST = "-Og", "-O1"
 _PLANTED = "tx"
 """The stream whose `ready` the function `plant_difference` of `pins.hpp` hides once."""
@@ -77,7 +78,8 @@ def library(design: _Design, bus_bits: int, *, fast: bool) -> Path:
     flags = ["-std=c++20", "-fPIC", "-shared", "-w", _FAST if fast else _QUICK]
     flags.append(f"-DBUS_BYTES={bus_bits // 8}")
     shim = design.model.shim.read_text(encoding="utf-8")
-    sources = (_without_places(text), header, shim, _PINS.read_text(encoding="utf-8"))
+    fixed = [path.read_text(encoding="utf-8") for path in (_PINS, _CONTRACTS)]
+    sources = (_without_places(text), header, shim, *fixed)
     compiler = shlex.join([*toolchain.compiler, *flags])
 
     def build(work: Path) -> None:
@@ -144,6 +146,7 @@ def _header(top: TopLevel, prefix: str, inputs: set[str]) -> str:
     steps = "\n        ".join([*drive, *settle, *sample])
     offered = f"{_PLANTED}_valid" if f"{_PLANTED}_ready" in inputs else "false"
     return f"""#pragma once
+#include "contracts.hpp"
 #include "design.cc"
 #include "pins.hpp"
 

@@ -1,6 +1,7 @@
 """Two simulations of one design, driven alike: every answer and every cycle must be the same."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
@@ -47,8 +48,8 @@ class _Pair:
         pins = [model.statistics() for model in (self._one, self._other)]
         if pins[0] != pins[1]:
             raise Difference(f"call {self.calls}, {method}: pins differ, {pins[0]} and {pins[1]}")
-        if isinstance(answers[0], SimulationError):
-            raise answers[0]
+        if isinstance(answers[0], _Refused):
+            raise answers[0].kind(answers[0].words)
         return answers[0]
 
 
@@ -61,16 +62,15 @@ def _ask(
     try:
         return getattr(model, method)(*arguments, **named)
     except SimulationError as error:
-        return _Refused(*error.args)
+        return _Refused(type(error), str(error))
 
 
-class _Refused(SimulationError):
-    """Equal to another with the same message."""
+@dataclass(frozen=True)
+class _Refused:
+    """An error instead of an answer, equal to another of the same kind with the same words."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Refused) and self.args == other.args
-
-    __hash__ = SimulationError.__hash__
+    kind: type[SimulationError]
+    words: str
 
 
 class Twins(_Pair):

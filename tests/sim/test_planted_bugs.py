@@ -61,8 +61,8 @@ BUGS = {
     # A queued result takes the round that its slot has reached by the time it is sent.
     "header read at transmit time": Bug(
         "engine/replicate.py",
-        "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),",
-        "header1.worker.eq(Mux(to_group1, wire.EVERYONE, worker1)),\n"
+        "header1.worker.eq(Mux(frame1.group, wire.EVERYONE, frame1.worker)),",
+        "header1.worker.eq(Mux(frame1.group, wire.EVERYONE, frame1.worker)),\n"
         "                header1.round.eq(self.read_round.data),",
     ),
 }

@@ -166,6 +166,7 @@ class DeliveryQueue(wiring.Component):
         results = Signal(p.jobs)
         replays = Signal(p.jobs)
         turns = Signal(p.jobs)
+        kinds = Signal(p.jobs)
         has_result, has_replay, of_replays = Signal(), Signal(), Signal()
         m.d.comb += [
             results.eq(Cat(rings.occupied[2 * n] & open_[n] for n in range(p.jobs))),
@@ -174,7 +175,14 @@ class DeliveryQueue(wiring.Component):
             job.eq(scheduler.choice),
             has_result.eq(results.bit_select(job, 1)),
             has_replay.eq(replays.bit_select(job, 1)),
-            of_replays.eq(has_replay & (turns.bit_select(job, 1) | ~has_result)),
+            # By job first: few levels of logic are left before the ring's pointers.
+            kinds.eq(
+                Cat(
+                    rings.occupied[2 * n + 1] & (turns[n] | ~rings.occupied[2 * n])
+                    for n in range(p.jobs)
+                )
+            ),
+            of_replays.eq(kinds.bit_select(job, 1)),
             rings.head_ring.eq(Cat(of_replays, job)),
         ]
         m.submodules.workers = workers = memory.Memory(shape=p.worker_bits, depth=p.jobs, init=[])

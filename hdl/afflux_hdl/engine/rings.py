@@ -33,7 +33,8 @@ class Rings(wiring.Component):
         pop: In phase 0: the entry that was addressed in the cycle before has left its ring.
         remains: In phase 0: the ring has more than that entry.
         reset, reset_ring, first, last: In phase 1: the ring is emptied, and from then on has the
-            addresses from `first` to `last`. Nothing is popped from it in the next cycle.
+            addresses from `first` to `last`, at least two. Nothing is popped from it in the next
+            cycle.
         emptied: Number of entries that the ring had.
     """
 
@@ -63,9 +64,11 @@ class Rings(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # The address behind the head is kept beside it: in phase 1 there is no time to compute it.
+        head_shape = data.StructLayout({"head": self._address, "behind": self._address})
         limits_shape = data.StructLayout({"first": self._address, "last": self._address})
         m.submodules.tails = tails = memory.Memory(shape=self._address, depth=self._rings, init=[])
-        m.submodules.heads = heads = memory.Memory(shape=self._address, depth=self._rings, init=[])
+        m.submodules.heads = heads = memory.Memory(shape=head_shape, depth=self._rings, init=[])
         m.submodules.limits = limits = memory.Memory(shape=limits_shape, depth=self._rings, init=[])
         tail_write, head_write, limits_write = (
             part.write_port() for part in (tails, heads, limits)
@@ -84,6 +87,7 @@ class Rings(wiring.Component):
         ring_in = Signal.like(self.push_ring)
         ring_out = Signal.like(self.head_ring)
         following_head = Signal(self._address)
+        limits_before = Signal(limits_shape)
         empties = Signal()
         m.d.comb += [ring_in.eq(Mux(self.phase, self.reset_ring, self.push_ring))]
         for port in (tail_in, head_in, limits_in):
@@ -92,13 +96,14 @@ class Rings(wiring.Component):
             m.d.comb += port.addr.eq(self.head_ring)
         m.d.sync += [
             ring_out.eq(self.head_ring),
-            following_head.eq(following(head_out.data, limits_out.data)),
+            following_head.eq(head_out.data.behind),
+            limits_before.eq(limits_out.data),
         ]
         used = self.occupied.bit_select(ring_in, 1)
         m.d.comb += [
             self.tail.eq(tail_in.data),
-            self.full.eq(used & (tail_in.data == head_in.data)),
-            self.head.eq(head_out.data),
+            self.full.eq(used & (tail_in.data == head_in.data.head)),
+            self.head.eq(head_out.data.head),
             tail_out.addr.eq(ring_out),
             self.remains.eq(tail_out.data != following_head),
             empties.eq(self.pop & ~self.remains),
@@ -110,7 +115,10 @@ class Rings(wiring.Component):
             ),
             head_write.en.eq(Mux(self.phase, self.reset, self.pop)),
             head_write.addr.eq(Mux(self.phase, self.reset_ring, ring_out)),
-            head_write.data.eq(Mux(self.phase, self.first, following_head)),
+            head_write.data.head.eq(Mux(self.phase, self.first, following_head)),
+            head_write.data.behind.eq(
+                Mux(self.phase, self.first + 1, following(following_head, limits_before))
+            ),
             limits_write.en.eq(self.phase & self.reset),
             limits_write.addr.eq(self.reset_ring),
             limits_write.data.first.eq(self.first),
@@ -128,10 +136,12 @@ class Rings(wiring.Component):
         size, between = Signal(self._address), Signal(self._address)
         m.d.comb += [
             size.eq(limits_in.data.last - limits_in.data.first + 1),
-            between.eq(tail_in.data - head_in.data),
+            between.eq(tail_in.data - head_in.data.head),
         ]
         with m.If(self.phase & self.reset & used):
-            m.d.sync += self.emptied.eq(Mux(tail_in.data > head_in.data, between, between + size))
+            m.d.sync += self.emptied.eq(
+                Mux(tail_in.data > head_in.data.head, between, between + size)
+            )
         with m.Else():
             m.d.sync += self.emptied.eq(0)
         return m

@@ -74,9 +74,10 @@ class Seal(wiring.Component):
     """Adds a seal to each frame.
 
     Latency: 3 cycles from a beat on `i` to the same beat on `o`, two of them those of a queue. The
-    seal follows the last beat at once, as a beat of its own. Throughput: one beat on `o` in each
-    cycle while `o.ready` holds, so a frame takes a cycle more than it has beats. Back-pressure:
-    whoever writes must stop in time, by `level`; a beat that finds the queue full is lost.
+    seal follows the last beat at once, as a beat of its own; a frame that is cut off has none.
+    Throughput: one beat on `o` in each cycle while `o.ready` holds, so a frame takes a cycle more
+    than it has beats. Back-pressure: whoever writes must stop in time, by `level`; a beat that
+    finds the queue full is lost.
 
     Members:
         i: Frames without seal, beat by beat.

@@ -37,8 +37,8 @@ class Transmit(wiring.Component):
     Latency: 7 cycles from an order to the first beat on `o`, one more if it comes at the wrong
     phase. Throughput: one beat in each cycle while `o.ready` holds, the seal of each frame
     included; back-pressure stops what is before the seal in steps of two beats, so that each beat
-    is read at its bank's phase. While `discard` holds it
-    takes orders at that rate too, whatever `o.ready` is, and discards their frames.
+    is read at its bank's phase. While `discard` holds it takes orders at that rate too, whatever
+    `o.ready` is, and discards their frames.
 
     A frame is discarded whole, unless some of its beats are before the network when `discard`
     rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it. What
@@ -51,7 +51,7 @@ class Transmit(wiring.Component):
         i: Frame orders.
         read_block, read_words: Slot memory.
         o: Frames for the MAC, without frame check sequence; `keep` is all ones, except in the
-            seal. `error`, with `last`, marks a frame of which the rest is missing.
+            seal that ends a frame. `error`, with `last`, marks a frame whose rest is missing.
         discard: Nobody takes frames, or nobody is to get them.
         cut: In the first cycle after a reset: the reset has cut a frame off, which is to be ended.
         departed: A whole frame's last beat leaves in this cycle.
