@@ -12,7 +12,7 @@ from tests.checks.engine_checks import DROPS
 from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.afflux_layer import Afflux
-from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired
+from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired, sealed
 from tests.support.checkout import BUILD as BUILD_FOLDER
 from tests.support.planted_engine import engine_verilog
 from tests.support.planting import Bug
@@ -58,7 +58,7 @@ def test_repair_makes_both_checksums_right() -> None:
 @pytest.mark.parametrize("at", [6, 13, 14, 17, 22, 24, 26, 39, 42])
 def test_a_malformed_answer_is_seen(at: int) -> None:
     header = HEADER.pack(0x18, 0, 0, 1, 2, 1, 3, 4, 5)
-    right = pack_frame(ENGINE, WORKER, header + bytes(64 + 256), checked=False)
+    right = sealed(pack_frame(ENGINE, WORKER, header + bytes(64 + 256), checked=False))
     assert read_answer(right, ENGINE, 4).slot == 2
     wrong = bytearray(right)
     wrong[at] ^= 0x20

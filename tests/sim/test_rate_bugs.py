@@ -43,10 +43,12 @@ def measure(verilog: str) -> Passed:
 
 def test_a_pause_between_frames_is_seen():
     right = measure(engine_verilog(BUILD / "rate_bug" / "none", None, 512, BUILT))
-    assert right.beats_in == right.beats_out == right.cycles
+    # With its seal a result is eleven beats, a contribution ten.
+    assert right.beats_out == right.cycles
+    assert right.beats_in / right.cycles == pytest.approx(10 / 11, abs=0.02)
     slow = measure(engine_verilog(BUILD / "rate_bug" / "pause", PAUSE, 512, BUILT))
-    # Ten beats in twelve cycles; workers wait for results, so less goes in too.
-    assert slow.beats_out / slow.cycles == pytest.approx(10 / 12, abs=0.02)
-    assert slow.beats_in / slow.cycles < 0.9
+    # Eleven beats in twelve cycles; workers wait for results, so less goes in too.
+    assert slow.beats_out / slow.cycles == pytest.approx(11 / 12, abs=0.02)
+    assert slow.beats_in / slow.cycles < 0.85
     assert slow.idle_cycles > 0
     assert slow.receive_stalls == 0
