@@ -49,8 +49,10 @@ DROPS = {
     "results_dropped",
     "results_discarded",
     "frames_discarded",
+    "state_errors",
+    "data_errors",
 }
-"""Counters of what queues and rates leave out, and a link that is down."""
+"""Counters of what queues and rates leave out, a link that is down, and bits that flip."""
 
 
 def open_engine(bus_bits: int) -> VerilatedEngine:

@@ -166,14 +166,18 @@ def dissected(vector: Vector, number: int, where: str) -> Afflux:
     assert ip.flags == "DF" and ip.frag == 0, where
     assert ip.len == len(frame) - 14 and udp.len == len(frame) - 34, f"{where}: lengths"
     if udp.chksum:
-        # Only who is to be refused has one.
-        assert vector.is_foreign(number), where
+        # Only who is to be refused has one, and what has a seal: the aggregators' frames.
+        sealed = udp.chksum == 0xFFFF
+        aggregators = [about["aggregator"], *filter(None, [about["parent"]])]
+        assert sealed == (ether.src in [place(each)[0] for each in aggregators]), where
+        assert sealed or vector.is_foreign(number), where
         summed = Ether(frame)
         del summed[UDP].chksum
         assert bytes(summed) == frame, f"{where}: UDP checksum"
     assert IP(bytes(ip)[:20]).chksum == right_checksum(bytes(ip)[:20]), f"{where}: checksum"
     packet = udp[Afflux]
-    assert len(frame) == HEADERS + 86 + 256 * packet.present.bit_count(), f"{where}: lengths"
+    seal = 4 if udp.chksum == 0xFFFF else 0
+    assert len(frame) == HEADERS + 86 + 256 * packet.present.bit_count() + seal, f"{where}: lengths"
     ends = (ether.src, ip.src, udp.sport), (ether.dst, ip.dst, udp.dport)
     engine = place(about["aggregator"])
     others = [place(each) for each in about["members"]]

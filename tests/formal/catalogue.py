@@ -23,8 +23,8 @@ LANE_ALU = Proof(
             "a wrapped sum's residue is not corrected",
             2,
             "engine/lane_alu.py",
-            "adds & (total[32] ^ differs)",
-            "adds & total[32]",
+            "Mux(adds, total[32] ^ differs, ~loser_fits)",
+            "Mux(adds, total[32], ~loser_fits)",
         ),
     ),
 )

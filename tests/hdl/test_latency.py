@@ -215,7 +215,7 @@ def test_stages_take_as_long_as_the_hardware_guide_says() -> None:
     takes: dict[str, set[int]] = {}
     for offset in range(4):
         _, left, testbench = measure(512, 0, offset)
-        # One beat of headers, one of words.
+        # One beat of headers, one of words, and the seal.
         before = left[0][0] - measure(512, 0, offset)[0]
         for name, cycle in testbench.reached.items():
             takes.setdefault(name, set()).add(cycle - before)
