@@ -55,7 +55,10 @@ def test_dense_rounds_at_line_rate(engine, order):
     loop.run(400)
     passed = loop.passed(start)
     assert passed.receive_stalls == 0
-    assert passed.beats_in == passed.cycles
+    # Results have a beat more than contributions, so it is the way out that is full, and the way
+    # in all but that beat of each frame.
+    assert max(passed.beats_in, passed.beats_out) == passed.cycles
+    assert passed.beats_in >= passed.cycles - passed.frames_out
     assert passed.rounds > 40
 
 
@@ -81,7 +84,11 @@ def test_duplicates_are_dropped_and_change_no_sum(engine):
 
 def flip_a_sum(frames):
     return [
-        frame[:-1] + bytes([frame[-1] ^ 1]) if len(frame) > wire.FRAME_BYTES_MIN else frame
+        frame[: -1 - wire.SEAL_BYTES]
+        + bytes([frame[-1 - wire.SEAL_BYTES] ^ 1])
+        + frame[-wire.SEAL_BYTES :]
+        if len(frame) > wire.FRAME_BYTES_MIN + wire.SEAL_BYTES
+        else frame
         for frame in frames
     ]
 

@@ -277,7 +277,7 @@ class ClosedLoop:
         if kind != wire.VERSION << 4 | wire.Type.RESULT:
             raise LoopError(f"a packet of type {kind & 15} came where a result was due")
         blocks = present.bit_count()
-        if len(frame) != wire.frame_bytes(blocks):
+        if len(frame) != wire.frame_bytes(blocks) + wire.SEAL_BYTES:
             raise LoopError(f"{len(frame)} bytes for {blocks} blocks")
         to = range(self._workers) if worker == EVERYONE else (worker,)
         if worker == EVERYONE and not self._multicast:
@@ -285,7 +285,7 @@ class ClosedLoop:
         if self._copies > 1 and all(self._turn[each][slot] != turn for each in to):
             self.ignored += 1
             return
-        payload = frame[wire.LOOKAHEAD_OFFSET :]
+        payload = frame[wire.LOOKAHEAD_OFFSET : -wire.SEAL_BYTES]
         self._blocks_out += blocks
         if self._reduced[slot] != turn:
             if self._reduced[slot] != turn - 1:
