@@ -78,6 +78,10 @@ demo: $(ADAPTER) ## train a small network through the simulated engine; LOSS=0.0
 test: $(ADAPTER) ## all tests, those in the simulator included
 	$(PYTEST) tests $(PYTEST_ARGS)
 
+.PHONY: test-long
+test-long: $(ADAPTER) ## the tests that test leaves out: more planted bugs, the second simulator
+	$(PYTEST) tests -m long $(PYTEST_ARGS)
+
 .PHONY: sim
 sim: $(SETUP) ## only the cocotb tests of engine and node
 	$(PYTEST) tests/sim/test_cocotb_*.py $(PYTEST_ARGS)

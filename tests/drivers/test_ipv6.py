@@ -212,13 +212,13 @@ def test_addresses_that_lead_nowhere(host, why):
 def test_what_a_route_carries():
     assert route_to("::1", 9).own == "::1"
     assert route_to("::1", 9).lanes == wire.LANES_MAX
-    for mtu, lanes in ((1280, 4), (1413, 4), (1414, 5), (1500, 5), (9000, 16)):
+    for mtu, lanes in ((1280, 4), (1417, 4), (1418, 5), (1500, 5), (9000, 16)):
         assert lanes_for_mtu(mtu, "fd00::1") == lanes
         # With the header of IPv6, a packet is as long as the MTU at most.
         assert 40 + wire.UDP_BYTES + wire.datagram_bytes(lanes) <= mtu
-    assert lanes_for_mtu(1394, "10.0.0.1") == 5
-    with pytest.raises(ValueError, match="an MTU of 389 bytes holds no packet"):
-        lanes_for_mtu(389, "fd00::1")
+    assert lanes_for_mtu(1398, "10.0.0.1") == 5
+    with pytest.raises(ValueError, match="an MTU of 393 bytes holds no packet"):
+        lanes_for_mtu(393, "fd00::1")
 
 
 def test_a_name_is_one_of_ipv4_first(monkeypatch):

@@ -57,7 +57,7 @@ def test_counts_what_it_sends_and_receives(peer):
     statistics = line.session.statistics
     assert (statistics.packets_sent, statistics.bytes_sent) == (1, 86)
     # One byte more than the longest packet: too long, and seen to be.
-    longest = wire.datagram_bytes(wire.LANES_MAX) + 1
+    longest = wire.datagram_bytes(wire.LANES_MAX) + wire.SEAL_BYTES + 1
     assert (statistics.packets_received, statistics.bytes_received) == (2, 3 + longest)
     assert statistics.ignored == 2
     assert statistics.frame_bytes_sent == 42 + 86

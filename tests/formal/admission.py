@@ -25,7 +25,7 @@ from afflux_hdl.contract import wire
 from afflux_hdl.engine.admit import Admit
 from afflux_hdl.engine.layouts import FrameSummary, JobEntry, OperationKind, Route, WorkerEntry
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.engine.slot_state import SlotStateMemory
+from afflux_hdl.engine.slot_state import SlotStateMemory, parity_of
 from tests.formal import seams
 from tests.formal.contracts import choose
 from tests.formal.inside import Inside
@@ -88,6 +88,7 @@ class AdmissionHarness(Elaboratable):
         ]
         connect(m, admit.read_state, memory.read)
         connect(m, admit.write_state, memory.write)
+        m.d.comb += admit.state_broken.eq(memory.broken)
 
         # Routes: any. The watched job's stays.
         route = Signal(Route)
@@ -119,7 +120,9 @@ class AdmissionHarness(Elaboratable):
         workers = Workers(p)
         self._frames(m, admit, job, route, job_number, slot, workers)
         after = self._operations(m, admit, job, job_number, slot, workers)
-        self._tie(m, memories[0].content, memories[1].content, job, workers, after)
+        kept_state = memories[0].content
+        m.d.comb += Assert(kept_state.parity == parity_of(kept_state.state), "the state is whole")
+        self._tie(m, kept_state.state, memories[1].content, job, workers, after)
         return m
 
     def _frames(

@@ -34,7 +34,6 @@ __all__ = [
     "RINGS_MADE",
     "STREAM",
     "SUMMARY",
-    "SUMS_STAY",
     "WORKERS_ROUNDS",
     "at_most",
     "tag",
@@ -401,13 +400,6 @@ LOCAL_STAYS = Axiom(
     "docs/hardware.md, section 6",
     "the operator sets the engine's addresses before frames come, and leaves them",
     _stays,
-)
-
-SUMS_STAY = Axiom(
-    "sums stay",
-    "hdl/afflux_hdl/engine/seal.py",
-    "a sum that waits in its queue does not change, as `queue` shows of such queues",
-    lambda m, stream: _stream(m, stream, of="seal"),
 )
 
 AXI_MASTER = Axiom(

@@ -68,7 +68,14 @@ class WatchedMemory(Elaboratable):
         for port, domain, transparent_for in self._reads:
             hit = port.addr == self.watched
             if domain == "comb":
-                m.d.comb += _raw(port.data).eq(Mux(hit, _raw(self.content), AnySeq(bits)))
+                # A word that is looked at for several cycles is the same until it is written.
+                before, at, known = Signal(bits), Signal.like(port.addr), Signal()
+                m.d.sync += [before.eq(_raw(port.data)), at.eq(port.addr), known.eq(1)]
+                for write in self._writes:
+                    with m.If(write.en & (write.addr == port.addr)):
+                        m.d.sync += known.eq(0)
+                other = Mux(known & (at == port.addr), before, AnySeq(bits))
+                m.d.comb += _raw(port.data).eq(Mux(hit, _raw(self.content), other))
                 continue
             with m.If(port.en):
                 m.d.sync += _raw(port.data).eq(Mux(hit, _raw(self.content), AnySeq(bits)))

@@ -28,10 +28,17 @@ BUILT = {"workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
 # fingerprints, and the ranks would notice.
 FLIPPED = Bug(
     "engine/merge.py",
-    "alu.arriving.eq(arriving2[32 * n : 32 * n + 32]),",
-    "alu.arriving.eq(\n"
-    "    arriving2[32 * n : 32 * n + 32] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)\n"
-    "),",
+    "alu.arriving.eq(arriving2[word]),\n"
+    "                alu.held_residue.eq(held2[check]),\n"
+    "                alu.arriving_residue.eq(arriving2[check]),",
+    # With the residue of what it becomes, or the engine would spoil the result.
+    "alu.arriving.eq(arriving2[word] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)),\n"
+    "                alu.held_residue.eq(held2[check]),\n"
+    "                alu.arriving_residue.eq(\n"
+    "                    __import__('afflux_hdl.lib.residue', fromlist=['x']).residues_of(\n"
+    "                        m, arriving2[word] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)\n"
+    "                    )\n"
+    "                ),",
 )
 
 

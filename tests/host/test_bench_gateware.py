@@ -45,6 +45,7 @@ def check_promises(rows):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run(tmp_path, capfd):
     output = tmp_path / "engine.json"
     foreign = {"bench": "loop", "bytes": 1}

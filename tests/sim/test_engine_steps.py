@@ -27,6 +27,7 @@ def test_what_happens_together_is_counted_and_answered(bus_bits: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_sixteen_overflows_that_count_as_none_are_found() -> None:
     """The sum of a beat's 16 flags in 4 bits: it passed every other check."""
     bug = Bug("engine/merge.py", "sum(overflow3)", "sum(overflow3)[:4]")

@@ -14,6 +14,7 @@ from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.afflux_layer import Afflux
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired, sealed
 from tests.support.checkout import BUILD as BUILD_FOLDER
+from tests.support.long_runs import most_are_long
 from tests.support.planted_engine import engine_verilog
 from tests.support.planting import Bug
 
@@ -92,7 +93,7 @@ BUGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", most_are_long(BUGS))
 def test_bug_is_found(name: str) -> None:
     folder = BUILD_FOLDER / "tests" / "fuzz" / name.replace(" ", "-")
     verilog = engine_verilog(folder, BUGS[name], 512, BUILD)

@@ -74,6 +74,7 @@ BUGS = {
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_each_comparison_that_is_too_short_is_found() -> None:
     """All at once, in one engine: each is shown by frames that show no other."""
     first, *more = BUGS.values()

@@ -18,6 +18,7 @@ from tests.scenarios.performer import perform
 from tests.scenarios.stream_worker import StreamWorker
 from tests.scenarios.streams import draw_tensor, reduce_in_order
 from tests.support.checkout import BUILD
+from tests.support.long_runs import most_are_long
 from tests.support.planted_engine import engine_verilog
 from tests.support.planting import Bug
 
@@ -100,7 +101,7 @@ def test_the_engine_as_it_is_passes() -> None:
         check(engine)
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", most_are_long(BUGS))
 def test_bug_is_caught(name: str) -> None:
     with open_engine(name, BUGS[name]) as engine:
         with pytest.raises((AssertionError, SimulationError)) as caught:

@@ -10,7 +10,7 @@ from tests.support.checkout import BUILD
 from tests.support.planted_engine import engine_verilog
 from tests.support.planting import Bug
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 # Without the bug it is the model that other tests have built.
 BUILT = BUILDS[512]

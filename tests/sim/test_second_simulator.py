@@ -19,7 +19,7 @@ from tests.scenarios.performer import paces, perform
 from tests.second_simulator.library import engine_library
 from tests.second_simulator.twins import Difference, Twins
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_yosys")]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.usefixtures("compiled_yosys")]
 
 BUILD = BUILDS[32]
 # Compiled in little time, the simulation is slow: those that need few cycles.

@@ -20,7 +20,6 @@ namespace {
 
 using engine::Counter;
 
-
 int checked(int number, const char* what) {
     if (number < 0) throw std::system_error(errno, std::generic_category(), what);
     return number;

@@ -22,8 +22,7 @@ Core::Core(const Limits& limits, SlotPool& slots, Joined joined)
       rounds_(slots, sender_, counters_) {}
 
 bool Core::passes_length(const packet::Header& header, std::size_t payload_bytes) {
-    if (packet::right_length(payload_bytes, header.blocks()) &&
-        header.blocks() <= limits_.lanes) {
+    if (packet::right_length(payload_bytes, header.blocks()) && header.blocks() <= limits_.lanes) {
         return true;
     }
     ++counters_[Counter::BadLength];

@@ -35,7 +35,8 @@ struct Arrival {
     Packet packet;
     packet::Endpoint peer;
     std::uint16_t port;  // of the engine
-    // A checksum has shown that the packet came as it was sent; of a socket the host has seen to it.
+    // A checksum has shown that the packet came as it was sent; of a socket the host has seen to
+    // it.
     bool verified = true;
 };
 

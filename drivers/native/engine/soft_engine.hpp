@@ -31,7 +31,8 @@ class SoftEngine {
     Engine& engine() { return engine_; }
 
   private:
-    // The checks of the protocol's section 5.2 up to the checksum. A frame is counted for the first that it fails.
+    // The checks of the protocol's section 5.2 up to the checksum. A frame is counted for the first
+    // that it fails.
     std::optional<Arrival> parse(packet::Octets frame);
     Engine::Share& owner_of(const Arrival& arrival);
     void carry_out();

@@ -15,7 +15,7 @@ from afflux_hdl.contract import wire
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
-__all__ = ["SlotState", "SlotStateMemory", "VersionState"]
+__all__ = ["SlotState", "SlotStateMemory", "VersionState", "parity_of"]
 
 PARITY_BITS = 2
 
@@ -61,7 +61,7 @@ class SlotState(data.StructLayout):
         )
 
 
-def _parity(state: data.View) -> Value:
+def parity_of(state: data.View) -> Value:
     """Return the parities of the even and of the odd bits: two neighbours are never in one.
 
     `waiting` is decided last, so it comes in last.
@@ -112,13 +112,13 @@ class SlotStateMemory(wiring.Component):
         m.d.comb += [
             state_read.addr.eq(self.read.address),
             self.read.data.eq(state_read.data.state),
-            self.broken.eq(state_read.data.parity != _parity(state_read.data.state)),
+            self.broken.eq(state_read.data.parity != parity_of(state_read.data.state)),
             round_read.addr.eq(self.send.address),
             self.send.data.eq(round_read.data),
             state_write.en.eq(self.write.enable),
             state_write.addr.eq(self.write.address),
             state_write.data.state.eq(self.write.data),
-            state_write.data.parity.eq(_parity(self.write.data)),
+            state_write.data.parity.eq(parity_of(self.write.data)),
             round_write.en.eq(self.write.enable),
             round_write.addr.eq(self.write.address),
             round_write.data.eq(self.write.data.round),

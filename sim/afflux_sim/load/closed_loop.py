@@ -285,7 +285,6 @@ class ClosedLoop:
         if self._copies > 1 and all(self._turn[each][slot] != turn for each in to):
             self.ignored += 1
             return
-        # Without the seal, which is another one for each worker.
         payload = frame[wire.LOOKAHEAD_OFFSET : -wire.SEAL_BYTES]
         self._blocks_out += blocks
         if self._reduced[slot] != turn:

@@ -79,6 +79,8 @@ std::size_t engine_send(Handle* handle, const std::uint8_t** frames) {
         std::memcpy(to, &bytes, sizeof bytes);
         std::memcpy(to + sizeof bytes, frame.head.data(), frame.head.size());
         std::memcpy(to + sizeof bytes + frame.head.size(), queue.body(frame), frame.body_bytes);
+        std::memcpy(to + sizeof bytes + frame.head.size() + frame.body_bytes, frame.seal.data(),
+                    frame.seal.size());
     }
     queue.clear();
     *frames = handle->sent.data();
