@@ -333,7 +333,21 @@ ROUNDS = (
 )
 
 NODE = (
-    Proof(name="cut by reset", harness="node_streams:CutHarness", depth=2),
+    Proof(
+        name="cut by reset",
+        harness="node_streams:CutHarness",
+        depth=2,
+        cover=4,
+        bugs=(
+            SoughtBug(
+                "every frame is one that a reset has cut off",
+                4,
+                "lib/frame_boundary.py",
+                "self.cut.eq(first_cycle & tracker.inside),",
+                "self.cut.eq(tracker.inside),",
+            ),
+        ),
+    ),
     Proof(
         name="stream of ARP answers",
         harness="node_streams:ArpHarness",

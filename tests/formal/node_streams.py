@@ -6,8 +6,8 @@ it, that one's stream keeps the rule. The node's `tx` is `Egress.o`, its `host_r
 `Arp.o` and `Echo.o`.
 """
 
-from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Cat, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Assert, Cat, Cover, Elaboratable, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib.wiring import Component
 
 from afflux_hdl.lib.frame_boundary import CutByReset
@@ -57,13 +57,15 @@ class ArpHarness(Elaboratable):
 
 
 class CutHarness(Elaboratable):
-    """What tells the parts that a reset has cut off a frame."""
+    """What tells the parts that a reset has cut off a frame; resets come at any time."""
 
     def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.cut = cut = CutByReset()
-        drive(m, cut)
-        seams.CUT.guarantee(m, cut.cut)
+        part, m = Module(), Module()
+        part.submodules.cut = cut = CutByReset()
+        drive(part, cut)
+        seams.CUT.guarantee(part, cut.cut)
+        part.d.comb += Cover(cut.cut)
+        m.submodules.part = ResetInserter(AnySeq(1))(part)
         return m
 
 

@@ -155,7 +155,7 @@ def test_the_gateware_answers_and_all_else_is_its_hosts():
             deadline = time.monotonic() + 10.0
             while (counters := counters_from(first, url))["frames_in"] == 0:
                 assert time.monotonic() < deadline
-            assert counters["bad_version"] == 1
+            assert counters["bad_length"] == 1
             assert f"udp {wire.PORT}" not in map(kind_of, heard.frames())
             assert counters["node_host_overflow"] == counters["node_bad_frames"] == 0
 

@@ -15,7 +15,9 @@ from afflux.group.membership import Membership
 from afflux.group.rendezvous import meet
 from afflux.group.settings import Settings
 from afflux.group.shards import Shards
+from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.control.secret import new_secret, secret_of_text
 from afflux_drivers.worker.worker import Worker
 from tests.support.drivers.served import Served
 
@@ -79,8 +81,9 @@ class Drawn:
 def own(monkeypatch):
     """Serve two hosts, of which one has two ranks, in this process."""
     own = OneProcess()
-    served = Served(SoftEngine())
-    launched = types.SimpleNamespace(address=served.address, runs=lambda: True)
+    secret = new_secret()
+    served = Served(SoftEngine(), access=Access(secret=secret_of_text(secret)))
+    launched = types.SimpleNamespace(address=served.address, secret=secret, runs=lambda: True)
     monkeypatch.setattr(rendezvous, "host_identity", lambda: HOSTS[own.rank])
     monkeypatch.setattr(launched_aggregator, "acquire", lambda *_: launched)
     monkeypatch.setattr(launched_aggregator, "release", lambda _: None)

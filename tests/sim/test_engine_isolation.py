@@ -181,7 +181,10 @@ def test_the_worst_wait_behind_hostile_jobs(mixed: bool) -> None:
         perform(engine, director.configure())
         for job in (*hostile, victim):
             perform(engine, director.create(job, join=False))
-            assert len(engine.play(job.joins())) == job.workers
+            # No more at once than there is room for answers.
+            for first in range(0, job.workers, 32):
+                joins = job.joins()[first : first + 32]
+                assert len(engine.play(joins)) == len(joins)
         for step in range(4):
             shapes = SHAPES if mixed else ("sparse rounds",) * len(SHAPES)
             frames = [
