@@ -77,8 +77,9 @@ class Fuzzer:
         self._choose = random.Random(seed)
         self._batch = batch
         self._build = build
-        # Its parents' ports follow its own.
-        self._here = here or self._draw_peer(first_port=1, last_port=65_000)
+        # Its parents' ports follow its own, perhaps beyond the last one.
+        first_port = 65_530 if self._choose.random() < 0.2 else 1
+        self._here = here or self._draw_peer(first_port=first_port)
         self._blocks = Blocks(self._choose)
         self._left_out = self._left_out_bytes = 0
         self._frames = self._batches = self._answers = self._results = 0
