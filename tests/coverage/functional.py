@@ -111,7 +111,10 @@ def _spell(
 def _reset(choose: random.Random, observer: Observer, traffic: MixedTraffic, bus_bits: int) -> None:
     """Reset the engine while frames come, in one of them or between two."""
     # The first one only lets time pass.
-    frames = [choose.randbytes(600), *(traffic.frame().frame for _ in range(6))]
+    frames = [choose.randbytes(600)]
+    for _ in range(6):
+        small = choose.randbytes(choose.randrange(1, 4 * bus_bits // 8))
+        frames.append(choose.choice((small, traffic.frame().frame)))
     beats = [-(-len(frame) // (bus_bits // 8)) for frame in frames]
     at = choose.randrange(1, len(frames))
     # The reset acts on what comes in the cycle behind the four for which its pin is held.

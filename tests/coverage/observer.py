@@ -167,8 +167,8 @@ class Observer:
     def end(self, how: str) -> None:
         """Say that all jobs are about to end."""
         where = {"queue": self.queue(), "link": self.link()}
-        # What left while registers were read is still to be collected.
-        self._see(self._engine.run(0))
+        # What left while registers were read is still to be collected; the network is as it was.
+        self._see(self._engine.play([], Stimulus(ready_share=0.0, drain=False)))
         for job in self._jobs.values():
             self._model.add({"ends": how} | where | _of_job(job))
 

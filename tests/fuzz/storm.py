@@ -18,6 +18,7 @@ from operator import itemgetter
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer, parameters_of
 from tests.fuzz.ledger import Counts, Ledger
 from tests.fuzz.small_frames import burst, near_miss
@@ -169,8 +170,10 @@ class Storm(Fuzzer):
         self._got += self._engine.play(frames, pace, errors, meanwhile)
         self._frames += len(frames)
         if ready == 0 and choose.random() < 0.3:
-            for _ in range(self._link_timeout + 20):
-                self._read("identity")
+            end = self._engine.statistics().cycles + self._link_timeout + 20
+            while self._engine.statistics().cycles < end and not self._read("transmit_state"):
+                for _ in range(20):
+                    self._read("identity")
             self.events["link down by itself"] += self._read("transmit_state")
         elif choose.random() < 0.2:
             # At rest for a moment, and the pace as it was.
@@ -261,7 +264,13 @@ class Storm(Fuzzer):
 
     def _second_of_its_place(self, frame: bytes) -> bool:
         """Return whether its slot and version had a result, or partial sum, in this episode."""
-        place = int.from_bytes(frame[34:36], "big") << 8 | frame[44], frame[46], frame[50] & 1
+        answer = read_answer(frame, self._here, self._build["lanes"])
+        if answer.short:
+            return False
+        # A parent that answers before it has been asked makes a result meet the partial sum.
+        up = answer.source_port != self._here.port
+        job = (answer.source_port - self._here.port - 1) % 2**16 if up else answer.job
+        place = job, answer.slot, answer.round & 1
         again = place in self._caused_before
         self._caused_before.add(place)
         return again

@@ -28,7 +28,7 @@ DRAWN = (
 )
 
 
-@pytest.mark.parametrize(("bus_bits", "frames"), [(512, 4000), (32, 2000)])
+@pytest.mark.parametrize(("bus_bits", "frames"), [(512, 2500), (32, 1000)])
 def test_an_engine_in_a_storm(bus_bits: int, frames: int) -> None:
     """On the model that the fuzzer's test has built."""
     with VerilatedEngine(bus_bits=bus_bits, **BUILD) as engine:
@@ -39,10 +39,10 @@ def test_an_engine_in_a_storm(bus_bits: int, frames: int) -> None:
 
 def test_a_node_in_a_storm() -> None:
     with VerilatedNode(NODE) as node:
-        report = NodeStorm(node, NODE, 3).storm(2000)
+        report = NodeStorm(node, NODE, 3).storm(1000)
         assert node.statistics().network_stalls == 0
     assert all(report.events[name] for name in DRAWN if "parents" not in name), report.events
-    for name in ("to_host", "arp_replies", "echo_replies", "from_host", "host_overflow"):
+    for name in ("to_host", "arp_replies", "echo_replies", "from_host"):
         assert report.events[f"node: {name}"], report.events
 
 
@@ -70,7 +70,7 @@ BUGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", most_are_long(BUGS))
+@pytest.mark.parametrize("name", most_are_long(BUGS, kept=0))
 def test_a_bug_is_found(name: str) -> None:
     folder = BUILD_FOLDER / "tests" / "storm" / name.replace(" ", "-")
     verilog = engine_verilog(folder, BUGS[name], 512, BUILD)
