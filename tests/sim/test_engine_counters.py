@@ -27,7 +27,7 @@ def shown(engine: VerilatedEngine) -> list[int]:
 
 
 @pytest.mark.slow
-@WIDTHS
+@pytest.mark.parametrize("bus_bits", [32, pytest.param(512, marks=pytest.mark.long)])
 def test_counters_carry_through_all_their_bits(bus_bits: int) -> None:
     with open_late(bus_bits) as engine:
         assert shown(engine) == [START] * len(COUNTERS)
