@@ -54,9 +54,9 @@ class StoreProcess:
     def stop(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
         # On a busy machine its threads answer for a while yet.
-        tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
+        threads = list(Path(f"/proc/{self.pid}/task").iterdir())
         deadline = time.monotonic() + ENOUGH_S
-        while any((each / "stat").read_text().rpartition(")")[2].split()[0] != "T" for each in tasks):
+        while not all("State:\tT" in (each / "status").read_text() for each in threads):
             assert time.monotonic() < deadline, "not stopped"
             time.sleep(0.01)
 

@@ -11,7 +11,6 @@ from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, check_any_frame, check_floods
 from tests.support.counter_starts import START, CountsFromStart, counters_that_start_late
 
-WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
 
 def open_late(bus_bits: int) -> VerilatedEngine:
