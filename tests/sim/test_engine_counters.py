@@ -12,7 +12,6 @@ from tests.checks.engine_checks import BUILDS, check_any_frame, check_floods
 from tests.support.counter_starts import START, CountsFromStart, counters_that_start_late
 
 
-
 def open_late(bus_bits: int) -> VerilatedEngine:
     with counters_that_start_late():
         verilog = generate(Parameters(bus_bits=bus_bits, **BUILDS[bus_bits]))
