@@ -64,6 +64,8 @@ def cover(
                 _reset(choose, observer, traffic, bus_bits)
         else:
             observer.discard(False)
+            # The network takes all again, for a job's end waits for what is on its way.
+            engine.run(0)
             for job in jobs:
                 perform(engine, director.destroy(job))
             observer.drain()
