@@ -119,7 +119,7 @@ class Storm(Fuzzer):
             else:
                 self._play()
             self._known |= self._endpoints()
-        if choose.random() < 0.1:
+        if choose.random() < 0.15:
             self._reset_amid_frames()
             return
         self._rest(start)
