@@ -80,10 +80,10 @@ class GoldenNode:
         room = -(-len(frame) // self._beat_bytes) * self._beat_bytes
         if not self.host_path:
             self.counters["from_host_off"] += 1
-        elif room > self._host_bytes:
-            self.counters["from_host_oversize"] += 1
         elif error:
             self.counters["from_host_bad"] += 1
+        elif room > self._host_bytes:
+            self.counters["from_host_oversize"] += 1
         else:
             self.counters["from_host"] += 1
             self.sent.from_host.append(frame)
