@@ -25,6 +25,8 @@ __all__ = [
     "check_joined_before",
     "check_reasons",
     "check_settled_workers",
+    "check_unasked_fields",
+    "check_uncommanded_writes",
 ]
 
 PARAMETERS = [
@@ -243,3 +245,57 @@ def check_settled_workers(engine: Engine, build: Build) -> None:
         yield from director.check_counters()
 
     perform(engine, scenario())
+
+
+def check_uncommanded_writes(engine: Engine, build: Build) -> None:
+    """Write every parameter behind a create: nothing changes until there is another command."""
+    choose = random.Random(8)
+    director = Director(**build)
+    jobs = (
+        Job(number=0, workers=2, lanes=1, slots=2, group=Group("239.1.2.3", 4701)),
+        Job(number=1, workers=2, lanes=1, slots=2, slot_base=2, parent=ParentJob()),
+        Job(number=2, workers=2, lanes=1, slots=2, slot_base=4),
+    )
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for job in jobs:
+            yield from director.create(job)
+            for each in PARAMETERS:
+                if each.name != "job_command":
+                    yield WriteRegister(each.address, choose.getrandbits(each.width))
+            # Whatever is written meanwhile, a job's results go where it was told.
+            for step in range(2):
+                for slot in range(job.slots):
+                    for worker in range(job.workers):
+                        frame = job.data(worker, slot, step, {0: [step + worker] * 64})
+                        yield from director.each([frame])
+                    if job.parent:
+                        yield from director.each([job.down(slot, step, {0: [step] * 64})])
+        for job in jobs:
+            yield from director.each([job.probe(0, slot, 1) for slot in range(job.slots)])
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_unasked_fields(engine: Engine, build: Build) -> None:
+    """Set each bit of each field of a JOIN that means nothing there, and of a question's slot."""
+    director = Director(**build)
+    job = Job(workers=2, lanes=1, slots=2)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        yield from director.create(job)
+        for name, width in UNASKED.items():
+            for bit in range(width):
+                yield from director.each([job.join(1, **{name: 1 << bit})])
+        for bit in range(UNASKED["slot"]):
+            yield from director.each([job.probe(0, 1 << bit, 0), job.data(0, 1 << bit, 0)])
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+UNASKED = {"slot": 16, "round": 32, "present": 16}
+"""Fields of the header of a JOIN that are copied at most, and their bits."""

@@ -8,7 +8,7 @@ from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-__all__ = ["check_near_numbers", "check_what_is_agreed"]
+__all__ = ["check_near_numbers", "check_what_is_agreed", "check_zeros"]
 
 WORDS, ELEMENTS = 16, 64
 ROUNDS = 64
@@ -80,5 +80,36 @@ def check_what_is_agreed(engine: VerilatedEngine, build: Build) -> None:
                 yield from director.each([job.data(worker, 0, step, {0: [1] * 64}, **agreed)])
         counters = yield from director.check_counters()
         assert counters["conflicts"] == 2 * len(bits)
+
+    perform(engine, scenario())
+
+
+def check_zeros(engine: VerilatedEngine, build: Build) -> None:
+    """Compare sums that are zero with numbers near it: a residue of 0 and one of 15 are the same.
+
+    Only a worker that disagrees about the opcode makes such a comparison; its round counts as a
+    conflict, and is summed all the same, without any error of the data.
+    """
+    director = Director(**build)
+    choose = random.Random(9)
+    job = Job(workers=3, lanes=build["lanes"], slots=1)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        yield from director.create(job)
+        for step in range(12):
+            terms = [choose.getrandbits(32) for _ in range(ELEMENTS)]
+            near = [(1 << n % 32) - n % 3 for n in range(step, step + ELEMENTS)]
+            contributions = (
+                (0, terms),
+                (0, [-term % 2**32 for term in terms]),
+                (step % 4, [number % 2**32 for number in near]),
+            )
+            for worker, (opcode, numbers) in enumerate(contributions):
+                blocks = {lane: numbers[lane:] + numbers[:lane] for lane in range(job.lanes)}
+                frame = job.data(worker, 0, step, blocks, numbers[:WORDS], opcode=opcode)
+                yield from director.each([frame])
+        counters = yield from director.check_counters()
+        assert not counters["data_errors"]
 
     perform(engine, scenario())

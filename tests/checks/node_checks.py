@@ -32,10 +32,11 @@ from tests.checks.engine_checks import BUILDS
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Build, Director
-from tests.scenarios.golden_node import GoldenNode, Sent
+from tests.scenarios.golden_node import GoldenNode, Sent, count_missing
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.node_frames import (
     arp_request,
+    draw_question,
     echo_request,
     random_host_frame,
 )
@@ -48,7 +49,6 @@ __all__ = [
     "NodeAsEngine",
     "NodeCheck",
     "build_of",
-    "count_missing",
     "node_battery",
     "node_parameters",
     "read_counter",
@@ -207,34 +207,6 @@ def _marked(frames: Sequence[bytes], errors: Sequence[bool] | None) -> list[tupl
     return list(zip(frames, errors or [False] * len(frames), strict=True))
 
 
-def count_missing(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
-    """Return how many of `expected` are missing in `got`, which has them in this order."""
-    at = 0
-    for frame in got:
-        while at < len(expected) and expected[at] != frame:
-            at += 1
-        assert at < len(expected), f"out of order, or of nobody: {frame[:64].hex(' ', 4)}"
-        at += 1
-    return len(expected) - len(got)
-
-
-def draw_question(choose: random.Random) -> bytes:
-    """Return an ARP or echo request, right or with something wrong."""
-    if choose.random() < 0.4:
-        mac = f"02:00:0b:{choose.randrange(256):02x}:{choose.randrange(256):02x}:07"
-        to = choose.choice(["ff:ff:ff:ff:ff:ff", ENGINE_MAC])
-        return arp_request(mac, f"10.{choose.randrange(256)}.1.{choose.randrange(256)}", to=to)
-    size = choose.choice([0, 1, 2, 17, 18, 19, 56, choose.randrange(400)])
-    numbers: dict[str, object] = {"id": choose.getrandbits(16), "seq": choose.getrandbits(16)}
-    frame = echo_request(choose.randbytes(size), icmp=numbers, tos=choose.randrange(256))
-    draw = choose.random()
-    if draw < 0.2:
-        wrong = bytearray(frame)
-        wrong[choose.randrange(14, len(wrong))] ^= 1 << choose.randrange(8)
-        return bytes(wrong)
-    return frame[: choose.randrange(42, len(frame) + 1)] if draw < 0.25 else frame
-
-
 def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -> None:
     """Frames of all kinds and sizes at both ports at once, at every pace; marks at both ports."""
     choose = random.Random(21)
@@ -261,6 +233,10 @@ def check_traffic(node: VerilatedNode, built: NodeParameters, plays: int = 40) -
         )
         marks = [[choose.random() < 0.08 for _ in frames] for frames in (down, up)]
         beside.play(down, up, marks[0], marks[1], pace)
+    beside.check_counters()
+    # Too large and marked as well, and one that is only too large.
+    large = [b"\x33" * (built.host_buffer_bytes + 1)] * 2
+    beside.play([], large, host_errors=[True, False])
     beside.check_counters()
     for on in (False, True):
         beside.set_host_path(on)

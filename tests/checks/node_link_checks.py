@@ -7,8 +7,9 @@ from afflux_hdl.contract.registers import NODE_COUNTERS, Command, address_of, co
 from afflux_hdl.node.egress import SHARE
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
-from tests.checks.node_checks import Beside, NodeAsEngine, build_of, count_missing, read_counter
+from tests.checks.node_checks import Beside, NodeAsEngine, build_of, read_counter
 from tests.scenarios.director import Director
+from tests.scenarios.golden_node import count_missing
 from tests.scenarios.job_frames import Job
 from tests.scenarios.node_frames import arp_request, echo_request, random_host_frame
 from tests.scenarios.performer import perform
@@ -17,6 +18,7 @@ __all__ = [
     "check_link_down",
     "check_resets_amid_frames",
     "check_share",
+    "check_slow_host_frame",
 ]
 
 STUCK = NodePace(network_ready=0.0)
@@ -24,7 +26,7 @@ FRAME_BYTES = 1514
 RESET_CYCLES = 5
 """The pin is held for four, and acts one later."""
 
-COMMAND_READS = 4000
+COMMAND_READS = 20_000
 """Reads of some ten cycles each, in which a job's queued results are discarded many times over."""
 
 
@@ -50,6 +52,8 @@ def check_link_down(node: VerilatedNode, built: NodeParameters) -> None:
     got = node.play([*passing, *asked], [b"\x11" * 60] * 50, drain=False)[1]
     for _ in range(COMMAND_READS):
         level = node.read(address_of("delivery_level"))
+        if not level:
+            break
     assert level == 0
     _command(node, Command.DESTROY, job.number)
     _command(node, Command.DESTROY, 1)
@@ -75,6 +79,31 @@ def check_link_down(node: VerilatedNode, built: NodeParameters) -> None:
     beside = Beside(node, built)
     beside.configure()
     beside.play([arp_request(), echo_request(b"again"), *passing], [b"\x22" * 90] * 3)
+
+
+def check_slow_host_frame(node: VerilatedNode, built: NodeParameters) -> None:
+    """Let a frame of the host take longer than the time after which the link counts as down.
+
+    The network takes a beat now and then, so its link is up: a result that waits behind that frame
+    is not discarded.
+    """
+    director, job = _configured(node, built)
+    beats = -(-FRAME_BYTES // (built.engine.bus_bits // 8))
+    # So that the frame takes three times as long, and no beat of it nearly as long.
+    slow = beats / (3 * built.engine.link_timeout)
+    before = _frames_discarded(node)
+    node.pace(NodePace(seed=33, network_ready=slow))
+    node.play([], [b"\x33" * FRAME_BYTES], drain=False)
+    contributions = [job.data(worker, 0, 0, {}) for worker in range(job.workers)]
+    results = [answer for sent in contributions for answer in director.golden.receive(sent)]
+    # The time passes with frames that are for others, a beat in a hundred cycles.
+    node.pace(NodePace(seed=34, network_ready=slow, network_gaps=0.99))
+    passing = [b"\x44" * FRAME_BYTES] * (built.engine.link_timeout * 3 // (2 * 100 * beats))
+    assert node.play([*contributions, *passing], [], drain=False)[0] == []
+    assert node.read(address_of("transmit_state")) == 0
+    node.pace(NodePace())
+    assert node.play([], [])[0] == [b"\x33" * FRAME_BYTES, *results]
+    assert _frames_discarded(node) == before
 
 
 def check_resets_amid_frames(node: VerilatedNode, built: NodeParameters) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from afflux_hdl.contract.registers import Command, address_of
+from afflux_hdl.contract.registers import Command, address_of, counter_address
 from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.slow_network import STUCK, SlowNetwork
@@ -13,6 +13,7 @@ from tests.scenarios.performer import perform
 __all__ = [
     "check_answers_behind_orders",
     "check_fences_by_job",
+    "check_full_ring",
     "check_gone_on",
     "check_queued_once",
     "check_results_of_no_job",
@@ -22,6 +23,9 @@ __all__ = [
 BEYOND_THE_QUEUE = 12
 """Most results of a block that wait behind the queue: 8 frame orders, one order that is being sent,
 and 3 frames of 6 beats each in the 16 beats before the network."""
+
+GONE_ON = 4
+"""Slots in which workers go on: a counter that starts late carries with the third event."""
 
 ORDERED_CYCLES = 40
 """By when what a job's command sends through the queues is in the first of them."""
@@ -193,12 +197,13 @@ def check_fences_by_job(engine: VerilatedEngine, build: Build) -> None:
 def check_gone_on(engine: VerilatedEngine, build: Build) -> None:
     """Workers that all go on without a result lose it, and the one that takes its place, counted.
 
-    Each is lost for them alone: a probe brings what the slot still has.
+    Each is lost for them alone: a probe brings what the slot still has. It happens in so many slots
+    that the counters carry.
     """
     director = Director(**build)
     golden = director.golden
     job = Job(workers=5, lanes=1, slots=build["slots"], first_round=0)
-    last = job.slots - 1
+    first = job.slots - GONE_ON
     perform(engine, director.configure())
     perform(engine, director.create(job))
 
@@ -207,20 +212,55 @@ def check_gone_on(engine: VerilatedEngine, build: Build) -> None:
         return frames, Counter(result for frame in frames for result in golden.receive(frame))
 
     stuck, expected = [], Counter[bytes]()
-    for slot in range(last):
+    for slot in range(first):
         frames, results = rounds(slot, 0)
         stuck += frames
         expected += results
-    discarded, queued, dropped = (rounds(last, step) for step in range(3))
-    for frames, _ in (discarded, queued, dropped):
-        stuck += frames
+    for slot in range(first, job.slots):
+        discarded, queued, dropped = (rounds(slot, step) for step in range(3))
+        for frames, _ in (discarded, queued, dropped):
+            stuck += frames
+        expected += queued[1]
     sent = engine.play(stuck, STUCK) + engine.play([])
-    assert Counter(sent) == expected + queued[1]
+    assert Counter(sent) == expected
     counters = perform(engine, director.read_counters())
-    assert (counters["results_dropped"], counters["results_discarded"]) == (1, 1)
-    for worker in range(job.workers):
-        question = job.probe(worker, last, 2)
-        assert engine.play([question]) == golden.receive(question)
+    assert (counters["results_dropped"], counters["results_discarded"]) == (GONE_ON, GONE_ON)
+    # A counter rests while nothing happens: from cycle to cycle, too.
+    for name in ("results_dropped", "results_discarded"):
+        assert [engine.read(counter_address(name)) for _ in range(3)] == [GONE_ON] * 3
+    for slot in range(first, job.slots):
+        for worker in range(job.workers):
+            question = job.probe(worker, slot, 2)
+            assert engine.play([question]) == golden.receive(question)
+
+
+def check_full_ring(engine: VerilatedEngine, build: Build) -> None:
+    """Destroy a job with each result of both versions queued: all of them are counted."""
+    director = Director(**build)
+    job = Job(workers=2, lanes=1, slots=build["slots"], first_round=0)
+    counters = perform(engine, director.configure())
+    for _ in range(3):
+        perform(engine, director.create(job))
+        before = perform(engine, director.read_counters())["results_discarded"]
+        # Answers fill what is behind the queue.
+        stuck = [job.join(0)] * 60
+        stuck += [
+            job.data(worker, slot, step, {0: [step] * 64})
+            for step in range(2)
+            for slot in range(job.slots)
+            for worker in range(job.workers)
+        ]
+        engine.play(stuck, STUCK)
+        for _ in range(ORDERED_CYCLES):
+            queued = engine.read(address_of("delivery_level"))
+        assert queued == 2 * job.slots
+        engine.write(address_of("job_command"), Command.DESTROY)
+        for _ in range(10 * ORDERED_CYCLES):
+            left = engine.read(address_of("delivery_level"))
+        assert not left
+        counters = perform(engine, director.read_counters())
+        assert counters["results_discarded"] - before == queued
+        engine.play([])
 
 
 def check_shares(engine: VerilatedEngine, build: Build) -> None:

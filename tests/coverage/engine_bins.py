@@ -30,10 +30,12 @@ DIMENSIONS: Mapping[str, tuple[str, ...]] = {
     "beats": ("1", "2", "3", "4–9", "10–"),
     "gaps": ("back to back", "gaps"),
     "network": ("takes all", "takes some", "takes nothing"),
+    "link": ("up", "down by command", "down by itself"),
     "pair": tuple(
         f"{first} + {second}" for place, first in enumerate(KINDS) for second in KINDS[place:]
     ),
     "ends": ("reset", "destroyed"),
+    "reset": ("between frames", "amid one in", "amid one out", "amid both"),
     "result": ("RESULT", "CONFLICT"),
 }
 
@@ -70,6 +72,11 @@ NO_ROOM = Exclusion(
     lambda bin_: bin_["verdict"] == "receive_overflow",
 )
 
+NO_TAIL = Exclusion(
+    "a frame of one beat has no tail that could come behind a reset",
+    lambda bin_: bin_["beats"] == "1" and bin_["reset"] in ("amid one in", "amid both"),
+)
+
 CROSSES = (
     Cross("opcode × dtype of results", ("opcode", "dtype")),
     Cross("result × workers × way", ("result", "workers", "way")),
@@ -89,6 +96,15 @@ CROSSES = (
     Cross("beats × gaps × network", ("beats", "gaps", "network")),
     Cross("pair, back to back × network", ("pair", "network")),
     Cross("ends × queue × way", ("ends", "queue", "way")),
+    Cross("verdict × link", ("verdict", "link"), (NO_ROOM,)),
+    Cross("way × round × link", ("way", "round", "link")),
+    Cross("opcode × loss × link", ("opcode", "loss", "link")),
+    Cross("workers × present × link", ("workers", "present", "link")),
+    Cross("pair, back to back × link", ("pair", "link")),
+    Cross("ends × way × link", ("ends", "way", "link")),
+    Cross("reset × link", ("reset", "link")),
+    Cross("reset × queue", ("reset", "queue")),
+    Cross("reset × beats", ("reset", "beats"), (NO_TAIL,)),
 )
 
 

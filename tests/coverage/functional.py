@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, open_engine
 from tests.coverage.bins import Model
@@ -24,6 +25,10 @@ from tests.support.checkout import BUILD as BUILD_FOLDER
 __all__ = ["cover"]
 
 WANTED = 0.95
+RESET_CYCLES = 4
+RESETS = 3
+"""In a row: what comes behind the first one finds an engine at rest, without jobs."""
+
 SPELL = 120
 """Frames between two drains of the queues."""
 
@@ -48,15 +53,19 @@ def cover(
         observer.know(jobs)
         observer.restart()
         traffic = MixedTraffic(choose, director.golden, jobs)
-        for _ in range(choose.choice((2, 5, 12))):
+        for _ in range(choose.choice((1, 1, 2, 5, 10))):
             if choose.random() < 0.8:
                 observer.drain()
             played += _spell(choose, observer, traffic, director)
         ends = choose.choice(("reset", "destroyed"))
         observer.end(ends)
         if ends == "reset":
-            engine.reset()
+            for _ in range(RESETS):
+                _reset(choose, observer, traffic, bus_bits)
         else:
+            observer.discard(False)
+            # The network takes all again, for a job's end waits for what is on its way.
+            engine.run(0)
             for job in jobs:
                 perform(engine, director.destroy(job))
             observer.drain()
@@ -69,7 +78,14 @@ def _spell(
 ) -> int:
     golden = director.golden
     ready = choose.choice((1.0, 0.4, 0.0, 0.0))
-    for _ in range(SPELL):
+    link = choose.choices(("up", "down by command", "down by itself"), (7, 2, 2))[0]
+    observer.discard(link == "down by command")
+    if link == "down by itself":
+        ready = 0.0
+    for number in range(SPELL):
+        if link == "down by itself" and number in (SPELL // 8, SPELL // 4):
+            # By now something waits to be sent.
+            observer.wait_until_down()
         seed = choose.getrandbits(32)
         if choose.random() < 0.15:
             pair = []
@@ -92,6 +108,26 @@ def _spell(
         )
         assert sorted(verdicts) == expected, f"counted as {verdicts}, not as {expected}"
     return SPELL
+
+
+def _reset(choose: random.Random, observer: Observer, traffic: MixedTraffic, bus_bits: int) -> None:
+    """Reset the engine while frames come, in one of them or between two."""
+    # The first one only lets time pass.
+    frames = [choose.randbytes(600)]
+    for _ in range(6):
+        small = choose.randbytes(choose.randrange(1, 4 * bus_bits // 8))
+        frames.append(choose.choice((small, traffic.frame().frame)))
+    beats = [-(-len(frame) // (bus_bits // 8)) for frame in frames]
+    at = choose.randrange(1, len(frames))
+    # The reset acts on what comes in the cycle behind the four for which its pin is held.
+    reset_at = sum(beats[:at]) + choose.randrange(beats[at]) - RESET_CYCLES
+    pace = Stimulus(
+        ready_share=choose.choice((1.0, 0.4, 0.0)),
+        seed=choose.getrandbits(32),
+        reset_at=reset_at,
+        drain=False,
+    )
+    observer.reset(frames, at, pace)
 
 
 def main(arguments: list[str] | None = None) -> int:

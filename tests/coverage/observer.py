@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from afflux_hdl.contract.registers import FRAME_COUNTERS, address_of, counter_address
+from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.coverage.bins import Model
@@ -92,6 +93,24 @@ class Observer:
         level = self._engine.read(address_of("delivery_level"))
         return "empty" if not level else "near full" if level >= self._near_full else "some"
 
+    def link(self) -> str:
+        """State of the link."""
+        engine = self._engine
+        if not engine.read(address_of("transmit_state")):
+            return "up"
+        commanded = engine.read(address_of("transmit_control"))
+        return "down by command" if commanded else "down by itself"
+
+    def discard(self, discard: bool) -> None:
+        """Have all output discarded, or not, on the operator's command."""
+        self._engine.write(address_of("transmit_control"), discard)
+
+    def wait_until_down(self) -> None:
+        """Let cycles pass until the link is down by itself, or it is clear that nothing waits."""
+        for _ in range(Parameters.link_timeout + SETTLE_CYCLES):
+            if self._engine.read(address_of("transmit_state")):
+                return
+
     def play(self, sent: SentFrame, ready_share: float, gap_share: float, seed: int) -> str:
         """Play one frame; return the name of the counter that has grown.
 
@@ -99,7 +118,7 @@ class Observer:
             AssertionError: If not exactly one has.
         """
         engine, job = self._engine, sent.job
-        sample = {"queue": self.queue()}
+        sample = {"queue": self.queue(), "link": self.link()}
         before = self._state(sent)
         stimulus = Stimulus(ready_share=ready_share, gap_share=gap_share, seed=seed, drain=False)
         out = engine.play([sent.frame], stimulus, [sent.mac_error])
@@ -124,7 +143,7 @@ class Observer:
     def play_pair(self, frames: Sequence[SentFrame], ready_share: float, seed: int) -> list[str]:
         """Play two frames back to back; return the counters that have grown."""
         stimulus = Stimulus(ready_share=ready_share, seed=seed, drain=False)
-        before = self._verdicts
+        before, link = self._verdicts, self.link()
         errors = [each.mac_error for each in frames]
         out = self._engine.play([each.frame for each in frames], stimulus, errors)
         for _ in range(2 * SETTLE_CYCLES):
@@ -136,7 +155,8 @@ class Observer:
         kinds = [_KINDS.get(name) for name in grown]
         if None not in kinds:
             first, second = sorted(map(str, kinds), key=KINDS.index)
-            self._model.add({"pair": f"{first} + {second}"} | self._network(ready_share))
+            pair = {"pair": f"{first} + {second}", "link": link}
+            self._model.add(pair | self._network(ready_share))
         self._see(out)
         return grown
 
@@ -146,11 +166,35 @@ class Observer:
 
     def end(self, how: str) -> None:
         """Say that all jobs are about to end."""
-        queue = self.queue()
-        # What left while registers were read is still to be collected.
-        self._see(self._engine.run(0))
+        where = {"queue": self.queue(), "link": self.link()}
+        # What left while registers were read is still to be collected; the network is as it was.
+        self._see(self._engine.play([], Stimulus(ready_share=0.0, drain=False)))
         for job in self._jobs.values():
-            self._model.add({"ends": how, "queue": queue} | _of_job(job))
+            self._model.add({"ends": how} | where | _of_job(job))
+
+    def reset(self, frames: Sequence[bytes], at: int, stimulus: Stimulus) -> None:
+        """Play frames and reset the engine meanwhile; its registers then say what was cut off.
+
+        Args:
+            frames: What comes.
+            at: In which of them the reset ends.
+            stimulus: Pace, and when.
+        """
+        where = {"queue": self.queue(), "link": self.link()}
+        cut = self._engine.statistics().frames_cut
+        self._engine.play(frames, stimulus)
+        # What ends a frame that was leaving leaves first.
+        self._engine.run(SETTLE_CYCLES)
+        amid_out = self._engine.statistics().frames_cut != cut
+        amid_in = bool(self._low("mac_error"))
+        names = {
+            (False, False): "between frames",
+            (True, False): "amid one in",
+            (False, True): "amid one out",
+            (True, True): "amid both",
+        }
+        shape = self._shape(frames[at], stimulus.gap_share)
+        self._model.add(where | shape | {"reset": names[amid_in, amid_out]})
 
     def _see(self, frames: Sequence[bytes]) -> None:
         """Sample what has left."""

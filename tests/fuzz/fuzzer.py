@@ -24,7 +24,7 @@ from tests.fuzz.traffic import JOIN, Blocks, Jobs, OrderlyJob, Traffic, UnrulyJo
 from tests.scenarios.director import Build
 from tests.scenarios.packing import HEADER, Peer, pack_frame
 
-__all__ = ["BUILD", "Fuzzer", "FuzzerReport"]
+__all__ = ["BUILD", "Fuzzer", "FuzzerReport", "parameters_of"]
 
 BUILD: Build = {"workers": 8, "lanes": 4, "jobs": 4, "slots": 64}
 """What the fuzzed engine is built for."""
@@ -62,6 +62,7 @@ class Fuzzer:
         seed: Determines every byte and every cycle, and all addresses.
         batch: Frames that are played at once.
         build: What the engine is built for.
+        here: Where the engine is; None: drawn.
     """
 
     def __init__(
@@ -70,24 +71,30 @@ class Fuzzer:
         seed: int,
         batch: int = 1000,
         build: Build = BUILD,
+        here: Peer | None = None,
     ) -> None:
         self._engine = engine
         self._choose = random.Random(seed)
         self._batch = batch
         self._build = build
-        # Its parents' ports follow its own.
-        self._here = self._draw_peer(first_port=1, last_port=65_000)
+        # Its parents' ports follow its own, perhaps beyond the last one.
+        first_port = 65_530 if self._choose.random() < 0.2 else 1
+        self._here = here or self._draw_peer(first_port=first_port)
         self._blocks = Blocks(self._choose)
-        address = str(IPv4Address(self._here.address))
-        twin = partial(
-            GoldenEngine, **build, mac=self._here.mac, address=address, port=self._here.port
-        )
-        self._golden, self._alone = twin(), twin()
         self._left_out = self._left_out_bytes = 0
         self._frames = self._batches = self._answers = self._results = 0
         self._last: list[bytes] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set up an engine that has just been reset, and its twins, with new jobs."""
+        address = str(IPv4Address(self._here.address))
+        twin = partial(
+            GoldenEngine, **self._build, mac=self._here.mac, address=address, port=self._here.port
+        )
+        self._golden, self._alone = twin(), twin()
         self._configure()
-        works = [self._draw_work(number) for number in range(build["jobs"])]
+        works = [self._draw_work(number) for number in range(self._build["jobs"])]
         for work in works:
             self._create(work)
         self._jobs = Jobs(
@@ -330,33 +337,21 @@ class Fuzzer:
         )
 
     def _create(self, work: Work) -> None:
-        group, parent = work.group, work.parent
-        parent_mac = int.from_bytes(parent.mac, "big") if parent else 0
-        self._write(
-            job_index=work.number,
-            job_key_low=work.key % 2**32,
-            job_key_high=work.key >> 32,
-            job_workers=len(work.workers),
-            job_lanes=work.lanes,
-            job_slot_base=work.slot_base,
-            job_slot_count=work.slots,
-            job_round=work.first_round,
-            job_credit=16,
-            job_group_address=int.from_bytes(group.address, "big") if group else 0,
-            job_group_port=group.port if group else 0,
-            job_group_key_low=work.group_key % 2**32,
-            job_group_key_high=work.group_key >> 32,
-            job_parent_mac_low=parent_mac % 2**32,
-            job_parent_mac_high=parent_mac >> 32,
-            job_parent_address=int.from_bytes(parent.address, "big") if parent else 0,
-            job_parent_port=parent.port if parent else 0,
-            job_parent_job=work.parent_job,
-            job_parent_worker=work.parent_worker,
-            job_parent_key_low=work.parent_key % 2**32,
-            job_parent_key_high=work.parent_key >> 32,
-        )
+        self._write(**parameters_of(work))
         self._command(Command.CREATE)
-        twins = (self._golden, self._alone) if work.number == 0 else (self._golden,)
+        twins = self._create_in_twins(work)
+        for number, join in enumerate(self._joins(work)):
+            answers = [twin.receive(join) for twin in twins]
+            got = self._engine.play([join])
+            assert got == answers[0], f"JOIN of worker {number} of job {work.number}: {got}"
+        if work.parent:
+            self._command(Command.JOIN_PARENT)
+            assert self._engine.play([]) == [self._golden.join_parent(work.number)]
+
+    def _create_in_twins(self, work: Work) -> list[GoldenEngine]:
+        """Create the job in the twins that have it, and return these."""
+        twins = [self._golden, self._alone] if work.number == 0 else [self._golden]
+        group, parent = work.group, work.parent
         for twin in twins:
             twin.create_job(
                 work.number,
@@ -378,15 +373,19 @@ class Fuzzer:
                 if parent
                 else None,
             )
-        for number, worker in enumerate(work.workers):
-            header = HEADER.pack(1 << 4 | JOIN, 0, work.number, number, 0, 0, 0, work.key, 0)
-            join = pack_frame(worker, self._here, header + struct.pack("<16I", *(0,) * 16))
-            answers = [twin.receive(join) for twin in twins]
-            got = self._engine.play([join])
-            assert got == answers[0], f"JOIN of worker {number} of job {work.number}: {got}"
-        if parent:
-            self._command(Command.JOIN_PARENT)
-            assert self._engine.play([]) == [self._golden.join_parent(work.number)]
+        return twins
+
+    def _joins(self, work: Work) -> list[bytes]:
+        """Return JOINs of all workers of a job."""
+        words = struct.pack("<16I", *(0,) * 16)
+        return [
+            pack_frame(
+                worker,
+                self._here,
+                HEADER.pack(1 << 4 | JOIN, 0, work.number, number, 0, 0, 0, work.key, 0) + words,
+            )
+            for number, worker in enumerate(work.workers)
+        ]
 
     def _write(self, **values: int) -> None:
         for name, value in values.items():
@@ -398,3 +397,32 @@ class Fuzzer:
             if not self._engine.read(address_of("job_busy")):
                 return
         raise AssertionError("the engine stays busy with a job command")
+
+
+def parameters_of(work: Work) -> dict[str, int]:
+    """Return what an operator writes to the registers to create a job, by their names."""
+    group, parent = work.group, work.parent
+    parent_mac = int.from_bytes(parent.mac, "big") if parent else 0
+    return {
+        "job_index": work.number,
+        "job_key_low": work.key % 2**32,
+        "job_key_high": work.key >> 32,
+        "job_workers": len(work.workers),
+        "job_lanes": work.lanes,
+        "job_slot_base": work.slot_base,
+        "job_slot_count": work.slots,
+        "job_round": work.first_round,
+        "job_credit": 16,
+        "job_group_address": int.from_bytes(group.address, "big") if group else 0,
+        "job_group_port": group.port if group else 0,
+        "job_group_key_low": work.group_key % 2**32,
+        "job_group_key_high": work.group_key >> 32,
+        "job_parent_mac_low": parent_mac % 2**32,
+        "job_parent_mac_high": parent_mac >> 32,
+        "job_parent_address": int.from_bytes(parent.address, "big") if parent else 0,
+        "job_parent_port": parent.port if parent else 0,
+        "job_parent_job": work.parent_job,
+        "job_parent_worker": work.parent_worker,
+        "job_parent_key_low": work.parent_key % 2**32,
+        "job_parent_key_high": work.parent_key >> 32,
+    }

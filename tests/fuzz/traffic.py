@@ -183,6 +183,10 @@ class Traffic:
                 return frame, True
         return choose.choice(self._kinds)(), False
 
+    def sensible(self) -> bytes:
+        """Return one of the latest frames of the unruly jobs."""
+        return self._choose.choice(self._sensible) if self._sensible else self._unruly()
+
     def _unruly(self) -> bytes:
         """Of an unruly job: most often what its slot is waiting for."""
         choose = self._choose

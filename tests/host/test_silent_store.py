@@ -8,6 +8,7 @@ import threading
 import time
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,6 +53,12 @@ class StoreProcess:
 
     def stop(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
+        # On a busy machine its threads answer for a while yet.
+        threads = list(Path(f"/proc/{self.pid}/task").iterdir())
+        deadline = time.monotonic() + ENOUGH_S
+        while not all("State:\tT" in (each / "status").read_text() for each in threads):
+            assert time.monotonic() < deadline, "not stopped"
+            time.sleep(0.01)
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

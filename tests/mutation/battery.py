@@ -3,17 +3,21 @@
 All of them are checks of the test suite, on an engine that is built for little.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks import engine_checks as checks
 from tests.checks.command_checks import (
     check_busy_writes,
     check_joined_before,
     check_reasons,
     check_settled_workers,
+    check_unasked_fields,
+    check_uncommanded_writes,
 )
 from tests.checks.control_checks import (
     check_addresses,
@@ -27,24 +31,40 @@ from tests.checks.control_checks import (
     check_stuck_results,
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
+from tests.checks.egress_checks import check_order
 from tests.checks.engine_checks import BUILDS
-from tests.checks.flood_checks import check_refusals
+from tests.checks.flood_checks import check_mixed_flood, check_refusals
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
-from tests.checks.link_checks import check_operator_discards, check_reset_amid_frames
-from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed
-from tests.checks.node_checks import node_battery, node_parameters
+from tests.checks.link_checks import (
+    check_operator_discards,
+    check_reset_amid_frames,
+    check_reset_ends_the_frame,
+)
+from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed, check_zeros
+from tests.checks.near_checks import misjudged
+from tests.checks.node_checks import NodeAsEngine, build_of, node_battery, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
 from tests.checks.pace_checks import check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
     check_fences_by_job,
+    check_full_ring,
     check_gone_on,
     check_queued_once,
     check_results_of_no_job,
     check_shares,
 )
+from tests.checks.source_checks import check_no_address, check_sources
 from tests.checks.step_checks import check_steps, check_together
+from tests.checks.timer_checks import (
+    check_access_times,
+    check_answer_rates,
+    check_link_timeout,
+    check_node_link_timeout,
+    check_refusal_rate,
+)
+from tests.checks.turn_checks import check_turns
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
@@ -80,13 +100,36 @@ def _fuzz(engine: VerilatedEngine, build: Build) -> None:
     Fuzzer(engine, seed=1, batch=500, build=build).run(6000)
 
 
+def _near_misses(engine: VerilatedEngine, build: Build) -> None:
+    assert not list(misjudged(engine, build))
+
+
+def _within(node: VerilatedNode, check: Callable[..., object], build: Build) -> None:
+    check(NodeAsEngine(node), build=build)
+
+
 def battery_of_node(bus_bits: int) -> list[Trial]:
     """Return all checks of a node."""
     built = node_parameters(bus_bits)
+    within: dict[str, Callable[..., object]] = {
+        "sources": check_sources,
+        "uncommanded writes": check_uncommanded_writes,
+        "unasked fields": check_unasked_fields,
+        "settled workers": check_settled_workers,
+        "reasons": partial(check_reasons, creates=120),
+    }
     link = {"link down": check_link_down, "resets amid frames": check_resets_amid_frames}
     return [
         *(Trial(name, check) for name, check in node_battery(built).items()),
         *(Trial(name, partial(check, built=built)) for name, check in link.items()),
+        *(
+            Trial(name, partial(_within, check=check, build=build_of(built)), exact=True)
+            for name, check in within.items()
+        ),
+        Trial("order", partial(check_order, built=built), exact=True),
+        Trial("access times", check_access_times, timed=True),
+        Trial("answer rates", partial(check_answer_rates, built=built)),
+        Trial("node's link timeout", partial(check_node_link_timeout, built=built)),
     ]
 
 
@@ -152,6 +195,7 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("results of no job", partial(check_results_of_no_job, build=build)),
         Trial("addresses", partial(check_addresses, build=build), exact=True),
         Trial("near numbers", partial(check_near_numbers, build=build), exact=True),
+        Trial("zeros", partial(check_zeros, build=build), exact=True),
         Trial("agreed", partial(check_what_is_agreed, build=build), exact=True),
         Trial("all workers", partial(check_all_workers, build=build), exact=True),
         Trial("lanes", partial(check_lanes, build=build), exact=True),
@@ -159,6 +203,17 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("ports", partial(check_ports, build=build), exact=True),
         Trial("steps", partial(check_steps, build=build), exact=True),
         Trial("together", partial(check_together, build=build)),
+        Trial("uncommanded writes", partial(check_uncommanded_writes, build=build), exact=True),
+        Trial("turns", partial(check_turns, build=build), exact=True),
+        Trial("full ring", partial(check_full_ring, build=build), exact=True),
+        Trial("unasked fields", partial(check_unasked_fields, build=build), exact=True),
+        Trial("sources", partial(check_sources, build=build), exact=True),
+        Trial("no address", partial(check_no_address, build=build), exact=True),
+        Trial("near misses", partial(_near_misses, build=build), exact=True),
+        Trial("link timeout", partial(check_link_timeout, build=build)),
+        Trial("refusal rate", partial(check_refusal_rate, build=build)),
+        Trial("reset ends the frame", partial(check_reset_ends_the_frame, build=build)),
+        Trial("mixed flood", partial(check_mixed_flood, build=build, bus_bits=bus_bits, seed=5)),
         Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),

@@ -2,30 +2,34 @@
 
 Reads `build/mutation.json` and the netlists beside it, and marks there who is proved.
 
-::
-
-    engine ─┐
-            ├─► cut at registers and memories ─► miter ─► what is alike merges ─► SAT
-    mutant ─┘
-
-Registers and memories are taken out: what they give is an input that both share, what they are
-given is an output that both must agree about. So the proof holds for all that they may hold, and
-for all inputs. It does not know which states can be reached: a mutant without proof may still do
-the same.
+Registers and memories are cut out of the netlist with all mutants; what is left is combinational,
+and becomes one and-inverter graph with the selector as an input (`tests.mutation.aig`). First comes
+what registers can hold at all (`tests.mutation.reachable`), then for each survivor the registers
+that always agree with the engine's, and the outputs (`tests.mutation.correspondence`). So a proof
+is for runs of any length from power-up, with any input in any cycle.
 """
 
 import argparse
 import json
 import re
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.mutation.aig import read_aiger
+from tests.mutation.correspondence import Machine, Outcome, Search
+from tests.mutation.mutants import SELECTOR_NAME
+from tests.mutation.reachable import Invariants, constants
+from tests.mutation.state_names import StateNames, memory_shapes, zeroed_memories
 from tests.support.checkout import BUILD
-from tests.support.yosys import YosysError, run_script
+from tests.support.yosys import run_script
 
 __all__ = ["Prover", "cut"]
 
-_TIMEOUT_S = 60
+_BOUNDS = (*range(1, 18), 24, 31, 32, 33, 34, 40, 47, 48, 58, 62, 63, 64, 127, 128, 255, 256, 511)
+"""Numbers that a register may never exceed: those of jobs, lanes, workers, slots and of queues."""
+
 _REGISTER, _MEMORY = "$dff", "$mem_v2"
 _CELL = re.compile(r"^  cell (\S+) (\S+)$(.*?)^  end\n", re.M | re.S)
 _CONNECT = re.compile(r"^    connect \\(\S+) (.*)$", re.M)
@@ -38,48 +42,57 @@ class Prover:
 
     Args:
         folder: Holds `netlist.il`, with one module.
+        commands: Yosys' commands that make the mutants, the first of them number 1.
+        of_engine: Whether the invariants are to be about registers of the node's engine too.
+
+    Attributes:
+        invariants: Those that are proved.
 
     Raises:
         YosysError: If the netlist cannot be prepared.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._prepare("gold")
-
-    def same(self, command: str) -> bool:
-        """Return whether it is proved that the mutant which `command` makes does the same."""
-        try:
-            self._prepare("gate", command)
-            run_script(
-                self._folder,
-                "prove",
-                "read_rtlil gold.il",
-                "read_rtlil gate.il",
-                "miter -equiv -flatten gold gate miter",
-                "delete gold gate",
-                "hierarchy -top miter",
-                # What both compute alike from the same inputs becomes one.
-                *("opt_clean", "opt_expr", "opt_merge -share_all") * 3,
-                "opt_clean",
-                f"sat -verify -timeout {_TIMEOUT_S} -prove trigger 0 miter",
-            )
-        except YosysError:
-            return False
-        return True
-
-    def _prepare(self, name: str, *mutation: str) -> None:
+    def __init__(self, folder: Path, commands: Sequence[str], of_engine: bool = True) -> None:
+        width = len(commands).bit_length()
         run_script(
-            self._folder,
-            f"prepare_{name}",
+            folder,
+            "prepare_proof",
             "read_rtlil netlist.il",
-            *mutation,
+            *(
+                f"{command} -ctrl {SELECTOR_NAME} {width} {number}"
+                for number, command in enumerate(commands, 1)
+            ),
             # Registers without enable and reset: what is not taken in does not matter.
             "dffunmap",
-            f"write_rtlil {name}.il",
+            "write_rtlil whole.il",
         )
-        path = self._folder / f"{name}.il"
-        path.write_text(cut(path.read_text(encoding="utf-8"), name), encoding="utf-8")
+        text = (folder / "whole.il").read_text(encoding="utf-8")
+        (folder / "cut.il").write_text(cut(text, "whole"), encoding="utf-8")
+        run_script(
+            folder,
+            "proof",
+            "read_rtlil cut.il",
+            # As it is simulated: of what is undefined, zeros are made.
+            "setundef -zero",
+            "techmap",
+            "simplemap",
+            "opt_clean",
+            "aigmap",
+            "write_aiger -symbols whole.aig",
+        )
+        names = StateNames(text)
+        machine = Machine(read_aiger(folder / "whole.aig"), SELECTOR_NAME, memory_shapes(text))
+        fixed = constants(machine, names, zeroed_memories(text))
+        self._search = Search(machine, fixed)
+        invariants = Invariants(self._search, names)
+        about = [name for name in names.named if of_engine or ".engine." not in name]
+        invariants.propose_bounds(about, _BOUNDS)
+        invariants.propose_values(about)
+        self.invariants = list(invariants.prove())
+
+    def compare(self, number: int) -> Outcome:
+        """Return whether it is proved that the mutant does the same."""
+        return self._search.compare(number)
 
 
 def cut(text: str, name: str) -> str:
@@ -157,9 +170,17 @@ def main(arguments: list[str] | None = None) -> int:
     for entry in report["survivors"]:
         folder = f"{'node' if entry['subject'] == 'node' else ''}{entry['bus_bits']}"
         if folder not in provers:
-            provers[folder] = Prover(BUILD / "mutation" / folder)
-        entry["proved_same"] = provers[folder].same(entry["command"])
-        print(f"{folder}, {entry['number']}: {entry['proved_same']}", flush=True)
+            begun = time.monotonic()
+            drawn = json.loads((BUILD / "mutation" / folder / "drawn.json").read_text("utf-8"))
+            provers[folder] = Prover(
+                BUILD / "mutation" / folder, drawn, of_engine=entry["subject"] != "node"
+            )
+            proved = len(provers[folder].invariants)
+            print(f"{folder}: {proved} invariants, {time.monotonic() - begun:.0f} s", flush=True)
+        outcome = provers[folder].compare(entry["number"])
+        entry["proved_same"] = outcome.same
+        entry["differs_at"] = outcome.seen_at
+        print(f"{folder}, {entry['number']}: {outcome}", flush=True)
     report["proved_same"] = sum(entry["proved_same"] for entry in report["survivors"])
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"{report['proved_same']} of {len(report['survivors'])} survivors do the same")

@@ -12,6 +12,7 @@ a comparison of the selector with its number, so that one build serves for all.
 Mutants of a node are those of what is around its engine, which has its own.
 """
 
+import json
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from tests.mutation.cell_bits import CellBits
 from tests.support.counter_starts import counters_that_start_late
 from tests.support.yosys import run_script
 
-__all__ = ["SELECTOR", "Mutant", "Netlist", "allot", "changes", "stage_of"]
+__all__ = ["SELECTOR", "SELECTOR_NAME", "Mutant", "Netlist", "allot", "changes", "stage_of"]
 
 SELECTOR = 2**REGISTER_ADDRESS_BITS - 4
 """Address of the register that chooses the mutant: the last one, which engine and node leave free.
@@ -41,7 +42,9 @@ A node answers a write of it with an error; it is written all the same.
 """
 
 _SIMPLIFY = ("opt_expr", "opt_merge", "opt_muxtree", "opt_reduce", "opt_clean -purge")
-_SELECTOR = "mutant"
+SELECTOR_NAME = "mutant"
+"""Of the input that the netlist with all mutants has for it."""
+
 _WRITES = {
     MODULE: ("reg_write", "reg_address", "reg_write_data"),
     NODE_MODULE: ("s_axil_awvalid && s_axil_wvalid", "s_axil_awaddr", "s_axil_wdata"),
@@ -213,11 +216,13 @@ class Netlist:
         numbers = [mutant.number for mutant in mutants]
         assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"
         width = len(mutants).bit_length()
+        commands = json.dumps([mutant.command for mutant in mutants], indent=1)
+        (self._folder / "drawn.json").write_text(commands + "\n", encoding="utf-8")
         run_script(
             self._folder,
             "apply",
             "read_rtlil netlist.il",
-            *(f"{m.command} -ctrl {_SELECTOR} {width} {m.number}" for m in mutants),
+            *(f"{m.command} -ctrl {SELECTOR_NAME} {width} {m.number}" for m in mutants),
             "opt_clean",
             "write_verilog -norename -noattr mutated.v",
         )
@@ -225,10 +230,10 @@ class Netlist:
         write, address, data = _WRITES[self._module]
         # The selector outlives a reset, so that the mutant can be chosen before it.
         state = f"""
-  reg [{width - 1}:0] {_SELECTOR} = 0;
+  reg [{width - 1}:0] {SELECTOR_NAME} = 0;
   always @(posedge clk)
-    if ({write} && {address} == {SELECTOR}) {_SELECTOR} <= {data}[{width - 1}:0];"""
-        return inner + self.wrapper(state, [_SELECTOR])
+    if ({write} && {address} == {SELECTOR}) {SELECTOR_NAME} <= {data}[{width - 1}:0];"""
+        return inner + self.wrapper(state, [SELECTOR_NAME])
 
     def wrapper(self, state: str, controls: Sequence[str]) -> str:
         """Return the module that everyone expects, around the one with the mutants.

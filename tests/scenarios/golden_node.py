@@ -5,12 +5,13 @@ each source sends in its order, and a test how these may be mixed and what may b
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from afflux_sim.golden.engine import GoldenEngine
 from tests.scenarios.packing import checksum
 
-__all__ = ["GoldenNode", "Sent", "echo_reply_of"]
+__all__ = ["GoldenNode", "Sent", "count_missing", "echo_reply_of"]
 
 HEADERS_BYTES = 42
 ECHO_BYTES_MAX = 1518
@@ -80,10 +81,10 @@ class GoldenNode:
         room = -(-len(frame) // self._beat_bytes) * self._beat_bytes
         if not self.host_path:
             self.counters["from_host_off"] += 1
-        elif room > self._host_bytes:
-            self.counters["from_host_oversize"] += 1
         elif error:
             self.counters["from_host_bad"] += 1
+        elif room > self._host_bytes:
+            self.counters["from_host_oversize"] += 1
         else:
             self.counters["from_host"] += 1
             self.sent.from_host.append(frame)
@@ -133,6 +134,17 @@ class GoldenNode:
         headers = asking + here.mac + b"\x08\x06\x00\x01\x08\x00\x06\x04\x00\x02"
         body = here.mac + here.packed_address + frame[22:32]
         return (headers + body).ljust(60, b"\0")
+
+
+def count_missing(got: Sequence[bytes], expected: Sequence[bytes]) -> int:
+    """Return how many of `expected` are missing in `got`, which has them in this order."""
+    at = 0
+    for frame in got:
+        while at < len(expected) and expected[at] != frame:
+            at += 1
+        assert at < len(expected), f"out of order, or of nobody: {frame[:64].hex(' ', 4)}"
+        at += 1
+    return len(expected) - len(got)
 
 
 def echo_reply_of(frame: bytes) -> bytes | None:

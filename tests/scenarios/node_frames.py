@@ -18,6 +18,7 @@ __all__ = [
     "PEER_MAC",
     "arp_reply",
     "arp_request",
+    "draw_question",
     "echo_reply",
     "echo_request",
     "padded",
@@ -78,6 +79,23 @@ def echo_reply(request: bytes) -> bytes:
         # Both zeros of one's complement are right if any other word is not 0; the node's is this.
         made[36:38] = b"\xff\xff"
     return bytes(made)
+
+
+def draw_question(choose: random.Random) -> bytes:
+    """Return an ARP or echo request, right or with something wrong."""
+    if choose.random() < 0.4:
+        mac = f"02:00:0b:{choose.randrange(256):02x}:{choose.randrange(256):02x}:07"
+        to = choose.choice(["ff:ff:ff:ff:ff:ff", ENGINE_MAC])
+        return arp_request(mac, f"10.{choose.randrange(256)}.1.{choose.randrange(256)}", to=to)
+    size = choose.choice([0, 1, 2, 17, 18, 19, 56, choose.randrange(400)])
+    numbers: dict[str, object] = {"id": choose.getrandbits(16), "seq": choose.getrandbits(16)}
+    frame = echo_request(choose.randbytes(size), icmp=numbers, tos=choose.randrange(256))
+    draw = choose.random()
+    if draw < 0.2:
+        wrong = bytearray(frame)
+        wrong[choose.randrange(14, len(wrong))] ^= 1 << choose.randrange(8)
+        return bytes(wrong)
+    return frame[: choose.randrange(42, len(frame) + 1)] if draw < 0.25 else frame
 
 
 def random_host_frame(choose: random.Random, largest: int = 1514) -> bytes:

@@ -1,6 +1,8 @@
 """Runs the cocotb testbenches, each on a 512-bit and on a 32-bit engine.
 
-Workers, lanes and slots are run-time values, so one build of each width serves all cases.
+Workers, lanes and slots are run-time values, so one build of each width serves all cases. Trees and
+schedules are those that other tests run in process, at both widths: here one width is enough, and
+`make test-long` runs the other.
 """
 
 import pytest
@@ -26,8 +28,17 @@ def built(bus_bits: int) -> Parameters:
     return Parameters(bus_bits=bus_bits, workers=64, lanes=16, jobs=4, slots=16)
 
 
-@pytest.mark.parametrize("bus_bits", [512, 32])
-@pytest.mark.parametrize("module", MODULES)
+LONG = [("trees", 512), ("schedules", 512)]
+
+
+@pytest.mark.parametrize(
+    ("module", "bus_bits"),
+    [
+        pytest.param(module, bits, marks=pytest.mark.long if (module, bits) in LONG else ())
+        for module in MODULES
+        for bits in (512, 32)
+    ],
+)
 def test_engine(module: str, bus_bits: int) -> None:
     build = build_simulator(FOLDER, built(bus_bits))
     run_module(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")

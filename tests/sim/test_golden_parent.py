@@ -8,6 +8,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import (
     ABSENT_WORDS,
     CONFLICT,
@@ -433,3 +434,17 @@ def test_another_version_is_refused_at_the_parent_port_too(rig):
     packet = replace(from_parent(RESULT, R0), version=2)
     frame = build_frame(PARENT.endpoint, PARENT_PORT, packet)
     assert_untouched(rig, lambda: rig.give(frame), "bad_version")
+
+
+def test_the_parents_ports_go_round_behind_the_last_one() -> None:
+    """*port + 1 + j* modulo 2¹⁶: a JOIN from there, and JOINED to there."""
+    here = replace(ENGINE, port=2**16 - 1)
+    engine = GoldenEngine(mac=here.mac, address=here.address, port=here.port)
+    engine.create_job(
+        JOB, key=KEY, workers=1, lanes=LANES, slot_base=4, slot_count=SLOTS, round=R0, credit=2,
+        parent=PARENT,
+    )  # fmt: skip
+    assert Ether(engine.join_parent(JOB))[UDP].sport == JOB
+    answer = Packet(type=JOINED, job=PARENT.job, worker=PARENT.worker, key=PARENT_KEY)
+    engine.receive(build_frame(PARENT.endpoint, replace(here, port=JOB), answer))
+    assert engine.counters["joins"] == 1 and engine.has_joined_parent(JOB)

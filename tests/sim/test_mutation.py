@@ -113,11 +113,42 @@ def test_proofs_of_equivalence(tmp_path: Path) -> None:
         name = cell.removeprefix("\\")
         return f"mutate -mode inv -module part -cell {name} -port {port} -portbit {bit}"
 
-    prover = Prover(tmp_path)
-    # 8 to 15 differ from 0 to 7 by bit 3 alone.
-    assert [prover.same(mutant(compare, "A", bit)) for bit in range(4)] == [True] * 3 + [False]
-    assert not prover.same(mutant(memory, "WR_DATA", 0))
-    assert not prover.same(mutant(memory, "WR_EN", 0))
+    commands = [
+        *(mutant(compare, "A", bit) for bit in range(4)),
+        mutant(memory, "WR_DATA", 0),
+        mutant(memory, "WR_EN", 0),
+        mutant(memory, "WR_DATA", 3),
+    ]
+    prover = Prover(tmp_path, commands)
+    # 8 to 15 differ from 0 to 7 by bit 3 alone, so that the others may be stored wrong, too.
+    same = [prover.compare(number).same for number in range(1, len(commands) + 1)]
+    assert same == [True, True, True, False, True, True, False]
+
+
+BOUNDED = """
+module part(input clk, input step, output high, output reg [2:0] level);
+  initial level = 0;
+  always @(posedge clk) if (step) level <= level == 3'd4 ? 3'd0 : level + 3'd1;
+  assign high = level >= 3'd6;
+endmodule
+"""
+
+
+def test_proofs_know_what_can_be_reached(tmp_path: Path) -> None:
+    """A comparison that is wrong only for numbers that never occur is no other one."""
+    (tmp_path / "part.v").write_text(BOUNDED)
+    steps = ("read_verilog part.v", "proc", "opt_clean", "rename -enumerate")
+    run_script(tmp_path, "netlist", *steps, "write_rtlil netlist.il")
+    text = (tmp_path / "netlist.il").read_text()
+    (compare,) = re.findall(r"^  cell \$ge (\S+)$", text, re.M)
+    commands = [
+        f"mutate -mode {mode} -module part -cell {compare} -port A -portbit {bit}"
+        for mode, bit in (("const0", 1), ("inv", 0), ("const1", 1), ("inv", 2))
+    ]
+    prover = Prover(tmp_path, commands)
+    assert "level <= 4" in prover.invariants
+    same = [prover.compare(number).same for number in range(1, len(commands) + 1)]
+    assert same == [True, True, False, False]
 
 
 def test_a_cell_with_a_state_that_is_not_known_is_not_cut() -> None:

@@ -198,7 +198,7 @@ void test_limits() {
     SoftEngine engine({.workers = 4, .lanes = 4, .jobs = 1, .slots = 4});
     create(engine, 0, false);
     CHECK(engine.read(static_cast<std::uint32_t>(Address::JobReason)) ==
-          static_cast<std::uint32_t>(registers::Reason::Slots));
+          static_cast<std::uint32_t>(registers::Reason::Lanes));
 }
 
 }  // namespace

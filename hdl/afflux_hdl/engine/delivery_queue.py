@@ -64,8 +64,9 @@ class DeliveryQueue(wiring.Component):
 
     A frame at the head of its job's queue, in a build of J jobs and L lanes, waits for no more
     than (J - 1)·(2·Q - 1) + 1 units of 128 bytes, Q = 1 + 2·L being those of the largest frame,
-    behind the frames for which there are orders already. With 8 jobs and 16 lanes that is 456 units
-    or 912 beats of 512 bits.
+    behind the frames for which there are orders already. With 8 jobs and 16 lanes that is 456
+    units. A unit is two beats of 512 bits and each frame has a beat more, its seal: at most Q in a
+    turn, so that the 456 units are 1,144 beats at most.
 
     Latency: 3 cycles. Throughput: a delivery in two cycles in, a
     frame in two cycles out. `i` has no back-pressure: a replay, or a partial sum that goes up

@@ -67,6 +67,8 @@ class Engine(wiring.Component):
         register_refused: The write of the cycle before was refused; see `Control`.
         link_down: What stands behind `tx` has found the network's link to be down: frames are
             discarded. The engine finds that out by itself too, by how long `tx` makes it wait.
+        link_watched: `link_down` says all about the link: `tx` may wait for frames of others, which
+            says nothing of it.
         tx_cut: In the first cycle after a reset: `tx` was in the middle of a frame, which is to be
             ended with an error.
         local: The addresses that the registers hold.
@@ -91,6 +93,7 @@ class Engine(wiring.Component):
                 "register_read_data": Out(32),
                 "register_refused": Out(1),
                 "link_down": In(1),
+                "link_watched": In(1),
                 "tx_cut": In(1),
                 "local": Out(Local),
                 "idle": Out(1),
@@ -166,7 +169,7 @@ class Engine(wiring.Component):
         connect(m, transmit.o, flipped(self.tx))
         m.submodules.link_watch = watch = LinkWatch(cycles=p.link_timeout)
         m.d.comb += [
-            watch.valid.eq(self.tx.valid),
+            watch.valid.eq(self.tx.valid & ~self.link_watched),
             watch.ready.eq(self.tx.ready),
             control.discarding.eq(control.discard | watch.down | self.link_down),
             transmit.discard.eq(control.discarding),

@@ -154,6 +154,7 @@ class Node(wiring.Component):
             watch.valid.eq(self.tx.valid),
             watch.ready.eq(self.tx.ready),
             engine.link_down.eq(watch.down),
+            engine.link_watched.eq(1),
             from_host.blocked.eq(watch.down),
         ]
         for port, part in ((self.tx, egress), (self.host_rx, to_host)):

@@ -247,7 +247,7 @@ class GoldenEngine:
 
         (ip_length,) = struct.unpack_from(">H", frame, 16)
         _, udp_port, udp_length, udp_checksum = struct.unpack_from(">HHHH", frame, 34)
-        parent_ports = range(self._parent_port(0), self._parent_port(len(self.jobs)))
+        parent_ports = [self._parent_port(job) for job in range(len(self.jobs))]
         if udp_port != self.endpoint.port and udp_port not in parent_ports:
             return "not_ours", []
 
@@ -510,7 +510,7 @@ class GoldenEngine:
         return build_sealed_frame(here, parent.endpoint, known_as)
 
     def _parent_port(self, job: int) -> int:
-        return self.endpoint.port + 1 + job
+        return (self.endpoint.port + 1 + job) % 2**16
 
     def _missing(self, frame: bytes, seen: int, round_: int) -> list[bytes]:
         return self._answer(frame, MISSING, (seen & 0xFFFFFFFF, seen >> 32, round_))

@@ -57,6 +57,7 @@ struct Pace {
 };
 
 constexpr uint64_t RESET_CYCLES = 4;
+constexpr uint64_t LONG_WAIT = 256;
 
 constexpr uint64_t ALWAYS = uint64_t{1} << 32;
 
@@ -96,6 +97,7 @@ struct Statistics {
     uint64_t network_cut;     // frames that ended with net_tx_error; not part of the output
     uint64_t host_cut;        // the same of host_rx
     uint64_t digest;          // of all output pins in all cycles
+    uint64_t long_waits;      // times that a beat on net_tx has waited for LONG_WAIT cycles in a row
 };
 
 // The pins of a stream into the node.
@@ -414,6 +416,8 @@ private:
         digest_outputs();
         m_to_network.sample();
         m_to_host.sample();
+        m_waited = m_model.net_tx_valid && !m_model.net_tx_ready ? m_waited + 1 : 0;
+        m_statistics.long_waits += m_waited == LONG_WAIT;
         const bool network_taken = m_from_network.is_taken();
         const bool host_taken = m_from_host.is_taken();
         m_statistics.network_stalls += m_from_network.is_stalled();
@@ -454,6 +458,7 @@ private:
     Driver m_from_network, m_from_host;
     Sampler m_to_network, m_to_host;
     Statistics m_statistics{};
+    uint64_t m_waited = 0;  // cycles in a row in which a beat on net_tx has waited
     Pace m_pace{0, 0, 0, ALWAYS, ALWAYS, 0};
     Random m_random{0};
 };

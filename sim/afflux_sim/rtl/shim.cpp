@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "verilated.h"
@@ -46,6 +47,7 @@ struct Stimulus {
 
 constexpr uint64_t ALWAYS = uint64_t{1} << 32;
 constexpr uint64_t RESET_CYCLES = 4;
+constexpr uint64_t LONG_WAIT = 256;
 
 // Layout known to shim_binding.py.
 struct Statistics {
@@ -57,6 +59,14 @@ struct Statistics {
     uint64_t receive_stalls;  // cycles with rx_valid high and rx_ready low
     uint64_t digest;          // of all output pins in all cycles
     uint64_t frames_cut;      // frames that ended with tx_error; they are not part of the output
+    uint64_t long_waits;      // times that a beat on tx has waited for LONG_WAIT cycles in a row
+};
+
+// A write to a register amid the frames of a play. Layout known to shim_binding.py.
+struct Write {
+    uint64_t cycle;  // of the play: not before it
+    uint32_t address;
+    uint32_t value;
 };
 
 // splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
@@ -117,10 +127,16 @@ public:
         for (uint64_t i = 0; i < cycles; ++i) tick();
     }
 
+    // Of the next play, in this order, one in a cycle.
+    void schedule(const Write* writes, size_t count) { m_writes.assign(writes, writes + count); }
+
     void play(const uint8_t* data, const uint32_t* lengths, const uint8_t* errors, size_t frames,
               const Stimulus& stimulus) {
         Random random{stimulus.seed};
         const uint64_t first = m_statistics.cycles;
+        const std::vector<Write> writes = std::move(m_writes);
+        m_writes.clear();
+        size_t written = 0;
         auto step = [&] {
             if (m_statistics.cycles - first >= stimulus.max_cycles) {
                 m_model.rx_valid = 0;
@@ -133,7 +149,19 @@ public:
                           && now < stimulus.reset_at + RESET_CYCLES;
             m_model.tx_ready
                 = stimulus.ready_share >= ALWAYS || random.next() < stimulus.ready_share;
-            return tick();
+            const bool write = written < writes.size() && now >= writes[written].cycle;
+            if (write) {
+                m_model.reg_address = writes[written].address;
+                m_model.reg_write_data = writes[written].value;
+                ++written;
+            }
+            m_model.reg_write = write;
+            const bool taken = tick();
+            m_model.reg_write = 0;
+            if (write && m_model.reg_refused && !m_model.rst) {
+                throw std::runtime_error("a write amid frames was refused");
+            }
+            return taken;
         };
         for (size_t i = 0; i < frames; ++i) {
             const uint8_t* const end = data + lengths[i];
@@ -157,6 +185,7 @@ public:
             ++m_statistics.frames_in;
         }
         m_model.rx_valid = 0;
+        while (written < writes.size()) step();
         if (stimulus.drain) {
             do step();
             while (!m_model.idle);
@@ -193,6 +222,8 @@ private:
         const bool taken = m_model.rx_ready;
         digest_outputs();
         if (m_model.tx_valid && m_model.tx_ready) take_beat();
+        m_waited = m_model.tx_valid && !m_model.tx_ready ? m_waited + 1 : 0;
+        m_statistics.long_waits += m_waited == LONG_WAIT;
         m_model.clk = 1;
         m_model.eval();
         ++m_statistics.cycles;
@@ -243,6 +274,8 @@ private:
     Statistics m_statistics{};
     std::vector<uint8_t> m_output;
     std::vector<uint32_t> m_output_lengths;
+    std::vector<Write> m_writes;
+    uint64_t m_waited = 0;  // cycles in a row in which a beat on tx has waited
     size_t m_output_whole = 0;  // bytes of m_output that belong to whole frames
 };
 
@@ -301,6 +334,11 @@ int afflux_reset(Handle* handle) {
 
 int afflux_run(Handle* handle, uint64_t cycles) {
     return guarded(handle, [&](Simulation& engine) { engine.run(cycles); });
+}
+
+// Writes to registers amid the next afflux_play.
+void afflux_schedule(Handle* handle, const Write* writes, size_t count) {
+    handle->engine->schedule(writes, count);
 }
 
 // `data` holds the frames one after the other; `errors` may be null.

@@ -5,7 +5,7 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ShimStatistics", "ShimStimulus", "load"]
+__all__ = ["ShimStatistics", "ShimStimulus", "ShimWrite", "load"]
 
 
 class ShimStimulus(ctypes.Structure):
@@ -33,7 +33,14 @@ class ShimStatistics(ctypes.Structure):
         ("receive_stalls", c_uint64),
         ("digest", c_uint64),
         ("frames_cut", c_uint64),
+        ("long_waits", c_uint64),
     )
+
+
+class ShimWrite(ctypes.Structure):
+    """`Write` of the shim."""
+
+    _fields_ = (("cycle", c_uint64), ("address", c_uint32), ("value", c_uint32))
 
 
 PROTOTYPES = {
@@ -44,6 +51,7 @@ PROTOTYPES = {
     "afflux_write": (c_int, [c_void_p, c_uint32, c_uint32]),
     "afflux_reset": (c_int, [c_void_p]),
     "afflux_run": (c_int, [c_void_p, c_uint64]),
+    "afflux_schedule": (None, [c_void_p, POINTER(ShimWrite), c_size_t]),
     "afflux_play": (
         c_int,
         [c_void_p, c_char_p, POINTER(c_uint32), c_char_p, c_size_t, POINTER(ShimStimulus)],

@@ -21,7 +21,7 @@ from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import build_library
 from afflux_sim.rtl.build.verilog_cache import engine_verilog
-from afflux_sim.rtl.shim_binding import ShimStatistics, ShimStimulus, load
+from afflux_sim.rtl.shim_binding import ShimStatistics, ShimStimulus, ShimWrite, load
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated_model import VerilatedModel
 
@@ -44,6 +44,7 @@ class Statistics:
             opened, but for the data of beats that are not valid. Equal engines that are driven
             alike have equal digests.
         frames_cut: Frames that ended with `tx_error`, which are not among those taken.
+        long_waits: Times that a beat has waited on `tx` for 256 cycles in a row.
     """
 
     cycles: int
@@ -54,6 +55,7 @@ class Statistics:
     receive_stalls: int
     digest: int
     frames_cut: int
+    long_waits: int
 
 
 class VerilatedEngine(VerilatedModel):
@@ -65,6 +67,7 @@ class VerilatedEngine(VerilatedModel):
         lanes: Most lanes of a slot.
         jobs: Most jobs at once.
         slots: Slots of the pool, shared by all jobs.
+        link_timeout: Cycles for which `tx` may make a beat wait before the link counts as down.
         cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
 
     Raises:
@@ -84,10 +87,16 @@ class VerilatedEngine(VerilatedModel):
         lanes: int = 16,
         jobs: int = 8,
         slots: int = 512,
+        link_timeout: int = Parameters.link_timeout,
         cache_folder: Path | None = None,
     ) -> None:
         parameters = Parameters(
-            bus_bits=bus_bits, workers=workers, lanes=lanes, jobs=jobs, slots=slots
+            bus_bits=bus_bits,
+            workers=workers,
+            lanes=lanes,
+            jobs=jobs,
+            slots=slots,
+            link_timeout=link_timeout,
         )
         folder = cache_folder or default_folder()
         # Before the Verilog: a missing compiler is noticed sooner than that is made.
@@ -114,6 +123,7 @@ class VerilatedEngine(VerilatedModel):
         frames: Sequence[bytes],
         stimulus: Stimulus = BACK_TO_BACK,
         mac_errors: Sequence[bool] | None = None,
+        writes: Sequence[tuple[int, int, int]] = (),
     ) -> list[bytes]:
         """Drive `frames` into the engine and return those that it sent, in order.
 
@@ -121,11 +131,13 @@ class VerilatedEngine(VerilatedModel):
             frames: Ethernet frames of at least one byte, without frame check sequence.
             stimulus: Pace and end.
             mac_errors: For each frame, whether the MAC marks it as bad; `None`: none is.
+            writes: Writes to registers meanwhile, in order: from which cycle of the play on, the
+                address, the value. The play does not end before the last of them.
 
         Raises:
             ValueError: If a frame is empty, or `mac_errors` has another length than `frames`.
-            SimulationError: If the engine does not become idle, or breaks the rules of its output
-                stream. Nothing useful can be done with the instance after that.
+            SimulationError: If the engine does not become idle, refuses a write, or breaks the
+                rules of its output stream. Nothing useful can be done with the instance after that.
         """
         data = b"".join(frames)
         lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
@@ -137,6 +149,9 @@ class VerilatedEngine(VerilatedModel):
         how = _shim_stimulus(stimulus, len(data))
         with self._lock:
             handle = self._use()
+            if writes:
+                scheduled = (ShimWrite * len(writes))(*(ShimWrite(*write) for write in writes))
+                self._library.afflux_schedule(handle, scheduled, len(writes))
             status = self._library.afflux_play(
                 handle, data, lengths, errors, len(frames), ctypes.byref(how)
             )

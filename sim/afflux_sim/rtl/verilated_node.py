@@ -71,6 +71,7 @@ class _Statistics(ctypes.Structure):
         ("network_cut", c_uint64),
         ("host_cut", c_uint64),
         ("digest", c_uint64),
+        ("long_waits", c_uint64),
     )
 
 
@@ -117,6 +118,7 @@ class NodeStatistics:
         host_cut: The same of frames to the host.
         digest: A number that depends on every output pin in every cycle since the node was opened,
             but for the data of beats that are not valid.
+        long_waits: Times that a beat has waited on `net_tx` for 256 cycles in a row.
     """
 
     cycles: int
@@ -125,6 +127,7 @@ class NodeStatistics:
     network_cut: int
     host_cut: int
     digest: int
+    long_waits: int
 
 
 @dataclass(frozen=True, kw_only=True)

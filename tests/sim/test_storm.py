@@ -1,0 +1,80 @@
+"""Everything that an engine and a node may meet, drawn together: a short storm, and what it finds.
+
+`make fuzz` has the long one, on models whose link is down sooner.
+"""
+
+import pytest
+
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
+from afflux_sim.rtl.verilated_node import VerilatedNode
+from tests.fuzz.fuzzer import BUILD
+from tests.fuzz.node_storm import NodeStorm
+from tests.fuzz.storm import Storm
+from tests.support.checkout import BUILD as BUILD_FOLDER
+from tests.support.long_runs import most_are_long
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
+
+LINK_TIMEOUT = Parameters.link_timeout
+NODE = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
+"""As in `tests/support/host/boards.py`, so that all use one build."""
+
+DRAWN = (
+    *("bursts", "created amid frames", "destroyed amid frames", "parents joined amid frames"),
+    *("discarded", "link down by command", "resets", "takes 0%", "takes 30%", "takes 100%"),
+)
+
+
+@pytest.mark.parametrize(("bus_bits", "frames"), [(512, 2500), (32, 1000)])
+def test_an_engine_in_a_storm(bus_bits: int, frames: int) -> None:
+    """On the model that the fuzzer's test has built."""
+    with VerilatedEngine(bus_bits=bus_bits, **BUILD) as engine:
+        report = Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(frames)
+        assert engine.statistics().receive_stalls == 0
+    assert all(report.events[name] for name in DRAWN), report.events
+
+
+def test_a_node_in_a_storm() -> None:
+    with VerilatedNode(NODE) as node:
+        report = NodeStorm(node, NODE, 3).storm(1000)
+        assert node.statistics().network_stalls == 0
+    assert all(report.events[name] for name in DRAWN if "parents" not in name), report.events
+    for name in ("to_host", "arp_replies", "echo_replies", "from_host"):
+        assert report.events[f"node: {name}"], report.events
+
+
+BUGS = {
+    "a fence forgets no queued results": Bug(
+        "engine/engine.py", "queue.forget.eq(control.write_state.enable)", "queue.forget.eq(0)"
+    ),
+    "a link that is down is not noticed": Bug(
+        "engine/engine.py",
+        "control.discard | watch.down | self.link_down",
+        "control.discard | self.link_down",
+    ),
+    "a tail after a reset is a frame": Bug(
+        "lib/frame_boundary.py", "tail.eq(since_reset & tracker.inside)", "tail.eq(0)"
+    ),
+    "what is cut off has no end": Bug(
+        "engine/transmit.py",
+        "seal.i.payload.error.eq(drops | self.cut)",
+        "seal.i.payload.error.eq(self.cut)",
+    ),
+    "frames of a job that goes are judged by its key": Bug(
+        "engine/control.py", "with m.If(step == DRAIN_CYCLES):", "with m.If(step == 0):"
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", most_are_long(BUGS, kept=0))
+def test_a_bug_is_found(name: str) -> None:
+    folder = BUILD_FOLDER / "tests" / "storm" / name.replace(" ", "-")
+    verilog = engine_verilog(folder, BUGS[name], 512, BUILD)
+    with VerilatedEngine.from_verilog(verilog, 512) as engine:
+        with pytest.raises((AssertionError, SimulationError)) as caught:
+            Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(60_000)
+        print(f"{name}: {str(caught.value)[:300]}")
