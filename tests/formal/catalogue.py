@@ -1,5 +1,6 @@
 """All proofs. `docs/formal.md` says what they mean together."""
 
+from tests.formal.catalogue_end_to_end import END_TO_END
 from tests.formal.catalogue_seams import BOUNDS, COMMANDS, DISPATCH, DISTANCE, NARROW, QUEUES
 from tests.formal.sby import Proof, SoughtBug
 
@@ -467,4 +468,5 @@ PROOFS = (
     REGISTER_PORT,
     *ROUNDS,
     *MEMORIES,
+    *END_TO_END,
 )

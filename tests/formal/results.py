@@ -57,7 +57,7 @@ def write_table(path: Path, proofs: Iterable[Proof]) -> None:
             raise ValueError(f"{proof.name} is not as it should be")
         first = [
             proof.name,
-            str(proof.depth),
+            f"{proof.depth} cycles" if proof.bounded else str(proof.depth),
             f"{rows[0]['seconds']:.0f}",
             "reached" if cover else "",
         ]

