@@ -64,9 +64,6 @@ BUGS = {
         "seal.i.payload.error.eq(drops | self.cut)",
         "seal.i.payload.error.eq(self.cut)",
     ),
-    "frames of a job that goes are judged by its key": Bug(
-        "engine/control.py", "with m.If(step == DRAIN_CYCLES):", "with m.If(step == 0):"
-    ),
 }
 
 
