@@ -35,6 +35,8 @@ from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.golden_node import GoldenNode, Sent, count_missing
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.node_frames import (
+    PEER_ADDRESS,
+    PEER_MAC,
     arp_request,
     draw_question,
     echo_request,
@@ -88,6 +90,9 @@ class NodeAsEngine:
 
     def write(self, address: int, value: int) -> None:
         self._node.write(address, value)
+
+    def reset(self) -> None:
+        self._node.reset()
 
 
 class Beside:
@@ -261,6 +266,8 @@ def near_frames() -> list[bytes]:
     ports = [(ENGINE_PORT + n) % 2**16 for n in range(-2, 8)]
     near += [bases[0][:36] + port.to_bytes(2, "big") + bases[0][38:] for port in ports]
     near += [base[:size] for base in bases for size in (1, 20, 33, 41, 42, 43)]
+    # Echo requests of any size that is answered, and larger ones.
+    near += [echo_request(bytes(size)) for size in (400, 511, 512, 980, 1023, 1024, 1400, 1472)]
     lengths = (0, 27, 28, 29, 1503, 1504, 1505, 2**15, 2**16 - 1)
     for length in lengths:
         frame = bases[3][:16] + length.to_bytes(2, "big") + bases[3][18:]
@@ -282,6 +289,34 @@ def check_near_headers(node: VerilatedNode, built: NodeParameters) -> None:
         assert not beside.missing["arp"] + beside.missing["echo"]
         to_host += beside.golden.counters["to_host"]
     assert to_host > 500
+
+
+def check_asked_addresses(node: VerilatedNode, built: NodeParameters) -> None:
+    """Ask by ARP for the node at any address that it may have, and at those next to it."""
+    choose = random.Random(26)
+    peer = bytes.fromhex(PEER_MAC.replace(":", "")), bytes(map(int, PEER_ADDRESS.split(".")))
+    for _ in range(8):
+        mac = bytes([choose.getrandbits(8) & 0xFE]) + choose.randbytes(5)
+        address = bytes([choose.randrange(1, 127)]) + choose.randbytes(3)
+        node.reset()
+        for name, value in (
+            ("local_mac_low", int.from_bytes(mac, "big") % 2**32),
+            ("local_mac_high", int.from_bytes(mac, "big") >> 32),
+            ("local_address", int.from_bytes(address, "big")),
+        ):
+            node.write(address_of(name), value)
+        asked = [address]
+        for bit in range(32):
+            near = (int.from_bytes(address, "big") ^ 1 << bit).to_bytes(4, "big")
+            asked.append(near)
+        for target in asked:
+            request = arp_request(pdst=".".join(map(str, target)))
+            reply = peer[0] + mac + request[12:20] + b"\0\2" + mac + address + peer[0] + peer[1]
+            to_network, to_host = node.play([request], [])
+            if target == address:
+                assert (to_network, to_host) == ([reply.ljust(60, b"\0")], [])
+            else:
+                assert (to_network, to_host) == ([], [request])
 
 
 def check_rooms(node: VerilatedNode, built: NodeParameters) -> None:
@@ -444,5 +479,6 @@ def node_battery(built: NodeParameters) -> dict[str, NodeCheck]:
         "cases": partial(check_cases_within, built=built),
         "rooms": partial(check_rooms, built=built),
         "near headers": partial(check_near_headers, built=built),
+        "asked addresses": partial(check_asked_addresses, built=built),
         "a new start": partial(check_a_new_start, built=built),
     }

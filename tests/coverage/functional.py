@@ -133,7 +133,7 @@ def _reset(choose: random.Random, observer: Observer, traffic: MixedTraffic, bus
 def main(arguments: list[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage.functional")
-    parser.add_argument("--frames", type=int, default=50_000)
+    parser.add_argument("--frames", type=int, default=62_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, default=BUILD_FOLDER / "coverage")
     options = parser.parse_args(arguments)

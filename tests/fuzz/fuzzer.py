@@ -309,7 +309,7 @@ class Fuzzer:
         orderly = number == 0
         slots = share if orderly else choose.randint(1, share)
         most = self._build["workers"]
-        count = min(5, most) if orderly else choose.choice((1, 2, 3, min(8, most)))
+        count = min(5, most) if orderly else min(choose.choice((1, 2, 3, 8)), most)
         workers = tuple(self._draw_peer() for _ in range(count))
         tail = choose.randbytes(3)
         group = Peer(

@@ -11,7 +11,7 @@ be missing is what the engine counts as discarded or dropped.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -30,6 +30,9 @@ __all__ = ["LINK_TIMEOUT", "Storm", "StormReport"]
 
 LINK_TIMEOUT = 300
 """Of the engines in a long storm: short, so that links are often down."""
+
+LONG_WAIT = 256
+"""Cycles of a beat's wait that the shims count."""
 
 BUSY_READS = 30_000
 """More than a command takes, besides waiting for the link to be down. A read takes a cycle."""
@@ -116,7 +119,7 @@ class Storm(Fuzzer):
             else:
                 self._play()
             self._known |= self._endpoints()
-        if choose.random() < 0.1:
+        if choose.random() < 0.15:
             self._reset_amid_frames()
             return
         self._rest(start)
@@ -170,16 +173,23 @@ class Storm(Fuzzer):
         self._got += self._engine.play(frames, pace, errors, meanwhile)
         self._frames += len(frames)
         if ready == 0 and choose.random() < 0.3:
-            end = self._engine.statistics().cycles + self._link_timeout + 20
-            while self._engine.statistics().cycles < end and not self._read("transmit_state"):
-                for _ in range(20):
-                    self._read("identity")
-            self.events["link down by itself"] += self._read("transmit_state")
+            self._wait_until_down()
         elif choose.random() < 0.2:
             # At rest for a moment, and the pace as it was.
             for _ in range(choose.randrange(60)):
                 counter = choose.choice(COUNTERS).name
                 self._engine.read(counter_address(counter) + choose.choice((0, 4)))
+
+    def _wait_until_down(self) -> None:
+        """Wait while the network takes nothing; if a beat waits, the link is down in the end."""
+        before = self._engine.statistics()
+        end = before.cycles + self._link_timeout + LONG_WAIT + 20
+        while self._engine.statistics().cycles < end and not self._read("transmit_state"):
+            for _ in range(20):
+                self._read("identity")
+        down = self._read("transmit_state")
+        assert down or self._engine.statistics().long_waits == before.long_waits, "the link is up"
+        self.events["link down by itself"] += down
 
     @property
     def _beat_bytes(self) -> int:
@@ -215,10 +225,7 @@ class Storm(Fuzzer):
         choose = self._choose
         frames: list[bytes] = []
         errors: list[bool] = []
-        waiting = [(frame, False, False) for frame in first]
-        for _ in range(choose.choice((1, 4, 15, 40))):
-            waiting += self._draw_some()
-        for frame, own, error in waiting:
+        for frame, own, error in self._draws(first, choose.choice((1, 4, 15, 40))):
             if not own and self._moves(frame, error) and frame not in first:
                 continue
             if avoided is not None and self._concerns(frame, avoided.number):
@@ -234,6 +241,12 @@ class Storm(Fuzzer):
             self._receive(frames[0], False, False)
         self._last += frames
         return frames, errors
+
+    def _draws(self, first: Sequence[bytes], count: int) -> Iterator[tuple[bytes, bool, bool]]:
+        """Draw each when the twin has taken those before: what is drawn depends on its rounds."""
+        yield from ((frame, False, False) for frame in first)
+        for _ in range(count):
+            yield from self._draw_some()
 
     def _draw_some(self) -> list[tuple[bytes, bool, bool]]:
         choose = self._choose

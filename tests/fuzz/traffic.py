@@ -372,7 +372,7 @@ class Traffic:
             return repaired(bytes(frame)) if len(frame) > 64 else bytes(frame)
         if kind == 7:
             source = Peer(mac, body[:4], choose.getrandbits(16))
-            port = choose.choice((engine.port, engine.port + 100, choose.getrandbits(16)))
+            port = choose.choice((engine.port, (engine.port + 100) % 2**16, choose.getrandbits(16)))
             return pack_frame(source, Peer(engine.mac, engine.address, port), body)
         source = Peer(mac, body[:4], choose.getrandbits(16))
         return pack_frame(source, Peer(engine.mac, choose.randbytes(4), engine.port), body)

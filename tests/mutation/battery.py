@@ -63,6 +63,7 @@ from tests.checks.timer_checks import (
     check_link_timeout,
     check_node_link_timeout,
     check_refusal_rate,
+    check_reset_at_rest,
 )
 from tests.checks.turn_checks import check_turns
 from tests.fuzz.fuzzer import Fuzzer
@@ -128,6 +129,7 @@ def battery_of_node(bus_bits: int) -> list[Trial]:
         ),
         Trial("order", partial(check_order, built=built), exact=True),
         Trial("access times", check_access_times, timed=True),
+        Trial("reset at rest", partial(check_reset_at_rest, built=built), timed=True),
         Trial("answer rates", partial(check_answer_rates, built=built)),
         Trial("node's link timeout", partial(check_node_link_timeout, built=built)),
     ]

@@ -76,8 +76,8 @@ def constants(machine: Machine, names: StateNames, zeroed: Iterable[str]) -> dic
                 value[node] = joined
         if not changed:
             break
-    held = [node for node, _ in steps] + [node for nodes, _ in columns for node in nodes]
-    return {node: value[node] >> 1 for node in held if value[node] != _ANY}
+    every = [node for node, _ in steps] + [node for nodes, _ in columns for node in nodes]
+    return {node: value[node] >> 1 for node in every if value[node] != _ANY}
 
 
 class Invariants:

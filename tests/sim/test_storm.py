@@ -22,10 +22,11 @@ LINK_TIMEOUT = Parameters.link_timeout
 NODE = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
 """As in `tests/support/host/boards.py`, so that all use one build."""
 
-DRAWN = (
-    *("bursts", "created amid frames", "destroyed amid frames", "parents joined amid frames"),
-    *("discarded", "link down by command", "resets", "takes 0%", "takes 30%", "takes 100%"),
-)
+DRAWN = {
+    *("bursts", "created amid frames", "destroyed amid frames", "takes 0%", "takes 30%"),
+    *("discarded", "link down by command", "takes 100%"),
+}
+SELDOM = {"parents joined amid frames", "resets"}
 
 
 @pytest.mark.parametrize(("bus_bits", "frames"), [(512, 2500), (32, 1000)])
@@ -34,16 +35,16 @@ def test_an_engine_in_a_storm(bus_bits: int, frames: int) -> None:
     with VerilatedEngine(bus_bits=bus_bits, **BUILD) as engine:
         report = Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(frames)
         assert engine.statistics().receive_stalls == 0
-    assert all(report.events[name] for name in DRAWN), report.events
+    wanted = DRAWN | SELDOM if frames > 2000 else DRAWN
+    assert {name for name in wanted if not report.events[name]} == set()
 
 
 def test_a_node_in_a_storm() -> None:
     with VerilatedNode(NODE) as node:
         report = NodeStorm(node, NODE, 3).storm(1000)
         assert node.statistics().network_stalls == 0
-    assert all(report.events[name] for name in DRAWN if "parents" not in name), report.events
-    for name in ("to_host", "arp_replies", "echo_replies", "from_host"):
-        assert report.events[f"node: {name}"], report.events
+    beside = {f"node: {name}" for name in ("to_host", "arp_replies", "echo_replies", "from_host")}
+    assert {name for name in DRAWN | beside if not report.events[name]} == set()
 
 
 BUGS = {

@@ -16,6 +16,7 @@ from tests.checks.timer_checks import (
     check_link_timeout,
     check_node_link_timeout,
     check_refusal_rate,
+    check_reset_at_rest,
 )
 from tests.checks.turn_checks import check_turns, fits
 
@@ -32,7 +33,9 @@ def test_engine_times(check) -> None:
         check(engine, BUILDS[NARROW])
 
 
-@pytest.mark.parametrize("check", [check_answer_rates, check_node_link_timeout, check_order])
+@pytest.mark.parametrize(
+    "check", [check_answer_rates, check_node_link_timeout, check_order, check_reset_at_rest]
+)
 def test_node_times_and_order(check) -> None:
     with VerilatedNode(BUILT) as node:
         check(node, BUILT)

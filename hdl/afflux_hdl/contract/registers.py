@@ -316,7 +316,7 @@ NODE_FRAME_COUNTERS = (
 
 NODE_HOST_COUNTERS = (
     Counter("from_host", "frame of the host taken, to be sent"),
-    Counter("from_host_oversize", "frame of the host, not marked as bad, that is larger than its buffer"),
+    Counter("from_host_oversize", "frame of the host larger than its buffer, not marked as bad"),
     Counter("from_host_bad", "frame that the host marked as bad"),
     Counter("from_host_off", "frame of the host while host_path was 0"),
     Counter("from_host_discarded", "frame of the host for which there was no room: link down"),
