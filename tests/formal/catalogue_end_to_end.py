@@ -63,7 +63,7 @@ END_TO_END = (
     Proof(
         name="end to end, two frames",
         harness="end_to_end:EndToEndHarness",
-        depth=PREFIX + 53,
+        depth=PREFIX + 57,
         arguments={**NARROW, "ends": ENDS[:2]},
         bounded=True,
         limit_s=3600,
