@@ -81,6 +81,22 @@ BOUNDS = (
 
 COMMANDS = (
     Proof(
+        name="drain",
+        harness="drain:DrainHarness",
+        depth=7,
+        arguments=NARROW,
+        cover=60,
+        bugs=(
+            SoughtBug(
+                "the fence does not wait for the admit stage",
+                60,
+                "engine/control.py",
+                "with m.If(step == DRAIN_CYCLES):",
+                "with m.If(step == 0):",
+            ),
+        ),
+    ),
+    Proof(
         name="commands, 2 jobs",
         harness="commands:CommandsHarness",
         depth=4,
