@@ -58,6 +58,9 @@ class CellBits:
                 digits = re.sub("[^01]", "x", constant[2])
                 # All undefined is written as one digit.
                 parts.append(digits[::-1].ljust(int(constant[1]), digits[0]))
+            elif word.isdecimal():
+                # A parameter that became a connection: an integer of 32 bits.
+                parts.append(f"{int(word):032b}"[::-1])
             elif part := _SLICE.fullmatch(word):
                 high, low = int(part[1]), int(part[2] or part[1])
                 parts[-1] = _SIGNAL * (high - low + 1)

@@ -10,15 +10,22 @@ from tests.testbench.node_simulator import build_node, run_testbench
 pytestmark = pytest.mark.slow
 
 FOLDER = BUILD / "cocotb"
-MODULES = ["node", "axi_lite"]
 
 
 def built(bus_bits: int) -> NodeParameters:
     return NodeParameters(engine=Parameters(bus_bits=bus_bits, workers=4, lanes=2, jobs=2, slots=4))
 
 
-@pytest.mark.parametrize("bus_bits", [512, 32])
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    ("module", "bus_bits"),
+    [
+        ("node", 512),
+        ("axi_lite", 512),
+        # In process, `tests/checks/node_checks.py` runs at both widths.
+        pytest.param("node", 32, marks=pytest.mark.long),
+        ("axi_lite", 32),
+    ],
+)
 def test_node(module: str, bus_bits: int) -> None:
     build = build_node(FOLDER, built(bus_bits))
     run_testbench(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")
