@@ -64,11 +64,12 @@ class Rings(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The address behind the head is kept beside it: in phase 1 there is no time to compute it.
-        head_shape = data.StructLayout({"head": self._address, "behind": self._address})
+        # The address behind each pointer is kept beside it, and a register for each ring tells
+        # whether it is full: there is no time to compute the one or to compare for the other.
+        pointer_shape = data.StructLayout({"at": self._address, "behind": self._address})
         limits_shape = data.StructLayout({"first": self._address, "last": self._address})
-        m.submodules.tails = tails = memory.Memory(shape=self._address, depth=self._rings, init=[])
-        m.submodules.heads = heads = memory.Memory(shape=head_shape, depth=self._rings, init=[])
+        m.submodules.tails = tails = memory.Memory(shape=pointer_shape, depth=self._rings, init=[])
+        m.submodules.heads = heads = memory.Memory(shape=pointer_shape, depth=self._rings, init=[])
         m.submodules.limits = limits = memory.Memory(shape=limits_shape, depth=self._rings, init=[])
         tail_write, head_write, limits_write = (
             part.write_port() for part in (tails, heads, limits)
@@ -88,7 +89,8 @@ class Rings(wiring.Component):
         ring_out = Signal.like(self.head_ring)
         following_head = Signal(self._address)
         limits_before = Signal(limits_shape)
-        empties = Signal()
+        filled = Signal(self._rings)
+        empties, fills = Signal(), Signal()
         m.d.comb += [ring_in.eq(Mux(self.phase, self.reset_ring, self.push_ring))]
         for port in (tail_in, head_in, limits_in):
             m.d.comb += port.addr.eq(ring_in)
@@ -101,21 +103,23 @@ class Rings(wiring.Component):
         ]
         used = self.occupied.bit_select(ring_in, 1)
         m.d.comb += [
-            self.tail.eq(tail_in.data),
-            self.full.eq(used & (tail_in.data == head_in.data.head)),
-            self.head.eq(head_out.data.head),
+            self.tail.eq(tail_in.data.at),
+            self.full.eq(filled.bit_select(self.push_ring, 1)),
+            self.head.eq(head_out.data.at),
             tail_out.addr.eq(ring_out),
-            self.remains.eq(tail_out.data != following_head),
+            self.remains.eq(tail_out.data.at != following_head),
             empties.eq(self.pop & ~self.remains),
+            fills.eq(self.push & (tail_in.data.behind == head_in.data.at)),
             # In phase 1 only a reset writes, in phase 0 only a push and a pop.
             tail_write.en.eq(Mux(self.phase, self.reset, self.push)),
             tail_write.addr.eq(ring_in),
-            tail_write.data.eq(
-                Mux(self.phase, self.first, following(tail_in.data, limits_in.data))
+            tail_write.data.at.eq(Mux(self.phase, self.first, tail_in.data.behind)),
+            tail_write.data.behind.eq(
+                Mux(self.phase, self.first + 1, following(tail_in.data.behind, limits_in.data))
             ),
             head_write.en.eq(Mux(self.phase, self.reset, self.pop)),
             head_write.addr.eq(Mux(self.phase, self.reset_ring, ring_out)),
-            head_write.data.head.eq(Mux(self.phase, self.first, following_head)),
+            head_write.data.at.eq(Mux(self.phase, self.first, following_head)),
             head_write.data.behind.eq(
                 Mux(self.phase, self.first + 1, following(following_head, limits_before))
             ),
@@ -131,16 +135,23 @@ class Rings(wiring.Component):
                 m.d.sync += self.occupied[n].eq(0)
             with m.Elif(self.phase & self.reset & (self.reset_ring == n)):
                 m.d.sync += self.occupied[n].eq(0)
+            # What leaves a ring makes room for what comes in.
+            with m.If(~self.phase & self.pop & (ring_out == n)):
+                m.d.sync += filled[n].eq(0)
+            with m.Elif(~self.phase & fills & (self.push_ring == n)):
+                m.d.sync += filled[n].eq(1)
+            with m.Elif(self.phase & self.reset & (self.reset_ring == n)):
+                m.d.sync += filled[n].eq(0)
 
         # A ring whose pointers are equal is full if it is not empty.
         size, between = Signal(self._address), Signal(self._address)
         m.d.comb += [
             size.eq(limits_in.data.last - limits_in.data.first + 1),
-            between.eq(tail_in.data - head_in.data.head),
+            between.eq(tail_in.data.at - head_in.data.at),
         ]
         with m.If(self.phase & self.reset & used):
             m.d.sync += self.emptied.eq(
-                Mux(tail_in.data > head_in.data.head, between, between + size)
+                Mux(tail_in.data.at > head_in.data.at, between, between + size)
             )
         with m.Else():
             m.d.sync += self.emptied.eq(0)
