@@ -24,8 +24,8 @@ LANE_ALU = Proof(
             "a wrapped sum's residue is not corrected",
             2,
             "engine/lane_alu.py",
-            "Mux(adds, total[32] ^ differs, ~loser_fits)",
-            "Mux(adds, total[32], ~loser_fits)",
+            "adds & ~self.fresh & (total[32] ^ differs)",
+            "adds & ~self.fresh & total[32]",
         ),
     ),
 )
