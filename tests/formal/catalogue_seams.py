@@ -113,8 +113,8 @@ COMMANDS = (
                 "slots beyond the pool",
                 40,
                 "engine/control.py",
-                'slots_end > p.slots',
-                'slots_end > p.slots + 1',
+                "slots_end > p.slots",
+                "slots_end > p.slots + 1",
             ),
             SoughtBug(
                 "an order when its queue is full",

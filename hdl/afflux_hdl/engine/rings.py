@@ -64,12 +64,14 @@ class Rings(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The address behind each pointer is kept beside it, and a register for each ring tells
-        # whether it is full: there is no time to compute the one or to compare for the other.
-        pointer_shape = data.StructLayout({"at": self._address, "behind": self._address})
+        # The address behind each pointer is kept beside it, and beside the tail the one before it.
+        # Registers tell of each ring whether it is full and whether it has several entries: there
+        # is no time to compute the one or to compare for the other.
+        head_shape = data.StructLayout({"at": self._address, "behind": self._address})
+        tail_shape = data.StructLayout({**head_shape.members, "before": self._address})
         limits_shape = data.StructLayout({"first": self._address, "last": self._address})
-        m.submodules.tails = tails = memory.Memory(shape=pointer_shape, depth=self._rings, init=[])
-        m.submodules.heads = heads = memory.Memory(shape=pointer_shape, depth=self._rings, init=[])
+        m.submodules.tails = tails = memory.Memory(shape=tail_shape, depth=self._rings, init=[])
+        m.submodules.heads = heads = memory.Memory(shape=head_shape, depth=self._rings, init=[])
         m.submodules.limits = limits = memory.Memory(shape=limits_shape, depth=self._rings, init=[])
         tail_write, head_write, limits_write = (
             part.write_port() for part in (tails, heads, limits)
@@ -89,8 +91,7 @@ class Rings(wiring.Component):
         ring_out = Signal.like(self.head_ring)
         following_head = Signal(self._address)
         limits_before = Signal(limits_shape)
-        filled = Signal(self._rings)
-        empties, fills = Signal(), Signal()
+        filled, several = Signal(self._rings), Signal(self._rings)
         m.d.comb += [ring_in.eq(Mux(self.phase, self.reset_ring, self.push_ring))]
         for port in (tail_in, head_in, limits_in):
             m.d.comb += port.addr.eq(ring_in)
@@ -107,12 +108,11 @@ class Rings(wiring.Component):
             self.full.eq(filled.bit_select(self.push_ring, 1)),
             self.head.eq(head_out.data.at),
             tail_out.addr.eq(ring_out),
-            self.remains.eq(tail_out.data.at != following_head),
-            empties.eq(self.pop & ~self.remains),
-            fills.eq(self.push & (tail_in.data.behind == head_in.data.at)),
+            self.remains.eq(several.bit_select(ring_out, 1)),
             # In phase 1 only a reset writes, in phase 0 only a push and a pop.
             tail_write.en.eq(Mux(self.phase, self.reset, self.push)),
             tail_write.addr.eq(ring_in),
+            tail_write.data.before.eq(tail_in.data.at),
             tail_write.data.at.eq(Mux(self.phase, self.first, tail_in.data.behind)),
             tail_write.data.behind.eq(
                 Mux(self.phase, self.first + 1, following(tail_in.data.behind, limits_in.data))
@@ -129,19 +129,24 @@ class Rings(wiring.Component):
             limits_write.data.last.eq(self.last),
         ]
         for n in range(self._rings):
-            with m.If(~self.phase & self.push & (self.push_ring == n)):
+            enters = ~self.phase & self.push & (self.push_ring == n)
+            leaves = ~self.phase & self.pop & (ring_out == n)
+            with m.If(enters):
                 m.d.sync += self.occupied[n].eq(1)
-            with m.Elif(~self.phase & empties & (ring_out == n)):
+            with m.Elif(leaves & ~self.remains):
                 m.d.sync += self.occupied[n].eq(0)
-            with m.Elif(self.phase & self.reset & (self.reset_ring == n)):
-                m.d.sync += self.occupied[n].eq(0)
+            # Two entries, one of which leaves: the one behind the head is the one before the tail.
+            with m.If(leaves & ~enters):
+                m.d.sync += several[n].eq(several[n] & (tail_out.data.before != following_head))
+            with m.Elif(enters & ~leaves):
+                m.d.sync += several[n].eq(self.occupied[n])
             # What leaves a ring makes room for what comes in.
-            with m.If(~self.phase & self.pop & (ring_out == n)):
+            with m.If(leaves):
                 m.d.sync += filled[n].eq(0)
-            with m.Elif(~self.phase & fills & (self.push_ring == n)):
+            with m.Elif(enters & (tail_in.data.behind == head_in.data.at)):
                 m.d.sync += filled[n].eq(1)
-            with m.Elif(self.phase & self.reset & (self.reset_ring == n)):
-                m.d.sync += filled[n].eq(0)
+            with m.If(self.phase & self.reset & (self.reset_ring == n)):
+                m.d.sync += [self.occupied[n].eq(0), several[n].eq(0), filled[n].eq(0)]
 
         # A ring whose pointers are equal is full if it is not empty.
         size, between = Signal(self._address), Signal(self._address)
