@@ -19,16 +19,14 @@ Found = tuple[str, int | None, tuple[str, ...], str]
 
 SCRIPT = """
 read_rtlil design.il
-prep -flatten -top top
+hierarchy -top top
+proc
+flatten
 chformal -lower
 delete t:$cover
 opt_clean -purge
 memory_map
-opt_expr
-opt_clean
 techmap
-opt_expr
-opt_merge
 opt_clean
 dffunmap
 simplemap
@@ -75,7 +73,7 @@ def search(
     folder: Path, netlist: str, depth: int, yosys: Path, *, cover: bool, limit_s: int
 ) -> Found:
     """Look for a violation within so many cycles, or for a run to each cover statement."""
-    text = without_checks_of_queues(with_any_memories(netlist))
+    text = without_checks_of_queues(netlist)
     if cover:
         # AIGER knows no cover statements: an assertion of the same is searched for being true.
         for old, new in (("assert", "none"), ("cover", "assert"), ("none", "cover")):

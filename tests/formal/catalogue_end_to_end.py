@@ -10,6 +10,9 @@ PREFIX = 91
 ENDS = [6, 12, 18, 24]
 """Frames of six beats, or of two, at line rate."""
 
+FIRST_LIFE = 30
+"""Cycles behind the prefix, at any of which a reset may fall. The last frame is cut off by it."""
+
 NARROW = {"at_any_time": ["commands", "stops", "link"], "bus_bits": 512}
 
 END_TO_END = (
@@ -67,5 +70,34 @@ END_TO_END = (
         arguments={**NARROW, "ends": ENDS[:2]},
         bounded=True,
         limit_s=3600,
+    ),
+    # A second life of the job, from a reset on that falls at any step of the first one.
+    Proof(
+        name="end to end, reset inside",
+        harness="end_to_end:EndToEndHarness",
+        depth=2 * PREFIX + FIRST_LIFE + 51,
+        arguments={
+            **NARROW,
+            "ends": [*ENDS[:3], FIRST_LIFE + 3],
+            "again": {
+                "by": "reset",
+                "cycles": FIRST_LIFE,
+                "ends": ENDS[:2],
+                "at_any_time": ["stops"],
+            },
+        },
+        cover=2 * PREFIX + FIRST_LIFE + 50,
+        bounded=True,
+        limit_s=3600,
+        bugs=(
+            SoughtBug(
+                "results that are queued when a reset falls keep their slots",
+                2 * PREFIX + FIRST_LIFE + 56,
+                "engine/delivery_queue.py",
+                "Mux(self.phase, forget, leaves",
+                "Mux(self.phase, 0, leaves",
+                cleared=True,
+            ),
+        ),
     ),
 )

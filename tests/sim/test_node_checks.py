@@ -2,8 +2,6 @@
 
 import pytest
 
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks.node_checks import node_battery
 from tests.checks.node_field_checks import (
@@ -14,15 +12,13 @@ from tests.checks.node_field_checks import (
     check_fields_of_requests,
     check_stated_build,
 )
-
-BUILT = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
-"""As in `tests/support/host/boards.py`, so that all use one build."""
+from tests.support.node_build import NODE
 
 
-@pytest.mark.parametrize("name", node_battery(BUILT))
+@pytest.mark.parametrize("name", node_battery(NODE))
 def test_check(name: str) -> None:
-    with VerilatedNode(BUILT) as node:
-        node_battery(BUILT)[name](node)
+    with VerilatedNode(NODE) as node:
+        node_battery(NODE)[name](node)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +33,5 @@ def test_check(name: str) -> None:
     ],
 )
 def test_fields_and_counters(check) -> None:
-    with VerilatedNode(BUILT) as node:
-        check(node, BUILT)
+    with VerilatedNode(NODE) as node:
+        check(node, NODE)
