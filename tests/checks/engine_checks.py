@@ -11,7 +11,7 @@ from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB, REPLIES
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.cases import CASES, Case
-from tests.scenarios.director import Actions, Build, Director, ReadRegister
+from tests.scenarios.director import LARGE, SMALL, Actions, Build, Director, ReadRegister
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.random_frames import RandomFrames
@@ -35,11 +35,8 @@ __all__ = [
     "open_engine",
 ]
 
-BUILDS: dict[int, Build] = {
-    512: {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16},
-    32: {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8},
-}
-"""By width of the bus. The narrow one is built for little, so that its maxima are met too."""
+BUILDS: dict[int, Build] = {512: LARGE, 32: SMALL}
+"""By width of the bus."""
 
 DROPS = {
     "receive_overflow",

@@ -18,11 +18,8 @@ from tests.checks.engine_checks import (
 )
 from tests.checks.near_checks import misjudged
 from tests.fuzz.fuzzer import BUILD, Fuzzer
-from tests.scenarios.director import Build
+from tests.scenarios.director import LARGE, SMALL, Build
 from tests.scenarios.job_frames import Job
-
-SMALL: Build = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
-LARGE: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 
 
 class BehindMac(SoftEngine):

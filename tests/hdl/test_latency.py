@@ -1,6 +1,8 @@
 """Latencies that the hardware guide and the docstrings of the stages state, cycle by cycle."""
 
 import re
+from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from amaranth.sim import Simulator
@@ -57,9 +59,9 @@ def contribution(worker: GoldenWorker, blocks: int, slot: int) -> bytes:
 class LatencyTestbench:
     """Drives the engine's ports and notes in which cycle each beat leaves."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, engine: Engine) -> None:
         self.parameters = parameters
-        self.engine = Engine(parameters)
+        self.engine = engine
         self.cycle = 0
         self.left: list[tuple[int, bool]] = []
         self.reached: dict[str, int] = {}
@@ -138,18 +140,38 @@ class LatencyTestbench:
         raise AssertionError("not idle after 4000 cycles")
 
 
-def measure(
-    bus_bits: int, blocks: int, offset: int
-) -> tuple[int, list[tuple[int, bool]], LatencyTestbench]:
-    """Return cycles from last beat in to first beat out, the beats that left, the testbench."""
-    parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
-    testbench = LatencyTestbench(parameters)
-    latency = 0
+@dataclass(frozen=True)
+class Run:
+    """One contribution through an engine that has just been reset.
 
-    async def run(ctx) -> None:
-        nonlocal latency
-        worker = new_worker(parameters.lanes)
-        ctx.set(testbench.engine.tx.ready, 1)
+    Attributes:
+        first_out: Cycles from its last beat in to the first beat of the result.
+        left: The cycle of each beat of the result, and whether it was the last.
+        testbench: What it noted besides.
+    """
+
+    first_out: int
+    left: list[tuple[int, bool]]
+    testbench: LatencyTestbench
+
+
+class Measured:
+    """An engine of one width, elaborated once: that takes longer than a run."""
+
+    def __init__(self, bus_bits: int) -> None:
+        self._parameters = Parameters(bus_bits=bus_bits, workers=1, lanes=2, jobs=1, slots=2)
+        self._engine = Engine(self._parameters)
+        self._simulator = Simulator(self._engine)
+        self._simulator.add_clock(1e-8)
+        self._simulator.add_testbench(self._run)
+        self._asked = (0, 0)
+        self._runs: dict[tuple[int, int], Run] = {}
+
+    async def _run(self, ctx) -> None:
+        blocks, offset = self._asked
+        testbench = LatencyTestbench(self._parameters, self._engine)
+        worker = new_worker(self._parameters.lanes)
+        ctx.set(self._engine.tx.ready, 1)
         await testbench.create(ctx)
         await testbench.send(ctx, worker.join())
         await testbench.settle(ctx)
@@ -160,19 +182,28 @@ def measure(
             await testbench.tick(ctx)
         last_in = await testbench.send(ctx, contribution(worker, blocks, 1))
         await testbench.settle(ctx)
-        latency = testbench.left[0][0] - last_in
+        first_out = testbench.left[0][0] - last_in
+        self._runs[blocks, offset] = Run(first_out, testbench.left, testbench)
 
-    simulator = Simulator(testbench.engine)
-    simulator.add_clock(1e-8)
-    simulator.add_testbench(run)
-    simulator.run()
-    return latency, testbench.left, testbench
+    def run(self, blocks: int, offset: int) -> Run:
+        """Return the run of a contribution of so many blocks, sent so many cycles later."""
+        if (blocks, offset) not in self._runs:
+            self._asked = (blocks, offset)
+            if self._runs:
+                self._simulator.reset()
+            self._simulator.run()
+        return self._runs[blocks, offset]
+
+
+@cache
+def measured(bus_bits: int) -> Measured:
+    return Measured(bus_bits)
 
 
 @pytest.mark.parametrize("bus_bits, blocks, expected", [(512, 0, 30), (512, 2, 30), (32, 1, 30)])
 def test_latency_of_a_result(bus_bits: int, blocks: int, expected: int) -> None:
     """It is the same, but for one cycle, whatever the phase in which the frame arrives."""
-    latencies = {measure(bus_bits, blocks, offset)[0] for offset in range(4)}
+    latencies = {measured(bus_bits).run(blocks, offset).first_out for offset in range(4)}
     assert latencies <= {expected, expected + 1}
 
 
@@ -181,15 +212,16 @@ def test_a_result_is_read_behind_its_last_merge(bus_bits: int) -> None:
     """The distance that `merge` states, which early ordering rests on, beat by beat."""
     parameters = Parameters(bus_bits=bus_bits)
     for offset in range(2):
-        _, left, testbench = measure(bus_bits, 2, offset)
+        run = measured(bus_bits).run(2, offset)
+        testbench, written = run.testbench, dict(run.testbench.written)
         distances: dict[str, set[int]] = {"words": set(), "block": set()}
         # Without the headers, and without the seal.
-        for number, (cycle, _) in enumerate(left[parameters.header_beats : -1]):
+        for number, (cycle, _) in enumerate(run.left[parameters.header_beats : -1]):
             kind = "words" if number < parameters.header_beats else "block"
             read = cycle - FROM_ADDRESS_TO_PORT
             beat = kind, testbench.addressed[read][kind]
-            distances[kind].add(read - testbench.written.pop(beat))
-        assert not testbench.written, "all that merge wrote was sent"
+            distances[kind].add(read - written.pop(beat))
+        assert not written, "all that merge wrote was sent"
         assert min(min(distances.values())) >= READ_BEHIND_WRITE
         if bus_bits == 512:
             assert distances == {"words": {10}, "block": {READ_BEHIND_WRITE}}
@@ -197,7 +229,7 @@ def test_a_result_is_read_behind_its_last_merge(bus_bits: int) -> None:
 
 @pytest.mark.parametrize("bus_bits", [512])
 def test_a_result_leaves_without_gaps(bus_bits: int) -> None:
-    _, left, _ = measure(bus_bits, 2, 0)
+    left = measured(bus_bits).run(2, 0).left
     assert len(left) == 2 + 2 * 4 + 1
     assert [cycle - left[0][0] for cycle, _ in left] == list(range(len(left)))
     assert [last for _, last in left] == [False] * 10 + [True]
@@ -214,10 +246,10 @@ def test_stages_take_as_long_as_the_hardware_guide_says() -> None:
     stated = stated_in_guide()
     takes: dict[str, set[int]] = {}
     for offset in range(4):
-        _, left, testbench = measure(512, 0, offset)
+        run = measured(512).run(0, offset)
         # One beat of headers, one of words.
-        before = left[0][0] - measure(512, 0, offset)[0]
-        for name, cycle in testbench.reached.items():
+        before = run.left[0][0] - run.first_out
+        for name, cycle in run.testbench.reached.items():
             takes.setdefault(name, set()).add(cycle - before)
             before = cycle
     assert {name: min(cycles) for name, cycles in takes.items()} == {

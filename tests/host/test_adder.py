@@ -12,10 +12,9 @@ from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
-from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.support.checkout import BUILD
+from tests.checks.engine_checks import open_engine
 from tests.support.drivers.ranks import Ranks
-from tests.support.planted_engine import engine_verilog
+from tests.support.planted_engine import planted_engine
 from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
@@ -81,10 +80,8 @@ def train(engine: Engine) -> bytes:
 
 def test_a_flipped_adder_bit_changes_the_weights() -> None:
     torch.set_num_threads(1)
-    weights = {"soft": train(SoftEngine())}
-    for name, bug in (("whole", None), ("flipped", FLIPPED)):
-        verilog = engine_verilog(BUILD / "tests" / "adder" / name, bug, 512, BUILT)
-        with VerilatedEngine.from_verilog(verilog, 512) as engine:
-            weights[name] = train(engine)
-    assert weights["whole"] == weights["soft"]
-    assert weights["flipped"] != weights["whole"]
+    by_software = train(SoftEngine())
+    with open_engine(512) as engine:
+        assert train(engine) == by_software
+    with planted_engine("adder", FLIPPED, 512, BUILT) as engine:
+        assert train(engine) != by_software

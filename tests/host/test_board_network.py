@@ -25,6 +25,7 @@ from tests.support.host import boards, serving
 from tests.support.host.boards import kind_of, overhearing, plugged
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
+from tests.support.node_build import OPTIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -248,7 +249,7 @@ def test_a_board_whose_network_port_is_gone_ends_its_server():
     with network(hosts=1, **UNLIMITED) as made:
         board = made.boards[0]
         taps = ("--network-tap", "wire0", "--host-tap", board.interface)
-        process, line = boards.start(board, *taps, *boards.BUILD)
+        process, line = boards.start(board, *taps, *OPTIONS)
         assert "node engine" in line
         assert board.run("ip", "link", "delete", "wire0").returncode == 0
         _, said = process.communicate(timeout=30)

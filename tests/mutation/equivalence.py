@@ -21,6 +21,7 @@ from tests.mutation.aig import read_aiger
 from tests.mutation.correspondence import Machine, Outcome, Search
 from tests.mutation.mutants import SELECTOR_NAME
 from tests.mutation.reachable import Invariants, constants
+from tests.mutation.recoding import compare_recoded
 from tests.mutation.state_names import StateNames, memory_shapes, zeroed_memories
 from tests.support.checkout import BUILD
 from tests.support.yosys import run_script
@@ -50,6 +51,7 @@ class Prover:
 
     Raises:
         YosysError: If the netlist cannot be prepared.
+        ValueError: If it has registers that have got lost in that.
     """
 
     def __init__(self, folder: Path, commands: Sequence[str], of_engine: bool = True) -> None:
@@ -66,6 +68,8 @@ class Prover:
             "dffunmap",
             "write_rtlil whole.il",
         )
+        # A mutant behind a register separates it from its name, and that from its initial value.
+        run_script(folder, "plain", "read_rtlil netlist.il", "dffunmap", "write_rtlil plain.il")
         text = (folder / "whole.il").read_text(encoding="utf-8")
         (folder / "cut.il").write_text(cut(text, "whole"), encoding="utf-8")
         run_script(
@@ -80,8 +84,12 @@ class Prover:
             "aigmap",
             "write_aiger -symbols whole.aig",
         )
-        names = StateNames(text)
         machine = Machine(read_aiger(folder / "whole.aig"), SELECTOR_NAME, memory_shapes(text))
+        names = StateNames((folder / "plain.il").read_text(encoding="utf-8"))
+        named = {bit for bits in names.named.values() for bit in bits.values()}
+        self._initial = names.initial
+        if unknown := named - set(machine.registers):
+            raise ValueError(f"registers without their ends: {sorted(unknown)[:9]}")
         fixed = constants(machine, names, zeroed_memories(text))
         self._search = Search(machine, fixed)
         invariants = Invariants(self._search, names)
@@ -92,7 +100,7 @@ class Prover:
 
     def compare(self, number: int) -> Outcome:
         """Return whether it is proved that the mutant does the same."""
-        return self._search.compare(number)
+        return compare_recoded(self._search, number, self._initial)
 
 
 def cut(text: str, name: str) -> str:

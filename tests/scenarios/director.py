@@ -23,7 +23,17 @@ from afflux_sim.golden.frames import Endpoint, Group
 from tests.scenarios.afflux_layer import ENGINE_PORT, Afflux
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 
-__all__ = ["Action", "Actions", "Build", "Director", "Play", "ReadRegister", "WriteRegister"]
+__all__ = [
+    "LARGE",
+    "SMALL",
+    "Action",
+    "Actions",
+    "Build",
+    "Director",
+    "Play",
+    "ReadRegister",
+    "WriteRegister",
+]
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,13 @@ class Build(TypedDict):
     lanes: int
     jobs: int
     slots: int
+
+
+LARGE: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
+"""The largest jobs and frames. Most tests take it, at both widths: the models are compiled once."""
+
+SMALL: Build = {"workers": 5, "lanes": 3, "jobs": 3, "slots": 8}
+"""Built for little, so that its maxima are met too."""
 
 
 class Director:

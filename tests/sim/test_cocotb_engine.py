@@ -9,6 +9,7 @@ import pytest
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.testbench.simulator import build_simulator, run_module
+from tests.scenarios.director import LARGE
 from tests.support.checkout import BUILD
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ MODULES = [
 
 
 def built(bus_bits: int) -> Parameters:
-    return Parameters(bus_bits=bus_bits, workers=64, lanes=16, jobs=4, slots=16)
+    return Parameters(bus_bits=bus_bits, **LARGE)
 
 
 LONG = [("trees", 512), ("schedules", 512)]

@@ -4,8 +4,8 @@ import pytest
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.testbench.simulator import build_simulator, run_module
 from tests.support.checkout import BUILD
-from tests.testbench.node_simulator import build_node, run_testbench
 
 pytestmark = pytest.mark.slow
 
@@ -27,5 +27,5 @@ def built(bus_bits: int) -> NodeParameters:
     ],
 )
 def test_node(module: str, bus_bits: int) -> None:
-    build = build_node(FOLDER, built(bus_bits))
-    run_testbench(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")
+    build = build_simulator(FOLDER, built(bus_bits))
+    run_module(build, FOLDER / "results" / f"{module}-{bus_bits}", f"tests.testbench.{module}")

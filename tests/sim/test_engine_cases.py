@@ -5,12 +5,10 @@ import pytest
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_case
 from tests.scenarios.cases import CASES
-from tests.scenarios.director import Build
+from tests.scenarios.director import LARGE
 from tests.scenarios.job_frames import Job
 
 pytestmark = pytest.mark.slow
-
-BUILT: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 
 
 # Workers, lanes, slots.
@@ -20,5 +18,5 @@ BUILT: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
     workers, lanes, slots = shape
     job = Job(number=3, workers=workers, lanes=lanes, slots=slots)
-    with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        check_case(engine, BUILT, job, CASES[name])
+    with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
+        check_case(engine, LARGE, job, CASES[name])

@@ -6,11 +6,10 @@ import pytest
 
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.control_checks import check_behind_a_join, check_stuck_results
-from tests.scenarios.director import Actions, Build, Director
+from tests.scenarios.director import LARGE, Actions, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-BUILT: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
 
 
@@ -25,7 +24,7 @@ def test_rounds_before_the_first_are_not_answered(bus_bits: int, workers: int) -
     choose = random.Random(8)
     old = Job(number=0, workers=workers, lanes=2, slots=2, first_round=6)
     new = Job(number=1, workers=workers, lanes=2, slots=2, first_round=8)
-    director = Director(**BUILT)
+    director = Director(**LARGE)
 
     def fill(job: Job) -> Actions[None]:
         for step in range(2):
@@ -50,18 +49,18 @@ def test_rounds_before_the_first_are_not_answered(bus_bits: int, workers: int) -
         yield from ask(new, (-1, -2))
         return (yield from director.check_counters())
 
-    with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
+    with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
         counters = perform(engine, scenario())
     assert counters["stale"] == 10 * workers
 
 
 @WIDTHS
 def test_create_while_old_results_are_stuck(bus_bits: int) -> None:
-    with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        check_stuck_results(engine, BUILT)
+    with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
+        check_stuck_results(engine, LARGE)
 
 
 @WIDTHS
 def test_a_frame_directly_behind_a_join_is_judged_by_the_new_address(bus_bits: int) -> None:
-    with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        check_behind_a_join(engine, BUILT)
+    with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
+        check_behind_a_join(engine, LARGE)

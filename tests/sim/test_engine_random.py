@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, DROPS, check_any_frame, check_checksums, open_engine
-from tests.scenarios.director import Actions, Build, Director
+from tests.scenarios.director import LARGE, Actions, Director
 from tests.scenarios.performer import paces, perform
 from tests.scenarios.schedules import Schedule, play_schedule, schedules
 
@@ -35,13 +35,12 @@ def test_checksums(bus_bits: int) -> None:
 @given(schedule=schedules())
 def test_schedules(bus_bits: int, schedule: Schedule) -> None:
     """Each schedule on a fresh engine, so that hypothesis can shrink what fails."""
-    build: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
-    director = Director(**build)
+    director = Director(**LARGE)
 
     def scenario() -> Actions[None]:
         yield from director.configure()
         yield from play_schedule(director, schedule)
         yield from director.check_counters()
 
-    with VerilatedEngine(bus_bits=bus_bits, **build) as engine:
+    with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
         perform(engine, scenario(), paces(0.8, 0.2, schedule.seed))

@@ -2,12 +2,10 @@
 
 import pytest
 
-from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.step_checks import check_steps, check_together
 from tests.scenarios.director import Build
-from tests.support.checkout import BUILD
-from tests.support.planted_engine import engine_verilog
+from tests.support.planted_engine import planted_engine
 from tests.support.planting import Bug
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
@@ -31,9 +29,8 @@ def test_what_happens_together_is_counted_and_answered(bus_bits: int) -> None:
 def test_sixteen_overflows_that_count_as_none_are_found() -> None:
     """The sum of a beat's 16 flags in 4 bits: it passed every other check."""
     bug = Bug("engine/merge.py", "sum(overflow3)", "sum(overflow3)[:4]")
-    verilog = engine_verilog(BUILD / "tests" / "planted" / "overflows", bug, 512, BUILT)
     with (
-        VerilatedEngine.from_verilog(verilog, 512) as engine,
+        planted_engine("overflows", bug, 512, BUILT) as engine,
         pytest.raises(AssertionError, match="overflows"),
     ):
         check_steps(engine, BUILT)

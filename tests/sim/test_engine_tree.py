@@ -9,7 +9,7 @@ import pytest
 from afflux_sim.golden.numbers import all_reduce
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import check_case
-from tests.scenarios.director import Build
+from tests.scenarios.director import LARGE
 from tests.scenarios.job_frames import Job
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.scenarios.tree_network import Aggregator, Links, TreeNetwork
@@ -17,7 +17,6 @@ from tests.support.golden_tensors import bits_of, draw
 
 pytestmark = pytest.mark.slow
 
-BUILT: Build = {"workers": 8, "lanes": 2, "jobs": 2, "slots": 4}
 OPERATIONS = (
     ("int32", "sum", "sparse"),
     ("float32", "sum", "dense"),
@@ -33,8 +32,8 @@ OPERATIONS = (
 def test_case(name: str, bus_bits: int, shape: tuple[int, int, int]) -> None:
     workers, lanes, slots = shape
     job = Job(number=0, workers=workers, lanes=lanes, slots=slots)
-    with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
-        check_case(engine, BUILT, job, TREE_CASES[name])
+    with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
+        check_case(engine, LARGE, job, TREE_CASES[name])
 
 
 def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, count: int) -> None:
@@ -42,8 +41,8 @@ def reduce_in_tree(tree: Aggregator, seed: int, *, links: Links, bus_bits: int, 
     rng = np.random.default_rng(seed)
     network = TreeNetwork(
         tree,
-        partial(VerilatedEngine, bus_bits=bus_bits, **BUILT),
-        build=BUILT,
+        partial(VerilatedEngine, bus_bits=bus_bits, **LARGE),
+        build=LARGE,
         lanes=2,
         slots=2,
         choose=random.Random(seed),

@@ -7,15 +7,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from afflux_sim.rtl.verilated import VerilatedEngine
-from afflux_sim.rtl.verilated_model import SimulationError
 from tests.checks.engine_checks import DROPS
 from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.afflux_layer import Afflux
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired, sealed
-from tests.support.checkout import BUILD as BUILD_FOLDER
-from tests.support.long_runs import most_are_long
-from tests.support.planted_engine import engine_verilog
+from tests.support.planted_engine import bug_is_found
 from tests.support.planting import Bug
 
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
@@ -93,11 +90,8 @@ BUGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", most_are_long(BUGS, kept=0))
+@pytest.mark.long
+@pytest.mark.parametrize("name", BUGS)
 def test_bug_is_found(name: str) -> None:
-    folder = BUILD_FOLDER / "tests" / "fuzz" / name.replace(" ", "-")
-    verilog = engine_verilog(folder, BUGS[name], 512, BUILD)
-    with VerilatedEngine.from_verilog(verilog, 512) as engine:
-        with pytest.raises((AssertionError, SimulationError)) as caught:
-            Fuzzer(engine, seed=3).run(60_000)
-        print(f"{name}: {str(caught.value)[:300]}")
+    with bug_is_found(name, BUGS[name], 512, BUILD) as engine:
+        Fuzzer(engine, seed=3).run(60_000)

@@ -16,17 +16,13 @@ from afflux_hdl.contract.registers import (
     counter_address,
     node_counter_address,
 )
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks.flood_checks import check_mixed_flood, flood_frames
 from tests.checks.node_checks import NodeAsEngine, build_of
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.support.checkout import ROOT
-
-BUILT = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
-"""As in `tests/support/host/boards.py`, so that all use one build."""
+from tests.support.node_build import NODE
 
 BEAT_BYTES = 64
 CHECK_SEQUENCE, PREAMBLE, GAP = 4, 8, 12
@@ -86,7 +82,7 @@ def test_the_document_has_these_numbers() -> None:
 
 @pytest.fixture(scope="module")
 def node():
-    with VerilatedNode(BUILT) as node:
+    with VerilatedNode(NODE) as node:
         mac = int(ENGINE_MAC.replace(":", ""), 16)
         octets = bytes(map(int, ENGINE_ADDRESS.split(".")))
         node.write(address_of("local_mac_high"), mac >> 32)
@@ -125,6 +121,6 @@ def test_the_node_takes_a_beat_in_every_cycle(node: VerilatedNode, size: int) ->
 
 def test_a_flood_through_the_node_costs_no_contribution() -> None:
     """Frames of all sizes and kinds back to back, with rounds in them."""
-    with VerilatedNode(BUILT) as node:
-        check_mixed_flood(NodeAsEngine(node), build_of(BUILT), 512, seed=5, within_node=True)
+    with VerilatedNode(NODE) as node:
+        check_mixed_flood(NodeAsEngine(node), build_of(NODE), 512, seed=5, within_node=True)
         assert node.statistics().network_stalls == 0

@@ -5,12 +5,10 @@ An engine with ten comparisons that are too short shows that each of them is fou
 
 import pytest
 
-from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.near_checks import misjudged
 from tests.scenarios.director import Build
-from tests.support.checkout import BUILD
-from tests.support.planted_engine import engine_verilog
+from tests.support.planted_engine import planted_engine
 from tests.support.planting import Bug
 
 BUILT: Build = {"workers": 3, "lanes": 2, "jobs": 1, "slots": 2}
@@ -78,8 +76,7 @@ BUGS = {
 def test_each_comparison_that_is_too_short_is_found() -> None:
     """All at once, in one engine: each is shown by frames that show no other."""
     first, *more = BUGS.values()
-    verilog = engine_verilog(BUILD / "near_bugs", first, 32, BUILT, *more)
-    with VerilatedEngine.from_verilog(verilog, 32) as engine:
+    with planted_engine("near misses", first, 32, BUILT, *more) as engine:
         found = list(misjudged(engine, BUILT))
     for shown in BUGS:
         assert any(each.startswith(shown) for each in found), shown

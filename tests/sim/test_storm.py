@@ -6,21 +6,16 @@
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated import VerilatedEngine
-from afflux_sim.rtl.verilated_model import SimulationError
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.fuzz.fuzzer import BUILD
 from tests.fuzz.node_storm import NodeStorm
 from tests.fuzz.storm import Storm
-from tests.support.checkout import BUILD as BUILD_FOLDER
-from tests.support.long_runs import most_are_long
-from tests.support.planted_engine import engine_verilog
+from tests.support.node_build import NODE
+from tests.support.planted_engine import bug_is_found
 from tests.support.planting import Bug
 
 LINK_TIMEOUT = Parameters.link_timeout
-NODE = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
-"""As in `tests/support/host/boards.py`, so that all use one build."""
 
 DRAWN = {
     *("bursts", "created amid frames", "destroyed amid frames", "takes 0%", "takes 30%"),
@@ -68,11 +63,8 @@ BUGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", most_are_long(BUGS, kept=0))
+@pytest.mark.long
+@pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_found(name: str) -> None:
-    folder = BUILD_FOLDER / "tests" / "storm" / name.replace(" ", "-")
-    verilog = engine_verilog(folder, BUGS[name], 512, BUILD)
-    with VerilatedEngine.from_verilog(verilog, 512) as engine:
-        with pytest.raises((AssertionError, SimulationError)) as caught:
-            Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(60_000)
-        print(f"{name}: {str(caught.value)[:300]}")
+    with bug_is_found(name, BUGS[name], 512, BUILD) as engine:
+        Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(60_000)

@@ -2,8 +2,6 @@
 
 import pytest
 
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks.command_checks import check_unasked_fields, check_uncommanded_writes
 from tests.checks.egress_checks import check_order
@@ -19,9 +17,7 @@ from tests.checks.timer_checks import (
     check_reset_at_rest,
 )
 from tests.checks.turn_checks import check_turns, fits
-
-BUILT = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
-"""As in `tests/support/host/boards.py`, so that all use one build."""
+from tests.support.node_build import NODE
 
 NARROW = 32
 """What takes a time takes the same at any width, and the narrow build runs fastest."""
@@ -37,12 +33,12 @@ def test_engine_times(check) -> None:
     "check", [check_answer_rates, check_node_link_timeout, check_order, check_reset_at_rest]
 )
 def test_node_times_and_order(check) -> None:
-    with VerilatedNode(BUILT) as node:
-        check(node, BUILT)
+    with VerilatedNode(NODE) as node:
+        check(node, NODE)
 
 
 def test_register_accesses_take_as_long_as_stated() -> None:
-    with VerilatedNode(BUILT) as node:
+    with VerilatedNode(NODE) as node:
         check_access_times(node)
 
 

@@ -5,16 +5,14 @@ import pytest
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.vector_reader import read_vectors
 from tests.checks.vector_replay import replay_to_engine
-from tests.scenarios.director import Build
+from tests.scenarios.director import LARGE
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
-
-BUILT: Build = {"workers": 64, "lanes": 16, "jobs": 4, "slots": 16}
 
 
 @pytest.mark.parametrize("bus_bits", [512, 32])
 def test_the_rtl_answers_as_in_the_captures(bus_bits: int) -> None:
     for vector in read_vectors(ROOT / "docs" / "vectors"):
-        with VerilatedEngine(bus_bits=bus_bits, **BUILT) as engine:
+        with VerilatedEngine(bus_bits=bus_bits, **LARGE) as engine:
             replay_to_engine(vector, engine)

@@ -10,8 +10,6 @@ from afflux_hdl.contract.registers import (
     node_address_of,
     node_counter_address,
 )
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.verilated_model import SimulationError
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.scenarios.afflux_layer import ENGINE_PORT
@@ -23,14 +21,12 @@ from tests.scenarios.node_frames import (
     echo_request,
     random_host_frame,
 )
-
-BUILT = NodeParameters(engine=Parameters(bus_bits=512, workers=8, lanes=16, jobs=2, slots=64))
-"""As in `tests/support/host/boards.py`, so that both use one build."""
+from tests.support.node_build import NODE
 
 
 @pytest.fixture
 def node():
-    with VerilatedNode(BUILT) as node:
+    with VerilatedNode(NODE) as node:
         mac = int(ENGINE_MAC.replace(":", ""), 16)
         octets = bytes(map(int, ENGINE_ADDRESS.split(".")))
         node.write(address_of("local_mac_high"), mac >> 32)

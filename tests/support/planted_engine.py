@@ -1,16 +1,22 @@
-"""Verilog of the engine from a copy of its sources, with a bug planted in them or without."""
+"""The engine from a copy of its sources, with a bug planted in them: its Verilog, or simulated."""
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 import afflux_hdl
+from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated_model import SimulationError
+from tests.support.checkout import BUILD
 from tests.support.planting import Bug, copy_package
 from tests.support.shadow import environment_with
 
-__all__ = ["engine_verilog"]
+__all__ = ["bug_is_found", "engine_verilog", "planted_engine"]
 
 
 def engine_verilog(
@@ -35,3 +41,37 @@ def engine_verilog(
         command += [f"--{name.replace('_', '-')}", str(value)]
     subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
     return (folder / "afflux_engine.v").read_text()
+
+
+@contextmanager
+def planted_engine(
+    name: str, bug: Bug, bus_bits: int, build: Mapping[str, object], *more: Bug
+) -> Iterator[VerilatedEngine]:
+    """Open a simulated engine with a bug.
+
+    Args:
+        name: Of the copy of the sources, below `build/tests/planted`; no two bugs have the same.
+        bug: The bug; its file is given below `afflux_hdl`.
+        bus_bits: Width of the bus.
+        build: The other parameters of the engine, by name.
+        more: Further bugs.
+    """
+    folder = BUILD / "tests" / "planted" / name.replace(" ", "-")
+    verilog = engine_verilog(folder, bug, bus_bits, build, *more)
+    with VerilatedEngine.from_verilog(verilog, bus_bits) as engine:
+        yield engine
+
+
+@contextmanager
+def bug_is_found(
+    name: str, bug: Bug, bus_bits: int, build: Mapping[str, object]
+) -> Iterator[VerilatedEngine]:
+    """Open a simulated engine with a bug, for a check that must fail; print how it does.
+
+    For the arguments see `planted_engine`. An engine that the bug keeps from being built is not one
+    that a check has found it in.
+    """
+    with planted_engine(name, bug, bus_bits, build) as engine:
+        with pytest.raises((AssertionError, SimulationError)) as caught:
+            yield engine
+        print(f"{name}: {str(caught.value)[:300]}")

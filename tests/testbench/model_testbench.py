@@ -8,7 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 from tests.scenarios.cases import Round
-from tests.scenarios.director import Action, Actions, Director, Play, ReadRegister
+from tests.scenarios.director import LARGE, Action, Actions, Director, Play, ReadRegister
 from tests.scenarios.job_frames import Job
 
 __all__ = ["CLOCK_PERIOD_NS", "ModelTestbench"]
@@ -50,7 +50,7 @@ class ModelTestbench:
             answer = await self._perform(action)
 
     def _rounds(self, jobs: Sequence[Job], steps: int) -> Actions[None]:
-        director = Director(workers=64, lanes=16, jobs=4, slots=16)
+        director = Director(**LARGE)
         yield from director.configure()
         for job in jobs:
             yield from director.create(job)

@@ -40,7 +40,7 @@ ARGUMENTS = ("--um5g-45k", "--speed", "8", "--package", "CABGA381", *METHOD)
 TARGET_MHZ = 125
 """A byte a cycle at 1 Gbit/s, and a beat of 4 bytes at 4 Gbit/s."""
 
-DISTRIBUTED = ("operations.fifo.storage", "delivery_queue.entries")
+DISTRIBUTED = ("operations.fifo.storage", "delivery_queue.entries", "counters.shown")
 """Memories that are made of LUTs here. An ECP5 block RAM gives its data out late after the clock,
 and what these hold goes through logic at once. They are small.
 """

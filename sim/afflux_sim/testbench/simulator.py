@@ -1,4 +1,4 @@
-"""Builds the engine for cocotb, once for each set of parameters, and runs test modules in it."""
+"""Builds engine and node for cocotb, once for each set of parameters, and runs tests in them."""
 
 import os
 import shutil
@@ -10,14 +10,15 @@ from pathlib import Path
 from cocotb_tools import runner
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
-from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.build.verilator import ENGINE, NODE
+from afflux_sim.rtl.build.verilog_cache import engine_verilog, node_verilog
 
-__all__ = ["build_identity", "build_model", "build_simulator", "run_module"]
+__all__ = ["build_simulator", "run_module"]
 
-TOP = "afflux_engine"
 # Only the pins need to be visible from Python. cocotb makes all signals so, which costs speed.
 PUBLIC_FLAGS = ("--public-depth", "1")
 BUILD_FLAGS = (
@@ -36,7 +37,7 @@ NO_MODEL = "module nothing(input clk, output q); assign q = clk; endmodule\n"
 
 
 class Verilator(runner.Verilator):
-    """cocotb's runner, with only the engine's pins public, and with a runtime compiled before.
+    """cocotb's runner, with only the top module's pins public, and with a runtime compiled before.
 
     Args:
         runtime: Folder with Verilator's runtime; compiled with the model if None.
@@ -69,30 +70,34 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def build_simulator(folder: Path, parameters: Parameters) -> Path:
-    """Return the build folder of the engine with `parameters`, from the cache if it is there.
+def build_simulator(folder: Path, parameters: Parameters | NodeParameters) -> Path:
+    """Return the build folder of the engine, or node, with `parameters`, from the cache if there.
 
     Args:
-        folder: The cache.
-        parameters: What the engine is built for.
+        folder: The cache. The Verilog comes from where the in-process simulation keeps its own.
+        parameters: What the engine or node is built for.
 
     Raises:
         BuildError: If the build fails; the message names the log.
         ToolchainError: If a tool is missing.
     """
     toolchain = find_toolchain()
-    verilog = loops_for_initial_values(engine_verilog(folder, parameters))
-    name = digest("cocotb", verilog, *build_identity(toolchain))
-    return cached(folder, name, partial(build_model, toolchain, folder, verilog, TOP))
+    if isinstance(parameters, NodeParameters):
+        top, text = NODE.top, node_verilog(default_folder(), parameters)
+    else:
+        top, text = ENGINE.top, engine_verilog(default_folder(), parameters)
+    verilog = loops_for_initial_values(text)
+    name = digest("cocotb", verilog, *_identity(toolchain))
+    return cached(folder, name, partial(_build_model, toolchain, folder, verilog, top))
 
 
-def build_identity(toolchain: Toolchain) -> Sequence[str]:
+def _identity(toolchain: Toolchain) -> Sequence[str]:
     """Return all that decides what a build makes of a Verilog text."""
     flags = repr((PUBLIC_FLAGS, BUILD_FLAGS, OPTIMISATION, UNITS))
     return toolchain.verilator_version, toolchain.compiler_identity, flags
 
 
-def build_model(toolchain: Toolchain, folder: Path, verilog: str, top: str, work: Path) -> None:
+def _build_model(toolchain: Toolchain, folder: Path, verilog: str, top: str, work: Path) -> None:
     """Compile the simulator of a Verilog text into `work`, where it has the name of its module.
 
     Args:
@@ -107,7 +112,7 @@ def build_model(toolchain: Toolchain, folder: Path, verilog: str, top: str, work
     """
     runtime = cached(
         folder,
-        digest("cocotb's runtime", *build_identity(toolchain)),
+        digest("cocotb's runtime", *_identity(toolchain)),
         partial(_build_runtime, toolchain),
     )
     _compile(Verilator(runtime), toolchain, verilog, top, work)
@@ -161,12 +166,14 @@ def run_module(
     """
     results.mkdir(parents=True, exist_ok=True)
     toolchain = find_toolchain()
+    # The simulator stands in its folder under the name of its module.
+    (top,) = (model.top for model in (ENGINE, NODE) if (build / model.top).exists())
     file = results / "results.xml"
     with _environment(toolchain.runner_environment()), suppress(SystemExit):
         # It exits if a test has failed; the results show that too, and which one.
         Verilator().test(
             test_module=module,
-            hdl_toplevel=TOP,
+            hdl_toplevel=top,
             hdl_toplevel_lang="verilog",
             build_dir=build,
             test_dir=results,

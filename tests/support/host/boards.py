@@ -10,17 +10,15 @@ from afflux.commands import serve
 from benchmarks.network.host import Host
 from benchmarks.network.namespaces import Network
 from tests.support.host import serving
+from tests.support.node_build import OPTIONS
 
-__all__ = ["BUILD", "Overheard", "kind_of", "overhearing", "plugged", "start"]
+__all__ = ["Overheard", "kind_of", "overhearing", "plugged", "start"]
 
 _ALL_FRAMES = 0x0003
 _OUTGOING = 4
 _ARP, _IPV4 = 0x0806, 0x0800
 _ICMP, _TCP, _UDP = 1, 6, 17
 _SO_RCVBUFFORCE = 33
-
-BUILD = ("--workers", "8", "--jobs", "2", "--slots", "64")
-"""Options of `afflux serve`: what tests build is small."""
 
 
 def start(board: Host, *options: str) -> tuple["subprocess.Popen[str]", str]:
@@ -39,7 +37,7 @@ def plugged(network: Network, *options: str) -> Iterator[str]:
     """
     board = network.boards[0]
     taps = ("--network-tap", "wire0", "--host-tap", board.interface)
-    process, line = start(board, *taps, *BUILD, *options)
+    process, line = start(board, *taps, *OPTIONS, *options)
     try:
         assert line.startswith(f"afflux: node engine on udp://{board.address}:"), line
         network.plug(board, "wire0")
