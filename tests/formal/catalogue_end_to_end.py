@@ -168,7 +168,7 @@ END_TO_END = (
     Proof(
         name="end to end, burst",
         harness="end_to_end:EndToEndHarness",
-        depth=PREFIX + 72,
+        depth=PREFIX + 54,
         arguments={"bus_bits": 512, "lanes": 4, "at_any_time": [], "ends": BURST},
         cover=PREFIX + 72,
         bounded=True,

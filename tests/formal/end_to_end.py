@@ -143,6 +143,9 @@ class EndToEndHarness(Elaboratable):
         self._results(m, watched, frames, results, got, life, reset)
         completes = self._due(m, whole, watched, results, command | reset, life)
         self._fence(m, reset, completes, watched, life)
+        for name in ("operations", "replies"):
+            queue = self._inside[f"{name}.fifo"]
+            m.d.comb += Assert(~queue.w_en | queue.w_rdy, "nothing comes into a full queue")
         if len(self._lives[0].ends) > FEW_FRAMES:
             m.d.comb += Cover(self._inside["admit"].o_full, "admit waits for merge")
         if self._again.get("by") == "reset":
