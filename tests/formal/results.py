@@ -25,7 +25,7 @@ def _read() -> dict[str, dict[str, Any]]:
 
 def gateware() -> str:
     """Return the last commit that changed the gateware; or that it is none, if it has changes."""
-    what = ("--", "hdl/afflux_hdl")
+    what = ("--", "hdl/afflux_hdl", ":!hdl/afflux_hdl/synthesis")
     git = ("git", "-C", str(ROOT))
     changed, last = (
         subprocess.run([*git, *command, *what], capture_output=True, text=True, check=False).stdout
