@@ -32,11 +32,12 @@ from tests.checks.engine_checks import BUILDS
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Build, Director
-from tests.scenarios.golden_node import GoldenNode, Sent, count_missing
+from tests.scenarios.golden_node import GoldenNode, Sent, count_missing, echo_reply_of
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
 from tests.scenarios.node_frames import (
     PEER_ADDRESS,
     PEER_MAC,
+    arp_reply,
     arp_request,
     draw_question,
     echo_request,
@@ -118,9 +119,15 @@ class Beside:
         beat_bytes = built.engine.bus_bits // 8
         return GoldenNode(engine, built.engine.jobs, built.host_buffer_bytes, beat_bytes)
 
-    def configure(self) -> None:
+    def expect_zeros(self) -> None:
+        """Compare counters with 0 from now on, not with what they were: a reset has just been."""
+        self._before = dict.fromkeys(self._before, 0)
+
+    def configure(self, own: bytes = bytes(map(int, ENGINE_ADDRESS.split(".")))) -> None:
+        """Set the node's addresses; `own` is its IPv4 address."""
         mac = int(ENGINE_MAC.replace(":", ""), 16)
-        address = int.from_bytes(bytes(map(int, ENGINE_ADDRESS.split("."))), "big")
+        address = int.from_bytes(own, "big")
+        self.golden.move(".".join(map(str, own)))
         for name, value in (
             ("local_mac_low", mac % 2**32),
             ("local_mac_high", mac >> 32),
@@ -349,6 +356,13 @@ def check_rooms(node: VerilatedNode, built: NodeParameters) -> None:
         assert grown["to_host"] == len(to_host) and grown["host_overflow"] == 40 - len(to_host)
         assert grown["arp_replies"] + grown["echo_replies"] == len(to_network)
         assert grown["replies_dropped"] == 80 - len(to_network)
+        of_arp = [frame for frame in to_network if frame[12:14] == b"\x08\x06"]
+        for sent, asked in (
+            (of_arp, [arp_reply(one) for one in arps]),
+            ([frame for frame in to_network if frame not in of_arp], map(echo_reply_of, echoes)),
+        ):
+            # Those that were answered first are whole: nothing is written over what waits.
+            count_missing(sent, [reply for reply in asked if reply is not None])
         assert ARP_WAITING <= grown["arp_replies"] <= ARP_WAITING + 2
         echo_room = built.echo_buffer_bytes // (-(-len(echoes[0]) // size) * size)
         assert echo_room <= grown["echo_replies"] <= echo_room + 2

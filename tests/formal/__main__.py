@@ -46,7 +46,7 @@ def main() -> int:
         description="Runs all proofs, their cover statements, and the bugs that they must find.",
     )
     parser.add_argument("-j", type=int, default=2, help="runs at a time (2)")
-    parser.add_argument("-k", default="", help="only proofs whose name has this in it")
+    parser.add_argument("-k", default="", help="only runs whose name has this in it")
     parser.add_argument("--quick", action="store_true", help="only those of make test")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write the tables in FILE again")
     arguments = parser.parse_args()
@@ -54,15 +54,16 @@ def main() -> int:
         results.write_table(arguments.table, PROOFS)
         matching.write_table(arguments.table, matching.uses_of(PROOFS, arguments.j))
         return 0
-    chosen = [p for p in PROOFS if arguments.k in p.name and (p.quick or not arguments.quick)]
-    runs = [run for proof in chosen for run in runs_of(proof)]
+    chosen = [proof for proof in PROOFS if proof.quick or not arguments.quick]
+    every = [run for proof in chosen for run in runs_of(proof)]
+    runs = [run for run in every if arguments.k in str(run)]
     wrong = 0
     with ThreadPoolExecutor(arguments.j) as pool:
         for run, (right, outcome) in zip(runs, pool.map(Run.carry_out, runs), strict=True):
             wrong += not right
             print(f"{'ok   ' if right else 'WRONG'} {run}: {outcome}", flush=True)
             results.keep(run.proof, run.bug, run.cover, right, outcome)
-    if len(chosen) == len(PROOFS):
+    if len(chosen) == len(PROOFS) and len(runs) == len(every):
         # In the netlists of the proofs that have just been carried out.
         for problem in matching.unmatched(matching.uses_of(PROOFS, arguments.j)):
             wrong += 1

@@ -17,24 +17,30 @@ __all__ = ["Found", "search", "with_any_memories"]
 Found = tuple[str, int | None, tuple[str, ...], str]
 """Status, the cycle of the first violation, properties that are violated or not reached, log."""
 
+# What is cheap on words is done on words; gates are simplified while they are copied.
 SCRIPT = """
 read_rtlil design.il
-prep -flatten -top top
+hierarchy -top top
+proc
+flatten
 chformal -lower
 delete t:$cover
 opt_clean -purge
-memory_map
-opt_expr
-opt_clean
-techmap
 opt_expr
 opt_merge
-opt_clean
+opt_muxtree
+wreduce
+memory_map
+opt_expr
+opt_clean -purge
+opt_merge
+opt_clean -purge
 dffunmap
 simplemap
-aigmap
+techmap
+simplemap
 setundef -zero -undriven
-opt_clean -purge
+aigmap
 tee -q -o properties.il dump t:$assert
 write_aiger design.aig
 """
@@ -75,7 +81,7 @@ def search(
     folder: Path, netlist: str, depth: int, yosys: Path, *, cover: bool, limit_s: int
 ) -> Found:
     """Look for a violation within so many cycles, or for a run to each cover statement."""
-    text = without_checks_of_queues(with_any_memories(netlist))
+    text = without_checks_of_queues(netlist)
     if cover:
         # AIGER knows no cover statements: an assertion of the same is searched for being true.
         for old, new in (("assert", "none"), ("cover", "assert"), ("none", "cover")):

@@ -113,8 +113,8 @@ COMMANDS = (
                 "slots beyond the pool",
                 40,
                 "engine/control.py",
-                'fields["job_slot_base"] + slots > p.slots',
-                'fields["job_slot_base"] + slots > p.slots + 1',
+                "slots_end > p.slots",
+                "slots_end > p.slots + 1",
             ),
             SoughtBug(
                 "an order when its queue is full",

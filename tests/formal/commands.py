@@ -54,6 +54,8 @@ class CommandsHarness(Elaboratable):
         closed = state("DRAIN") | state("FENCE") | state("FENCED")
         m.d.comb += [
             Assert(inside.in_a_state),
+            Assert(inside["busy"] == (inside["asked"] | ~state("IDLE")), "busy"),
+            Assert(~inside["busy"] | (inside["slots_end"] == end), "of these slots"),
             Assert(~(comparing | passed) | fits, "fits"),
             Assert(~comparing | (step <= p.jobs + 1)),
         ]

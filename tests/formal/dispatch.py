@@ -27,6 +27,9 @@ ORDER_AGE = 8
 
 AGE_MAX = 15
 
+ON_THEIR_WAY = ("valid1", "valid2", "valid3", "valid4", "discarded")
+"""Registers of the replicate stage: each counts one order, or the place that one gives back."""
+
 
 class Chosen:
     """One delivery, chosen as it leaves the merge stage, and the cycles since.
@@ -105,7 +108,7 @@ class DispatchHarness(Elaboratable):
         # On its way from the one to the other.
         under_way = engine["replicate.under_way"]
         level = engine["replicate.orders.fifo"].level
-        on_its_way = sum(engine[f"replicate.valid{n}"] for n in (1, 2, 3, 4))
+        on_its_way = sum(engine[f"replicate.{name}"] for name in ON_THEIR_WAY)
         fifo = engine["replicate.orders.fifo"]
         m.d.comb += [
             Assert(~fifo.w_en | fifo.w_rdy, "the queue of orders does not overflow"),

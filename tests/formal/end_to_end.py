@@ -14,110 +14,36 @@ What is bounded is the number of cycles: see the catalogue. `unrolling.py` carri
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from unittest.mock import patch
+from dataclasses import dataclass
+from typing import Any
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import (
-    Assert,
-    Cat,
-    Const,
-    Cover,
-    Elaboratable,
-    Module,
-    Mux,
-    ResetInserter,
-    Signal,
-    Value,
-)
-from amaranth.lib import memory
+from amaranth.hdl import Assert, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.contract.registers import Command
-from afflux_hdl.engine import (
-    delivery_queue,
-    engine,
-    parameters,
-    receive,
-    replicate,
-    seal,
-    slot_memory,
-    transmit,
-)
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
-from afflux_hdl.lib.ram import Ram
 from tests.formal.end_to_end_frames import (
-    ADDRESS,
     FIRST_ROUND,
     KEY,
-    MAC,
+    WORKERS,
     Contribution,
     FramesIn,
     ResultsOut,
 )
-from tests.formal.inside import Inside
+from tests.formal.narrow_engine import CREATE_CYCLES, JOIN_CYCLES, NarrowEngine, configuration
 
 __all__ = ["EndToEndHarness"]
 
-DEPTHS = (
-    (engine, "OPERATIONS", 8),
-    (receive, "SUMMARY_DEPTH", 8),
-    (receive, "SUMMARY_MARGIN", 6),
-    (delivery_queue, "REPLAYS_PER_JOB", 2),
-    (delivery_queue, "REPLIES", 6),
-    (engine, "REPLIES", 6),
-    (replicate, "HEADERS", 4),
-    (parameters, "PIPELINE_BEATS", 16),
-    (seal, "DEPTH", 12),
-    (transmit, "DEPTH", 12),
-)
-"""Queues with few places: they fill up within the bound. Their margins stay as they are, but that
-of the summaries: at 512 bits, frames of two beats are in flight to that queue, four at a time."""
+TIME_BITS = 10
 
-FIRST_CREATE = (
-    ("local_mac_low", MAC & 0xFFFF_FFFF),
-    ("local_mac_high", MAC >> 32),
-    ("local_address", ADDRESS),
-    ("local_port", wire.PORT),
-    ("job_key_low", KEY),
-    ("job_workers", 2),
-    ("job_lanes", 1),
-    ("job_slot_count", 2),
-    ("job_round", FIRST_ROUND),
-    ("job_credit", 4),
-    ("job_command", Command.CREATE),
-)
+FEW_FRAMES = 4
+"""More than these fill the queue between admit and merge."""
 
 SUM_BITS = 4
 """Bits of the sum that are looked at. How often a contribution is in it shows in these, modulo 16,
 and there are fewer frames than that; `merge` and `lane alu` look at all 32."""
-
-CREATE_CYCLES = 48
-"""Longer than a create takes."""
-
-JOIN_CYCLES = 28
-"""Longer than it takes from a JOIN to the end of its answer."""
-
-
-class OneWordRam(Ram):
-    """A memory whose words keep their first 32 bits. Reads of all others give anything."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.content = content = memory.Memory(
-            shape=32, depth=1 << self._address_bits, init=[]
-        )
-        write, read = content.write_port(), content.read_port()
-        m.d.comb += [
-            write.en.eq(self.write.enable),
-            write.addr.eq(self.write.address),
-            write.data.eq(self.write.data[:32]),
-            read.addr.eq(self.read.address),
-            self.read.data.eq(Cat(read.data, AnySeq(self._width - 32))),
-        ]
-        return m
 
 
 class EndToEndHarness(Elaboratable):
@@ -128,94 +54,131 @@ class EndToEndHarness(Elaboratable):
             are far enough apart the second may have a block.
         at_any_time: What may happen in any cycle: `commands` (create again, with another key, other
             slots and another first round, or not; destroy), `stops` (the network does not take a
-            beat), `link` (down, or output discarded by command), `resets`.
+            beat), `link` (down, or output discarded by command).
+        again: If the job begins a second life: after so many `cycles` behind the prefix, `by` a
+            `reset` or a `create`; with the `ends` of its frames, counted from when its workers have
+            joined again, and what may then happen `at_any_time`. A reset falls at any step of these
+            cycles and lasts until their end; the whole prefix follows it. The cycle of the
+            `command` that creates the job again is fixed; the JOINs come after `cycles`.
         sizes: Parameters of the engine.
     """
 
-    def __init__(self, ends: list[int], at_any_time: list[str], **sizes: int) -> None:
-        self._ends, self._free = ends, at_any_time
+    def __init__(
+        self,
+        ends: list[int],
+        at_any_time: list[str],
+        again: dict[str, Any] | None = None,
+        **sizes: int,
+    ) -> None:
         narrow = {"workers": 2, "lanes": 1, "jobs": 1, "slots": 2, "link_timeout": 32}
-        self._parameters = Parameters(**{**narrow, **sizes})
+        self._parameters = p = Parameters(**{**narrow, **sizes})
+        self._again = again or {}
+        join_beats = 2 * p.header_beats
+        script = len(configuration(p)) + CREATE_CYCLES
+        first = script + WORKERS * join_beats + JOIN_CYCLES
+        self._scripts, self._joins = [0], [script]
+        self._lives = [_Life(first, 1 << TIME_BITS, ends, at_any_time)]
+        if again is not None:
+            end = first + again["cycles"]
+            begin = end + WORKERS * join_beats
+            self._joins.append(end)
+            if again["by"] == "reset":
+                self._scripts.append(end)
+                self._joins[1], begin = end + script, end + first
+            self._lives[0].end = end
+            self._lives.append(_Life(begin, 1 << TIME_BITS, again["ends"], again["at_any_time"]))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        with ExitStack() as stack:
-            for module, name, value in DEPTHS:
-                stack.enter_context(patch.object(module, name, value))
-            for module in (receive, slot_memory):
-                stack.enter_context(patch.object(module, "Ram", OneWordRam))
-            whole = Engine(p)
-            self._inside = Inside(whole, platform)
         reset = Signal()
-        parts = Module()
-        parts.submodules.engine = self._inside.fragment
-        # As in `verilog.Top`.
-        parts.submodules.rx = rx = WholeFrames(bus_bits=p.bus_bits)
-        parts.submodules.tx_cut = tx_cut = CutByReset()
-        m.submodules.parts = ResetInserter(reset)(parts)
-        m.d.comb += [
-            whole.rx.payload.eq(rx.o.payload),
-            whole.rx.valid.eq(rx.o.valid),
-            rx.o.ready.eq(1),
-            tx_cut.taken.eq(whole.tx.valid & whole.tx.ready),
-            tx_cut.last.eq(whole.tx.payload.last),
-            whole.tx_cut.eq(tx_cut.cut),
-        ]
+        narrow = NarrowEngine(m, p, reset, platform)
+        whole = narrow.engine
+        self._inside, self._cut = narrow.inside, whole.tx_cut
 
         # What happens when.
-        joins = len(FIRST_CREATE) + CREATE_CYCLES
-        join_beats = 2 * p.header_beats
-        start = joins + 2 * join_beats + JOIN_CYCLES
-        time, free = Signal(range(1024)), Signal()
-        m.d.sync += time.eq(Mux(time == 1023, 1023, time + 1))
-        m.d.comb += free.eq(time >= start)
+        time = Signal(TIME_BITS)
+        m.d.sync += time.eq(Mux(time == (1 << TIME_BITS) - 1, time, time + 1))
 
         def sometimes(what: str) -> Value:
-            return free & AnySeq(1) if what in self._free else Const(0)
+            free = [life.lasts(time) for life in self._lives if what in life.at_any_time]
+            return Cat(free).any() & AnySeq(1)
 
-        command = self._write_registers(m, whole, time, joins, sometimes)
+        command = self._write_registers(m, whole, time, sometimes)
         m.d.comb += [
-            reset.eq(sometimes("resets")),
+            reset.eq(self._resets(m, time)),
             whole.tx.ready.eq(~sometimes("stops")),
             whole.link_down.eq(sometimes("link")),
         ]
+        join_beats = 2 * p.header_beats
         long, short = Signal(), Signal()
-        before = -p.frame_beats_max
         with m.Switch(time):
-            for end in self._ends:
-                if end - before >= p.frame_beats_max:
-                    with m.Case(start + end - p.frame_beats_max):
-                        m.d.comb += long.eq(1)
-                with m.Case(start + end - join_beats):
-                    m.d.comb += short.eq(1)
-                before = end
+            for life in self._lives:
+                before = -p.frame_beats_max
+                for end in life.ends:
+                    if end - before >= p.frame_beats_max:
+                        with m.Case(life.begin + end - p.frame_beats_max):
+                            m.d.comb += long.eq(1)
+                    with m.Case(life.begin + end - join_beats):
+                        m.d.comb += short.eq(1)
+                    before = end
 
         watched = Contribution.chosen(m)
-        got = Signal(2)
+        life, got = self._life(m, time, reset), Signal(WORKERS)
         frames = FramesIn(
             m,
             p,
-            rx.i,
+            narrow.rx,
             watched,
-            joins=[time == joins + n * join_beats for n in range(2)],
+            joins=[
+                Cat(time == joins + n * join_beats for joins in self._joins).any()
+                for n in range(WORKERS)
+            ],
             starts_long=long,
             starts_short=short,
             got=got,
+            life=life,
         )
         results = ResultsOut(m, p, whole.tx, watched)
-        self._results(m, watched, frames, results, got)
-        completes = self._due(m, whole, watched, results, command | reset, free)
-        self._fence(m, reset, completes)
-        m.d.comb += Cover((time == start) & self._inside["control"].jobs[0].enabled)
+        self._results(m, watched, frames, results, got, life, reset)
+        completes = self._due(m, whole, watched, results, command | reset, life)
+        self._fence(m, reset, completes, watched, life)
+        if len(self._lives[0].ends) > FEW_FRAMES:
+            m.d.comb += Cover(self._inside["admit"].o_full, "admit waits for merge")
+        if self._again.get("by") == "reset":
+            self._cover_resets(m, reset, watched, completes, results, life)
+        for each in self._lives:
+            enabled = self._inside["control"].jobs[0].enabled
+            m.d.comb += Cover((time == each.begin) & enabled, "the workers have joined")
         return m
+
+    def _resets(self, m: Module, time: Signal) -> Value:
+        """Return whether there is a reset: from any step of the first life on until its end."""
+        if self._again.get("by") != "reset":
+            return Const(0)
+        first, resets, was = self._lives[0], Signal(), Signal()
+        m.d.comb += resets.eq(first.lasts(time) & (AnySeq(1) | was | (time == first.end - 1)))
+        m.d.sync += was.eq(resets)
+        return resets
+
+    def _life(self, m: Module, time: Signal, reset: Signal) -> Value:
+        """Return which life it is: the second one from the reset, or from the command, on."""
+        if not self._again:
+            return Const(0, 1)
+        life, begins = Signal(), Signal()
+        if self._again["by"] == "reset":
+            m.d.comb += begins.eq(reset)
+        else:
+            m.d.comb += begins.eq(time == self._lives[0].begin + self._again["command"])
+        with m.If(begins):
+            m.d.sync += life.eq(1)
+        return life
 
     def _write_registers(
         self,
         m: Module,
         whole: Engine,
         time: Signal,
-        joins: int,
         sometimes: Callable[[str], Value],
     ) -> Signal:
         """Write registers: the first create, and then commands. Return whether there is one."""
@@ -228,7 +191,15 @@ class EndToEndHarness(Elaboratable):
             ("job_slot_count", 1 + AnyConst(1)),
             ("job_round", (FIRST_ROUND + AnyConst(1))[:32]),
         )
-        script = [*enumerate(FIRST_CREATE), *((joins + n, one) for n, one in enumerate(then))]
+        script: list[tuple[int, tuple[str, Any]]] = []
+        for start in self._scripts:
+            writings = configuration(self._parameters)
+            script += [(start + n, one) for n, one in enumerate(writings)]
+        script += [(self._joins[0] + n, one) for n, one in enumerate(then)]
+        if self._again.get("by") == "create":
+            at = self._lives[0].begin + self._again["command"]
+            script.append((at, ("job_command", Command.CREATE)))
+            m.d.comb += command.eq(time == at)
         with m.Switch(time):
             for cycle, (name, value) in script:
                 with m.Case(cycle):
@@ -240,7 +211,6 @@ class EndToEndHarness(Elaboratable):
             with m.Default():
                 m.d.comb += [
                     writes.eq(Mux(is_command, sometimes("commands"), sometimes("link"))),
-                    command.eq(writes & is_command),
                     whole.register_write.eq(writes),
                     whole.register_address.eq(
                         Mux(
@@ -253,7 +223,7 @@ class EndToEndHarness(Elaboratable):
                         Mux(is_command, Mux(bit, Command.CREATE, Command.DESTROY), bit)
                     ),
                 ]
-        return command
+        return command | (writes & is_command)
 
     def _results(
         self,
@@ -262,36 +232,44 @@ class EndToEndHarness(Elaboratable):
         frames: FramesIn,
         results: ResultsOut,
         got: Signal,
+        life: Value,
+        reset: Signal,
     ) -> None:
         """State what results there are, and what is in them."""
         header = results.header
+        of_life = header.operation[0]
+        total = watched.sum_in(of_life)
+        every = (1 << self._parameters.lanes) - 1
+        lanes = Mux(watched.presents_in(of_life).any(), every, 0)
         m.d.comb += [
             Assert(
-                ~results.leaves
-                | (
-                    (header.type == wire.Type.RESULT)
-                    & (header.present == Cat(watched.presents).any())
-                ),
+                ~results.leaves | ((header.type == wire.Type.RESULT) & (header.present == lanes)),
                 "a result has the lanes of its contributions",
             ),
             Assert(
                 ~(results.leaves & header.present[0])
-                | (results.word[:SUM_BITS] == watched.sum[:SUM_BITS]),
+                | (results.word[:SUM_BITS] == total[:SUM_BITS]),
                 "a result is the sum of each worker's contribution, once",
             ),
         ]
         for n in range(2):
-            asked, gives = Signal(3, name=f"asked_{n}"), Signal(name=f"gives_{n}")
+            asked, gives = Signal(4, name=f"asked_{n}"), Signal(name=f"gives_{n}")
             m.d.comb += [
                 gives.eq(results.leaves & (header.worker == n)),
                 Assert(~gives | (asked != 0), "no more results than frames that ask for one"),
             ]
-            with m.If(frames.asks[n] & ~gives & (asked != 7)):
+            with m.If(reset):
+                m.d.sync += asked.eq(0)
+            with m.Elif(frames.asks[n] & ~gives & (asked != 15)):
                 m.d.sync += asked.eq(asked + 1)
             with m.Elif(gives & ~frames.asks[n]):
                 m.d.sync += asked.eq(asked - 1)
-            with m.If(gives):
+            with m.If(gives & (of_life == life)):
                 m.d.sync += got[n].eq(1)
+        was = Signal.like(life)
+        m.d.sync += was.eq(life)
+        with m.If(was != life):
+            m.d.sync += got.eq(0)
 
     def _due(
         self,
@@ -300,7 +278,7 @@ class EndToEndHarness(Elaboratable):
         watched: Contribution,
         results: ResultsOut,
         ends: Value,
-        free: Signal,
+        life: Value,
     ) -> Signal:
         """State that the result of a round that is complete is sent, unless it is not to be.
 
@@ -308,6 +286,8 @@ class EndToEndHarness(Elaboratable):
         """
         inside = self._inside
         due, sent, completes = Signal(), Signal(2), Signal()
+        last = len(self._lives) - 1
+        of_life = results.leaves & (results.header.operation[0] == life)
         m.d.comb += completes.eq(
             inside["admit.valid3"]
             & inside["admit.completed"]
@@ -316,41 +296,98 @@ class EndToEndHarness(Elaboratable):
         with m.If(completes):
             m.d.sync += [due.eq(1), sent.eq(0)]
         for n in range(2):
-            with m.If(results.leaves & (results.header.worker == n)):
+            with m.If(of_life & (results.header.worker == n)):
                 m.d.sync += sent[n].eq(1)
         # Nothing is promised to a job that a command ends, from the command on.
         with m.If(ends | inside["control.busy"] | inside["control"].discarding):
             m.d.sync += due.eq(0)
         was_down = Signal()
-        with m.If(free & inside["control"].discarding):
+        with m.If(inside["control"].discarding):
             m.d.sync += was_down.eq(1)
         m.d.comb += [
             Assert(~(whole.idle & due) | sent.all(), "what is complete is sent to both"),
-            Cover(completes, "the round is complete"),
-            Cover(results.leaves, "its result leaves"),
-            Cover(due & sent.all(), "and the other one's"),
-            Cover(results.leaves & was_down, "the link was down before"),
+            Cover(completes & (life == last), "the round is complete"),
+            Cover(of_life & (life == last), "its result leaves"),
+            Cover(due & sent.all() & (life == last), "and the other one's"),
         ]
+        if "link" in self._lives[-1].at_any_time:
+            m.d.comb += Cover(results.leaves & was_down, "the link was down before")
         return completes
 
-    def _fence(self, m: Module, reset: Signal, completes: Signal) -> None:
+    def _fence(
+        self, m: Module, reset: Signal, completes: Signal, watched: Contribution, life: Value
+    ) -> None:
         """State that nothing of a job reads its slots from the end of its fence on."""
         inside = self._inside
-        closed = Signal()
+        order = inside["transmit.order"]
+        closed, of_life = Signal(), Signal()
         with m.If(inside["control"].fenced):
-            m.d.sync += closed.eq(1)
+            m.d.sync += [closed.eq(1), of_life.eq(life)]
         with m.If(inside["control"].jobs[0].enabled | reset):
             m.d.sync += closed.eq(0)
         was_complete = Signal()
         with m.If(completes):
             m.d.sync += was_complete.eq(1)
-        reads = (inside["transmit.in_words"] | inside["transmit.in_blocks"]) & ~inside[
-            "transmit.order"
-        ].reply
-        m.d.comb += [
-            Assert(~(closed & reads), "a fence waits for what is under way"),
-            Cover(
+        reads = (inside["transmit.in_words"] | inside["transmit.in_blocks"]) & ~order.reply
+        m.d.comb += Assert(~(closed & reads), "a fence waits for what is under way")
+        if self._again.get("by") == "create":
+            late = reads & watched.is_of(order.header) & (order.header.operation[0] != of_life)
+            m.d.comb += [
+                Assert(~late, "what is sent from a slot is of the job's present life"),
+                Cover(closed & was_complete, "the job is closed after its round was complete"),
+            ]
+        elif "commands" in self._lives[-1].at_any_time:
+            m.d.comb += Cover(
                 was_complete & closed & inside["control"].write_state.enable,
                 "the job is created again after the round was complete",
-            ),
+            )
+
+    def _cover_resets(
+        self,
+        m: Module,
+        reset: Signal,
+        watched: Contribution,
+        completes: Signal,
+        results: ResultsOut,
+        life: Value,
+    ) -> None:
+        """Show at which times the reset may fall."""
+        inside = self._inside
+        begins, half, was_half, was_queued = (Signal(name=name) for name in _RESET_SIGNALS)
+        state = inside["admit"].write_state
+        queued = inside["queue.rings"].occupied[0]
+        m.d.comb += begins.eq(reset & ~life)
+        with m.If(state.enable & watched.is_of(inside["admit.frame3"].header)):
+            m.d.sync += half.eq(~completes)
+        with m.If(begins):
+            m.d.sync += [was_half.eq(half), was_queued.eq(queued)]
+        m.d.comb += [
+            Cover(begins & half, "a reset while a slot has one of two contributions"),
+            Cover(begins & queued, "a reset while a result is queued"),
+            Cover(life & self._cut, "a reset cuts a frame off that leaves"),
+            Cover(results.leaves & was_half, "the result after a reset at half a round"),
+            Cover(results.leaves & was_queued, "the result after a reset with one queued"),
         ]
+
+
+_RESET_SIGNALS = ("begins", "half", "was_half", "was_queued")
+
+
+@dataclass
+class _Life:
+    """A life of the job, once its workers have joined.
+
+    Attributes:
+        begin, end: Its first cycle, and the one behind its last.
+        ends: When frames end, from its first cycle on.
+        at_any_time: What may happen.
+    """
+
+    begin: int
+    end: int
+    ends: list[int]
+    at_any_time: list[str]
+
+    def lasts(self, time: Signal) -> Value:
+        """Return whether it is now."""
+        return (time >= self.begin) & (time < self.end)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from afflux_hdl.contract import wire
@@ -24,7 +24,16 @@ from afflux_hdl.lib.packet_stream import (
     as_sent,
 )
 
-__all__ = ["ADDRESS", "FIRST_ROUND", "KEY", "MAC", "Contribution", "FramesIn", "ResultsOut"]
+__all__ = [
+    "ADDRESS",
+    "FIRST_ROUND",
+    "KEY",
+    "MAC",
+    "WORKERS",
+    "Contribution",
+    "FramesIn",
+    "ResultsOut",
+]
 
 KEY = 0x1234_5678
 FIRST_ROUND = 0xFFFF_FFFE
@@ -35,15 +44,22 @@ MAC, ADDRESS = 0x0200_0000_0001, 0x0A00_0001
 
 WORKERS = 2
 
+LIVES = 2
+"""How often the job is created, at most."""
+
 
 @dataclass(frozen=True)
 class Contribution:
     """What is watched: what each worker contributes to a round of a slot, chosen freely.
 
+    A job may be created twice, and its round is then another one in each of its two lives: it has
+    other contributions. The lowest bit of their operation number, which the engine hands on
+    without looking at it, shows of which life a contribution and a result are.
+
     Attributes:
         slot, round: The slot and the round.
-        values: The first element of each worker's block.
-        presents: Whether each worker's contribution has a block.
+        values: For each life, the first element of each worker's block.
+        presents: For each life, whether each worker's contribution has a block.
     """
 
     slot: Value
@@ -56,14 +72,22 @@ class Contribution:
         """Return one of slot 0 or 1, and of the job's first or second round."""
         number = Signal(32, name="watched_round")
         m.d.comb += number.eq(FIRST_ROUND + AnyConst(1))
-        values = [AnyConst(32) for _ in range(WORKERS)]
-        return Contribution(AnyConst(1), number, values, [AnyConst(1) for _ in range(WORKERS)])
+        values = [Cat(AnyConst(32) for _ in range(WORKERS)) for _ in range(LIVES)]
+        return Contribution(AnyConst(1), number, values, [AnyConst(WORKERS) for _ in range(LIVES)])
 
-    @property
-    def sum(self) -> Value:
-        """Return the sum of what is there."""
-        parts = zip(self.presents, self.values, strict=True)
-        return sum((Mux(is_there, value, 0) for is_there, value in parts), start=Value.cast(0))[:32]
+    def presents_in(self, life: Value) -> Value:
+        """Return whether each worker's contribution of this life has a block."""
+        return Mux(life, self.presents[1], self.presents[0])
+
+    def value_in(self, life: Value, worker: Value) -> Value:
+        """Return the first element of a worker's block in this life."""
+        return Mux(life, self.values[1], self.values[0]).word_select(worker, 32)
+
+    def sum_in(self, life: Value) -> Value:
+        """Return the sum of what is there in this life."""
+        presents = self.presents_in(life)
+        parts = (Mux(presents[n], self.value_in(life, Const(n, 1)), 0) for n in range(WORKERS))
+        return sum(parts, start=Value.cast(0))[:32]
 
     def is_of(self, header: data.View) -> Value:
         """Return whether a header is of this round and slot of the job with `KEY`."""
@@ -73,7 +97,8 @@ class Contribution:
 class FramesIn:
     """Drives the stream of frames to the engine.
 
-    A frame has `2 * header_beats` beats, or all with a block, without pauses between them.
+    A frame has `2 * header_beats` beats, or all with a block in each lane, without pauses between
+    them. Only the first element of the first block is any; the others are zeros.
 
     Members:
         asks: For each worker: in this cycle a frame ends that may cause a result for it: a
@@ -91,6 +116,7 @@ class FramesIn:
         starts_long: Value,
         starts_short: Value,
         got: Signal,
+        life: Value,
     ) -> None:
         """Drive it.
 
@@ -103,8 +129,9 @@ class FramesIn:
             starts_long: A frame with a block may begin.
             starts_short: A frame without a block begins, unless one is under way.
             got: For each worker: it has had the watched round's result.
+            life: Which one frames are of that begin in this cycle.
         """
-        self._p = p
+        self._p, self._life = p, life
         self.asks = Signal(WORKERS)
         new, held, now = (Signal(_Choice, name=name) for name in ("new", "held", "now"))
         index, inside = Signal(range(p.frame_beats_max + 1)), Signal()
@@ -139,8 +166,10 @@ class FramesIn:
         ]
         with m.If(stream.valid):
             m.d.sync += [index.eq(Mux(last, 0, index + 1)), inside.eq(~last)]
-        is_asking = now.watched & (
-            (now.afflux.type == wire.Type.DATA) | (now.afflux.type == wire.Type.PROBE)
+        is_asking = (
+            now.watched
+            & (now.afflux.operation[0] == life)
+            & ((now.afflux.type == wire.Type.DATA) | (now.afflux.type == wire.Type.PROBE))
         )
         for n in range(WORKERS):
             m.d.comb += self.asks[n].eq(stream.valid & last & is_asking & (now.afflux.worker == n))
@@ -156,10 +185,11 @@ class FramesIn:
     ) -> None:
         """Choose a frame freely, or a JOIN."""
         afflux = new.afflux
-        any_type, later = AnySeq(4), Signal()
+        any_type, later, has_blocks = AnySeq(4), Signal(), Signal()
         m.d.comb += [
             afflux.version.eq(wire.VERSION),
             afflux.key.eq(KEY),
+            afflux.operation.eq(self._life),
         ]
         with m.If(joining):
             m.d.comb += [
@@ -193,18 +223,17 @@ class FramesIn:
                     Mux(new.watched & (any_type == wire.Type.CONFLICT), wire.Type.DATA, any_type)
                 ),
                 afflux.opcode.eq(Mux(new.watched, wire.Opcode.SUM, AnySeq(2))),
-                afflux.present.eq(
+                has_blocks.eq(
                     Mux(
                         new.watched & (afflux.type == wire.Type.DATA),
-                        Cat(watched.presents).bit_select(afflux.worker[0], 1),
+                        watched.presents_in(self._life).bit_select(afflux.worker[0], 1),
                         AnySeq(1),
                     )
                 ),
+                afflux.present.eq(Mux(has_blocks, (1 << self._p.lanes) - 1, 0)),
             ]
         m.d.comb += new.value.eq(
-            Mux(
-                new.watched, Mux(afflux.worker[0], watched.values[1], watched.values[0]), AnySeq(32)
-            )
+            Mux(new.watched, watched.value_in(self._life, afflux.worker[0]), AnySeq(32))
         )
 
     def _compose(self, m: Module, now: data.View) -> Value:
@@ -214,7 +243,7 @@ class FramesIn:
         payload = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
         for source in range(WORKERS):
             for blocks in range(2):
-                length = wire.IPV4_BYTES + payload + wire.BLOCK_BYTES * blocks
+                length = wire.IPV4_BYTES + payload + wire.BLOCK_BYTES * blocks * self._p.lanes
                 fields = [IPV4_WITHOUT_OPTIONS << 8, length, TIME_TO_LIVE << 8 | PROTOCOL_UDP]
                 for address in (ADDRESS, ADDRESS + 1 + source):
                     fields += [address >> 16, address & 0xFFFF]

@@ -57,7 +57,7 @@ class RingsHarness(Elaboratable):
             m.d.sync += count.eq(count + pushes - pops)
 
         # Its pointers.
-        head, tail = heads.content.head, tails.content
+        head, tail = heads.content.at, tails.content.at
         first, last = limits.content.first, limits.content.last
         size, between = Signal(self._address + 1), Signal(self._address + 1)
 
@@ -70,6 +70,8 @@ class RingsHarness(Elaboratable):
             between.eq(Mux(tail > head, tail - head, tail - head + size)),
             Assert(rings.occupied.bit_select(ring, 1) == (count != 0), "occupied"),
             Assert(used | (count == 0)),
+            Assert(inside["filled"].bit_select(ring, 1) == (used & (count == size)), "full"),
+            Assert(inside["several"].bit_select(ring, 1) == (count > 1), "several"),
         ]
         with m.If(used):
             m.d.comb += [
@@ -78,6 +80,10 @@ class RingsHarness(Elaboratable):
                 Assert((first <= head) & (head <= last)),
                 Assert(heads.content.behind == behind(head, Value.cast(1))),
                 Assert((first <= tail) & (tail <= last)),
+                Assert(tails.content.behind == behind(tail, Value.cast(1))),
+                Assert((count == 0) | (behind(tails.content.before, Value.cast(1)) == tail)),
+                Assert((count == 0) | (first <= tails.content.before)),
+                Assert((count == 0) | (tails.content.before <= last)),
                 Assert(count <= size, "no more entries than there is room for"),
                 Assert(Mux(count == 0, tail == head, count == between), "pointers"),
             ]

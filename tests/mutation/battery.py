@@ -36,6 +36,7 @@ from tests.checks.engine_checks import BUILDS
 from tests.checks.flood_checks import check_mixed_flood, check_refusals
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
 from tests.checks.link_checks import (
+    check_commands_while_the_link_is_down,
     check_operator_discards,
     check_reset_amid_frames,
     check_reset_ends_the_frame,
@@ -43,6 +44,14 @@ from tests.checks.link_checks import (
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed, check_zeros
 from tests.checks.near_checks import misjudged
 from tests.checks.node_checks import NodeAsEngine, build_of, node_battery, node_parameters
+from tests.checks.node_field_checks import (
+    check_any_address,
+    check_any_port,
+    check_each_size,
+    check_events_alone,
+    check_fields_of_requests,
+    check_stated_build,
+)
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
 from tests.checks.pace_checks import check_pace
 from tests.checks.port_checks import check_ports
@@ -67,6 +76,7 @@ from tests.checks.timer_checks import (
 )
 from tests.checks.turn_checks import check_turns
 from tests.fuzz.fuzzer import Fuzzer
+from tests.mutation.flip_checks import check_flips
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
@@ -120,8 +130,17 @@ def battery_of_node(bus_bits: int) -> list[Trial]:
         "reasons": partial(check_reasons, creates=120),
     }
     link = {"link down": check_link_down, "resets amid frames": check_resets_amid_frames}
+    fields = {
+        "stated build": check_stated_build,
+        "fields of requests": check_fields_of_requests,
+        "each size": check_each_size,
+        "any address": check_any_address,
+        "any port": check_any_port,
+        "events alone": check_events_alone,
+    }
     return [
         *(Trial(name, check) for name, check in node_battery(built).items()),
+        *(Trial(name, partial(check, built=built)) for name, check in fields.items()),
         *(Trial(name, partial(check, built=built)) for name, check in link.items()),
         *(
             Trial(name, partial(_within, check=check, build=build_of(built)), exact=True)
@@ -163,8 +182,8 @@ def short_battery(bus_bits: int) -> list[Trial]:
     ]
 
 
-def full_battery(bus_bits: int) -> list[Trial]:
-    """All checks."""
+def full_battery(bus_bits: int, flips: int = 0) -> list[Trial]:
+    """All checks; `flips` is the number of bits that the engine can flip, if it can."""
     build = BUILDS[bus_bits]
     many_workers = Job(number=2, workers=min(17, build["workers"]), slots=1, slot_base=4)
     all_lanes = Job(number=1, workers=2, lanes=build["lanes"], slots=1, slot_base=6)
@@ -214,9 +233,11 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("near misses", partial(_near_misses, build=build), exact=True),
         Trial("link timeout", partial(check_link_timeout, build=build)),
         Trial("refusal rate", partial(check_refusal_rate, build=build)),
+        Trial("link down", partial(check_commands_while_the_link_is_down, build=build)),
         Trial("reset ends the frame", partial(check_reset_ends_the_frame, build=build)),
         Trial("mixed flood", partial(check_mixed_flood, build=build, bus_bits=bus_bits, seed=5)),
         Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
+        *([Trial("flips", partial(check_flips, build=build, flips=flips))] if flips else []),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),
         Trial("cases, all lanes", partial(cases, job=all_lanes), exact=True),

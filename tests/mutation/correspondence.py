@@ -23,7 +23,7 @@ gives, which depends on its address too. What the engine can hold at all is narr
 import heapq
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from pysat.solvers import Solver
@@ -35,7 +35,7 @@ _Values = Callable[[int], int]
 _Apart = set[tuple[str | int, ...]]
 """What may differ: bits of registers, and columns and ports of memories."""
 
-__all__ = ["Machine", "Outcome", "Search"]
+__all__ = ["Machine", "Outcome", "Relation", "Search"]
 
 _PLACE = re.compile(r"(?:input|output):(.*):(\w+)\[(\d+)\]|(?:input|output):(.*):(\w+)")
 _STREAMS = {
@@ -125,6 +125,19 @@ class Outcome:
     lost: int
 
 
+@dataclass(frozen=True)
+class Relation:
+    """How a bit of the mutant may differ from the engine's.
+
+    Attributes:
+        now, following: A literal of the graph: the bit is the engine's, inverted while this is
+            true; in this state, and in the next one.
+    """
+
+    now: int
+    following: int
+
+
 class Search:
     """Compares mutants of one machine with itself.
 
@@ -148,6 +161,7 @@ class Search:
         self.graph = AndGraph()
         self.solver = Solver(name="glucose4", incr=False)
         self._encoded: set[int] = set()
+        self._related: dict[tuple[str, int], Relation] = {}
         circuit = machine.circuit
         self.of: list[int] = [0] * circuit.nodes
         selectors = {literal >> 1 for literal in machine.selector.values()}
@@ -209,23 +223,68 @@ class Search:
             return False
         return self.possible(a, b ^ 1, *when) or self.possible(a ^ 1, b, *when)
 
-    def compare(self, number: int) -> Outcome:
-        """Compare a mutant with the engine."""
-        machine = self.machine
-        chosen = {
-            literal >> 1: number >> bit & 1
-            for bit, literal in machine.selector.items()
-            if number >> bit & 1
+    def _chosen(self, number: int) -> dict[int, int]:
+        """Return the values of the selector's inputs that choose a mutant."""
+        return {
+            literal >> 1: 1 for bit, literal in self.machine.selector.items() if number >> bit & 1
         }
+
+    def _fan_in(self, literal: int) -> set[int]:
+        """Return the positions of the ANDs that a literal depends on."""
+        circuit = self.machine.circuit
+        first = circuit.ands[0][0] if circuit.ands else 0
+        found: set[int] = set()
+        left = [literal >> 1]
+        while left:
+            position = left.pop() - first
+            if position >= 0 and position not in found:
+                found.add(position)
+                left += [each >> 1 for each in circuit.ands[position][1:]]
+        return found
+
+    def _values(
+        self,
+        chosen: Mapping[int, int],
+        spare: Mapping[int, int],
+        within: Set[int] | None = None,
+    ) -> _Values:
+        """Return what gives the mutant's value of each literal, of these ANDs at least."""
+        values = self._mutant(chosen, spare, within)
+
+        def mutant(literal: int) -> int:
+            value = values.get(literal >> 1)
+            return self.engine(literal) if value is None else value ^ (literal & 1)
+
+        return mutant
+
+    def holds_on(self, number: int, key: tuple[str, int], relation: Relation) -> bool:
+        """Return whether a bit that is related in this state is in the next one, others alike."""
+        held, following = self.machine.registers[key]
+        spare = {held >> 1: self.graph.lxor(self.engine(held), relation.now)}
+        mutant = self._values(self._chosen(number), spare, self._fan_in(following))
+        expected = self.graph.lxor(self.engine(following), relation.following)
+        return not self.differs(mutant(following), expected)
+
+    def compare(
+        self, number: int, related: Mapping[tuple[str, int], Relation] | None = None
+    ) -> Outcome:
+        """Compare a mutant with the engine.
+
+        Args:
+            number: The mutant's.
+            related: Bits that are not alike, but related so after power-up. That they stay so is
+                part of the comparison.
+        """
+        machine = self.machine
+        chosen = self._chosen(number)
         apart: _Apart = set()
         spare: dict[int, int] = {}
+        self._related = dict(related or {})
+        for key, relation in self._related.items():
+            held = machine.registers[key][0]
+            spare[held >> 1] = self.graph.lxor(self.engine(held), relation.now)
         while True:
-            values = self._mutant(chosen, spare)
-
-            def mutant(literal: int, values: dict[int, int] = values) -> int:
-                value = values.get(literal >> 1)
-                return self.engine(literal) if value is None else value ^ (literal & 1)
-
+            mutant = self._values(chosen, spare)
             seen = self._seen(mutant)
             if seen:
                 return Outcome(False, seen, len(spare))
@@ -237,11 +296,18 @@ class Search:
             for node in lost:
                 spare[node] = self.graph.new_input()
 
-    def _mutant(self, chosen: Mapping[int, int], spare: Mapping[int, int]) -> dict[int, int]:
+    def _mutant(
+        self, chosen: Mapping[int, int], spare: Mapping[int, int], within: Set[int] | None
+    ) -> dict[int, int]:
         """Return the mutant's values of the nodes that are not the engine's."""
         machine, graph = self.machine, self.graph
         values: dict[int, int] = {**chosen, **spare}
-        queue = [position for node in values for position in machine.readers[node]]
+        queue = [
+            position
+            for node in values
+            for position in machine.readers[node]
+            if within is None or position in within
+        ]
         heapq.heapify(queue)
         before = -1
         while queue:
@@ -257,7 +323,8 @@ class Search:
             if value != self.of[node]:
                 values[node] = value
                 for reader in machine.readers[node]:
-                    heapq.heappush(queue, reader)
+                    if within is None or reader in within:
+                        heapq.heappush(queue, reader)
         return values
 
     def _seen(self, mutant: _Values) -> str:
@@ -281,6 +348,8 @@ class Search:
             if key in apart:
                 continue
             mine, other = self.engine(following), mutant(following)
+            if key in self._related:
+                mine = self.graph.lxor(mine, self._related[key].following)
             if mine != other and self.differs(mine, other):
                 apart.add(key)
                 lost.add(held >> 1)

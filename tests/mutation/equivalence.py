@@ -21,6 +21,7 @@ from tests.mutation.aig import read_aiger
 from tests.mutation.correspondence import Machine, Outcome, Search
 from tests.mutation.mutants import SELECTOR_NAME
 from tests.mutation.reachable import Invariants, constants
+from tests.mutation.recoding import compare_recoded
 from tests.mutation.state_names import StateNames, memory_shapes, zeroed_memories
 from tests.support.checkout import BUILD
 from tests.support.yosys import run_script
@@ -34,6 +35,7 @@ _REGISTER, _MEMORY = "$dff", "$mem_v2"
 _CELL = re.compile(r"^  cell (\S+) (\S+)$(.*?)^  end\n", re.M | re.S)
 _CONNECT = re.compile(r"^    connect \\(\S+) (.*)$", re.M)
 _PARAMETER = re.compile(r"^    parameter (?:signed )?\\(\S+) (\d+)$", re.M)
+_BEHIND_REGISTER = re.compile(r"-cell (\S+) -port \\?Q -portbit (\d+)")
 _PORT = re.compile(r"^  wire .*?(?:input|output) (\d+) ", re.M)
 
 
@@ -50,10 +52,12 @@ class Prover:
 
     Raises:
         YosysError: If the netlist cannot be prepared.
+        ValueError: If it has registers that have got lost in that.
     """
 
     def __init__(self, folder: Path, commands: Sequence[str], of_engine: bool = True) -> None:
         width = len(commands).bit_length()
+        self._commands = commands
         run_script(
             folder,
             "prepare_proof",
@@ -66,6 +70,8 @@ class Prover:
             "dffunmap",
             "write_rtlil whole.il",
         )
+        # A mutant behind a register separates it from its name, and that from its initial value.
+        run_script(folder, "plain", "read_rtlil netlist.il", "dffunmap", "write_rtlil plain.il")
         text = (folder / "whole.il").read_text(encoding="utf-8")
         (folder / "cut.il").write_text(cut(text, "whole"), encoding="utf-8")
         run_script(
@@ -80,8 +86,12 @@ class Prover:
             "aigmap",
             "write_aiger -symbols whole.aig",
         )
-        names = StateNames(text)
         machine = Machine(read_aiger(folder / "whole.aig"), SELECTOR_NAME, memory_shapes(text))
+        names = StateNames((folder / "plain.il").read_text(encoding="utf-8"))
+        named = {bit for bits in names.named.values() for bit in bits.values()}
+        self._initial = names.initial
+        if unknown := named - set(machine.registers):
+            raise ValueError(f"registers without their ends: {sorted(unknown)[:9]}")
         fixed = constants(machine, names, zeroed_memories(text))
         self._search = Search(machine, fixed)
         invariants = Invariants(self._search, names)
@@ -92,7 +102,11 @@ class Prover:
 
     def compare(self, number: int) -> Outcome:
         """Return whether it is proved that the mutant does the same."""
-        return self._search.compare(number)
+        behind = _BEHIND_REGISTER.search(self._commands[number - 1])
+        if behind is None:
+            return self._search.compare(number)
+        key = behind[1].removeprefix("\\"), int(behind[2])
+        return compare_recoded(self._search, number, key, self._initial)
 
 
 def cut(text: str, name: str) -> str:

@@ -41,11 +41,13 @@ class Place:
     port: str
 
 
+OF_LANE_ALU = "merged|summed|chosen|sums|wrapped|kept|held_wrong|arriving_wrong"
+
 PLACES = (
     Place("receive buffer, written", r"receive\.buffer", "WR_DATA"),
     Place("receive buffer, read", r"receive\.buffer", "RD_DATA"),
     Place("merge, words and elements", r"merge\.(held|arriving)\w*", "D"),
-    Place("lane ALU", r"merge\.alu_\d+\.(merged|chosen|wrapped)", "D"),
+    Place("lane ALU", rf"merge\.alu_\d+\.({OF_LANE_ALU})", "D"),
     Place("slot memory, written", r"slot_memory\.", "WR_DATA"),
     Place("slot memory, read", r"slot_memory\.", "RD_DATA"),
     Place("transmit, beat from memory", r"transmit\.beat2", "D"),

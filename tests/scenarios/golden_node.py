@@ -6,7 +6,7 @@ each source sends in its order, and a test how these may be mixed and what may b
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from afflux_sim.golden.engine import GoldenEngine
 from tests.scenarios.packing import checksum
@@ -52,6 +52,10 @@ class GoldenNode:
         self.host_path = True
         self.sent = Sent()
         self.counters: Counter[str] = Counter()
+
+    def move(self, address: str) -> None:
+        """Give the node another IPv4 address."""
+        self._engine.endpoint = replace(self._engine.endpoint, address=address)
 
     def from_network(self, frame: bytes, error: bool = False) -> None:
         """Take a frame from the network; `error`: the MAC has marked it."""
@@ -151,7 +155,7 @@ def echo_reply_of(frame: bytes) -> bytes | None:
     """Return the reply to an echo request; None if the request is faulty."""
     length = int.from_bytes(frame[16:18], "big")
     message = frame[34 : 14 + length]
-    if len(frame) < 14 + length or checksum(frame[14:34]) not in (0, 0xFFFF):
+    if not 14 + length <= len(frame) <= ECHO_BYTES_MAX or checksum(frame[14:34]) not in (0, 0xFFFF):
         return None
     if checksum(message) not in (0, 0xFFFF):
         return None

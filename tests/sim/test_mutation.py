@@ -151,6 +151,38 @@ def test_proofs_know_what_can_be_reached(tmp_path: Path) -> None:
     assert same == [True, True, False, False]
 
 
+RECODED = """
+module part(input clk, input wait_, output reg down);
+  reg [3:0] waited;
+  initial {down, waited} = 0;
+  always @(posedge clk)
+    if (!wait_) {down, waited} <= 0;
+    else if (waited == 15) down <= 1;
+    else waited <= waited + 4'd1;
+endmodule
+"""
+
+
+def test_proofs_know_other_codes(tmp_path: Path) -> None:
+    """A counter may count in another code, if it gets to its end in the same cycle."""
+    (tmp_path / "part.v").write_text(RECODED)
+    steps = ("read_verilog part.v", "proc", "opt", "rename -enumerate")
+    run_script(tmp_path, "netlist", *steps, "write_rtlil netlist.il")
+    text = (tmp_path / "netlist.il").read_text()
+    cells = re.findall(r"^  cell \$\w*dff\w* (\S+)$(.*?)^  end$", text, re.M | re.S)
+    (counter,) = [name for name, body in cells if "waited" in body]
+
+    def inverted(bit: int, mode: str = "inv") -> str:
+        return f"mutate -mode {mode} -module part -cell {counter} -port Q -portbit {bit}"
+
+    # While bit 0 is 1 bit 3 is right; the end is odd. A lowest bit that is wrong is always wrong.
+    commands = [inverted(3), inverted(3, "cnot0 -ctrlbit 1"), inverted(3, "cnot1 -ctrlbit 1")]
+    commands.append(inverted(0))
+    prover = Prover(tmp_path, commands)
+    same = [prover.compare(number).same for number in range(1, len(commands) + 1)]
+    assert same == [True, True, True, False]
+
+
 def test_a_cell_with_a_state_that_is_not_known_is_not_cut() -> None:
     with pytest.raises(ValueError, match="dlatch"):
         cut("module \\part\n  cell $dlatch $1\n    connect \\Q \\q\n  end\nend\n", "gold")

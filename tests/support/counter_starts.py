@@ -36,9 +36,8 @@ _OF_NODE = range(NODE_COUNTER_BASE, NODE_COUNTER_BASE + 8 * len(NODE_COUNTERS), 
 @contextmanager
 def counters_that_start_late() -> Iterator[None]:
     """Engines and nodes elaborated meanwhile count from :data:`START` on, after a reset too."""
-    late = f"{_RIGHT[:-1]}, init={START})"
-    of_engine = names_with(counters, _RIGHT, late)["Counters"]
-    of_node = names_with(control, _RIGHT, late)["NodeControl"]
+    of_engine = names_with(counters, "COUNTS_FROM = 0", f"COUNTS_FROM = {START}")["Counters"]
+    of_node = names_with(control, _RIGHT, f"{_RIGHT[:-1]}, init={START})")["NodeControl"]
     with patch.object(engine, "Counters", of_engine), patch.object(node, "NodeControl", of_node):
         yield
 

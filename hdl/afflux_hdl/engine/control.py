@@ -144,6 +144,8 @@ class Control(wiring.Component):
             commanded.eq(at_command & (self.write_data[:2] != 0) & built),
         ]
         m.d.sync += [asked.eq(commanded), command.eq(self.write_data)]
+        with m.If(commanded):
+            m.d.sync += busy.eq(1)
         with m.If(at_command):
             with m.If(self.write_data[:2] == 0):
                 m.d.sync += reason.eq(Reason.COMMAND)
@@ -155,7 +157,13 @@ class Control(wiring.Component):
             Mux(busy, self.write & self._is_parameter(m), at_command & ~commanded)
         )
         job = self.jobs[index[: p.job_bits]]
-        unfit = self._unfit(m, fields)
+        # Sums, a cycle behind the parameters, which stand still from the command on.
+        slots_end, round_before = Signal(18), Signal(32)
+        m.d.sync += [
+            slots_end.eq(fields["job_slot_base"] + fields["job_slot_count"]),
+            round_before.eq(fields["job_round"] - 1),
+        ]
+        unfit = self._unfit(m, fields, slots_end)
         step = Signal(max(8, p.slot_bits + 1, p.worker_bits + 1, (p.jobs + 2).bit_length()))
         last_step = Signal.like(step)
         m.d.sync += last_step.eq(fields["job_slot_count"] - 1)
@@ -176,7 +184,7 @@ class Control(wiring.Component):
             self.orders.valid.eq(fence | join_parent),
             self.write_worker.address.job.eq(index),
             self.write_route.address.eq(index),
-            state.round.eq(fields["job_round"] - 1),
+            state.round.eq(round_before),
             # Full: nobody is missing. The versions are empty.
             state.left.eq(0),
             route.group.address.eq(reversed_octets(fields["job_group_address"])),
@@ -204,9 +212,13 @@ class Control(wiring.Component):
         with m.If(self.started):
             m.d.sync += self.jobs[self.started_job].started.eq(1)
         comparing, enables = Signal(), Signal()
-        overlaps = self._overlaps(m, fields, index, step, comparing, enables)
-        with m.FSM() as fsm:
-            m.d.comb += busy.eq(~fsm.ongoing("IDLE") | asked)
+        overlaps = self._overlaps(m, fields, slots_end, index, step, comparing, enables)
+
+        def end() -> None:
+            m.d.sync += busy.eq(0)
+            m.next = "IDLE"
+
+        with m.FSM():
             with m.State("IDLE"):
                 with m.If(asked):
                     m.d.sync += [
@@ -221,13 +233,13 @@ class Control(wiring.Component):
             with m.State("JOIN"):
                 with m.If(~job.enabled):
                     m.d.sync += reason.eq(Reason.DISABLED)
-                    m.next = "IDLE"
+                    end()
                 with m.Elif(~job.parent):
                     m.d.sync += reason.eq(Reason.NO_PARENT)
-                    m.next = "IDLE"
+                    end()
                 with m.Elif(~self.phase & ~self.orders_full):
                     m.d.sync += join_parent.eq(1)
-                    m.next = "IDLE"
+                    end()
             with m.State("DISABLE"):
                 m.d.sync += [
                     job.enabled.eq(0),
@@ -249,18 +261,18 @@ class Control(wiring.Component):
                     m.next = "FENCED"
             with m.State("FENCED"):
                 m.d.sync += step.eq(0)
-                with m.If(self.fenced):
-                    m.next = "IDLE"
+                with m.If(self.fenced & create & (unfit == Reason.NONE)):
+                    m.next = "COMPARE"
+                with m.Elif(self.fenced):
                     with m.If(create):
                         m.d.sync += reason.eq(unfit)
-                        with m.If(unfit == Reason.NONE):
-                            m.next = "COMPARE"
+                    end()
             with m.State("COMPARE"):
                 m.d.comb += comparing.eq(1)
                 m.d.sync += step.eq(step + 1)
                 with m.If(overlaps):
                     m.d.sync += reason.eq(Reason.OVERLAP)
-                    m.next = "IDLE"
+                    end()
                 # It takes two cycles from a job's number to what comes of it.
                 with m.Elif(step == p.jobs + 1):
                     m.d.sync += step.eq(0)
@@ -291,7 +303,7 @@ class Control(wiring.Component):
                     job.moves.eq(fields["job_options"][0]),
                     job.enabled.eq(1),
                 ]
-                m.next = "IDLE"
+                end()
         return m
 
     def _is_parameter(self, m: Module) -> Signal:
@@ -302,8 +314,14 @@ class Control(wiring.Component):
                 m.d.comb += found.eq(1)
         return found
 
-    def _unfit(self, m: Module, fields: dict[str, Signal]) -> Signal:
-        """Return why a job of these parameters does not fit this engine, one cycle after them."""
+    def _unfit(self, m: Module, fields: dict[str, Signal], slots_end: Signal) -> Signal:
+        """Return why a job of these parameters does not fit this engine, two cycles after them.
+
+        Args:
+            m: Where to add what this takes.
+            fields: The command's parameters.
+            slots_end: One behind the job's last slot, one cycle after the parameters.
+        """
         p = self._parameters
         unfit = Signal(Reason)
         workers, lanes, slots = (
@@ -315,7 +333,7 @@ class Control(wiring.Component):
             m.d.sync += unfit.eq(Reason.WORKERS)
         with m.Elif((lanes == 0) | (lanes > p.lanes)):
             m.d.sync += unfit.eq(Reason.LANES)
-        with m.Elif((slots == 0) | (fields["job_slot_base"] + slots > p.slots)):
+        with m.Elif((slots == 0) | (slots_end > p.slots)):
             m.d.sync += unfit.eq(Reason.SLOTS)
         with m.Elif((group != 0) & (group[28:] != 0xE)):
             m.d.sync += unfit.eq(Reason.GROUP)
@@ -325,6 +343,7 @@ class Control(wiring.Component):
         self,
         m: Module,
         fields: dict[str, Signal],
+        slots_end: Signal,
         index: Signal,
         step: Signal,
         comparing: Signal,
@@ -335,6 +354,7 @@ class Control(wiring.Component):
         Args:
             m: Where to add what this takes.
             fields: The command's parameters.
+            slots_end: One behind their last slot.
             index: The command's job.
             step: Number of the job to compare with.
             comparing: Compare in this cycle. Otherwise nothing overlaps two cycles later.
@@ -347,19 +367,18 @@ class Control(wiring.Component):
             init=[],
         )
         write, read = ranges.write_port(), ranges.read_port()
-        own_base, own_end = Signal(16), Signal(18)
+        own_base = Signal(16)
         exists, overlaps = Signal(), Signal()
         m.d.sync += [
             own_base.eq(fields["job_slot_base"]),
-            own_end.eq(fields["job_slot_base"] + fields["job_slot_count"]),
             exists.eq(comparing & (step < p.jobs) & self.jobs[step[: p.job_bits]].enabled),
-            overlaps.eq(exists & (own_base < read.data.end) & (read.data.base < own_end)),
+            overlaps.eq(exists & (own_base < read.data.end) & (read.data.base < slots_end)),
         ]
         m.d.comb += [
             write.en.eq(enables),
             write.addr.eq(index),
             write.data.base.eq(own_base),
-            write.data.end.eq(own_end),
+            write.data.end.eq(slots_end),
             read.addr.eq(step),
         ]
         return overlaps

@@ -161,17 +161,17 @@ class DeliveryQueue(wiring.Component):
         ]
 
         # Phase 1: whose turn it is, and where its next entry is.
-        closing, closing_job = Signal(), Signal(p.job_bits)
+        # Of the job that is fenced nothing is sent.
+        closing, closing_job, closed = Signal(), Signal(p.job_bits), Signal(p.jobs)
         job = Signal(p.job_bits)
-        open_ = [~(closing & (closing_job == n)) for n in range(p.jobs)]
         results = Signal(p.jobs)
         replays = Signal(p.jobs)
         turns = Signal(p.jobs)
         kinds = Signal(p.jobs)
         has_result, has_replay, of_replays = Signal(), Signal(), Signal()
         m.d.comb += [
-            results.eq(Cat(rings.occupied[2 * n] & open_[n] for n in range(p.jobs))),
-            replays.eq(Cat(rings.occupied[2 * n + 1] & open_[n] for n in range(p.jobs))),
+            results.eq(Cat(rings.occupied[2 * n] & ~closed[n] for n in range(p.jobs))),
+            replays.eq(Cat(rings.occupied[2 * n + 1] & ~closed[n] for n in range(p.jobs))),
             scheduler.ready.eq(Cat(results | replays, self.answers)),
             job.eq(scheduler.choice),
             has_result.eq(results.bit_select(job, 1)),
@@ -241,6 +241,7 @@ class DeliveryQueue(wiring.Component):
             m.d.sync += [
                 closing.eq(1),
                 closing_job.eq(arriving.job),
+                closed.bit_select(arriving.job, 1).eq(1),
                 step.eq(0),
                 first.eq(arriving.slot),
                 last_slot.eq(arriving.slot + arriving.header.operation - 1),
@@ -248,7 +249,7 @@ class DeliveryQueue(wiring.Component):
         with m.Elif(self.phase & (step != CLOSING_STEPS)):
             m.d.sync += step.eq(step + 1)
         with m.Elif(self.fenced):
-            m.d.sync += closing.eq(0)
+            m.d.sync += [closing.eq(0), closed.eq(0)]
         replays_at = Value.cast(closing_job * REPLAYS_PER_JOB + 2 * p.slots)
         m.d.comb += [
             rings.reset.eq(closing & self.phase & (step < 2)),

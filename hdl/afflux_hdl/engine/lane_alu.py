@@ -96,19 +96,29 @@ class LaneAlu(wiring.Component):
                 m.d.comb += keep_residue.eq(~unsigned_more)
         # What a sum modulo 2**32 loses by wrapping counts one, and is taken off one cycle later. It
         # is taken off as well, so that nothing fits, where what is not chosen was not right.
-        loser_fits = Mux(
-            keep_residue,
-            residue.fits(m, self.arriving, self.arriving_residue),
-            residue.fits(m, self.held, self.held_residue),
-        )
-        chosen = Signal(residue.RESIDUE_BITS)
-        wrapped = Signal()
-        with m.If(self.fresh):
+        summed, chosen = Signal(residue.RESIDUE_BITS), Signal(residue.RESIDUE_BITS)
+        sums, wrapped = Signal(), Signal()
+        kept, held_wrong, arriving_wrong = Signal(), Signal(), Signal()
+        m.d.sync += [
+            summed.eq(residue.add(m, self.held_residue, self.arriving_residue)),
+            sums.eq(adds & ~self.fresh),
+            wrapped.eq(adds & ~self.fresh & (total[32] ^ differs)),
+            kept.eq(keep_residue),
+        ]
+        with m.If(self.fresh | ~keep_residue):
             m.d.sync += chosen.eq(self.arriving_residue)
-        with m.Elif(adds):
-            m.d.sync += chosen.eq(residue.add(m, self.held_residue, self.arriving_residue))
         with m.Else():
-            m.d.sync += chosen.eq(Mux(keep_residue, self.held_residue, self.arriving_residue))
-        m.d.sync += wrapped.eq(~self.fresh & Mux(adds, total[32] ^ differs, ~loser_fits))
-        m.d.comb += self.merged_residue.eq(residue.less_one(m, chosen, wrapped))
+            m.d.sync += chosen.eq(self.held_residue)
+        for wrong, word, check in (
+            (held_wrong, self.held, self.held_residue),
+            (arriving_wrong, self.arriving, self.arriving_residue),
+        ):
+            m.d.sync += wrong.eq(~(self.fresh | adds | residue.fits(m, word, check)))
+        m.d.comb += self.merged_residue.eq(
+            residue.less_one(
+                m,
+                Mux(sums, summed, chosen),
+                wrapped | Mux(kept, arriving_wrong, held_wrong),
+            )
+        )
         return m

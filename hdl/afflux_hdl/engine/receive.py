@@ -206,11 +206,16 @@ class Receive(wiring.Component):
         ]
         m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
 
-        # Bytes, in two steps.
-        counts2 = [Signal(3, name=f"count2_{n}") for n in range(p.bus_bytes // 4)]
-        for n, count in enumerate(counts2):
-            m.d.sync += count.eq(Mux(valid1, tree_sum(list(beat1.keep[4 * n : 4 * n + 4])), 0))
-        m.d.sync += self.arrived_bytes.eq(tree_sum(counts2))
+        # Bytes, in steps of four numbers each.
+        counts: list[Value] = list(beat1.keep & valid1.replicate(p.bus_bytes))
+        while len(counts) > 1:
+            sums = [tree_sum(counts[n : n + 4]) for n in range(0, len(counts), 4)]
+            counts = [
+                Signal.like(value, name=f"bytes_of_{p.bus_bytes // len(sums)}_{n}")
+                for n, value in enumerate(sums)
+            ]
+            m.d.sync += [count.eq(value) for count, value in zip(counts, sums, strict=True)]
+        m.d.comb += self.arrived_bytes.eq(counts[0])
 
         # Stage 3: the outcome of each comparison.
         flags3 = Signal(

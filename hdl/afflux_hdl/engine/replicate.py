@@ -247,9 +247,13 @@ class Replicate(wiring.Component):
             orders.i.valid.eq(valid4),
             retire.eq(self.o.valid & self.o.ready),
         ]
-        discarded = valid1 & ~sendable
-        m.d.sync += under_way.eq(under_way + self.i.valid - retire - discarded)
-        m.d.sync += self.discarded.eq(discarded & (frame1.last | (current1 & in_time)))
+        # What is discarded gives its place back a cycle later.
+        discards, discarded = valid1 & ~sendable, Signal()
+        m.d.sync += [
+            discarded.eq(discards),
+            under_way.eq(under_way + self.i.valid - retire - discarded),
+            self.discarded.eq(discards & (frame1.last | (current1 & in_time))),
+        ]
         m.d.comb += self.idle.eq((under_way == 0) & ~self.i.valid)
 
         # Orders of each job from here to the end of their reads.

@@ -64,10 +64,13 @@ class Rings(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The address behind the head is kept beside it: in phase 1 there is no time to compute it.
-        head_shape = data.StructLayout({"head": self._address, "behind": self._address})
+        # The address behind each pointer is kept beside it, and beside the tail the one before it.
+        # Registers tell of each ring whether it is full and whether it has several entries: there
+        # is no time to compute the one or to compare for the other.
+        head_shape = data.StructLayout({"at": self._address, "behind": self._address})
+        tail_shape = data.StructLayout({**head_shape.members, "before": self._address})
         limits_shape = data.StructLayout({"first": self._address, "last": self._address})
-        m.submodules.tails = tails = memory.Memory(shape=self._address, depth=self._rings, init=[])
+        m.submodules.tails = tails = memory.Memory(shape=tail_shape, depth=self._rings, init=[])
         m.submodules.heads = heads = memory.Memory(shape=head_shape, depth=self._rings, init=[])
         m.submodules.limits = limits = memory.Memory(shape=limits_shape, depth=self._rings, init=[])
         tail_write, head_write, limits_write = (
@@ -88,7 +91,7 @@ class Rings(wiring.Component):
         ring_out = Signal.like(self.head_ring)
         following_head = Signal(self._address)
         limits_before = Signal(limits_shape)
-        empties = Signal()
+        filled, several = Signal(self._rings), Signal(self._rings)
         m.d.comb += [ring_in.eq(Mux(self.phase, self.reset_ring, self.push_ring))]
         for port in (tail_in, head_in, limits_in):
             m.d.comb += port.addr.eq(ring_in)
@@ -101,21 +104,22 @@ class Rings(wiring.Component):
         ]
         used = self.occupied.bit_select(ring_in, 1)
         m.d.comb += [
-            self.tail.eq(tail_in.data),
-            self.full.eq(used & (tail_in.data == head_in.data.head)),
-            self.head.eq(head_out.data.head),
+            self.tail.eq(tail_in.data.at),
+            self.full.eq(filled.bit_select(self.push_ring, 1)),
+            self.head.eq(head_out.data.at),
             tail_out.addr.eq(ring_out),
-            self.remains.eq(tail_out.data != following_head),
-            empties.eq(self.pop & ~self.remains),
+            self.remains.eq(several.bit_select(ring_out, 1)),
             # In phase 1 only a reset writes, in phase 0 only a push and a pop.
             tail_write.en.eq(Mux(self.phase, self.reset, self.push)),
             tail_write.addr.eq(ring_in),
-            tail_write.data.eq(
-                Mux(self.phase, self.first, following(tail_in.data, limits_in.data))
+            tail_write.data.before.eq(tail_in.data.at),
+            tail_write.data.at.eq(Mux(self.phase, self.first, tail_in.data.behind)),
+            tail_write.data.behind.eq(
+                Mux(self.phase, self.first + 1, following(tail_in.data.behind, limits_in.data))
             ),
             head_write.en.eq(Mux(self.phase, self.reset, self.pop)),
             head_write.addr.eq(Mux(self.phase, self.reset_ring, ring_out)),
-            head_write.data.head.eq(Mux(self.phase, self.first, following_head)),
+            head_write.data.at.eq(Mux(self.phase, self.first, following_head)),
             head_write.data.behind.eq(
                 Mux(self.phase, self.first + 1, following(following_head, limits_before))
             ),
@@ -125,22 +129,34 @@ class Rings(wiring.Component):
             limits_write.data.last.eq(self.last),
         ]
         for n in range(self._rings):
-            with m.If(~self.phase & self.push & (self.push_ring == n)):
+            enters = ~self.phase & self.push & (self.push_ring == n)
+            leaves = ~self.phase & self.pop & (ring_out == n)
+            with m.If(enters):
                 m.d.sync += self.occupied[n].eq(1)
-            with m.Elif(~self.phase & empties & (ring_out == n)):
+            with m.Elif(leaves & ~self.remains):
                 m.d.sync += self.occupied[n].eq(0)
-            with m.Elif(self.phase & self.reset & (self.reset_ring == n)):
-                m.d.sync += self.occupied[n].eq(0)
+            # Two entries, one of which leaves: the one behind the head is the one before the tail.
+            with m.If(leaves & ~enters):
+                m.d.sync += several[n].eq(several[n] & (tail_out.data.before != following_head))
+            with m.Elif(enters & ~leaves):
+                m.d.sync += several[n].eq(self.occupied[n])
+            # What leaves a ring makes room for what comes in.
+            with m.If(leaves):
+                m.d.sync += filled[n].eq(0)
+            with m.Elif(enters & (tail_in.data.behind == head_in.data.at)):
+                m.d.sync += filled[n].eq(1)
+            with m.If(self.phase & self.reset & (self.reset_ring == n)):
+                m.d.sync += [self.occupied[n].eq(0), several[n].eq(0), filled[n].eq(0)]
 
         # A ring whose pointers are equal is full if it is not empty.
         size, between = Signal(self._address), Signal(self._address)
         m.d.comb += [
             size.eq(limits_in.data.last - limits_in.data.first + 1),
-            between.eq(tail_in.data - head_in.data.head),
+            between.eq(tail_in.data.at - head_in.data.at),
         ]
         with m.If(self.phase & self.reset & used):
             m.d.sync += self.emptied.eq(
-                Mux(tail_in.data > head_in.data.head, between, between + size)
+                Mux(tail_in.data.at > head_in.data.at, between, between + size)
             )
         with m.Else():
             m.d.sync += self.emptied.eq(0)

@@ -69,16 +69,16 @@ class SlotMemory(wiring.Component):
         parity_read = Signal()
         m.d.sync += parity_read.eq(self.phase)
 
-        def bank(name: str, address_bits: int) -> Ram:
-            ram = Ram(width=p.checked_bits, address_bits=address_bits)
+        def bank(name: str, address_bits: int, apart: int = 0) -> Ram:
+            ram = Ram(width=p.checked_bits, address_bits=address_bits, apart=apart)
             m.submodules[name] = ram
             return ram
 
-        def two_banks(name: str, address_bits: int) -> None:
+        def two_banks(name: str, address_bits: int, apart: int = 0) -> None:
             """Add the banks of even and of odd beats of the blocks or words."""
             merge, send = getattr(self, f"merge_{name}"), getattr(self, f"send_{name}")
             write = getattr(self, f"write_{name}")
-            banks = [bank(f"{name}_{parity}", address_bits - 1) for parity in range(2)]
+            banks = [bank(f"{name}_{parity}", address_bits - 1, apart) for parity in range(2)]
             for parity, ram in enumerate(banks):
                 m.d.comb += [
                     ram.write.enable.eq(write.enable & (write.address[0] == parity)),
@@ -94,7 +94,10 @@ class SlotMemory(wiring.Component):
                 send.data.eq(Mux(parity_read, even, odd)),
             ]
 
-        two_banks("block", p.block_address_bits)
+        # On narrow buses, so in small devices, powers of two fit into block RAMs that stand side by
+        # side; with the residues among them, RAMs would stand one behind the other.
+        residues = p.checked_bits - p.bus_bits
+        two_banks("block", p.block_address_bits, residues if p.header_beats > 1 else 0)
         if p.header_beats > 1:
             two_banks("words", p.words_address_bits)
         else:

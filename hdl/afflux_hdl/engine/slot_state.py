@@ -7,7 +7,7 @@ Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
 `tests/sim/test_engine_limits.py`.
 """
 
-from amaranth.hdl import Cat, Module, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -79,7 +79,8 @@ class SlotStateMemory(wiring.Component):
     """State of every slot of the pool.
 
     Latency: state follows one cycle after its address. Throughput: a read and a write in each
-    cycle. A state that is written in the cycle in which it is addressed is read as written.
+    cycle. A state that is written in the cycle in which it is addressed is read as written, and is
+    not `broken`: it does not come from the memory.
 
     Members:
         read: Read port of the admit stage.
@@ -103,16 +104,22 @@ class SlotStateMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        kept = data.StructLayout({"state": self._state, "parity": PARITY_BITS})
-        m.submodules.states = states = memory.Memory(shape=kept, depth=self._depth, init=[])
+        shape = data.StructLayout({"state": self._state, "parity": PARITY_BITS})
+        m.submodules.states = states = memory.Memory(shape=shape, depth=self._depth, init=[])
         m.submodules.rounds = rounds = memory.Memory(shape=32, depth=self._depth, init=[])
-        state_write = states.write_port()
-        state_read = states.read_port(transparent_for=(state_write,))
+        state_write, state_read = states.write_port(), states.read_port()
         round_write, round_read = rounds.write_port(), rounds.read_port()
+        # Written out, so that the parity is that of what the memory holds: no choice is before it.
+        written, was_written = Signal(self._state), Signal()
+        m.d.sync += [
+            written.eq(self.write.data),
+            was_written.eq(self.write.enable & (self.write.address == self.read.address)),
+        ]
+        kept = state_read.data
         m.d.comb += [
             state_read.addr.eq(self.read.address),
-            self.read.data.eq(state_read.data.state),
-            self.broken.eq(state_read.data.parity != parity_of(state_read.data.state)),
+            self.read.data.eq(Mux(was_written, written.as_value(), kept.state.as_value())),
+            self.broken.eq(~was_written & (kept.parity != parity_of(kept.state))),
             round_read.addr.eq(self.send.address),
             self.send.data.eq(round_read.data),
             state_write.en.eq(self.write.enable),

@@ -8,6 +8,7 @@ import argparse
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from amaranth.hdl import Module, Signal
 
@@ -17,10 +18,25 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
 from afflux_hdl.lib.top_level import TopLevel
 
-__all__ = ["MODULE", "Top", "generate"]
+__all__ = ["MODULE", "Top", "follow_frames", "generate"]
 
 MODULE = "afflux_engine"
 """Name of the Verilog module."""
+
+
+def follow_frames(m: Module, engine: Engine, *, bus_bits: int) -> Any:
+    """Follow frames through resets at both ends of an engine; return the stream of frames to it."""
+    m.submodules.rx = rx = WholeFrames(bus_bits=bus_bits)
+    m.submodules.tx_cut = tx_cut = CutByReset()
+    m.d.comb += [
+        engine.rx.payload.eq(rx.o.payload),
+        engine.rx.valid.eq(rx.o.valid),
+        rx.o.ready.eq(1),
+        tx_cut.taken.eq(engine.tx.valid & engine.tx.ready),
+        tx_cut.last.eq(engine.tx.payload.last),
+        engine.tx_cut.eq(tx_cut.cut),
+    ]
+    return rx.i
 
 
 class Top(TopLevel):
@@ -61,21 +77,14 @@ class Top(TopLevel):
         m = Module()
         self.drive_clock(m)
         m.submodules.engine = engine = Engine(self._parameters)
-        m.submodules.rx = rx = WholeFrames(bus_bits=self._parameters.bus_bits)
-        m.submodules.tx_cut = tx_cut = CutByReset()
+        rx = follow_frames(m, engine, bus_bits=self._parameters.bus_bits)
         m.d.comb += [
-            engine.rx.payload.eq(rx.o.payload),
-            engine.rx.valid.eq(rx.o.valid),
-            rx.o.ready.eq(1),
-            tx_cut.taken.eq(engine.tx.valid & engine.tx.ready),
-            tx_cut.last.eq(engine.tx.payload.last),
-            engine.tx_cut.eq(tx_cut.cut),
-            rx.i.payload.data.eq(self.rx_data),
-            rx.i.payload.keep.eq(self.rx_keep),
-            rx.i.payload.last.eq(self.rx_last),
-            rx.i.payload.error.eq(self.rx_error),
-            rx.i.valid.eq(self.rx_valid),
-            self.rx_ready.eq(rx.i.ready),
+            rx.payload.data.eq(self.rx_data),
+            rx.payload.keep.eq(self.rx_keep),
+            rx.payload.last.eq(self.rx_last),
+            rx.payload.error.eq(self.rx_error),
+            rx.valid.eq(self.rx_valid),
+            self.rx_ready.eq(rx.ready),
             self.tx_data.eq(engine.tx.payload.data),
             self.tx_keep.eq(engine.tx.payload.keep),
             self.tx_last.eq(engine.tx.payload.last),

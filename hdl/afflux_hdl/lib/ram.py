@@ -55,15 +55,18 @@ class Ram(wiring.Component):
     Args:
         width: Bits of a word.
         address_bits: Bits of an address; the memory has 2**address_bits words.
+        apart: So many of a word's upper bits are in a memory of their own, for tools that fill
+            block RAMs to the last bit, and pay with multiplexers behind them.
 
     Members:
         write: Write port.
         read: Read port.
     """
 
-    def __init__(self, *, width: int, address_bits: int) -> None:
+    def __init__(self, *, width: int, address_bits: int, apart: int = 0) -> None:
         self._width = width
         self._address_bits = address_bits
+        self._apart = apart
         super().__init__(
             {
                 "write": In(WritePort(address_bits, width)),
@@ -74,17 +77,21 @@ class Ram(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         if platform == VERILOG:
-            m.submodules.ram = Instance(
-                "afflux_ram",
-                p_WIDTH=self._width,
-                p_ADDRESS_BITS=self._address_bits,
-                i_clk=ClockSignal(),
-                i_write=self.write.enable,
-                i_write_address=self.write.address,
-                i_write_data=self.write.data,
-                i_read_address=self.read.address,
-                o_read_data=self.read.data,
-            )
+            here = self._width - self._apart
+            for name, bits in (("ram", slice(0, here)), ("apart", slice(here, self._width))):
+                if bits.start == bits.stop:
+                    continue
+                m.submodules[name] = Instance(
+                    "afflux_ram",
+                    p_WIDTH=bits.stop - bits.start,
+                    p_ADDRESS_BITS=self._address_bits,
+                    i_clk=ClockSignal(),
+                    i_write=self.write.enable,
+                    i_write_address=self.write.address,
+                    i_write_data=self.write.data[bits],
+                    i_read_address=self.read.address,
+                    o_read_data=self.read.data[bits],
+                )
             return m
         m.submodules.content = content = memory.Memory(
             shape=self._width, depth=1 << self._address_bits, init=[]

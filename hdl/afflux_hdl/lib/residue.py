@@ -69,18 +69,40 @@ def _digits(value: Value) -> list[Value]:
 
 
 def _two(m: Module, terms: Sequence[Value]) -> tuple[Value, Value]:
-    """Return two digits whose sum is that of all terms: a tree of carry-save adders.
+    """Return two digits whose sum is that of all terms.
 
-    The carry out of the uppermost bit counts 16, which is 1, so it goes to the lowest one.
+    Six terms at a time become three, which is one level of LUTs with six inputs.
     """
     terms = list(terms)
     while len(terms) > 2:
-        whole = len(terms) - len(terms) % 3
-        rest: list[Value] = []
-        for n in range(0, whole, 3):
-            a, b, c = terms[n : n + 3]
-            digit, carries = Signal(RESIDUE_BITS), Signal(RESIDUE_BITS)
-            m.d.comb += [digit.eq(a ^ b ^ c), carries.eq((a & b) | (c & (a | b)))]
-            rest += [digit, Cat(carries[-1], carries[:-1])]
-        terms = rest + terms[whole:]
+        sixes = [terms[n : n + 6] for n in range(0, len(terms), 6)]
+        terms = [digit for six in sixes for digit in _counted(m, six)]
     return terms[0], terms[1]
+
+
+def _counted(m: Module, terms: Sequence[Value]) -> list[Value]:
+    """Return digits of the same sum as up to six: three, or two of three, or what there is.
+
+    Bits of equal weight are counted. A carry out of the uppermost bit counts 16, which is 1, so it
+    goes to the lowest one.
+    """
+    if len(terms) < 3:
+        return list(terms)
+    ones, twos = _full_adder(m, *terms[:3])
+    if len(terms) == 3:
+        return [ones, _doubled(twos, 1)]
+    others, other_twos = _full_adder(m, *terms[3:], *[Const(0, RESIDUE_BITS)] * (6 - len(terms)))
+    twos, fours = _full_adder(m, twos, other_twos, ones & others)
+    return [ones ^ others, _doubled(twos, 1), _doubled(fours, 2)]
+
+
+def _full_adder(m: Module, a: Value, b: Value, c: Value) -> tuple[Value, Value]:
+    """Return sum and carry of each bit."""
+    digit, carries = Signal(RESIDUE_BITS), Signal(RESIDUE_BITS)
+    m.d.comb += [digit.eq(a ^ b ^ c), carries.eq((a & b) | (c & (a | b)))]
+    return digit, carries
+
+
+def _doubled(digit: Value, times: int) -> Value:
+    """Return a digit, doubled modulo 15 so many times: its bits go round."""
+    return Cat(digit[-times:], digit[:-times])
