@@ -23,6 +23,8 @@ from afflux_sim.rtl.build.verilator import ENGINE, NODE, build_library
 from tests.checks.engine_checks import BUILDS
 from tests.checks.node_checks import node_parameters
 from tests.mutation.battery import battery_of_node, full_battery, parameters
+from tests.mutation.flip_checks import draw_flips
+from tests.mutation.flips import read_netlist
 from tests.mutation.judge import Bench, EngineBench, Judge, NodeBench, Verdict
 from tests.mutation.mutants import Mutant, Netlist
 from tests.scenarios.director import Build
@@ -70,7 +72,8 @@ def run(task: Task) -> list[dict[str, Any]]:
     begun = time.monotonic()
     netlist = Netlist(folder, node_parameters(bus_bits) if of_node else parameters(bus_bits))
     mutants = netlist.draw(task.count, task.seed)
-    verilog = netlist.verilog(mutants)
+    flips = [] if of_node else draw_flips(netlist, read_netlist(folder))
+    verilog = netlist.verilog(mutants, flips)
     model = NODE if of_node else ENGINE
     library = build_library(find_toolchain(), default_folder(), verilog, bus_bits, model=model)
     name = f"{task.subject}, {bus_bits} bits"
@@ -85,7 +88,7 @@ def run(task: Task) -> list[dict[str, Any]]:
     # A sample of all stages if there is no time for all.
     random.Random(task.seed).shuffle(left)
     if left and task.seconds > 0:
-        whole = battery_of_node(bus_bits) if of_node else full_battery(bus_bits)
+        whole = battery_of_node(bus_bits) if of_node else full_battery(bus_bits, len(flips))
         battery = [trial for trial in whole if not task.checks or trial.name in task.checks]
         bench: Bench = NodeBench() if of_node else EngineBench()
         begun = time.monotonic()

@@ -36,6 +36,7 @@ from tests.checks.engine_checks import BUILDS
 from tests.checks.flood_checks import check_mixed_flood, check_refusals
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
 from tests.checks.link_checks import (
+    check_commands_while_the_link_is_down,
     check_operator_discards,
     check_reset_amid_frames,
     check_reset_ends_the_frame,
@@ -75,6 +76,7 @@ from tests.checks.timer_checks import (
 )
 from tests.checks.turn_checks import check_turns
 from tests.fuzz.fuzzer import Fuzzer
+from tests.mutation.flip_checks import check_flips
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
@@ -180,8 +182,8 @@ def short_battery(bus_bits: int) -> list[Trial]:
     ]
 
 
-def full_battery(bus_bits: int) -> list[Trial]:
-    """All checks."""
+def full_battery(bus_bits: int, flips: int = 0) -> list[Trial]:
+    """All checks; `flips` is the number of bits that the engine can flip, if it can."""
     build = BUILDS[bus_bits]
     many_workers = Job(number=2, workers=min(17, build["workers"]), slots=1, slot_base=4)
     all_lanes = Job(number=1, workers=2, lanes=build["lanes"], slots=1, slot_base=6)
@@ -231,9 +233,11 @@ def full_battery(bus_bits: int) -> list[Trial]:
         Trial("near misses", partial(_near_misses, build=build), exact=True),
         Trial("link timeout", partial(check_link_timeout, build=build)),
         Trial("refusal rate", partial(check_refusal_rate, build=build)),
+        Trial("link down", partial(check_commands_while_the_link_is_down, build=build)),
         Trial("reset ends the frame", partial(check_reset_ends_the_frame, build=build)),
         Trial("mixed flood", partial(check_mixed_flood, build=build, bus_bits=bus_bits, seed=5)),
         Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
+        *([Trial("flips", partial(check_flips, build=build, flips=flips))] if flips else []),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),
         Trial("cases, all lanes", partial(cases, job=all_lanes), exact=True),

@@ -23,7 +23,7 @@ gives, which depends on its address too. What the engine can hold at all is narr
 import heapq
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from pysat.solvers import Solver
@@ -229,9 +229,27 @@ class Search:
             literal >> 1: 1 for bit, literal in self.machine.selector.items() if number >> bit & 1
         }
 
-    def _values(self, chosen: Mapping[int, int], spare: Mapping[int, int]) -> _Values:
-        """Return what gives the mutant's value of each literal."""
-        values = self._mutant(chosen, spare)
+    def _fan_in(self, literal: int) -> set[int]:
+        """Return the positions of the ANDs that a literal depends on."""
+        circuit = self.machine.circuit
+        first = circuit.ands[0][0] if circuit.ands else 0
+        found: set[int] = set()
+        left = [literal >> 1]
+        while left:
+            position = left.pop() - first
+            if position >= 0 and position not in found:
+                found.add(position)
+                left += [each >> 1 for each in circuit.ands[position][1:]]
+        return found
+
+    def _values(
+        self,
+        chosen: Mapping[int, int],
+        spare: Mapping[int, int],
+        within: Set[int] | None = None,
+    ) -> _Values:
+        """Return what gives the mutant's value of each literal, of these ANDs at least."""
+        values = self._mutant(chosen, spare, within)
 
         def mutant(literal: int) -> int:
             value = values.get(literal >> 1)
@@ -239,21 +257,11 @@ class Search:
 
         return mutant
 
-    def lost_at_once(self, number: int) -> set[tuple[str, int]]:
-        """Return the registers' bits that can differ one step after all were alike."""
-        mutant = self._values(self._chosen(number), {})
-        registers = self.machine.registers
-        return {
-            key
-            for key, (_, following) in registers.items()
-            if self.differs(self.engine(following), mutant(following))
-        }
-
     def holds_on(self, number: int, key: tuple[str, int], relation: Relation) -> bool:
         """Return whether a bit that is related in this state is in the next one, others alike."""
         held, following = self.machine.registers[key]
         spare = {held >> 1: self.graph.lxor(self.engine(held), relation.now)}
-        mutant = self._values(self._chosen(number), spare)
+        mutant = self._values(self._chosen(number), spare, self._fan_in(following))
         expected = self.graph.lxor(self.engine(following), relation.following)
         return not self.differs(mutant(following), expected)
 
@@ -288,11 +296,18 @@ class Search:
             for node in lost:
                 spare[node] = self.graph.new_input()
 
-    def _mutant(self, chosen: Mapping[int, int], spare: Mapping[int, int]) -> dict[int, int]:
+    def _mutant(
+        self, chosen: Mapping[int, int], spare: Mapping[int, int], within: Set[int] | None
+    ) -> dict[int, int]:
         """Return the mutant's values of the nodes that are not the engine's."""
         machine, graph = self.machine, self.graph
         values: dict[int, int] = {**chosen, **spare}
-        queue = [position for node in values for position in machine.readers[node]]
+        queue = [
+            position
+            for node in values
+            for position in machine.readers[node]
+            if within is None or position in within
+        ]
         heapq.heapify(queue)
         before = -1
         while queue:
@@ -308,7 +323,8 @@ class Search:
             if value != self.of[node]:
                 values[node] = value
                 for reader in machine.readers[node]:
-                    heapq.heappush(queue, reader)
+                    if within is None or reader in within:
+                        heapq.heappush(queue, reader)
         return values
 
     def _seen(self, mutant: _Values) -> str:

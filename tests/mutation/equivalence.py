@@ -35,6 +35,7 @@ _REGISTER, _MEMORY = "$dff", "$mem_v2"
 _CELL = re.compile(r"^  cell (\S+) (\S+)$(.*?)^  end\n", re.M | re.S)
 _CONNECT = re.compile(r"^    connect \\(\S+) (.*)$", re.M)
 _PARAMETER = re.compile(r"^    parameter (?:signed )?\\(\S+) (\d+)$", re.M)
+_BEHIND_REGISTER = re.compile(r"-cell (\S+) -port \\?Q -portbit (\d+)")
 _PORT = re.compile(r"^  wire .*?(?:input|output) (\d+) ", re.M)
 
 
@@ -56,6 +57,7 @@ class Prover:
 
     def __init__(self, folder: Path, commands: Sequence[str], of_engine: bool = True) -> None:
         width = len(commands).bit_length()
+        self._commands = commands
         run_script(
             folder,
             "prepare_proof",
@@ -100,7 +102,11 @@ class Prover:
 
     def compare(self, number: int) -> Outcome:
         """Return whether it is proved that the mutant does the same."""
-        return compare_recoded(self._search, number, self._initial)
+        behind = _BEHIND_REGISTER.search(self._commands[number - 1])
+        if behind is None:
+            return self._search.compare(number)
+        key = behind[1].removeprefix("\\"), int(behind[2])
+        return compare_recoded(self._search, number, key, self._initial)
 
 
 def cut(text: str, name: str) -> str:

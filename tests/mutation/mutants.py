@@ -45,6 +45,10 @@ _SIMPLIFY = ("opt_expr", "opt_merge", "opt_muxtree", "opt_reduce", "opt_clean -p
 SELECTOR_NAME = "mutant"
 """Of the input that the netlist with all mutants has for it."""
 
+FLIP_NAME = "flip"
+"""Of the input that chooses a bit that is wrong in this cycle."""
+
+_FLIP_BITS = 12
 _WRITES = {
     MODULE: ("reg_write", "reg_address", "reg_write_data"),
     NODE_MODULE: ("s_axil_awvalid && s_axil_wvalid", "s_axil_awaddr", "s_axil_wdata"),
@@ -211,8 +215,12 @@ class Netlist:
         line += f" -port {port} -portbit {bit}"
         return _parse(number, stage_of(cell, whole=self._whole), line)
 
-    def verilog(self, mutants: Sequence[Mutant]) -> str:
-        """Return the engine that is any of `mutants`, and itself, as :data:`SELECTOR` says."""
+    def verilog(self, mutants: Sequence[Mutant], flips: Sequence[Mutant] = ()) -> str:
+        """Return the engine that is any of `mutants`, and itself, as :data:`SELECTOR` says.
+
+        What is written there with the uppermost bit set chooses one of `flips` instead: the upper
+        half is its number, the lower half says in how many cycles it happens.
+        """
         numbers = [mutant.number for mutant in mutants]
         assert numbers == list(range(1, len(numbers) + 1)), "mutants are numbered from 1 on"
         width = len(mutants).bit_length()
@@ -223,6 +231,7 @@ class Netlist:
             "apply",
             "read_rtlil netlist.il",
             *(f"{m.command} -ctrl {SELECTOR_NAME} {width} {m.number}" for m in mutants),
+            *(f"{m.command} -ctrl {FLIP_NAME} {_FLIP_BITS} {m.number}" for m in flips),
             "opt_clean",
             "write_verilog -norename -noattr mutated.v",
         )
@@ -231,9 +240,16 @@ class Netlist:
         # The selector outlives a reset, so that the mutant can be chosen before it.
         state = f"""
   reg [{width - 1}:0] {SELECTOR_NAME} = 0;
-  always @(posedge clk)
-    if ({write} && {address} == {SELECTOR}) {SELECTOR_NAME} <= {data}[{width - 1}:0];"""
-        return inner + self.wrapper(state, [SELECTOR_NAME])
+  reg [{_FLIP_BITS - 1}:0] which = 0;
+  reg [15:0] delay = 0;
+  wire [{_FLIP_BITS - 1}:0] {FLIP_NAME} = delay == 1 ? which : 0;
+  always @(posedge clk) begin
+    if (delay != 0) delay <= delay - 1;
+    if ({write} && {address} == {SELECTOR})
+      if ({data}[31]) {{which, delay}} <= {data}[{_FLIP_BITS + 15}:0];
+      else {SELECTOR_NAME} <= {data}[{width - 1}:0];
+  end"""
+        return inner + self.wrapper(state, [SELECTOR_NAME, *([FLIP_NAME] if flips else [])])
 
     def wrapper(self, state: str, controls: Sequence[str]) -> str:
         """Return the module that everyone expects, around the one with the mutants.

@@ -23,29 +23,27 @@ _WIDEST = 24
 _Bit = tuple[str, int]
 
 
-def compare_recoded(search: Search, number: int, initial: Mapping[_Bit, bool]) -> Outcome:
+def compare_recoded(
+    search: Search, number: int, key: _Bit, initial: Mapping[_Bit, bool]
+) -> Outcome:
     """Compare a mutant with the engine, up to the code of one bit.
 
     Args:
         search: Knows both.
         number: The mutant's.
+        key: The bit that is wrong behind its register.
         initial: Value of each bit after power-up, if it has one.
     """
     outcome = search.compare(number)
-    if outcome.same:
-        return outcome
     registers = search.machine.registers
-    widths: dict[str, int] = {}
-    for cell, _ in registers:
-        widths[cell] = widths.get(cell, 0) + 1
-    for key in sorted(search.lost_at_once(number)):
-        if widths[key[0]] > _WIDEST:
-            continue
-        for relation in _relations(search, key, initial):
-            if search.holds_on(number, key, relation):
-                recoded = search.compare(number, {key: relation})
-                if recoded.same:
-                    return recoded
+    width = sum(cell == key[0] for cell, _ in registers)
+    if outcome.same or key not in registers or width > _WIDEST:
+        return outcome
+    for relation in _relations(search, key, initial):
+        if search.holds_on(number, key, relation):
+            recoded = search.compare(number, {key: relation})
+            if recoded.same:
+                return recoded
     return outcome
 
 

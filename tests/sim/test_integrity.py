@@ -14,12 +14,12 @@ import pytest
 
 from afflux_hdl.contract.registers import Command, address_of, counter_address
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.golden.frames import ones_complement_sum, udp_sum
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_model import SimulationError
+from tests.mutation.flip_checks import as_received, misleads
 from tests.mutation.flips import (
     PLACES,
     Place,
@@ -89,15 +89,6 @@ class Flipping:
             raise SimulationError("the command does not end")
         self.engine.play(JOB.joins())
 
-    def _misleads(self, frame: bytes) -> bool:
-        """Return whether a worker that waits for this round takes what is not its result.
-
-        Words, present lanes and blocks; it looks at the rest of the header (section 6).
-        """
-        packet = frame[42:48] + frame[50:64]
-        results = [one for one in self.expected if one[42:48] + one[50:64] == packet]
-        return any(one[48:50] + one[64:-4] != frame[48:50] + frame[64:-4] for one in results)
-
     def outcome(self, number: int, delay: int, planted: bool = False) -> str:
         """Return what became of a flip.
 
@@ -122,26 +113,11 @@ class Flipping:
         finally:
             self.engine.write(SELECTOR, 0)
         counted, self._errors = errors > self._errors, errors
-        if any(self._misleads(frame) for frame in taken):
+        if any(misleads(frame, self.expected) for frame in taken):
             return "taken"
         if self.expected <= set(taken):
             return "masked"
         return "counted" if counted else "dropped"
-
-
-def as_received(frame: bytes) -> bytes | None:
-    """Return what a kernel makes of a frame: without padding, or None if it drops it."""
-    if len(frame) < 64 or frame[12:15] != b"\x08\x00\x45":
-        return None
-    length = 14 + int.from_bytes(frame[16:18], "big")
-    frame = frame[:length]
-    if len(frame) < max(length, 64) or length % 2 or ones_complement_sum(frame[14:34]) != 0xFFFF:
-        return None
-    if int.from_bytes(frame[38:40], "big") != length - 34:
-        return None
-    if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
-        return None
-    return frame
 
 
 @pytest.fixture(scope="module")
