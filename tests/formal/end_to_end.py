@@ -1,14 +1,18 @@
 """Bounded proof: a contribution from `rx` to `tx`, through the whole engine, is in exactly one sum.
 
-The engine as it is, narrow, in its own wiring. It begins as a reset leaves it: registers as
-initialised, memories with anything in them. Then comes a prefix that is always the same: addresses,
-a create, and the JOINs of two workers. From then on, in each cycle: frames of any content (see
-`end_to_end_frames.py`) at the times of a schedule, and at any time a command, a stop of the
-network, a link that is down, a reset.
+The engine as it is, narrow, in its own wiring (`narrow_engine.py`). It begins as a reset leaves it:
+registers as initialised, memories with anything in them. Then comes a prefix that is always the
+same: addresses, a create, and the JOINs of two workers. From then on, in each cycle: frames of any
+content (see `end_to_end_frames.py`) at the times of a schedule, and at any time a command, a stop
+of the network, a link that is down.
 
 One round of one slot is watched, and what the two workers contribute to it: any values. As these
 are any, and may come again at any time, a result is right for all of them only if each is in it
 exactly once; and as any round may be the one that is watched, none of them is in another one.
+
+The job may have a second life within the run: a reset falls at any step of the first one, or a
+command creates the job again. Then the contributions of each life are others, and none of the first
+one's is in a sum of the second.
 
 What is bounded is the number of cycles: see the catalogue. `unrolling.py` carries it out.
 """
@@ -143,6 +147,9 @@ class EndToEndHarness(Elaboratable):
         self._results(m, watched, frames, results, got, life, reset)
         completes = self._due(m, whole, watched, results, command | reset, life)
         self._fence(m, reset, completes, watched, life)
+        for name in ("operations", "replies"):
+            queue = self._inside[f"{name}.fifo"]
+            m.d.comb += Assert(~queue.w_en | queue.w_rdy, "nothing comes into a full queue")
         if len(self._lives[0].ends) > FEW_FRAMES:
             m.d.comb += Cover(self._inside["admit"].o_full, "admit waits for merge")
         if self._again.get("by") == "reset":
