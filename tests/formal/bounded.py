@@ -17,6 +17,7 @@ __all__ = ["Found", "search", "with_any_memories"]
 Found = tuple[str, int | None, tuple[str, ...], str]
 """Status, the cycle of the first violation, properties that are violated or not reached, log."""
 
+# What is cheap on words is done on words; gates are simplified while they are copied.
 SCRIPT = """
 read_rtlil design.il
 hierarchy -top top
@@ -25,14 +26,21 @@ flatten
 chformal -lower
 delete t:$cover
 opt_clean -purge
+opt_expr
+opt_merge
+opt_muxtree
+wreduce
 memory_map
-techmap
-opt_clean
+opt_expr
+opt_clean -purge
+opt_merge
+opt_clean -purge
 dffunmap
 simplemap
-aigmap
+techmap
+simplemap
 setundef -zero -undriven
-opt_clean -purge
+aigmap
 tee -q -o properties.il dump t:$assert
 write_aiger design.aig
 """

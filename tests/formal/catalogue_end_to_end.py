@@ -13,6 +13,12 @@ ENDS = [6, 12, 18, 24]
 FIRST_LIFE = 30
 """Cycles behind the prefix, at any of which a reset may fall. The last frame is cut off by it."""
 
+CREATED = 64
+"""Cycles behind the prefix by the end of which a second create is over."""
+
+BURST = [18, *range(20, 44, 2)]
+"""A frame of 18 beats, and twelve of two."""
+
 NARROW = {"at_any_time": ["commands", "stops", "link"], "bus_bits": 512}
 
 END_TO_END = (
@@ -62,6 +68,24 @@ END_TO_END = (
             ),
         ),
     ),
+    # For every day: two frames, and neither commands nor a network that stops.
+    Proof(
+        name="end to end, quick",
+        harness="end_to_end:EndToEndHarness",
+        depth=PREFIX + 46,
+        arguments={"bus_bits": 512, "at_any_time": [], "ends": ENDS[:2]},
+        bounded=True,
+        quick=True,
+        bugs=(
+            SoughtBug(
+                "a result is dropped for one worker",
+                PREFIX + 52,
+                "engine/delivery_queue.py",
+                "last.eq(~to_all | (worker1 == last_worker1)),",
+                "last.eq(1),",
+            ),
+        ),
+    ),
     # Fewer frames, and so further: both results leave, with some cycles in which they may be late.
     Proof(
         name="end to end, two frames",
@@ -97,6 +121,65 @@ END_TO_END = (
                 "Mux(self.phase, forget, leaves",
                 "Mux(self.phase, 0, leaves",
                 cleared=True,
+            ),
+        ),
+    ),
+    # A second life, from a create on that comes as the round of the first one is complete.
+    *(
+        Proof(
+            name=f"end to end, created again after {command}",
+            harness="end_to_end:EndToEndHarness",
+            depth=PREFIX + CREATED + 54,
+            arguments={
+                "bus_bits": 512,
+                "at_any_time": ["stops"],
+                "ends": ENDS[:2],
+                "again": {
+                    "by": "create",
+                    "command": command,
+                    "cycles": CREATED,
+                    "ends": ENDS[:2],
+                    "at_any_time": [],
+                },
+            },
+            cover=PREFIX + CREATED + 54 if bugs else 0,
+            bounded=True,
+            limit_s=3600,
+            bugs=bugs,
+        )
+        for command, bugs in (
+            (14, ()),
+            (
+                26,
+                (
+                    SoughtBug(
+                        "only the first create initialises the slots",
+                        PREFIX + CREATED + 54,
+                        "engine/control.py",
+                        "m.d.sync += [initialise.eq(1), step.eq(step + 1)]",
+                        "m.d.sync += [initialise.eq(job.generation[0]), step.eq(step + 1)]",
+                    ),
+                ),
+            ),
+            (38, ()),
+        )
+    ),
+    # Two-beat frames behind a large one, as fast as they come: the queue before merge fills up.
+    Proof(
+        name="end to end, burst",
+        harness="end_to_end:EndToEndHarness",
+        depth=PREFIX + 54,
+        arguments={"bus_bits": 512, "lanes": 4, "at_any_time": [], "ends": BURST},
+        cover=PREFIX + 72,
+        bounded=True,
+        limit_s=3600,
+        bugs=(
+            SoughtBug(
+                "admit goes on while the queue of operations is full",
+                PREFIX + 80,
+                "engine/engine.py",
+                "admit.o_full.eq(operations.level > OPERATIONS - OPERATIONS_MARGIN)",
+                "admit.o_full.eq(0)",
             ),
         ),
     ),

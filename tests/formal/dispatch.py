@@ -102,6 +102,9 @@ class DispatchHarness(Elaboratable):
             **kept,
         )
         seams.RINGS.guarantee(m, engine["queue.rings"])
+        # For the induction: only a job of which nothing is sent has its rings emptied.
+        closed = engine["queue.closed"].bit_select(engine["queue.closing_job"], 1)
+        m.d.comb += Assert(~engine["queue.closing"] | closed)
         seams.ORDER.guarantee(m, replicate.o, lanes=p.lanes)
         seams.ORDER_AGE.guarantee(m, replicate.o, chosen.age, chosen.delivery, least=ORDER_AGE)
 

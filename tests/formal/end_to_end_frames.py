@@ -97,7 +97,8 @@ class Contribution:
 class FramesIn:
     """Drives the stream of frames to the engine.
 
-    A frame has `2 * header_beats` beats, or all with a block, without pauses between them.
+    A frame has `2 * header_beats` beats, or all with a block in each lane, without pauses between
+    them. Only the first element of the first block is any; the others are zeros.
 
     Members:
         asks: For each worker: in this cycle a frame ends that may cause a result for it: a
@@ -184,7 +185,7 @@ class FramesIn:
     ) -> None:
         """Choose a frame freely, or a JOIN."""
         afflux = new.afflux
-        any_type, later = AnySeq(4), Signal()
+        any_type, later, has_blocks = AnySeq(4), Signal(), Signal()
         m.d.comb += [
             afflux.version.eq(wire.VERSION),
             afflux.key.eq(KEY),
@@ -222,13 +223,14 @@ class FramesIn:
                     Mux(new.watched & (any_type == wire.Type.CONFLICT), wire.Type.DATA, any_type)
                 ),
                 afflux.opcode.eq(Mux(new.watched, wire.Opcode.SUM, AnySeq(2))),
-                afflux.present.eq(
+                has_blocks.eq(
                     Mux(
                         new.watched & (afflux.type == wire.Type.DATA),
                         watched.presents_in(self._life).bit_select(afflux.worker[0], 1),
                         AnySeq(1),
                     )
                 ),
+                afflux.present.eq(Mux(has_blocks, (1 << self._p.lanes) - 1, 0)),
             ]
         m.d.comb += new.value.eq(
             Mux(new.watched, watched.value_in(self._life, afflux.worker[0]), AnySeq(32))
@@ -241,7 +243,7 @@ class FramesIn:
         payload = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
         for source in range(WORKERS):
             for blocks in range(2):
-                length = wire.IPV4_BYTES + payload + wire.BLOCK_BYTES * blocks
+                length = wire.IPV4_BYTES + payload + wire.BLOCK_BYTES * blocks * self._p.lanes
                 fields = [IPV4_WITHOUT_OPTIONS << 8, length, TIME_TO_LIVE << 8 | PROTOCOL_UDP]
                 for address in (ADDRESS, ADDRESS + 1 + source):
                     fields += [address >> 16, address & 0xFFFF]

@@ -138,8 +138,8 @@ class Unrolling:
         self.solver.add_clause([TRUE])
         self.variables = TRUE
         self.cycles = 0
-        # Of the latest cycle: each variable's literal in the solver.
-        self._values = [-TRUE] * aig.size
+        # Of the latest cycle: the solver's literal for each literal of the netlist.
+        self._values = [-TRUE, TRUE] * aig.size
         self._gates: dict[tuple[int, int], int] = {}
         self._inputs: dict[int, tuple[int, int]] = {}
 
@@ -147,7 +147,7 @@ class Unrolling:
         """Add a cycle, and return the literals of its bad states; -1 for one that is impossible."""
         aig, values = self._aig, self._values
         if self.cycles:
-            state = [self._value(latch.following) for latch in aig.latches]
+            state = [values[latch.following] for latch in aig.latches]
         else:
             first = {0: -TRUE, 1: TRUE}
             state = [
@@ -156,14 +156,28 @@ class Unrolling:
             ]
         self.cycles += 1
         for latch, value in zip(aig.latches, state, strict=True):
-            values[latch.variable] = value
+            values[2 * latch.variable] = value
+            values[2 * latch.variable + 1] = -value
         for variable in aig.inputs:
-            values[variable] = self._new()
+            values[2 * variable] = value = self._new()
+            values[2 * variable + 1] = -value
+        both = self._both
         for variable, a, b in aig.gates:
-            values[variable] = self._both(self._value(a), self._value(b))
+            one, other = values[a], values[b]
+            # Most gates of a prefix are constant: these are decided here.
+            if one == -TRUE or other in (-TRUE, -one):
+                value = -TRUE
+            elif one == TRUE:
+                value = other
+            elif other in (TRUE, one):
+                value = one
+            else:
+                value = both(one, other)
+            values[2 * variable] = value
+            values[2 * variable + 1] = -value
         for literal in aig.constraints:
-            self.solver.add_clause([self._value(literal)])
-        return [self._value(literal) for literal in aig.bad]
+            self.solver.add_clause([values[literal]])
+        return [values[literal] for literal in aig.bad]
 
     def reached(self, wanted: Sequence[int]) -> list[int]:
         """Return which literals can be true: all that are true together in one run, or none."""
@@ -181,18 +195,8 @@ class Unrolling:
         self.variables += 1
         return self.variables
 
-    def _value(self, literal: int) -> int:
-        value = self._values[literal >> 1]
-        return -value if literal & 1 else value
-
     def _both(self, a: int, b: int) -> int:
-        """Return a literal that is true if both are."""
-        if a in (b, TRUE):
-            return b
-        if b == TRUE:
-            return a
-        if a in (-b, -TRUE) or b == -TRUE:
-            return -TRUE
+        """Return a literal that is true if both are, of which neither is constant."""
         key = (a, b) if a < b else (b, a)
         if (known := self._gates.get(key)) is not None:
             return known

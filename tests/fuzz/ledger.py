@@ -20,7 +20,7 @@ EXACT_DROPS = ("frames_discarded", "replays_dropped", "replies_dropped", "refusa
 VAGUE_DROPS = ("results_dropped", "results_discarded")
 """One for each delivery, which is a frame for each worker or one for all."""
 
-NOT_JUDGED = (*("frames_out", "bytes_out", "replays", *EXACT_DROPS, *VAGUE_DROPS),)
+NOT_JUDGED = ("frames_out", "bytes_out", "replays", *EXACT_DROPS, *VAGUE_DROPS)
 """Counters of what leaves. All others depend on what has come alone."""
 
 
@@ -38,6 +38,7 @@ class Ledger:
         contested: For each command that has destroyed a job, of each frame to it meanwhile: what
             the frame counts as while the job is there, and what without it. All of a command's that
             came before some moment were the one, and all behind it the other.
+        doubtful: Number of frames that contested ones cause in one of these cases.
     """
 
     golden: GoldenEngine
@@ -131,7 +132,6 @@ class Ledger:
     def _compare_counters(self, grown: Counts, expected: Counts) -> None:
         judged = [name for name in grown if name not in NOT_JUDGED]
         wanted = {name: expected[name] for name in judged}
-        different = _different(grown, wanted)
         for choice in product(*(_changes(group) for group in self.contested)):
             other = dict(wanted)
             for change in choice:

@@ -209,7 +209,9 @@ class _Node:
         counts = {}
         for counter in NODE_COUNTERS:
             address = node_counter_address(counter.name)
-            counts[counter.name] = self._node.read(address + 4) << 32 | self._node.read(address)
+            # The upper half is that of the lower half that was read last.
+            low = self._node.read(address)
+            counts[counter.name] = self._node.read(address + 4) << 32 | low
         return counts
 
 

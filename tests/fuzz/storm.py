@@ -13,6 +13,7 @@ be missing is what the engine counts as discarded or dropped.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
@@ -41,6 +42,7 @@ SETTLE_READS = 40
 """More than the cycles from a frame's last beat to its verdict; a read takes one."""
 
 Write = tuple[int, int, int]
+"""Of a register amid frames: from which cycle of the play on, its address, the value."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Storm(Fuzzer):
         engine: Fresh.
         seed: Determines every byte and every cycle.
         build: What the engine is built for.
-        link_timeout: The same: cycles after which its link is down.
+        link_timeout: Cycles after which its link is down, as it is built.
         here: Where the engine is; None: drawn.
     """
 
@@ -191,11 +193,9 @@ class Storm(Fuzzer):
         assert down or self._engine.statistics().long_waits == before.long_waits, "the link is up"
         self.events["link down by itself"] += down
 
-    @property
+    @cached_property
     def _beat_bytes(self) -> int:
-        if not hasattr(self, "_beats_of"):
-            self._beats_of = self._engine.read(address_of("build_bus_bits")) // 8
-        return self._beats_of
+        return self._engine.read(address_of("build_bus_bits")) // 8
 
     def _draw_writes(self, cycles: int) -> list[Write]:
         """Draw what an operator writes meanwhile, besides commands."""
@@ -366,7 +366,7 @@ class Storm(Fuzzer):
         return [(at, address_of(name), value) for name, value in values]
 
     def _wait(self, work: Work | None) -> None:
-        """Until the command has ended, while frames go on now and then."""
+        """Wait until the command has ended; frames go on, but to the job that it is about."""
         for _ in range(3):
             if not self._read("job_busy"):
                 return

@@ -81,7 +81,7 @@ def descendants(pid):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(how):
     process = subprocess.Popen(
-        [sys.executable, "-m", "afflux.demo", "--without-rtl", "--epochs", "500"],
+        [sys.executable, "-m", "afflux.demo", "--without-rtl", "--epochs", "500", "--ranks", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,7 +92,7 @@ def test_an_interrupt_leaves_nothing(how):
             if "epoch" in line:
                 break
         below = descendants(process.pid)
-        assert len(below) >= 6, "torchrun, four ranks, an aggregator"
+        assert len(below) >= 4, "torchrun, two ranks, an aggregator"
         process.send_signal(how)
         process.communicate(timeout=40)
         assert process.returncode == 130

@@ -100,6 +100,7 @@ def test_bug_is_caught(name: str) -> None:
         check(engine)
 
 
+@pytest.mark.long
 def test_a_late_join_is_caught() -> None:
     """The worker table, without passing on what is written while it is read.
 

@@ -37,6 +37,10 @@ DEVICE = "LFE5UM5G-45F-8CABGA381"
 METHOD = ("--placer", "static", "--router", "router2", "--tmg-ripup")
 ARGUMENTS = ("--um5g-45k", "--speed", "8", "--package", "CABGA381", *METHOD)
 
+PINS = 'LOCATE COMP "clk" SITE "P3";'
+"""The clock's pin: one that leads to the clock nets. nextpnr may choose one that does not, and then
+finds no way. (P3 has the 100 MHz of Lattice's Versa board with this part.)"""
+
 TARGET_MHZ = 125
 """A byte a cycle at 1 Gbit/s, and a beat of 4 bytes at 4 Gbit/s."""
 
@@ -145,8 +149,9 @@ def place_and_route(seed: int, folder: Path, progress: Progress, limit_s: float)
         ToolError: If nextpnr fails, for one because the device is too small.
     """
     name = f"{NAME}_seed{seed}"
-    files = ["--json", f"{NAME}.json", "--report", f"{name}.json"]
-    # Clock and two pins lie where nextpnr likes; a missed target is a result, not an error.
+    (folder / f"{NAME}.lpf").write_text(f"{PINS}\n")
+    files = ["--json", f"{NAME}.json", "--lpf", f"{NAME}.lpf", "--report", f"{name}.json"]
+    # The other two pins lie where nextpnr likes; a missed target is a result, not an error.
     goal = ["--freq", str(TARGET_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained"]
     arguments = [*ARGUMENTS, *files, *goal, "--seed", str(seed)]
     try:
