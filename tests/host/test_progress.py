@@ -175,7 +175,11 @@ def hand_over_in_between(rank, size, what):
     progress = group_of(None)._progress
     turn = progress.turn
     dist.all_reduce(torch.ones(10), async_op=True).wait()
-    assert turn.try_enter()
+    # The thread gives back the turn after it has ended its Work.
+    deadline = time.monotonic() + 10
+    while not (entered := turn.try_enter()) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert entered
     turn.begin("begun")
     if what == "news":
         progress._tell()

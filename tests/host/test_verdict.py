@@ -1,6 +1,7 @@
 """Ranks of a new group that fail at any stage: all go to Gloo then, or none."""
 
 import threading
+import time
 import types
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ import pytest
 import torch.distributed as dist
 
 from afflux.group import host_paths, launched_aggregator, rendezvous, shards
+from afflux.group.bounded_store import BoundedStore
 from afflux.group.exchange import Exchange, RendezvousError
 from afflux.group.host_paths import HostPaths
 from afflux.group.membership import Membership
@@ -132,6 +134,29 @@ def test_one_verdict_for_all(own, monkeypatch, stage, rank):
     assert found[0][0] == ("gloo" if drawn.failed else "soft")
     if drawn.failed:
         assert "drawn" in found[0][1]
+
+
+def test_a_ticket_and_a_failure_that_come_between_two_looks(own, monkeypatch):
+    """A rank that has looked in vain for the ticket finds both: it goes on by the ticket."""
+    looked = BoundedStore.check
+    looks = []
+
+    def look(store, keys):
+        if own.rank != 2 or keys != ["ticket"] or looks:
+            return looked(store, keys)
+        looks.append(keys)
+        deadline = time.monotonic() + LIMIT_S
+        while store.find("failed") is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return False
+
+    drawn = Drawn(0, OSError("drawn"), 1, late=False)
+    monkeypatch.setattr(BoundedStore, "check", look)
+    monkeypatch.setattr(rendezvous, "share_on_hosts", drawn.around(own, rendezvous.share_on_hosts))
+    found = outcomes(own, [SETTINGS] * 3)
+    assert looks
+    assert {engine for engine, _ in found} == {"gloo"}, found
 
 
 @pytest.mark.parametrize("rank", range(3))
