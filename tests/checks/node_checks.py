@@ -6,8 +6,7 @@ simulations of it at once, and on mutants.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import product
 
 from afflux_hdl.contract.registers import (
@@ -50,9 +49,7 @@ from tests.scenarios.tree_cases import TREE_CASES
 __all__ = [
     "Beside",
     "NodeAsEngine",
-    "NodeCheck",
     "build_of",
-    "node_battery",
     "node_parameters",
     "read_counter",
 ]
@@ -60,7 +57,6 @@ __all__ = [
 SMALL_BUFFERS = {"host_buffer_bytes": 2048, "echo_buffer_bytes": 2048}
 """Small, so that they are full at times. A frame of 1,514 bytes still fits."""
 
-NodeCheck = Callable[[VerilatedNode], object]
 OKAY, SLVERR = 0, 2
 ARP_WAITING = 16
 
@@ -478,21 +474,4 @@ def build_of(built: NodeParameters) -> Build:
         "lanes": engine.lanes,
         "jobs": engine.jobs,
         "slots": engine.slots,
-    }
-
-
-def node_battery(built: NodeParameters) -> dict[str, NodeCheck]:
-    """Return all checks of a node by their names, those first that notice most.
-
-    Args:
-        built: What the node is built for.
-    """
-    return {
-        "traffic": partial(check_traffic, built=built),
-        "register port": check_register_port,
-        "cases": partial(check_cases_within, built=built),
-        "rooms": partial(check_rooms, built=built),
-        "near headers": partial(check_near_headers, built=built),
-        "asked addresses": partial(check_asked_addresses, built=built),
-        "a new start": partial(check_a_new_start, built=built),
     }

@@ -139,7 +139,7 @@ def test_one_verdict_for_all(own, monkeypatch, stage, rank):
 def test_a_ticket_and_a_failure_that_come_between_two_looks(own, monkeypatch):
     """A rank that has looked in vain for the ticket finds both: it goes on by the ticket."""
     looked = BoundedStore.check
-    looks = []
+    looks: list[list[str]] = []
 
     def look(store, keys):
         if own.rank != 2 or keys != ["ticket"] or looks:

@@ -43,15 +43,8 @@ from tests.checks.link_checks import (
 )
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed, check_zeros
 from tests.checks.near_checks import misjudged
-from tests.checks.node_checks import NodeAsEngine, build_of, node_battery, node_parameters
-from tests.checks.node_field_checks import (
-    check_any_address,
-    check_any_port,
-    check_each_size,
-    check_events_alone,
-    check_fields_of_requests,
-    check_stated_build,
-)
+from tests.checks.node_battery import node_battery
+from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
 from tests.checks.pace_checks import check_pace
 from tests.checks.port_checks import check_ports
@@ -130,17 +123,8 @@ def battery_of_node(bus_bits: int) -> list[Trial]:
         "reasons": partial(check_reasons, creates=120),
     }
     link = {"link down": check_link_down, "resets amid frames": check_resets_amid_frames}
-    fields = {
-        "stated build": check_stated_build,
-        "fields of requests": check_fields_of_requests,
-        "each size": check_each_size,
-        "any address": check_any_address,
-        "any port": check_any_port,
-        "events alone": check_events_alone,
-    }
     return [
         *(Trial(name, check) for name, check in node_battery(built).items()),
-        *(Trial(name, partial(check, built=built)) for name, check in fields.items()),
         *(Trial(name, partial(check, built=built)) for name, check in link.items()),
         *(
             Trial(name, partial(_within, check=check, build=build_of(built)), exact=True)

@@ -8,16 +8,13 @@ result.
 import random
 import re
 
-from afflux_hdl.contract.registers import Command, address_of
-from afflux_sim.golden.frames import ones_complement_sum, udp_sum
 from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.mutation.flip_rounds import FlipRounds, as_received, misleads
 from tests.mutation.flips import flip_command
 from tests.mutation.mutants import SELECTOR, Mutant, Netlist
-from tests.scenarios.director import Build, Director
-from tests.scenarios.job_frames import Job
-from tests.scenarios.performer import perform
+from tests.scenarios.director import Build
 
-__all__ = ["as_received", "check_flips", "draw_flips", "misleads"]
+__all__ = ["check_flips", "draw_flips"]
 
 _READ = r"receive\.buffer|slot_memory\."
 FLIPS_FLAG = 1 << 31
@@ -49,74 +46,15 @@ def check_flips(engine: VerilatedEngine, build: Build, flips: int, times: int = 
         flips: How many it has.
         times: Cycles for each.
     """
-    director = Director(**build)
-    job = Job(workers=2, lanes=2, slots=2)
-    perform(engine, director.configure())
-    perform(engine, director.create(job))
     choose = random.Random(8)
-    frames = [
-        job.data(
-            worker,
-            slot,
-            step,
-            {lane: [choose.getrandbits(32) for _ in range(64)] for lane in range(2)},
-            [choose.getrandbits(32) for _ in range(2)],
-            opcode=step,
-        )
-        for step in range(4)
-        for slot in range(2)
-        for worker in range(2)
-    ]
-    expected = {answer for frame in frames for answer in director.golden.receive(frame)}
-    before = engine.cycles
-    assert set(engine.play(frames)) == expected
-    # The rounds alone, without what it takes until the last result has left.
-    cycles = engine.cycles - before
+    rounds = FlipRounds(engine, build, choose)
     for number in range(1, flips + 1):
         for _ in range(times):
-            _renew(engine, job)
-            delay = choose.randrange(2, cycles)
+            rounds.renew(engine)
+            delay = choose.randrange(2, rounds.cycles)
             engine.write(SELECTOR, FLIPS_FLAG | flip_command(number, delay))
-            out = engine.play(frames)
+            out = engine.play(rounds.frames)
             engine.write(SELECTOR, FLIPS_FLAG)
             taken = [frame for frame in map(as_received, out) if frame is not None]
-            wrong = [frame for frame in taken if misleads(frame, expected)]
+            wrong = [frame for frame in taken if misleads(frame, rounds.expected)]
             assert not wrong, f"taken after flip {number} in cycle {delay}: {wrong[0].hex()}"
-
-
-def _renew(engine: VerilatedEngine, job: Job) -> None:
-    """Create the job anew, whatever its slots hold."""
-    for name, value in job.registers().items():
-        engine.write(address_of(name), value)
-    engine.write(address_of("job_command"), Command.CREATE)
-    for _ in range(2000):
-        if not engine.read(address_of("job_busy")):
-            break
-    else:
-        raise AssertionError("the command does not end")
-    engine.play(job.joins())
-
-
-def misleads(frame: bytes, expected: set[bytes]) -> bool:
-    """Return whether a worker that waits for this round takes what is not its result.
-
-    Words, present lanes and blocks; it looks at the rest of the header (section 6).
-    """
-    packet = frame[42:48] + frame[50:64]
-    results = [one for one in expected if one[42:48] + one[50:64] == packet]
-    return any(one[48:50] + one[64:-4] != frame[48:50] + frame[64:-4] for one in results)
-
-
-def as_received(frame: bytes) -> bytes | None:
-    """Return what a kernel makes of a frame: without padding, or None if it drops it."""
-    if len(frame) < 64 or frame[12:15] != b"\x08\x00\x45":
-        return None
-    length = 14 + int.from_bytes(frame[16:18], "big")
-    frame = frame[:length]
-    if len(frame) < max(length, 64) or length % 2 or ones_complement_sum(frame[14:34]) != 0xFFFF:
-        return None
-    if int.from_bytes(frame[38:40], "big") != length - 34:
-        return None
-    if frame[40:42] != b"\0\0" and udp_sum(frame) != 0xFFFF:
-        return None
-    return frame

@@ -16,7 +16,8 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks.engine_checks import BUILDS, open_engine
-from tests.checks.node_checks import node_battery, node_parameters
+from tests.checks.node_battery import node_battery
+from tests.checks.node_checks import node_parameters
 from tests.mutation.battery import full_battery, short_battery
 from tests.second_simulator.library import engine_library, node_library
 from tests.second_simulator.twins import Difference, TwinNodes, Twins

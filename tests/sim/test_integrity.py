@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from afflux_hdl.contract.registers import Command, address_of, counter_address
+from afflux_hdl.contract.registers import counter_address
 from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_model import SimulationError
-from tests.mutation.flip_checks import as_received, misleads
+from tests.mutation.flip_rounds import FlipRounds, as_received, misleads
 from tests.mutation.flips import (
     PLACES,
     Place,
@@ -30,7 +30,6 @@ from tests.mutation.flips import (
 )
 from tests.mutation.mutants import SELECTOR, Mutant, Netlist
 from tests.scenarios.director import Build, Director
-from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
 pytestmark = pytest.mark.usefixtures("compiled_yosys")
@@ -42,7 +41,6 @@ EACH = 24
 TIMES = 2
 RARELY_WRITTEN = {"sums' queue": 8, "slot state, written": 8}
 """The table of docs/hardware.md, section 13, is of a run with 5 and 30."""
-JOB = Job(workers=2, lanes=2, slots=2)
 
 
 class Flipping:
@@ -53,41 +51,7 @@ class Flipping:
         self._errors = 0
         self._library = library
         self.engine = VerilatedEngine.from_library(library)
-        director = Director(**BUILT)
-        perform(self.engine, director.configure())
-        perform(self.engine, director.create(JOB))
-        choose = random.Random(1)
-        self.frames = [
-            JOB.data(
-                worker,
-                slot,
-                step,
-                {lane: [choose.getrandbits(32) for _ in range(64)] for lane in range(2)},
-                [choose.getrandbits(32) for _ in range(2)],
-                opcode=step,
-            )
-            for step in range(4)
-            for slot in range(2)
-            for worker in range(2)
-        ]
-        self.expected = {
-            answer for frame in self.frames for answer in director.golden.receive(frame)
-        }
-        before = self.engine.cycles
-        assert set(self.engine.play(self.frames)) == self.expected
-        self.cycles = self.engine.cycles - before
-
-    def _renew(self) -> None:
-        """Create the job anew; after a broken rule in a new engine."""
-        for name, value in JOB.registers().items():
-            self.engine.write(address_of(name), value)
-        self.engine.write(address_of("job_command"), Command.CREATE)
-        for _ in range(2000):
-            if not self.engine.read(address_of("job_busy")):
-                break
-        else:
-            raise SimulationError("the command does not end")
-        self.engine.play(JOB.joins())
+        self.rounds = FlipRounds(self.engine, BUILT, random.Random(1))
 
     def outcome(self, number: int, delay: int, planted: bool = False) -> str:
         """Return what became of a flip.
@@ -97,9 +61,9 @@ class Flipping:
         rule of its ports. `taken`: a wrong result has a right checksum.
         """
         try:
-            self._renew()
+            self.rounds.renew(self.engine)
             self.engine.write(SELECTOR, flip_command(number, delay, planted))
-            out = self.engine.play(self.frames)
+            out = self.engine.play(self.rounds.frames)
             taken = [frame for frame in map(as_received, out) if frame is not None]
             errors = sum(
                 self.engine.read(counter_address(name)) for name in ("data_errors", "state_errors")
@@ -113,9 +77,9 @@ class Flipping:
         finally:
             self.engine.write(SELECTOR, 0)
         counted, self._errors = errors > self._errors, errors
-        if any(misleads(frame, self.expected) for frame in taken):
+        if any(misleads(frame, self.rounds.expected) for frame in taken):
             return "taken"
-        if self.expected <= set(taken):
+        if self.rounds.expected <= set(taken):
             return "masked"
         return "counted" if counted else "dropped"
 
@@ -149,7 +113,7 @@ def test_no_flipped_result_is_taken(flipping: Flipping) -> None:
     for place, mutant in flipping.drawn:
         # Where little is written, a flip must be tried more often to hit anything.
         for _ in range(RARELY_WRITTEN.get(place.name, TIMES)):
-            delay = choose.randrange(2, flipping.cycles)
+            delay = choose.randrange(2, flipping.rounds.cycles)
             outcome = flipping.outcome(mutant.number, delay)
             table[place.name][outcome] += 1
             if outcome == "taken":
@@ -171,6 +135,6 @@ def test_without_the_check_flipped_results_are_taken(flipping: Flipping) -> None
     outcomes: Counter[str] = Counter()
     for place, mutant in flipping.drawn:
         if place.name.startswith("slot memory"):
-            delay = choose.randrange(2, flipping.cycles)
+            delay = choose.randrange(2, flipping.rounds.cycles)
             outcomes[flipping.outcome(mutant.number, delay, planted=True)] += 1
     assert outcomes["taken"] > 3

@@ -100,12 +100,17 @@ endmodule
 """
 
 
+def netlist_of(folder: Path, verilog: str, *steps: str) -> str:
+    """Leave a netlist of a part where the prover finds it; return it."""
+    (folder / "part.v").write_text(verilog)
+    names = "rename -enumerate", "write_rtlil netlist.il"
+    run_script(folder, "netlist", "read_verilog part.v", *steps, *names)
+    return (folder / "netlist.il").read_text()
+
+
 def test_proofs_of_equivalence(tmp_path: Path) -> None:
     """Of what cannot matter it is proved that it does not, of what can it is not."""
-    (tmp_path / "part.v").write_text(REGISTERED)
-    steps = ("read_verilog part.v", "proc", "opt", "memory_collect", "rename -enumerate")
-    run_script(tmp_path, "netlist", *steps, "write_rtlil netlist.il")
-    text = (tmp_path / "netlist.il").read_text()
+    text = netlist_of(tmp_path, REGISTERED, "proc", "opt", "memory_collect")
     (compare,) = re.findall(r"^  cell \$ge (\S+)$", text, re.M)
     (memory,) = re.findall(r"^  cell \$mem_v2 (\S+)$", text, re.M)
 
@@ -136,10 +141,7 @@ endmodule
 
 def test_proofs_know_what_can_be_reached(tmp_path: Path) -> None:
     """A comparison that is wrong only for numbers that never occur is no other one."""
-    (tmp_path / "part.v").write_text(BOUNDED)
-    steps = ("read_verilog part.v", "proc", "opt_clean", "rename -enumerate")
-    run_script(tmp_path, "netlist", *steps, "write_rtlil netlist.il")
-    text = (tmp_path / "netlist.il").read_text()
+    text = netlist_of(tmp_path, BOUNDED, "proc", "opt_clean")
     (compare,) = re.findall(r"^  cell \$ge (\S+)$", text, re.M)
     commands = [
         f"mutate -mode {mode} -module part -cell {compare} -port A -portbit {bit}"
@@ -165,10 +167,7 @@ endmodule
 
 def test_proofs_know_other_codes(tmp_path: Path) -> None:
     """A counter may count in another code, if it gets to its end in the same cycle."""
-    (tmp_path / "part.v").write_text(RECODED)
-    steps = ("read_verilog part.v", "proc", "opt", "rename -enumerate")
-    run_script(tmp_path, "netlist", *steps, "write_rtlil netlist.il")
-    text = (tmp_path / "netlist.il").read_text()
+    text = netlist_of(tmp_path, RECODED, "proc", "opt")
     cells = re.findall(r"^  cell \$\w*dff\w* (\S+)$(.*?)^  end$", text, re.M | re.S)
     (counter,) = [name for name, body in cells if "waited" in body]
 
