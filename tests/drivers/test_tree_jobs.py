@@ -100,7 +100,8 @@ def test_two_leaves_give_the_bits_of_one_aggregator(three, loss):
     above = read_counters(parent, 5.0)
     below = [read_counters(leaf, 5.0) for leaf in leaves]
     assert above["rounds"] == below[0]["rounds"] == below[1]["rounds"] > 0
-    assert above["joins"] == 2
+    # A leaf repeats its JOIN if the answer takes longer than it waits (section 10.3).
+    assert above["joins"] >= 2
     # Two ranks' packets have gone up as one.
     assert above["accepted"] == 2 * above["rounds"]
     for counters in below:
