@@ -362,7 +362,8 @@ public:
         m_from_host.begin(from_host, &m_random, m_pace.host_gaps);
         const uint64_t first = m_statistics.cycles, last = first + max_cycles;
         bool stepped = !drain;
-        while (!m_from_network.is_done() || !m_from_host.is_done()
+        // A reset is held to its end, though its frames be short.
+        while (!m_from_network.is_done() || !m_from_host.is_done() || m_model.rst
                || (drain && !(stepped && m_model.idle))) {
             if (m_statistics.cycles >= last) {
                 m_from_network.abandon();
