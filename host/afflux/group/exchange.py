@@ -180,7 +180,7 @@ def missing_of(
 
     Raises:
         StoreSilent: The store does not say.
-        StepFailed: The key `unless` came instead; not where it came after them.
+        StepFailed: The key `unless` came instead of them, not behind them.
     """
     deadline = time.monotonic() + timeout_s
     store = store.until(deadline)
