@@ -309,7 +309,11 @@ NODE_FRAME_COUNTERS = (
     Counter("arp_replies", "ARP request answered"),
     Counter("echo_replies", "ICMP echo request answered"),
     Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),
-    Counter("replies_dropped", "ARP or echo request not answered: beyond their rate, or no room"),
+    Counter(
+        "replies_dropped",
+        "ARP or echo request not answered: beyond their rate, or no room, "
+        "be an echo request faulty or not",
+    ),
     Counter("bad_frames", "frame that the MAC marked as bad, not for the engine"),
 )
 """Every frame from the network increments exactly one of these."""
