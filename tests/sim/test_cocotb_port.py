@@ -7,8 +7,7 @@ from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.verilog import PORT_MODULE, PortParameters, generate_port
 from afflux_sim.testbench.simulator import build_verilog, run_module
 from tests.support.checkout import BUILD
-from tests.testbench.port import BUILD as SIZES
-from tests.testbench.port import TX_BEATS
+from tests.testbench.port import SIZES, TX_BEATS
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +17,7 @@ FOLDER = BUILD / "cocotb"
 def verilog(bus_bits: int, mac_bits: int) -> str:
     """Return the Verilog that the testbench is for. Its register port is on pins."""
     node = NodeParameters(engine=Parameters(bus_bits=bus_bits, **SIZES))
-    return generate_port(
-        PortParameters(node=node, mac_bits=mac_bits, tx_beats=TX_BEATS, clock_hz=156_250_000)
-    )
+    return generate_port(PortParameters(node=node, mac_bits=mac_bits, tx_beats=TX_BEATS))
 
 
 @pytest.mark.parametrize(

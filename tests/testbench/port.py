@@ -1,22 +1,22 @@
-"""The node behind a MAC on its pins: at the wire's rate, by the MAC's rules, beside the golden engine.
+"""The node behind a MAC on its pins: at the wire's rate, by the MAC's rules, beside the model.
 
-Run by test_as02mc04.py and test_cmac.py; not collected by pytest itself.
+Run by test_cocotb_port.py; not collected by pytest itself.
 """
 
 import random
 from typing import Any
 
 import cocotb
-
 from cocotb.triggers import FallingEdge
 
 from afflux_sim.testbench.pace import Pace
 from tests.scenarios.cases import Round
-from tests.scenarios.director import Actions, Director
+from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Job
 from tests.testbench.port_testbench import CMAC, MAC_25G, PortTestbench, Rules
 
-BUILD = {"workers": 4, "lanes": 2, "jobs": 2, "slots": 8}
+SIZES: Build = {"workers": 4, "lanes": 2, "jobs": 2, "slots": 8}
+"""What the node is built for."""
 
 TX_BEATS = 64
 """Depth of the crossing to the MAC. In a board it is larger."""
@@ -40,7 +40,7 @@ async def started(dut: Any, **options: Any) -> PortTestbench:
 
 
 def rounds(director: Director, job: Job, choose: random.Random, steps: int) -> Actions[None]:
-    """Rounds of all slots of a job, whose contributions come all at once, two rounds of each."""
+    """Play rounds of all slots of a job: all contributions at once, two rounds of each slot."""
     for step in range(0, steps, 2):
         current = [
             Round(job, slot, step + later, choose) for later in (0, 1) for slot in range(job.slots)
@@ -53,7 +53,7 @@ def rounds(director: Director, job: Job, choose: random.Random, steps: int) -> A
 async def rounds_at_full_rate(dut: Any) -> None:
     """Four workers' frames back to back with the least gap: every result, to the bit."""
     testbench = await started(dut)
-    director = Director(**BUILD)
+    director = Director(**SIZES)
     job = Job(number=1, workers=4, lanes=2, slots=8)
 
     def scenario() -> Actions[dict[str, int]]:
@@ -74,7 +74,7 @@ async def bad_frames_and_a_mac_that_waits(dut: Any) -> None:
     """Frames that the MAC marks as bad are not summed; a MAC that is often not ready gets all."""
     pace = Pace(0.4, 3)
     testbench = await started(dut, ready=lambda _: pace())
-    director = Director(**BUILD)
+    director = Director(**SIZES)
     job = Job(number=0, workers=3, lanes=2, slots=4)
     choose = random.Random(2)
 
@@ -97,7 +97,7 @@ async def bad_frames_and_a_mac_that_waits(dut: Any) -> None:
 
 @cocotb.test()
 async def frames_of_every_size(dut: Any) -> None:
-    """Both ways, every last beat: at the wire's rate in, at random pauses out, whole and in order."""
+    """Pass frames both ways: at the wire's rate in, at random pauses out, whole and in order."""
     pace = Pace(0.7, 4)
     testbench = await started(dut, ready=lambda _: pace())
     choose = random.Random(5)
@@ -137,7 +137,9 @@ async def floods_of_small_frames(dut: Any) -> None:
         arrived = testbench.to_host()
         left = iter(frames)
         assert all(frame in left for frame in arrived), "not those that came, in their order"
-        assert (len(arrived) < count) == (too_fast and size == 65), f"{len(arrived)} of {size} bytes"
+        assert (len(arrived) < count) == (too_fast and size == 65), (
+            f"{len(arrived)} of {size} bytes"
+        )
         lost += count - len(arrived)
         sent += count
     counted = await testbench.counters()
@@ -150,7 +152,7 @@ async def floods_of_small_frames(dut: Any) -> None:
 
 @cocotb.test()
 async def too_long_to_be_kept(dut: Any) -> None:
-    """A frame that does not fit into what crosses is spoiled, never sent as if it were whole."""
+    """Send what does not fit into the crossing: it is spoiled, never sent as if it were whole."""
     testbench = await started(dut)
     size = TX_BEATS * testbench.mac.size_of_node
     frames = [bytes([n]) * length for n, length in enumerate((100, size, size + 1, 3 * size, 101))]
@@ -164,7 +166,7 @@ async def too_long_to_be_kept(dut: Any) -> None:
 
 @cocotb.test()
 async def resets_of_the_mac(dut: Any) -> None:
-    """It is reset amid frames of both directions: no tail passes for a frame, later ones all pass."""
+    """Reset it amid frames of both directions: no tail passes for a frame, later ones all pass."""
     testbench = await started(dut)
     mac, edge = testbench.mac, FallingEdge(dut.mac_rx_clk)
     frames = [bytes([2, 0, 0, 0, 0, n]) + bytes([n]) * 900 for n in range(30)]
@@ -196,7 +198,7 @@ async def resets_of_the_mac(dut: Any) -> None:
 
 @cocotb.test()
 async def resets_of_the_node(dut: Any) -> None:
-    """The node is reset while the MAC goes on: it is given no tail, and nothing that is not whole."""
+    """Reset the node while the MAC goes on: it is given no tail, and nothing but whole frames."""
     testbench = await started(dut)
     mac, edge = testbench.mac, FallingEdge(dut.clk)
     frames = [bytes([2, 0, 0, 0, 0, n]) + bytes([n]) * 900 for n in range(30)]

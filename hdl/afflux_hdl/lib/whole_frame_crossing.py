@@ -102,7 +102,9 @@ class WholeFrameCrossing(wiring.Component):
     def _read(self, m: Module, port: Value, freed: CountAcross, frames: Value) -> None:
         r = m.d[self._reader]
         # Beside each number is the next one: no adder is in the way of `ready`.
-        head, ended = (Signal(len(frames), name=name, reset_less=True) for name in ("head", "ended"))
+        head, ended = (
+            Signal(len(frames), name=name, reset_less=True) for name in ("head", "ended")
+        )
         head_next, ended_next = (
             Signal(len(frames), name=f"{name}_next", init=1, reset_less=True)
             for name in ("head", "ended")

@@ -4,7 +4,7 @@ They follow what verilog-ethernet's `eth_mac_10g`, AMD's CMAC and others have in
 beats have no `ready`; `tuser` with `tlast` marks a frame that is bad, or that is to be spoiled; a
 frame that has begun to be sent goes on in every cycle in which the MAC is ready.
 
-Tested: `tests/hdl/test_mac_streams.py`, `tests/sim/test_as02mc04.py`, `tests/sim/test_cmac.py`.
+Tested: `tests/hdl/test_mac_streams.py`, `tests/sim/test_cocotb_port.py`.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
@@ -137,9 +137,7 @@ class PadFrames(wiring.Component):
         m.d.comb += [
             self.o.payload.eq(beat),
             self.o.payload.data.eq(
-                Cat(
-                    Mux(kept, beat.data[8 * n : 8 * n + 8], 0) for n, kept in enumerate(beat.keep)
-                )
+                Cat(Mux(kept, beat.data[8 * n : 8 * n + 8], 0) for n, kept in enumerate(beat.keep))
             ),
             self.o.payload.keep.eq(Mux(inside, beat.keep, beat.keep | least)),
             self.o.valid.eq(self.i.valid),

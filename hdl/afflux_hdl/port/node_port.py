@@ -2,10 +2,12 @@
 
 ::
 
-    mac_rx clock                            node's clock                       mac_tx clock
-    FromMac ─► Widen ─► Crossing (lossy) ─► Node ─► PadFrames ─► WholeFrameCrossing ─► Narrow ─► ToMac
+    clock of mac_rx                     that of the node
+    FromMac ─► Widen ─► Crossing (lossy) ─► Node ─┐
+    ToMac ◄─ Narrow ◄─ WholeFrameCrossing ◄─ PadFrames
+    clock of mac_tx
 
-Tested: `tests/sim/test_as02mc04.py`, `tests/sim/test_cmac.py`.
+Tested: `tests/sim/test_cocotb_port.py`.
 """
 
 from amaranth.hdl import Module, Signal

@@ -1,14 +1,16 @@
 """Verilog of the node behind a MAC: AXI4-Streams in the MAC's clocks, and plain names.
 
-Two kinds: with `settings` the board needs no host, and is configured over UDP
-(`afflux_hdl.management`); without them the host's streams and the registers have ports of their
-own, for a shell that has PCIe.
+Two kinds: with a management the board needs no host, and is configured over UDP
+(`afflux_hdl.management`); without one the host's streams and the registers have ports of their own,
+for a shell that has PCIe.
+
+Tested: `tests/sim/test_cocotb_port.py`, `tests/sim/test_cocotb_port_management.py`.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from amaranth.hdl import ClockDomain, Module, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, ClockDomain, Module, Signal
 from amaranth.lib.cdc import AsyncFFSynchronizer
 from amaranth.lib.wiring import connect
 
@@ -26,6 +28,12 @@ PORT_MODULE = "afflux_port"
 MANAGEMENT_BITS = 32
 """Width of the management's packet streams."""
 
+RESET_CYCLES = 8
+"""Of the reset that the controller orders."""
+
+STATUS = ("configured", "authenticated", "fault")
+"""Outputs of the management."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PortParameters:
@@ -35,16 +43,12 @@ class PortParameters:
         node: Parameters of the node.
         mac_bits: Width of the MAC's streams.
         rx_beats, tx_beats: Depths of the crossings from and to the MAC, in beats of the node.
-        clock_hz: Frequency of `clk`, by which the management reckons time.
-        settings: Of the board, if it has no host.
     """
 
     node: NodeParameters
     mac_bits: int
     rx_beats: int = 64
     tx_beats: int = 512
-    clock_hz: int
-    settings: "Settings | None" = None
 
 
 class PortTop(TopLevel):
@@ -55,17 +59,26 @@ class PortTop(TopLevel):
     streams are as `mac_streams` describes them: `mac_rx` has no `tready`, `mac_tx_tvalid` stays up
     from a frame's first beat to its last, `tuser` with `tlast` marks bad frames. `rx_dropped` and
     `tx_cut` count frames; `tx_paused`, in the clock of `mac_tx`, must never rise.
+
+    With a management there are `entropy`, and its status outputs: `configured`, `authenticated`,
+    which pulses, and `fault`.
+
+    Args:
+        parameters: What to build.
+        management: The component `afflux_hdl.management.management.Management`, or one with its
+            members; None: the host's streams and the registers have ports, as the node's.
     """
 
-    def __init__(self, parameters: PortParameters) -> None:
+    def __init__(self, parameters: PortParameters, management: Any = None) -> None:
         super().__init__()
         self._parameters = parameters
+        self._management = management
         bits = parameters.node.engine.bus_bits
         mac_bits = parameters.mac_bits
         stream = {"tdata": mac_bits, "tkeep": mac_bits // 8, "tlast": 1, "tuser": 1, "tvalid": 1}
         self._add("mac_rx", clk=1, rst=1, **stream)
         self._add("mac_tx", clk=1, rst=1, **stream, tready=1)
-        if parameters.settings is None:
+        if management is None:
             for name in ("host_tx", "host_rx"):
                 self._add(name, data=bits, keep=bits // 8, last=1, error=1, valid=1, ready=1)
             address = REGISTER_ADDRESS_BITS
@@ -74,9 +87,8 @@ class PortTop(TopLevel):
             self._add("s_axil", araddr=address, arprot=3, arvalid=1, arready=1)
             self._add("s_axil", rdata=32, rresp=2, rvalid=1, rready=1)
         else:
-            self.entropy = Signal()
-            self.configured = Signal()
-            self.authenticated = Signal()
+            for name in ("entropy", *STATUS):
+                setattr(self, name, Signal(name=name))
         self.rx_dropped = Signal(32)
         self.tx_cut = Signal(32)
         self.tx_paused = Signal()
@@ -86,16 +98,17 @@ class PortTop(TopLevel):
         for name, width in ports.items():
             setattr(self, f"{prefix}_{name}", Signal(width, name=f"{prefix}_{name}"))
 
-    def _pin(self, prefix: str, name: str) -> Signal:
-        signal: Signal = getattr(self, f"{prefix}_{name}")
+    def _pin(self, *names: str) -> Signal:
+        signal: Signal = getattr(self, "_".join(names))
         return signal
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        asynchronous = Signal()
-        m.submodules.rst_sync = AsyncFFSynchronizer(self.rst, asynchronous, o_domain="pins")
-        reset = self.drive_clock(m, asynchronous)
+        asked, ordered, wanted = Signal(), Signal(RESET_CYCLES), Signal()
+        m.submodules.rst_sync = AsyncFFSynchronizer(self.rst, asked, o_domain="pins")
+        m.d.comb += wanted.eq(asked | ordered.any())
+        reset = self.drive_clock(m, wanted)
         m.submodules.port = port = NodePort(
             p.node, mac_bits=p.mac_bits, rx_beats=p.rx_beats, tx_beats=p.tx_beats
         )
@@ -119,34 +132,31 @@ class PortTop(TopLevel):
             self.tx_paused.eq(port.tx_paused),
             self.idle.eq(port.idle),
         ]
-        if p.settings is None:
+        if self._management is None:
             self._host(m, port, reset)
         else:
-            self._manage(m, port, p.settings)
+            self._manage(m, port)
+            # The management is reset too, so the order must outlast it.
+            m.d.pins += ordered.eq(Cat(self._management.reset, ordered))
         return m
 
-    def _manage(self, m: Module, port: NodePort, settings: "Settings") -> None:
+    def _manage(self, m: Module, port: NodePort) -> None:
         bits = self._parameters.node.engine.bus_bits
-        m.submodules.management = management = None(
-            settings=settings, clock_hz=self._parameters.clock_hz
-        )
+        m.submodules.management = management = self._management
         if bits == MANAGEMENT_BITS:
             connect(m, port.host_rx, management.i)
             connect(m, management.o, port.host_tx)
         else:
-            widths = {"narrow_bits": MANAGEMENT_BITS, "wide_bits": bits}
-            m.submodules.host_narrow = narrow = Narrow(**widths)
-            m.submodules.host_widen = widen = Widen(**widths)
+            m.submodules.host_narrow = narrow = Narrow(narrow_bits=MANAGEMENT_BITS, wide_bits=bits)
+            m.submodules.host_widen = widen = Widen(narrow_bits=MANAGEMENT_BITS, wide_bits=bits)
             connect(m, port.host_rx, narrow.i)
             connect(m, narrow.o, management.i)
             connect(m, management.o, widen.i)
             connect(m, widen.o, port.host_tx)
         connect(m, management.axil, port.axil)
-        m.d.comb += [
-            management.entropy.eq(self.entropy),
-            self.configured.eq(management.configured),
-            self.authenticated.eq(management.authenticated),
-        ]
+        m.d.comb += management.entropy.eq(self._pin("entropy"))
+        for name in STATUS:
+            m.d.comb += self._pin(name).eq(getattr(management, name))
 
     def _host(self, m: Module, port: NodePort, reset: Signal) -> None:
         # Whatever is taken under reset would be lost.
@@ -187,6 +197,6 @@ class PortTop(TopLevel):
         ]
 
 
-def generate_port(parameters: PortParameters) -> str:
+def generate_port(parameters: PortParameters, management: Any = None) -> str:
     """Return the Verilog of the node behind a MAC, with the top module `afflux_port`."""
-    return PortTop(parameters).to_verilog(PORT_MODULE)
+    return PortTop(parameters, management).to_verilog(PORT_MODULE)
