@@ -27,6 +27,7 @@ _NATIVE_ROOMS = {
     "engine": "The software engine: the aggregator's state machine on the CPU.",
     "narrow": "Elements in fewer bits: integers of which a word has several, and halves.",
     "packet": "Headers and buffers of packets.",
+    "registers": "Single 32-bit accesses to registers that are mapped.",
     "rows": "Rows of sparse tensors: lists of them, the union of several, and their blocks.",
     "selection": "Which elements of a tensor are the largest.",
     "shared": "All-reduces of the ranks of one host, through memory that they share.",

@@ -19,12 +19,14 @@ class Played:
         marks: How often each of the marks was set.
         cycles: Cycle of each beat that came out.
         arrived: Cycle of the last beat that went in.
+        errors: Of each frame that came out, its error mark.
     """
 
     frames: list[tuple[bytes, int]] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
     cycles: list[int] = field(default_factory=list)
     arrived: int = 0
+    errors: list[bool] = field(default_factory=list)
 
     @property
     def plain(self) -> list[bytes]:
@@ -65,7 +67,7 @@ def play(
         cycles_after: For how long to go on after the last beat.
     """
     ins = [part.i] if len(sources) == 1 else list(part.i)
-    size = len(ins[0].payload.keep)
+    size, size_out = len(ins[0].payload.keep), len(part.o.payload.keep)
     played = Played(marks=dict.fromkeys(marks, 0))
     beats = [[beat for frame in source for beat in as_beats(size, *frame)] for source in sources]
 
@@ -103,9 +105,10 @@ def play(
                 if not partial and mark_of:
                     mark = ctx.get(getattr(part, mark_of)).value
                 count = ctx.get(part.o.payload.keep).bit_count()
-                partial += ctx.get(part.o.payload.data).to_bytes(size, "little")[:count]
+                partial += ctx.get(part.o.payload.data).to_bytes(size_out, "little")[:count]
                 if ctx.get(part.o.payload.last):
                     played.frames.append((partial, mark))
+                    played.errors.append(bool(ctx.get(part.o.payload.error)))
                     partial = b""
             await ctx.tick()
             cycle += 1

@@ -5,7 +5,14 @@ import secrets
 import stat
 from pathlib import Path
 
-__all__ = ["LEAST_BYTES", "find_secret", "new_secret", "secret_of_file", "secret_of_text"]
+__all__ = [
+    "LEAST_BYTES",
+    "find_secret",
+    "new_secret",
+    "private_bytes",
+    "secret_of_file",
+    "secret_of_text",
+]
 
 LEAST_BYTES = 16
 """Who has seen a connection may try secrets against it at home; 128 random bits withstand that."""
@@ -52,6 +59,20 @@ def secret_of_file(path: str) -> bytes:
         ValueError: If the file cannot be read, may be read by others, or has no secret in it. The
             message names the file, and its mode or owner.
     """
+    return _checked(private_bytes(path, _MOST_BYTES + 2), path)
+
+
+def private_bytes(path: str, most: int) -> bytes:
+    """Return what a file begins with that only its owner may use.
+
+    Args:
+        path: Name of the file.
+        most: Bytes that are read.
+
+    Raises:
+        ValueError: If the file cannot be read, or may be read by others. The message names the
+            file, and its mode or owner.
+    """
     try:
         # A FIFO would wait for its writer.
         number = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -69,7 +90,7 @@ def secret_of_file(path: str) -> bytes:
             )
         if status.st_uid not in (os.geteuid(), 0):
             raise ValueError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
-        return _checked(os.read(number, _MOST_BYTES + 2), path)
+        return os.read(number, most)
     finally:
         os.close(number)
 

@@ -13,6 +13,7 @@ NB_MODULE(_native, module) {
     bind_columns(module);
     bind_costs(module);
     bind_narrow(module);
+    bind_registers(module);
     bind_rows(module);
     bind_selection(module);
     bind_shared(module);

@@ -10,6 +10,7 @@ void bind_codec(nanobind::module_& module);
 void bind_columns(nanobind::module_& module);
 void bind_costs(nanobind::module_& module);
 void bind_narrow(nanobind::module_& module);
+void bind_registers(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);

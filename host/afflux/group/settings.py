@@ -15,6 +15,7 @@
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
 | AFFLUX_SECRET_FILE | file, none | has the secret of the control channels of the aggregators that AFFLUX_AGGREGATOR names, and of `afflux serve` (16 bytes at least, mode 600): `docs/security.md`; aggregators that ranks start have a secret anyway |
 | AFFLUX_SECRET | text, none | the secret itself, where there is no such file; every program that the ranks start inherits it |
+| AFFLUX_DEVICE_KEY_FILE | file, none | has the 128-bit key of the appliances that `afflux device` and `afflux serve --device` control (16 bytes or 32 hexadecimal digits, mode 600): `docs/boards.md` |
 | AFFLUX_SCHEME | words, none | the scheme that `afflux.hooks.register(ddp)` takes: `afflux.scheme_words` |
 | AFFLUX_BUILD | fast or quick, fast | whether the simulated engine is to run fast or to be built quickly; `afflux_sim.rtl.build.verilator` reads it |
 | AFFLUX_TRACE | file or folder, none | one line of JSON for each collective goes there (%r: global rank, %p: process); `afflux.observe.trace_file` |
@@ -69,6 +70,7 @@ class Settings:
     scheme: str | None = None
     secret_file: str | None = None
     secret: str | None = field(default=None, repr=False)
+    device_key_file: str | None = None
     test_loss: float = 0.0
     test_seed: int = 0
 
@@ -184,6 +186,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_ADAPTER": ("adapter", _adapter),
     "AFFLUX_SECRET_FILE": ("secret_file", str),
     "AFFLUX_SECRET": ("secret", str),
+    "AFFLUX_DEVICE_KEY_FILE": ("device_key_file", str),
     "AFFLUX_SCHEME": ("scheme", str),
     "AFFLUX_TEST_LOSS": ("test_loss", _share),
     "AFFLUX_TEST_SEED": ("test_seed", _integer(0, 2**31 - 1)),

@@ -1,0 +1,115 @@
+"""Who on this host uses a device: one that changes it at a time, and nobody while it is loaded.
+
+A lock is a `flock` on a file that is named after the device, so the kernel frees it when its holder
+ends, however that happens. Other hosts are not kept out: an appliance itself takes requests from
+one address only.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from afflux_drivers.device.errors import DeviceBusy, DeviceFailed
+from afflux_drivers.device.location import DeviceUrl
+
+__all__ = ["DeviceLock", "card_of", "lock_directory"]
+
+_DIRECTORIES = (Path("/run/lock"), Path("/tmp"))
+_MODE = 0o666
+
+
+def lock_directory() -> Path:
+    """Return the folder of the locks. The same for all users, whatever their environment says."""
+    return next((each for each in _DIRECTORIES if _all_may_write(each)), _DIRECTORIES[-1])
+
+
+def _all_may_write(folder: Path) -> bool:
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH) and bool(mode & stat.S_ISVTX)
+
+
+def card_of(url: DeviceUrl) -> str:
+    """Return the name of the whole device, of which the URL may be one engine."""
+    return f"pcie://{url.place}" if url.scheme == "pcie" else str(url)
+
+
+class DeviceLock:
+    """A lock that this process holds until `close`.
+
+    Args:
+        name: What is locked.
+        shared: Others may have it shared at the same time.
+        directory: Of the lock files.
+
+    Raises:
+        DeviceBusy: Another has it; names the process that has.
+        DeviceFailed: There can be no lock file.
+    """
+
+    def __init__(self, name: str, *, shared: bool = False, directory: Path | None = None) -> None:
+        folder = lock_directory() if directory is None else directory
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        path = folder / f"afflux-device-{digest}.lock"
+        try:
+            self._file = _open(path)
+        except OSError as error:
+            raise DeviceFailed(f"{name}: cannot open its lock {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(self._file)
+            os.close(self._file)
+            raise DeviceBusy(
+                f"{name} is in use by {holder} on this host: end that first (lock {path})"
+            ) from None
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._open = True
+        # For the message of who comes next. Several that share it overwrite each other.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._open:
+            self._open = False
+            # Not by closing alone: a forked child may have inherited the open file.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            os.close(self._file)
+
+
+def _open(path: Path) -> int:
+    # Linux refuses O_CREAT for a file of somebody else in a folder that all may write to
+    # (fs.protected_regular), even to root; and no link may lead elsewhere.
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    for _ in range(2):
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                file = os.open(path, flags | os.O_CREAT | os.O_EXCL, _MODE)
+                # Whatever the umask: other users must be able to lock it.
+                os.fchmod(file, _MODE)
+                return file
+    return os.open(path, flags)
+
+
+def _holder(file: int) -> str:
+    text = os.pread(file, 32, 0).decode("ascii", "replace").strip()
+    if not text.isdigit():
+        return "another process"
+    try:
+        words = Path(f"/proc/{text}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return f"process {text}"
+    command = " ".join(word.decode(errors="replace") for word in words).strip()
+    return f"process {text} ({command[:80]})" if command else f"process {text}"

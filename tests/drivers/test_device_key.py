@@ -1,0 +1,44 @@
+"""The key of an appliance, from a file that nobody else may read."""
+
+import pytest
+
+from afflux_drivers.device.key import key_of_file
+
+KEY = bytes(range(0x80, 0x90))
+
+
+def written(tmp_path, content, mode=0o600):
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [KEY, KEY.hex().encode(), KEY.hex().upper().encode() + b"\n", b" " + KEY.hex().encode()],
+)
+def test_the_bytes_themselves_or_their_digits(tmp_path, content):
+    assert key_of_file(written(tmp_path, content)) == KEY
+
+
+def test_raw_bytes_are_taken_as_they_are(tmp_path):
+    key = b"\n" + b"0" * 14 + b" "
+    assert key_of_file(written(tmp_path, key)) == key
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", KEY[:15], KEY + b"\n", KEY.hex().encode()[:-1], b"g" * 32, KEY.hex().encode() * 2],
+)
+def test_anything_else_is_no_key_and_is_not_shown(tmp_path, content):
+    with pytest.raises(ValueError, match="has no key: it must have 16 bytes, or 32") as caught:
+        key_of_file(written(tmp_path, content))
+    assert content.decode("latin-1").strip() not in str(caught.value) or not content
+
+
+def test_others_must_not_read_it(tmp_path):
+    with pytest.raises(ValueError, match=r"has mode 0640.*chmod 600"):
+        key_of_file(written(tmp_path, KEY, 0o640))
+    with pytest.raises(ValueError, match="No such file"):
+        key_of_file(str(tmp_path / "none"))
