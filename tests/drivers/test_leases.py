@@ -291,7 +291,7 @@ def test_renewal_goes_on_while_nobody_answers(journal, caplog):
         with RawControl(second.address) as client:
             assert client.ask(request="close", job=0, key=key)["ok"]
         until(lambda: renewal.lost is not None)
-        assert "the job is over: renew on the aggregator" in renewal.lost
+        assert "the job is over: renew on the aggregator" in str(renewal.lost)
     finally:
         renewal.stop()
         lease._channel.close()

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from afflux_drivers.control.tickets import ParentJob
+from afflux_drivers.device.errors import DeviceGone
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import registers
 
@@ -168,7 +169,9 @@ class BoardPath:
                     self.look()
             except BoardFailed as error:
                 silent_s = time.monotonic() - heard
-                if not self._board.apart or error.__cause__ is None or silent_s > _SILENT_S:
+                # Of a board that was reset the settings are left, but no job.
+                silent = type(error.__cause__) is DeviceGone
+                if not (self._board.apart and silent and silent_s < _SILENT_S):
                     raise
                 _log.warning("the board has been silent for %.0f s: %s", silent_s, error)
             else:
