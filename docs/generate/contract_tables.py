@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from afflux_hdl.contract import registers, wire
+from afflux_hdl.contract import management, registers, wire
 
 __all__ = ["TABLES", "render"]
 
@@ -70,6 +70,41 @@ def _register_table(table: Iterable[registers.Register]) -> str:
     return "\n".join(lines)
 
 
+def _management_registers() -> str:
+    return _register_table(management.MANAGEMENT_REGISTERS)
+
+
+def _management_counters() -> str:
+    lines = ["| number | counter | meaning |", "|---|---|---|"]
+    for number, counter in enumerate(management.MANAGEMENT_COUNTERS):
+        lines.append(f"| {number} | `{counter.name}` | {counter.meaning} |")
+    return "\n".join(lines)
+
+
+def _management_status() -> str:
+    lines = ["| `status` | name | meaning |", "|---|---|---|"]
+    for status in management.Status:
+        lines.append(f"| {status.value} | `{status.name}` | {status.meaning} |")
+    return "\n".join(lines)
+
+
+def _management_message() -> str:
+    return _field_table(management.MESSAGE)
+
+
+def _management_settings() -> str:
+    return _field_table(management.SETTINGS_FIELDS)
+
+
+def _field_table(fields: Iterable[management.Field]) -> str:
+    lines = ["| bytes | field | size | meaning |", "|---|---|---|---|"]
+    for field in fields:
+        last = field.offset + field.size - 1
+        place = f"{field.offset}" if field.size == 1 else f"{field.offset}–{last}"
+        lines.append(f"| {place} | `{field.name}` | {field.size} | {field.meaning} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "header": _header,
     "counters": _counters,
@@ -77,6 +112,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "reasons": _reasons,
     "node_counters": _node_counters,
     "node_registers": _node_registers,
+    "management_message": _management_message,
+    "management_status": _management_status,
+    "management_registers": _management_registers,
+    "management_counters": _management_counters,
+    "management_settings": _management_settings,
 }
 
 

@@ -15,6 +15,7 @@ from afflux_drivers.aggregator.job_journal import JobJournal
 from afflux_drivers.aggregator.parent_ports import PortTaken
 from afflux_drivers.aggregator.peers import PEER_SHARE, may_take
 from afflux_drivers.control.tickets import ParentJob
+from afflux_drivers.device.counters import engine_counters, node_counters
 from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import registers, wire
@@ -54,30 +55,8 @@ def engine_limits(engine: Registers) -> dict[str, int]:
 
 def read_counters(engine: Registers) -> dict[str, int]:
     """Return all counters of an engine, by name; before those of a board's node is `node_`."""
-    places = {each.name: registers.counter_address(each.name) for each in registers.COUNTERS}
-    if isinstance(engine, Board):
-        places |= {
-            f"node_{each.name}": registers.node_counter_address(each.name)
-            for each in registers.NODE_COUNTERS
-        }
-    values = {}
-    for name, address in places.items():
-        values[name] = _read_counter(engine, address)
-    return values
-
-
-def _read_counter(engine: Registers, address: int) -> int:
-    """Return the 64 bits of a counter that grows, whoever else reads meanwhile.
-
-    The lower word of the fastest counter takes a quarter of a second to go round, so this repeats
-    once at most.
-    """
-    high = engine.read(address + 4)
-    while True:
-        low, before = engine.read(address), high
-        high = engine.read(address + 4)
-        if high == before:
-            return high << 32 | low
+    found = engine_counters(engine)
+    return found | node_counters(engine) if isinstance(engine, Board) else found
 
 
 class JobTable:
