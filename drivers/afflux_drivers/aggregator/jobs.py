@@ -183,8 +183,13 @@ class JobTable:
             for name, value in parameters:
                 self._write(name, value)
             self._command(job.number, registers.Command.CREATE)
-        except (NoRoom, BoardFailed):
+        except NoRoom:
             self._close_parent_port(job.number)
+            raise
+        except BoardFailed:
+            # The command may have been carried out, or may be yet.
+            self._take(job)
+            self._put_off(job)
             raise
         self._take(job)
         self._write_journal()
@@ -229,10 +234,14 @@ class JobTable:
         try:
             self.destroy(job)
         except (NoRoom, BoardFailed) as error:
-            self._ends.pop(job.number, None)
-            self._doomed[job.number] = time.monotonic() + _AGAIN_S
+            self._put_off(job)
             if first:
                 _log.error("job %d is over, but not destroyed yet: %s", job.number, error)
+
+    def _put_off(self, job: Job) -> None:
+        """Have a job destroyed later, by `end_overdue`. Nobody can find it any more."""
+        self._ends.pop(job.number, None)
+        self._doomed[job.number] = time.monotonic() + _AGAIN_S
 
     def adopt(self) -> None:
         """Look which jobs the engine has already, as after the end of an earlier table.
@@ -331,7 +340,7 @@ class JobTable:
     def find(self, number: int, key: int) -> Job | None:
         """Return the job of this number, if this is its key."""
         job = self._jobs.get(number)
-        if job is None:
+        if job is None or number in self._doomed:
             return None
         # In constant time: a stranger must not find the key part by part.
         fits = secrets.compare_digest(job.key.to_bytes(8, "big"), key.to_bytes(8, "big"))
