@@ -235,13 +235,10 @@ def test_a_journal_that_cannot_be_written_is_no_reason_to_stop(tmp_path, caplog)
     assert enabled(port) == {0}
 
 
-def test_where_the_journal_is(monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    first, second = (journal_of(f"udp://10.0.0.{n}") for n in (1, 2))
+def test_each_board_has_its_journal():
+    first, second = (journal_of(f"udp://10.0.0.{n}", Path("/state")) for n in (1, 2))
     assert first.parent == second.parent == Path("/state/afflux")
-    assert first != second == journal_of("udp://10.0.0.2")
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert journal_of("udp://10.0.0.1").parent == Path.home() / ".local/state/afflux"
+    assert first != second == journal_of("udp://10.0.0.2", Path("/state"))
 
 
 def test_a_client_finds_the_next_controller(journal):

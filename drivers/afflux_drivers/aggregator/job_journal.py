@@ -78,18 +78,15 @@ class JobJournal:
             )  # fmt: skip
 
 
-def journal_of(device: str) -> Path:
-    """Return where this user's journal of a board is kept.
-
-    It is below XDG_STATE_HOME (`~/.local/state` if that is not set), which outlives a restart of
-    the host, as the board may.
+def journal_of(device: str, state: Path) -> Path:
+    """Return where the journal of a board is.
 
     Args:
         device: Names the board.
+        state: The folder of what outlives a restart of the host, as the board may.
     """
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     name = hashlib.sha256(device.encode()).hexdigest()[:_DIGEST_DIGITS]
-    return Path(base) / "afflux" / f"board-{name}.json"
+    return state / "afflux" / f"board-{name}.json"
 
 
 def _fields(job: Job) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.aggregator.access import Access
@@ -26,6 +27,7 @@ from afflux_drivers.aggregator.jobs import NoRoom
 from afflux_drivers.aggregator.peers import PEER_SHARE, REQUESTS_PER_S
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.control.secret import find_secret
+from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -220,7 +222,6 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
 def _open_board(arguments: argparse.Namespace) -> Board:
     from afflux_drivers.device.device import open_device
     from afflux_drivers.device.key import key_of_file
-    from afflux_drivers.device.location import DeviceUrl
 
     url = DeviceUrl.parse(arguments.device)
     file = arguments.key_file or os.environ.get("AFFLUX_DEVICE_KEY_FILE")
@@ -234,7 +235,11 @@ def _open_board(arguments: argparse.Namespace) -> Board:
 
 def _journal(arguments: argparse.Namespace) -> JobJournal | None:
     """Return where the jobs of a board are written down; None for other engines."""
-    return JobJournal(journal_of(arguments.device)) if arguments.device else None
+    if not arguments.device:
+        return None
+    # XDG Base Directory Specification.
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return JobJournal(journal_of(str(DeviceUrl.parse(arguments.device)), Path(state)))
 
 
 def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
