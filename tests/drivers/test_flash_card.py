@@ -25,7 +25,7 @@ class Recorder(Runner):
     """Keeps what was shown, and what the port's registers were at each step."""
 
     def __init__(self, pci, dry=False):
-        self.lines = []
+        self.lines: list[str] = []
         super().__init__(dry=dry, say=self.lines.append)
         self.pci = pci
 

@@ -94,7 +94,7 @@ def test_files_that_ecppack_has_written(tmp_path):
     (tmp_path / "a.config").write_text(
         ".device LFE5U-25F\n.comment Part: LFE5U-25F-6CABGA256\n.comment more: text\n"
     )
-    program = Path(sys.executable).with_name("yowasp-ecppack")
+    program = str(Path(sys.executable).with_name("yowasp-ecppack"))
     command = [program, "--compress", "a.config", "--bit", "a.bit", "--svf", "a.svf"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     for name in ("a.bit", "a.svf"):
