@@ -7,11 +7,30 @@ from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
 
-__all__ = ["TopLevel"]
+__all__ = ["PlainPorts", "TopLevel"]
 
 
-class TopLevel(Elaboratable):
-    """A design with plain port names: its ports are those attributes that are signals.
+class PlainPorts(Elaboratable):
+    """A design with plain port names: its ports are those attributes that are signals."""
+
+    @property
+    def ports(self) -> list[Signal]:
+        """All ports, inputs and outputs."""
+        return [value for value in vars(self).values() if isinstance(value, Signal)]
+
+    def to_verilog(self, name: str) -> str:
+        """Return the Verilog, one text, with the top module called `name`."""
+        text = verilog.convert(
+            self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
+        )
+        # Amaranth leaves the attribute on memories. It names a path of the machine that generates
+        # the Verilog, so equal sources would give different texts in different places.
+        text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
+        return f"{text}{RAM_VERILOG}"
+
+
+class TopLevel(PlainPorts):
+    """A design with plain port names, one clock and one reset.
 
     `rst` is synchronous and takes effect one cycle later.
     """
@@ -19,11 +38,6 @@ class TopLevel(Elaboratable):
     def __init__(self) -> None:
         self.clk = Signal()
         self.rst = Signal()
-
-    @property
-    def ports(self) -> list[Signal]:
-        """All ports, inputs and outputs."""
-        return [value for value in vars(self).values() if isinstance(value, Signal)]
 
     def drive_clock(self, m: Module) -> Signal:
         """Make the domain `sync` from the pins and return its reset."""
@@ -36,13 +50,3 @@ class TopLevel(Elaboratable):
         m.d.pins += reset.eq(self.rst)
         m.d.comb += [domain.clk.eq(self.clk), domain.rst.eq(reset), pins.clk.eq(self.clk)]
         return reset
-
-    def to_verilog(self, name: str) -> str:
-        """Return the Verilog, one text, with the top module called `name`."""
-        text = verilog.convert(
-            self, name=name, platform=VERILOG, ports=self.ports, strip_internal_attrs=True
-        )
-        # Amaranth leaves the attribute on memories. It names a path of the machine that generates
-        # the Verilog, so equal sources would give different texts in different places.
-        text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
-        return f"{text}{RAM_VERILOG}"
