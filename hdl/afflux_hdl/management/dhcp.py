@@ -1,0 +1,4 @@
+def add_dhcp(p):
+    raise NotImplementedError
+def start_dhcp(p):
+    raise NotImplementedError
