@@ -191,43 +191,43 @@ class Assembler:
             self._instructions.append((group, Mode.DIRECT, operand))
 
     def load(self, operand: int | Mode) -> None:
-        """A = M."""
+        """Make A M."""
         self._memory(Group.LOAD, operand)
 
     def load_constant(self, value: int) -> None:
-        """A = a constant."""
+        """Make A a constant."""
         self.load(self.constant(value))
 
     def add(self, operand: int | Mode) -> None:
-        """A = A + M."""
+        """Make A A + M."""
         self._memory(Group.ADD, operand)
 
     def add_carry(self, operand: int | Mode) -> None:
-        """A = A + M + C."""
+        """Make A A + M + C."""
         self._memory(Group.ADD_CARRY, operand)
 
     def subtract(self, operand: int | Mode) -> None:
-        """A = A - M."""
+        """Make A A - M."""
         self._memory(Group.SUBTRACT, operand)
 
     def subtract_carry(self, operand: int | Mode) -> None:
-        """A = A - M - 1 + C."""
+        """Make A A - M - 1 + C."""
         self._memory(Group.SUBTRACT_CARRY, operand)
 
     def and_(self, operand: int | Mode) -> None:
-        """A = A & M."""
+        """Make A A & M."""
         self._memory(Group.AND, operand)
 
     def or_(self, operand: int | Mode) -> None:
-        """A = A | M."""
+        """Make A A | M."""
         self._memory(Group.OR, operand)
 
     def xor(self, operand: int | Mode) -> None:
-        """A = A ^ M."""
+        """Make A A ^ M."""
         self._memory(Group.XOR, operand)
 
     def store(self, operand: int | Mode) -> None:
-        """M = A."""
+        """Make M A."""
         self._memory(Group.STORE, operand)
 
     def jump(self, label: str, condition: Condition = Condition.ALWAYS) -> None:
@@ -258,7 +258,7 @@ class Assembler:
         self._instructions.append((Group.CALL, 0, label))
 
     def index(self, address: int) -> None:
-        """X = an address."""
+        """Make X an address."""
         self._instructions.append((Group.CALL, 1, address))
 
     def return_(self) -> None:
@@ -270,7 +270,7 @@ class Assembler:
         self._instructions.append((Group.SPECIAL, what, 0))
 
     def get(self, port: int) -> None:
-        """A = what a port has."""
+        """Make A what a port has."""
         self._instructions.append((Group.GET, 0, port))
 
     def put(self, port: int) -> None:
@@ -278,7 +278,7 @@ class Assembler:
         self._instructions.append((Group.PUT, 0, port))
 
     def take(self, *, whole: bool = False) -> None:
-        """A = next pair of the frame; C: not even its first octet, or `whole` not both, are."""
+        """Make A next pair of the frame; C: not even its first octet, or `whole` not both, are."""
         self._instructions.append((Group.TAKE, int(whole), 0))
 
     def skip(self) -> None:

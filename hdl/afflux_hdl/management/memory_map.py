@@ -7,6 +7,44 @@ with the upper octet first, are only compared and copied, or turned round by `sw
 from afflux_hdl.contract import management
 from afflux_hdl.management.instructions import Assembler, Mode, Special
 
+__all__ = [
+    "ACCEPTED",
+    "ADDRESS",
+    "ADDRESS_AT",
+    "BOARD_AT",
+    "CHECK",
+    "CONFIGURED",
+    "CONTROLLER",
+    "ENGINE_PORT",
+    "FAULT",
+    "FLAGS",
+    "HISTORY_BASE",
+    "HISTORY_WORDS",
+    "IP_BYTES",
+    "KEY",
+    "MAC",
+    "MESSAGE_WORDS",
+    "NAME",
+    "PORT",
+    "RESET",
+    "RESET_PERIODS",
+    "SEQUENCE_AT",
+    "SESSION_AT",
+    "SETTINGS_WORDS",
+    "TAGGED_BLOCKS",
+    "TAG_AT",
+    "UDP_BYTES",
+    "VALUE_AT",
+    "X_NEXT",
+    "X",
+    "as_sent",
+    "count",
+    "move",
+    "point_at_counter",
+    "shown",
+    "variables",
+]
+
 X, X_NEXT = Mode.INDEXED, Mode.ADVANCING
 
 # Where the settings have what, in words.
@@ -36,6 +74,7 @@ def as_sent(number: int) -> int:
 
 
 def variables(p: Assembler) -> None:
+    """Give each variable its place."""
     # All from `shown` to `end` are cleared at the start: a reset does not do that.
     p.variable("pointer")
     p.variable("shown", 2 * 16)
@@ -64,9 +103,7 @@ def variables(p: Assembler) -> None:
 
 def shown(p: Assembler, name: str) -> int:
     """Return where the lower half of a register of the management is kept."""
-    return p["shown"] + (
-        management.management_address_of(name) - management.MANAGEMENT_BASE
-    ) // 2
+    return p["shown"] + (management.management_address_of(name) - management.MANAGEMENT_BASE) // 2
 
 
 def count(p: Assembler, name: str) -> None:
@@ -76,6 +113,7 @@ def count(p: Assembler, name: str) -> None:
 
 
 def point_at_counter(p: Assembler, name: str) -> None:
+    """Make X the address of a counter."""
     at = management.management_counter_address(name) - management.MANAGEMENT_COUNTER_BASE
     p.index(p["counters"] + at // 2)
 

@@ -24,7 +24,7 @@ _HALF_ROUNDS = 12
 """Of the last block, with the four rounds behind it."""
 
 
-class SipHashStep(enum.Enum, shape=2):
+class SipHashStep(enum.Enum, shape=2):  # type: ignore[call-arg]
     """What is done with the word that was pushed."""
 
     KEY_HIGH = 0
