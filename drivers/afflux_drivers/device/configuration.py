@@ -1,0 +1,158 @@
+"""Sets what an operator sets of a device: addresses, the way to its host, its output; resets it."""
+
+import ipaddress
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from afflux_drivers.device.description import jobs, wait_until_idle
+from afflux_drivers.device.device import Device
+from afflux_drivers.device.errors import DeviceFailed
+from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.device.pci import SYSFS
+from afflux_drivers.device.pcie import open_bar
+from afflux_drivers.device.shells import OPEN_NIC, Shell
+from afflux_hdl.contract import registers
+
+__all__ = ["address_of_text", "mac_of_text", "reset_jobs", "reset_user_logic", "set_local"]
+
+_MAC = re.compile(r"[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}", re.IGNORECASE)
+_RESET_TIMEOUT_S = 2.0
+_DESTROY_TIMEOUT_S = 5.0
+
+
+def mac_of_text(text: str) -> int:
+    """Return the MAC address of one host.
+
+    Raises:
+        ValueError: It is none, or a group's.
+    """
+    if not _MAC.fullmatch(text):
+        raise ValueError(f"{text!r} is not a MAC address such as 02:af:f1:00:00:09")
+    mac = int(re.sub("[:-]", "", text), 16)
+    if mac >> 40 & 1:
+        raise ValueError(f"{text} is the MAC address of a group, not of one host")
+    if not mac:
+        raise ValueError(f"{text} is nobody's MAC address")
+    return mac
+
+
+def address_of_text(text: str) -> int:
+    """Return the IPv4 address of one host, as registers have it.
+
+    Raises:
+        ValueError: It is none, or one that no host in a network has.
+    """
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv4 address such as 10.0.0.9") from None
+    first = address.packed[0]
+    if first in (0, 127) or first >= 224:
+        raise ValueError(f"{text} is not an address that one host of a network can have")
+    return int(address)
+
+
+def set_local(
+    device: Device,
+    *,
+    mac: int | None = None,
+    address: int | None = None,
+    port: int | None = None,
+    although_jobs_run: bool = False,
+) -> None:
+    """Set the addresses that an engine listens at; None leaves one as it is.
+
+    While some of them are new and some old the engine has no address, so it answers at none that
+    nobody meant.
+
+    Raises:
+        DeviceFailed: It has no MAC address otherwise, or no such port, or is an appliance, whose
+            settings say its addresses, or jobs run; nothing has been changed then. Or it did not
+            take what was written.
+    """
+    if device.appliance is not None and not (mac is None and address is None):
+        raise DeviceFailed(
+            f"{device.url}: an appliance has its MAC and IPv4 address from its settings, which "
+            "are in its bitstream, or by DHCP (docs/management.md)"
+        )
+
+    def read(name: str) -> int:
+        return device.read(registers.address_of(name))
+
+    old_mac = read("local_mac_high") << 32 | read("local_mac_low")
+    new_mac = old_mac if mac is None else mac
+    new_address = read("local_address") if address is None else address
+    new_port = read("local_port") if port is None else port
+    if new_address and not new_mac:
+        raise DeviceFailed(f"{device.url}: an address needs a MAC address, and there is none yet")
+    # A job below a parent hears it at a port of its own.
+    last = (1 << 16) - 1 - read("build_jobs")
+    if (new_address or port is not None) and not 0 < new_port <= last:
+        raise DeviceFailed(
+            f"{device.url}: the UDP port must be from 1 to {last}, not {new_port}: jobs have the "
+            "ports that follow it"
+        )
+    if not although_jobs_run and (running := jobs(device)):
+        numbers = ", ".join(str(each["job"]) for each in running)
+        raise DeviceFailed(
+            f"{device.url}: job(s) {numbers} exist: their workers would lose the engine"
+        )
+    wanted = {
+        "local_mac_low": new_mac & 0xFFFF_FFFF,
+        "local_mac_high": new_mac >> 32,
+        "local_port": new_port,
+        "local_address": new_address,
+    }
+    device.write(registers.address_of("local_address"), 0)
+    for name, value in wanted.items():
+        device.write(registers.address_of(name), value)
+    for name, value in wanted.items():
+        if (found := read(name)) != value:
+            raise DeviceFailed(
+                f"{device.url}: {name} reads {found:#x} after {value:#x} was written"
+            )
+
+
+def reset_jobs(device: Device, timeout_s: float = _DESTROY_TIMEOUT_S) -> Sequence[int]:
+    """Destroy all jobs; return their numbers. Counters and addresses stay.
+
+    Raises:
+        DeviceFailed: A command is refused, or not over in time.
+    """
+    numbers = [each["job"] for each in jobs(device)]
+    for number in numbers:
+        device.write(registers.address_of("job_index"), number)
+        device.write(registers.address_of("job_command"), registers.Command.DESTROY)
+        wait_until_idle(device, timeout_s)
+        reason = device.read(registers.address_of("job_reason"))
+        if reason:
+            name = registers.Reason(reason).name
+            raise DeviceFailed(f"{device.url}: cannot destroy job {number}: {name}")
+    return numbers
+
+
+def reset_user_logic(url: DeviceUrl, *, shell: Shell = OPEN_NIC, sysfs: Path = SYSFS) -> None:
+    """Have a card's shell reset the engine: jobs, counters and addresses are gone afterwards.
+
+    The caller has the card's registers exclusively.
+
+    Raises:
+        DeviceFailed: The shell does not report its end in time, or cannot be reached.
+    """
+    request, status = shell.reset
+    whole = DeviceUrl("pcie", url.place, bar=shell.bar)
+    window = open_bar(whole, writable=True, sysfs=sysfs)
+    try:
+        window.write(request, 1)
+        deadline = time.monotonic() + _RESET_TIMEOUT_S
+        while not window.read(status) & 1:
+            if time.monotonic() > deadline:
+                raise DeviceFailed(
+                    f"{url}: {shell.name} does not report the end of the engine's reset within "
+                    f"{_RESET_TIMEOUT_S:g} s (register {status:#x} of BAR {shell.bar})"
+                )
+            time.sleep(0.001)
+    finally:
+        window.close()
