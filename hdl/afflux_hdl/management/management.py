@@ -70,7 +70,7 @@ class Management(wiring.Component):
         *,
         settings: Settings,
         clock_hz: float,
-        dhcp: bool = True,
+        dhcp: bool = False,
         entropy_blocks: int = ENTROPY_BLOCKS,
         entropy_spacing_bits: int = ENTROPY_SPACING_BITS,
     ) -> None:
