@@ -197,8 +197,8 @@ def test_the_card_s_script_stops_in_time(card: Path, mac: Path) -> None:
 def test_another_version_of_the_mac_is_refused(card: Path, mac: Path) -> None:
     error = importlib.import_module("tkinter").TclError
     identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-    subprocess.run(["git", "-C", mac, "init", "-q"], check=True)
-    commit = ["git", "-C", mac, *identity, "commit", "-q", "--allow-empty", "-m", "other"]
+    subprocess.run(["git", "-C", str(mac), "init", "-q"], check=True)
+    commit = ["git", "-C", str(mac), *identity, "commit", "-q", "--allow-empty", "-m", "other"]
     subprocess.run(commit, check=True)
     with pytest.raises(error, match=rf"checkout {as02mc04.MAC_COMMIT}"):
         Vivado(card, str(mac)).source("build.tcl")

@@ -1,4 +1,4 @@
-"""Runs the testbenches of the node behind a MAC: for 25 Gbit/s, and by `make test-long` for CMAC."""
+"""Runs the testbenches of the node behind a MAC: 25 Gbit/s, and by `make test-long` CMAC."""
 
 import pytest
 
@@ -16,10 +16,11 @@ pytestmark = pytest.mark.slow
 FOLDER = BUILD / "cocotb"
 
 
-def verilog(bus_bits: int, mac_bits: int) -> str:
-    """Return the Verilog that the testbench is for. Its register port is on pins."""
+def verilog(bus_bits: int, mac_bits: int, management: Management | None = None) -> str:
+    """Return the Verilog that the testbench is for."""
     node = NodeParameters(engine=Parameters(bus_bits=bus_bits, **SIZES))
-    return generate_port(PortParameters(node=node, mac_bits=mac_bits, tx_beats=TX_BEATS))
+    parameters = PortParameters(node=node, mac_bits=mac_bits, tx_beats=TX_BEATS)
+    return generate_port(parameters, management)
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,13 @@ class ManagedTestbench(PortTestbench):
         await self.until_configured()
         await self.hello()
 
-    async def until_configured(self) -> None:
-        """Wait until the board has its address."""
-        for _ in range(20_000):
+    async def until_configured(self, *, configured: bool = True) -> None:
+        """Wait until the board has its address, or has it no more."""
+        for _ in range(40_000):
             await FallingEdge(self.dut.clk)
-            if self.dut.configured.value:
+            if bool(self.dut.configured.value) == configured:
                 return
-        raise AssertionError("the board never gets its address")
+        raise AssertionError("the board's address does not change")
 
     async def hello(self) -> None:
         """Ask for the session; the board may still be drawing it."""
@@ -153,8 +153,8 @@ async def a_job_from_the_first_packet_on(dut: Any) -> None:
 
     session = testbench._session
     await testbench.write(management_address_of("board_reset"), RESET_WORD)
-    for _ in range(200):
-        await FallingEdge(dut.clk)
+    # The answer has time to leave.
+    await testbench.until_configured(configured=False)
     await testbench.until_configured()
     await testbench.hello()
     assert testbench._session != session

@@ -86,7 +86,6 @@ class Mac:
         ready: In which cycles it is ready, of those in which the wire lets it.
 
     Attributes:
-        size_of_node: Bytes of a beat of the node.
         sent: Frames that it has taken.
         begun: Cycle of the first beat of each.
         inside: It is taking one.
@@ -96,7 +95,6 @@ class Mac:
     def __init__(self, dut: Any, rules: Rules, ready: Callable[[int], bool] = always) -> None:
         self._dut, self._rules, self._ready = dut, rules, ready
         self._size = rules.bits // 8
-        self.size_of_node = len(dut.host_tx_data) // 8
         self.sent: list[Sent] = []
         self.begun: list[int] = []
         self.inside = False
