@@ -57,7 +57,8 @@ class DeviceUrl:
             suffix = "" if self.port == management.PORT else f":{self.port}"
             return f"udp://{self.place}{suffix}"
         if self.scheme == "file":
-            return f"file://{quote(self.place)}{f'?offset={self.offset:#x}' * bool(self.offset)}"
+            suffix = f"?offset={self.offset:#x}" if self.offset else ""
+            return f"file://{quote(self.place, safe='/:')}{suffix}"
         options = [f"bar={self.bar}"] * (self.bar != OPEN_NIC.bar)
         options += [f"offset={self.offset:#x}"] * (self.offset != OPEN_NIC.offset)
         return f"pcie://{self.place}{'?' * bool(options)}{'&'.join(options)}"
