@@ -40,15 +40,14 @@ class DhcpServer:
         self.address, self.lease_s, self.own = address, lease_s, own
         self.times, self.broadcast = times, broadcast
 
-    def answer(self, frame: bytes, **changes: Any) -> bytes | None:
-        """Return the answer to a client's frame; None if it is not for this server."""
+    def answer(self, frame: bytes, **changes: Any) -> bytes:
+        """Return the answer to a client's frame, which must be for this server."""
         asked = Ether(frame)
-        if DHCP not in asked or asked[BOOTP].op != 1:
-            return None
+        assert DHCP in asked and asked[BOOTP].op == 1
         options = options_of(asked)
         kind = options["message-type"]
-        if options.get("server_id", self.own) != self.own:
-            return None
+        # To renew, no server is named.
+        assert options.get("server_id", self.own) == self.own
         if kind == 1:
             return self.message(asked, "offer", **changes)
         wanted = options.get("requested_addr", asked[BOOTP].ciaddr)
