@@ -170,10 +170,10 @@ def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         new_key(path)
     path.chmod(0o640)
-    with pytest.raises(ValueError, match="others may read the key file .*, mode 640"):
+    with pytest.raises(ValueError, match=r"others may read the key file .*, mode 640"):
         read_key(path)
     write_private(path, b"0123")
     with pytest.raises(ValueError, match="must have 32 hexadecimal digits or 16 bytes"):
         read_key(path)
-    with pytest.raises(ValueError, match="cannot read the key file .*: No such file"):
+    with pytest.raises(ValueError, match=r"cannot read the key file .*: No such file"):
         read_key(tmp_path / "none")

@@ -1,10 +1,10 @@
 """`python -m afflux_hdl.boards BOARD`: a bitstream, from nothing or with new settings.
 
 Into build/boards/BOARD go BOARD.bit and BOARD.svf, which have the board's key in them (mode 600),
-BOARD.key unless a key file is named, and report.txt. Figures go into build/boards.json, where each
-board has an entry. What is placed is kept, so new settings take seconds. SOURCE_DATE_EPOCH, or else
-0, is the build time that the gateware shows: `make bitstream` sets the time of the last commit that
-changed the gateware. The same command gives the same bits.
+BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. Figures go into
+build/boards.json, where each board has an entry. What is placed is kept, so new settings take
+seconds. SOURCE_DATE_EPOCH, or else 0, is the build time that the gateware shows: `make bitstream`
+sets the time of the last commit that changed the gateware. The same command gives the same bits.
 """
 
 import argparse
@@ -97,6 +97,14 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
     }
     if options.modules:
         entry["modules"] = flow.modules()
+    # What `afflux flash` compares a file and a board with.
+    about = {
+        "board": board.name,
+        "part": f"{board.device}-{board.package}",
+        "sha256": entry["bitstream"][bit.name]["sha256"],
+        "build_time": flow.node.engine.build_time,
+    }
+    bit.with_suffix(".json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
     (folder / "report.txt").write_text(report(board, flow.node, settings, entry))
     print(f"{bit}\n{svf}\nkey: {key_file} (mode 600; so are the files above, which contain it)")
     return entry

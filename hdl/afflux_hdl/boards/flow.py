@@ -52,6 +52,9 @@ STYLES = {
 }
 """What memories are made of, where Yosys would choose otherwise."""
 
+CELL_LIBRARY = "read_verilog -lib +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v"
+"""What Yosys knows of the part's primitives, as `synth_ecp5` reads it."""
+
 NEVER_BOTH = ("receive.summaries.fifo.storage", "operations.fifo.storage")
 """Queues in block RAM, in which no word is read while it is written: no choice behind them.
 
@@ -60,16 +63,19 @@ Amaranth's buffered FIFO reads a word only when its level, a register, counts it
 
 def verilog_of(board: Board, node: NodeParameters) -> str:
     """Return the Verilog that is placed: with `PLACEHOLDER` for settings."""
-    management = Management(settings=PLACEHOLDER, clock_hz=float(board.engine_mhz * 1_000_000))
+    management = Management(
+        settings=PLACEHOLDER, clock_hz=float(board.engine_mhz * 1_000_000), dhcp=False
+    )
     return generate_top(board, node, management)
 
 
-def script(*, name: str = "board", hierarchy: bool = False) -> str:
+def script(*, name: str = "board", hierarchy: bool = False, only_check: bool = False) -> str:
     """Return the script for Yosys: `name`.v becomes `name`.json.
 
     Args:
         name: Of the files.
         hierarchy: Keep the modules apart, and only count: `name`_modules.json.
+        only_check: Stop before the synthesis, and count that: `name`_cells.json.
     """
     if hierarchy:
         return f"""
@@ -77,21 +83,23 @@ read_verilog {name}.v
 synth_ecp5 -top {TOP_MODULE} -noflatten
 tee -q -o {name}_modules.json stat -json
 """
+    # A name that is no longer that of a memory would be passed over without a word.
     marks = [
-        # A name that is no longer that of a memory would be passed over without a word.
         *(f"select -assert-count 1 */m:*.{each}" for each in (*STYLES, *NEVER_BOTH)),
         *(f'setattr -set ram_style "{style}" */m:*.{each}' for each, style in STYLES.items()),
         *(f"setattr -set no_rw_check 1 */m:*.{each}" for each in NEVER_BOTH),
     ]
-    return f"""
+    begin = f"""
 read_verilog {name}.v
 hierarchy -top {TOP_MODULE}
 proc
 flatten
 {chr(10).join(marks)}
-synth_ecp5 -top {TOP_MODULE}
-write_json {name}.json
 """
+    if only_check:
+        begin = begin.replace("hierarchy", f"{CELL_LIBRARY}\nhierarchy", 1)
+        return f"{begin}check -assert\nopt_clean\ntee -q -o {name}_cells.json stat -json\n"
+    return f"{begin}synth_ecp5 -top {TOP_MODULE}\nwrite_json {name}.json\n"
 
 
 def constraints(board: Board) -> str:
@@ -258,8 +266,15 @@ class Flow:
         path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
+DOMAINS = {"sync", "rx", "tx", "osc"}
+
+
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of nextpnr's report: clocks, cells."""
+    """Return what is kept of nextpnr's report: clocks, cells.
+
+    Raises:
+        ValueError: If a domain is not among the clocks: it would go unchecked.
+    """
     clocks = {}
     for net, speed in report["fmax"].items():
         domain = clock_of(net)
@@ -268,6 +283,11 @@ def summary(report: Mapping[str, Any]) -> dict[str, Any]:
                 "fmax_mhz": round(speed["achieved"], 2),
                 "clock_mhz": round(speed["constraint"], 2),
             }
+    if clocks.keys() != DOMAINS:
+        raise ValueError(
+            f"nextpnr reports clocks of {sorted(clocks)}, not of {sorted(DOMAINS)}:"
+            f" {sorted(report['fmax'])}"
+        )
     names = {"lut4": "TRELLIS_COMB", "ff": "TRELLIS_FF", "ebr": "DP16KD"}
     return {
         "clocks": clocks,
