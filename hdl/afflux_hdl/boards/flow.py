@@ -63,9 +63,7 @@ Amaranth's buffered FIFO reads a word only when its level, a register, counts it
 
 def verilog_of(board: Board, node: NodeParameters) -> str:
     """Return the Verilog that is placed: with `PLACEHOLDER` for settings."""
-    management = Management(
-        settings=PLACEHOLDER, clock_hz=float(board.engine_mhz * 1_000_000), dhcp=False
-    )
+    management = Management(settings=PLACEHOLDER, clock_hz=float(board.engine_mhz * 1_000_000))
     return generate_top(board, node, management)
 
 
