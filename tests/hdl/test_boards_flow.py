@@ -165,7 +165,7 @@ def test_no_file_with_the_key_is_for_others(
     made = Flow(board=board, node=board.node, folder=tmp_path, progress=lambda text: None)
     made.work.mkdir()
     (made.work / "placed_1.config").write_text("no block RAM here")
-    monkeypatch.setattr(flow, "patched", lambda text, settings: settings.key.hex())
+    monkeypatch.setattr(flow, "patched", lambda text, settings, before=None: settings.key.hex())
 
     def pack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
         given = folder / arguments[arguments.index("--input") + 1]
@@ -176,7 +176,12 @@ def test_no_file_with_the_key_is_for_others(
         for option in ("--bit", "--svf"):
             (folder / arguments[arguments.index(option) + 1]).write_text("with the key")
 
+    def unpack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
+        given = folder / arguments[arguments.index("--textcfg") + 1]
+        assert stat.S_IMODE(given.stat().st_mode) == 0o600
+
     monkeypatch.setattr(flow, "run_ecppack", pack)
+    monkeypatch.setattr(flow, "run_ecpunpack", unpack)
     if fails:
         with pytest.raises(ToolError):
             made.pack(1, PLACEHOLDER)
@@ -187,7 +192,7 @@ def test_no_file_with_the_key_is_for_others(
     with_key = [path for path in files if path.read_text() == "with the key"]
     assert sorted(str(path.relative_to(tmp_path)) for path in with_key) == sorted(kept)
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in with_key)
-    assert not (made.work / "with_settings.config").exists()
+    assert not list(made.work.glob("*settings.config")) + list(made.work.glob("unpacked*"))
 
 
 def test_a_tool_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from afflux_hdl.synthesis.netlist import Netlist
 from afflux_hdl.synthesis.tools import (
     Progress,
     run_ecppack,
+    run_ecpunpack,
     run_nextpnr,
     run_yosys,
     versions,
@@ -205,24 +206,30 @@ class Flow:
     def pack(self, seed: int, settings: Settings) -> tuple[Path, Path]:
         """Put settings into what is placed; return the bitstream and the SVF file.
 
-        Both files have the key in them, and so mode 600.
+        Both files have the key in them, and so mode 600. The bitstream is unpacked again, and must
+        have the settings in it.
 
         Raises:
-            ToolError: If the packer fails.
-            ValueError: If the settings' place is not found.
+            ToolError: If packer or unpacker fails.
+            ValueError: If the settings' place is not found, or not in the bitstream.
         """
         placed = (self.work / f"placed_{seed}.config").read_text()
         name = self.board.name
-        config = self.work / "with_settings.config"
+        config, unpacked = self.work / "with_settings.config", self.work / "unpacked.config"
         write_private(config, patched(placed, settings).encode())
+        write_private(unpacked, b"")
         try:
             for suffix in ("bit", "svf"):
                 write_private(self.work / f"{name}.{suffix}", b"")
             arguments = ["--compress", "--input", config.name]
             files = ["--bit", f"{name}.bit", "--svf", f"{name}.svf"]
             run_ecppack([*arguments, *files], self.work, "pack", self.progress)
+            arguments = ["--input", f"{name}.bit", "--textcfg", unpacked.name]
+            run_ecpunpack(arguments, self.work, "unpack", self.progress)
+            patched(unpacked.read_text(), PLACEHOLDER, before=settings)
         finally:
             config.unlink()
+            unpacked.unlink()
         done = []
         for suffix in ("bit", "svf"):
             path = self.folder / f"{name}.{suffix}"
