@@ -39,14 +39,17 @@ class TopLevel(PlainPorts):
         self.clk = Signal()
         self.rst = Signal()
 
-    def drive_clock(self, m: Module) -> Signal:
-        """Make the domain `sync` from the pins and return its reset."""
+    def drive_clock(self, m: Module, rst: Signal | None = None) -> Signal:
+        """Make the domain `sync` from the pins and return its reset.
+
+        The domain `pins` has the same clock and no reset. `rst` stands for the pin, if it is given.
+        """
         domain = ClockDomain("sync")
         # The reset pin goes into a register: it keeps the pin's path short, and saves simulators
         # from evaluating every register's input twice.
         pins = ClockDomain("pins", reset_less=True)
         reset = Signal(init=1)
         m.domains += [domain, pins]
-        m.d.pins += reset.eq(self.rst)
+        m.d.pins += reset.eq(self.rst if rst is None else rst)
         m.d.comb += [domain.clk.eq(self.clk), domain.rst.eq(reset), pins.clk.eq(self.clk)]
         return reset
