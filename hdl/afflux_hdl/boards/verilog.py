@@ -1,8 +1,8 @@
 """Write an appliance out as Verilog, from RGMII pins to RGMII pins with its clocks as pins.
 
-`python -m afflux_hdl.boards.verilog -o DIR --settings HEX` writes what simulations run: module
-`afflux_rgmii` (`afflux_hdl.boards.ecp5_top`) with the real management. Bitstreams are made from the
-tops of boards, by `python -m afflux_hdl.boards`.
+`python -m afflux_hdl.boards.verilog -o DIR` writes what simulations run: module `afflux_rgmii`
+(`afflux_hdl.boards.ecp5_top`) with the management, and settings that nobody uses. Bitstreams are
+made from the tops of boards, by `python -m afflux_hdl.boards`.
 
 Tested: `tests/sim/test_verilated_board.py`.
 """
@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from afflux_hdl.boards.ecp5_top import APPLIANCE_MODULE, generate_appliance
-from afflux_hdl.contract.management import Settings
+from afflux_hdl.boards.placed_settings import PLACEHOLDER
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
@@ -25,7 +25,6 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Write an appliance out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
-    parser.add_argument("--settings", required=True, help="64 bytes in hexadecimal")
     parser.add_argument("--clock-hz", type=int, default=50_000_000, help="of the engine")
     parser.add_argument("--entropy-blocks", type=int, default=64)
     parser.add_argument("--entropy-spacing-bits", type=int, default=6)
@@ -40,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         engine = Parameters(**{name: options[name] for name in engine_names})
         node = NodeParameters(engine=engine, **{name: options[name] for name in node_names})
         management = Management(
-            settings=Settings.from_bytes(bytes.fromhex(options["settings"])),
+            settings=PLACEHOLDER,
             clock_hz=options["clock_hz"],
             entropy_blocks=options["entropy_blocks"],
             entropy_spacing_bits=options["entropy_spacing_bits"],

@@ -229,8 +229,10 @@ private:
 
 class Simulation {
 public:
-    explicit Simulation(const Clocks& clocks)
-        : m_model{&m_context, "board"},
+    // Settings are read from the file when the model is evaluated for the first time.
+    Simulation(const Clocks& clocks, const char* settings_file)
+        : m_context{with_settings(settings_file)},
+          m_model{m_context.get(), "board"},
           m_engine{clocks.engine_fs, clocks.engine_phase_fs},
           m_transmit{clocks.transmit_fs, clocks.transmit_phase_fs},
           m_receive{clocks.receive_fs, clocks.receive_phase_fs},
@@ -275,6 +277,14 @@ public:
     }
 
 private:
+    static std::unique_ptr<VerilatedContext> with_settings(const char* file) {
+        auto context = std::make_unique<VerilatedContext>();
+        const std::string argument = std::string{"+afflux_settings="} + file;
+        const char* arguments[] = {"board", argument.c_str()};
+        context->commandArgs(2, arguments);
+        return context;
+    }
+
     void show(uint8_t nibble, bool control) {
         m_model.rgmii_rx_data = nibble & 0xF;
         m_model.rgmii_rx_ctl = control;
@@ -356,7 +366,7 @@ private:
         if (m_model.rst) m_active = m_now;
     }
 
-    VerilatedContext m_context;
+    std::unique_ptr<VerilatedContext> m_context;
     VAffluxBoard m_model;
     Clock m_engine, m_transmit, m_receive;
     Random m_random;
@@ -393,9 +403,9 @@ int guarded(Handle* handle, Body body) {
 extern "C" {
 
 // Null if there is no memory for it.
-Handle* afflux_board_open(const Clocks* clocks) {
+Handle* afflux_board_open(const Clocks* clocks, const char* settings_file) {
     try {
-        return new Handle{std::make_unique<Simulation>(*clocks), {}};
+        return new Handle{std::make_unique<Simulation>(*clocks, settings_file), {}};
     } catch (const std::exception&) {
         return nullptr;
     }

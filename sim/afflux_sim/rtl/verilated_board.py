@@ -2,7 +2,7 @@
 
 ::
 
-    with VerilatedBoard(BoardParameters(node=…, settings=…)) as board:
+    with VerilatedBoard(BoardParameters(node=…), Settings(…)) as board:
         board.send([arp_request])
         board.run(20e-6)
         (reply,) = board.receive()
@@ -14,6 +14,7 @@ Built on first use, as `afflux_sim.rtl.verilated` is.
 
 import ctypes
 import secrets
+import tempfile
 from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -25,12 +26,20 @@ from typing import Self
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.settings_file import settings_from_file, settings_lines
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import BOARD, build_library
 from afflux_sim.rtl.build.verilog_cache import board_verilog
 from afflux_sim.rtl.verilated_model import ModelHandle
 
-__all__ = ["BoardClocks", "BoardParameters", "BoardStatistics", "Fault", "VerilatedBoard"]
+__all__ = [
+    "BoardClocks",
+    "BoardParameters",
+    "BoardStatistics",
+    "Fault",
+    "VerilatedBoard",
+    "verilog_of",
+]
 
 _FS = 10**15
 _GAP_BYTES = 12
@@ -74,14 +83,12 @@ class BoardParameters:
 
     Attributes:
         node: Its node; the bus has 32 bits.
-        settings: Addresses, ports and key.
         clock_hz: The engine's clock, for the management's seconds.
         entropy_blocks: Blocks of 64 samples that its session is drawn from.
         entropy_spacing_bits: Binary logarithm of the cycles from sample to sample.
     """
 
     node: NodeParameters
-    settings: Settings
     clock_hz: int = 50_000_000
     entropy_blocks: int = 8
     entropy_spacing_bits: int = 0
@@ -161,7 +168,7 @@ class _Statistics(ctypes.Structure):
 
 
 _PROTOTYPES = {
-    "open": (c_void_p, [POINTER(_Clocks)]),
+    "open": (c_void_p, [POINTER(_Clocks), c_char_p]),
     "close": (None, [c_void_p]),
     "error": (c_char_p, [c_void_p]),
     "send": (c_int, [c_void_p, c_char_p, *([POINTER(c_uint32)] * 3), c_size_t]),
@@ -185,8 +192,12 @@ def _load(path: Path) -> ctypes.CDLL:
 class VerilatedBoard(ModelHandle):
     """A board in simulation, driven by frames on its cable.
 
+    Attributes:
+        settings: As given.
+
     Args:
         parameters: What the board is built for.
+        settings: Addresses, ports and key: patched into it, as into a bitstream.
         clocks: Its clocks.
         cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
 
@@ -201,6 +212,7 @@ class VerilatedBoard(ModelHandle):
     def __init__(
         self,
         parameters: BoardParameters,
+        settings: Settings,
         clocks: BoardClocks | None = None,
         cache_folder: Path | None = None,
     ) -> None:
@@ -211,23 +223,29 @@ class VerilatedBoard(ModelHandle):
         path = build_library(
             toolchain, folder, verilog_of(parameters, folder), bus_bits, model=BOARD
         )
-        self._start(path, clocks or BoardClocks(engine_hz=parameters.clock_hz))
+        self._start(path, settings, clocks or BoardClocks(engine_hz=parameters.clock_hz))
 
     @classmethod
-    def from_library(cls, path: Path, clocks: BoardClocks) -> Self:
+    def from_library(cls, path: Path, settings: Settings, clocks: BoardClocks) -> Self:
         """Make a board from what `build.verilator.build_library` has built."""
         self = cls.__new__(cls)
-        self._start(path, clocks)
+        self._start(path, settings, clocks)
         return self
 
-    def _start(self, path: Path, clocks: BoardClocks) -> None:
+    def _start(self, path: Path, settings: Settings, clocks: BoardClocks) -> None:
+        self.settings = settings
         periods = (
             round(_FS / clocks.engine_hz),
             *(round(8e6 / (1 + ppm * 1e-6)) for ppm in (clocks.transmit_ppm, clocks.receive_ppm)),
         )
         phases = (round(p * share) for p, share in zip(periods, clocks.phases, strict=True))
         seed = secrets.randbits(64) if clocks.seed is None else clocks.seed
-        self._open(_load(path), path, _Clocks(*periods, *phases, seed))
+        # Others must not read it: it has the key.
+        with tempfile.NamedTemporaryFile("w", suffix=".hex") as file:
+            file.write(settings_lines(settings.to_bytes()))
+            file.flush()
+            name = file.name.encode()
+            self._open(_load(path), path, _Clocks(*periods, *phases, seed), name)
 
     def send(
         self,
@@ -286,7 +304,8 @@ class VerilatedBoard(ModelHandle):
         counts = _Statistics()
         with self._lock:
             self._library.afflux_board_statistics(self._use(), ctypes.byref(counts))
-        return BoardStatistics(**{name: getattr(counts, name) for name, _ in counts._fields_})
+        fields = BoardStatistics.__dataclass_fields__
+        return BoardStatistics(**{name: getattr(counts, name) for name in fields})
 
 
 def verilog_of(parameters: BoardParameters, folder: Path) -> str:
@@ -296,9 +315,8 @@ def verilog_of(parameters: BoardParameters, folder: Path) -> str:
         BuildError: If it cannot be generated.
     """
     options = {
-        "settings": parameters.settings.to_bytes().hex(),
         "clock_hz": parameters.clock_hz,
         "entropy_blocks": parameters.entropy_blocks,
         "entropy_spacing_bits": parameters.entropy_spacing_bits,
     }
-    return board_verilog(folder, parameters.node, options)
+    return settings_from_file(board_verilog(folder, parameters.node, options))

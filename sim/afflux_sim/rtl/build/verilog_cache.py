@@ -1,4 +1,4 @@
-"""Verilog of engine, node, box and board, once for each set of parameters and version of the sources.
+"""Verilog of engine, node, box and board, made once for given parameters and sources.
 
 Generating takes seconds (Yosys runs as WebAssembly), loading a library milliseconds: without this,
 every process that opens an engine would wait for text that it only needs the digest of.
