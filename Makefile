@@ -10,6 +10,8 @@ AGGREGATOR ?= rtl
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SYNTH_ARGS ?=
+BOARD ?= ecpix5-85f
+BITSTREAM_ARGS ?=
 MUTATION_ARGS ?=
 # For opennic, such as "--nodes 2 --functions 4".
 OPENNIC_ARGS ?=
@@ -23,6 +25,8 @@ CONFORMANCE_ARGS ?=
 FRAMES ?= 1000000
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
+# Of bitstreams the time of the last commit to the gateware: what is placed is used again until then.
+GATEWARE_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct -- hdl 2>/dev/null),0)
 
 PY := .venv/bin/python
 # As many processes as keep the cores busy and have memory (tests/conftest.py); one that has nothing
@@ -52,6 +56,8 @@ help: ## show this list
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and the other bench-*'
+	@echo '  BOARD=$(BOARD)          for bitstream'
+	@echo '  BITSTREAM_ARGS="$(BITSTREAM_ARGS)"       for bitstream: --help lists settings and sizes'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
 
@@ -155,6 +161,10 @@ bench-training: $(ADAPTER) ## trainings with each scheme, and to a loss between 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)
+
+.PHONY: bitstream
+bitstream: $(SETUP) ## a bitstream for BOARD, into build/boards; BITSTREAM_ARGS="--address dhcp" and so on
+	SOURCE_DATE_EPOCH=$(GATEWARE_TIME) $(PY) -m afflux_hdl.boards "$(BOARD)" $(BITSTREAM_ARGS)
 
 .PHONY: formal
 formal: $(SETUP) ## all proofs about the gateware

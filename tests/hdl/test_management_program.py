@@ -6,6 +6,8 @@ import pytest
 
 from afflux_hdl.management import program as program_module
 from afflux_hdl.management import requests as requests_module
+from afflux_hdl.management.instructions import Assembler
+from afflux_hdl.management.memory_map import variables
 from afflux_hdl.management.program import build_program
 from afflux_sim.golden.management import GoldenManagement
 from afflux_sim.golden.siphash import siphash_2_4
@@ -129,9 +131,6 @@ def check_rules(build):
 
 def program_address(name):
     """Return where the program keeps a variable."""
-    from afflux_hdl.management.instructions import Assembler
-    from afflux_hdl.management.memory_map import variables
-
     assembler = Assembler([0] * 32)
     variables(assembler)
     return assembler[name]

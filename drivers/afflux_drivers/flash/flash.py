@@ -105,7 +105,9 @@ def flash(
         # All that can be wrong beside the card itself is found before the host lets go of it.
         load = _prepare(order, board, image, offset, folder, runner)
         if order.card is not None and not order.over_pcie:
-            stack.enter_context(off_the_bus(order.card, sysfs=sysfs, runner=runner))
+            stack.enter_context(
+                off_the_bus(order.card, comes_back=board.comes_back, sysfs=sysfs, runner=runner)
+            )
         load()
     if order.over_pcie:
         runner.say("the card starts from it at the next cold start; until then the old design runs")

@@ -73,7 +73,7 @@ class Transmit(wiring.Component):
                 "i": In(stream.Signature(FrameOrder(p))),
                 "read_block": Out(ReadPort(p.block_address_bits, p.checked_bits)),
                 "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
-                "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
+                "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "discard": In(1),
                 "cut": In(1),
                 "departed": Out(1),
@@ -195,6 +195,11 @@ class Transmit(wiring.Component):
                 m.d.sync += content.eq(self.read_words.data)
             with m.Else():
                 m.d.sync += content.eq(self.read_block.data)
+        if p.ports > 1:
+            net_ports1 = Signal(p.ports)
+            m.d.sync += net_ports1.eq(order.peer.net_ports)
+            with m.If(valid1):
+                m.d.sync += beat2.net_ports.eq(net_ports1)
         # A beat with the mark is discarded, and all behind it in its frame. If some have gone
         # before it, it becomes the beat that ends the frame: the only one that enters the queue
         # while there may be no room, and one that MARGIN has room for.

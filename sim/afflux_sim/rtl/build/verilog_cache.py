@@ -73,7 +73,8 @@ def box_verilog(folder: Path, parameters: BoxParameters) -> str:
     sizes = asdict(parameters)
     node = sizes.pop("node")
     engine = node.pop("engine")
-    del engine["bus_bits"]
+    # These two follow from the others.
+    del engine["bus_bits"], engine["ports"]
     # Which card it is for is of no consequence to the Verilog; this one may have two ports.
     options = {"board": "au280"} | sizes | node | engine
     return _verilog(folder, "afflux_hdl.opennic", "afflux_box_250mhz.v", repr(parameters), options)
