@@ -16,6 +16,8 @@ MUTATION_ARGS ?=
 # For opennic, such as "--nodes 2 --functions 4".
 OPENNIC_ARGS ?=
 PORTS ?= 1
+# For project and cmac: settings of the board, see --help.
+PROJECT_ARGS ?=
 FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
 # Those that tests.compat names.
@@ -117,6 +119,13 @@ verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
 opennic: $(SETUP) ## a plugin of the OpenNIC shell for BOARD=au50|au55c|au200|au250|au280, PORTS=1|2
 	$(PY) -m afflux_hdl.opennic --board "$(BOARD)" --ports "$(PORTS)" --build-time "$(BUILD_TIME)" \
 		-o "build/opennic/$(BOARD)" $(OPENNIC_ARGS)
+
+.PHONY: project cmac
+project: $(SETUP) ## a Vivado project for BOARD=as02mc04, into build/project
+	$(PY) -m afflux_hdl.vivado "$(BOARD)" --build-time "$(BUILD_TIME)" \
+		-o "build/project/$(BOARD)" $(PROJECT_ARGS)
+
+cmac: project ## the node behind AMD's CMAC for BOARD=au50|au55c|au200|au250|au280, there too
 
 .PHONY: bench
 bench: $(ADAPTER) ## speed of the simulated engine, into build/bench/engine.json
