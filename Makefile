@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 LOSS ?= 0
+# What the demo simulates: the engine (rtl), or a whole board from pins to pins (board).
+AGGREGATOR ?= rtl
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SYNTH_ARGS ?=
@@ -14,6 +16,8 @@ MUTATION_ARGS ?=
 # For opennic, such as "--nodes 2 --functions 4".
 OPENNIC_ARGS ?=
 PORTS ?= 1
+# For project and cmac: settings of the board, see --help.
+PROJECT_ARGS ?=
 FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
 # Those that tests.compat names.
@@ -50,6 +54,7 @@ help: ## show this list
 	@echo
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
+	@echo '  AGGREGATOR=$(AGGREGATOR)          what the demo simulates: rtl, the engine; board, a whole board'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and the other bench-*'
@@ -80,8 +85,8 @@ native-test: $(INSTALLED) ## the C++ tests: plain, and under address, undefined 
 	tools/test_native.sh $(NATIVE_TEST_ARGS)
 
 .PHONY: demo
-demo: $(ADAPTER) ## train a small network through the simulated engine; LOSS=0.01 loses packets
-	$(PY) -m afflux.demo --loss "$(LOSS)"
+demo: $(ADAPTER) ## train a small network through the simulated engine, or board; LOSS=0.01 loses packets
+	$(PY) -m afflux.demo --loss "$(LOSS)" --aggregator "$(AGGREGATOR)"
 
 .PHONY: test
 test: $(ADAPTER) ## all tests, those in the simulator included
@@ -114,6 +119,13 @@ verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
 opennic: $(SETUP) ## a plugin of the OpenNIC shell for BOARD=au50|au55c|au200|au250|au280, PORTS=1|2
 	$(PY) -m afflux_hdl.opennic --board "$(BOARD)" --ports "$(PORTS)" --build-time "$(BUILD_TIME)" \
 		-o "build/opennic/$(BOARD)" $(OPENNIC_ARGS)
+
+.PHONY: project cmac
+project: $(SETUP) ## a Vivado project for BOARD=as02mc04, into build/project
+	$(PY) -m afflux_hdl.vivado "$(BOARD)" --build-time "$(BUILD_TIME)" \
+		-o "build/project/$(BOARD)" $(PROJECT_ARGS)
+
+cmac: project ## the node behind AMD's CMAC for BOARD=au50|au55c|au200|au250|au280, there too
 
 .PHONY: bench
 bench: $(ADAPTER) ## speed of the simulated engine, into build/bench/engine.json

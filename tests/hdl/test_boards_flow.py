@@ -4,6 +4,7 @@ A netlist of a small board is made, too; whole bitstreams are made by `make bits
 """
 
 import json
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 
 from afflux_hdl.boards import __main__ as command
-from afflux_hdl.boards.flow import constraints, script, summary, use_by_part, verilog_of
+from afflux_hdl.boards import flow
+from afflux_hdl.boards.flow import Flow, constraints, script, summary, use_by_part, verilog_of
 from afflux_hdl.boards.placed_settings import PLACEHOLDER
 from afflux_hdl.boards.report import missed, report, worst
 from afflux_hdl.boards.table import BOARDS
 from afflux_hdl.synthesis import tools
+from afflux_hdl.synthesis.netlist import Cell, Netlist, Scope
 from afflux_hdl.synthesis.tools import ToolError
 
 CELLS = {"TRELLIS_COMB": 20_000, "TRELLIS_FF": 15_000, "DP16KD": 50}
@@ -75,16 +78,37 @@ def test_a_clock_that_has_another_name_now_is_an_error() -> None:
         summary(document)
 
 
-def test_use_is_summed_over_modules_that_are_in_others() -> None:
-    statistics = {
-        "modules": {
-            "\\top": {"num_cells_by_type": {"LUT4": 5, "part": 2, "EHXPLLL": 1}},
-            "\\part": {"num_cells_by_type": {"LUT4": 10, "CCU2C": 3, "TRELLIS_FF": 7, "DP16KD": 1}},
-        }
-    }
-    assert use_by_part(statistics) == {
-        "top": {"lut4": 37, "ff": 14, "ebr": 2},
-        "part": {"lut4": 16, "ff": 7, "ebr": 1},
+def test_use_counts_where_a_signal_or_a_memory_has_its_name() -> None:
+    def cell(kind: str, name: str, *nets: int) -> Cell:
+        return Cell(name=name, type=kind, inputs={}, outputs={"Z": nets})
+
+    netlist = Netlist(
+        cells=(
+            cell("LUT4", "$a", 1),
+            cell("LUT4", "$b", 2),
+            cell("CCU2C", "$c", 3, 4),
+            cell("TRELLIS_FF", "$d", 2),
+            cell("DP16KD", "top.ram.content.0.0", 5),
+            cell("TRELLIS_DPR16X4", "top.part.store.0.0", 6),
+            cell("LUT4", "$e", 7),
+            cell("EHXPLLL", "pll", 8),
+        ),
+        scopes=tuple(Scope(path, "", "", 0, 0) for path in ("top", "top.part", "top.ram")),
+        names={
+            1: ("x", "top.part.x"),
+            2: ("top.y",),
+            3: ("top.part.sum",),
+            5: ("top.part.read",),
+            6: ("top.z",),
+        },
+        inputs={},
+        outputs={},
+    )
+    assert use_by_part(netlist) == {
+        "": {"lut4": 11, "ff": 1, "ebr": 1},
+        "top": {"lut4": 10, "ff": 1, "ebr": 1},
+        "top.part": {"lut4": 9, "ff": 0, "ebr": 0},
+        "top.ram": {"lut4": 0, "ff": 0, "ebr": 1},
     }
 
 
@@ -130,6 +154,45 @@ def test_a_small_netlist_has_its_memories_under_their_names(tmp_path: Path) -> N
     tools.run_yosys(script(only_check=True), tmp_path, "check", lambda text: None)
     cells = json.loads((tmp_path / "board_cells.json").read_text())["design"]["num_cells_by_type"]
     assert (cells["EHXPLLL"], cells["IDDRX1F"], cells["ODDRX1F"]) == (1, 5, 6)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_file_with_the_key_is_for_others(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packer sees the settings in a file of mode 600, which is gone afterwards."""
+    board = BOARDS["colorlight-5a-75b"]
+    made = Flow(board=board, node=board.node, folder=tmp_path, progress=lambda text: None)
+    made.work.mkdir()
+    (made.work / "placed_1.config").write_text("no block RAM here")
+    monkeypatch.setattr(flow, "patched", lambda text, settings, before=None: settings.key.hex())
+
+    def pack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
+        given = folder / arguments[arguments.index("--input") + 1]
+        assert given.read_text() == PLACEHOLDER.key.hex()
+        assert stat.S_IMODE(given.stat().st_mode) == 0o600
+        if fails:
+            raise ToolError("wrong")
+        for option in ("--bit", "--svf"):
+            (folder / arguments[arguments.index(option) + 1]).write_text("with the key")
+
+    def unpack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
+        given = folder / arguments[arguments.index("--textcfg") + 1]
+        assert stat.S_IMODE(given.stat().st_mode) == 0o600
+
+    monkeypatch.setattr(flow, "run_ecppack", pack)
+    monkeypatch.setattr(flow, "run_ecpunpack", unpack)
+    if fails:
+        with pytest.raises(ToolError):
+            made.pack(1, PLACEHOLDER)
+        kept = []
+    else:
+        kept = [str(path.relative_to(tmp_path)) for path in made.pack(1, PLACEHOLDER)]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    with_key = [path for path in files if path.read_text() == "with the key"]
+    assert sorted(str(path.relative_to(tmp_path)) for path in with_key) == sorted(kept)
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in with_key)
+    assert not list(made.work.glob("*settings.config")) + list(made.work.glob("unpacked*"))
 
 
 def test_a_tool_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,7 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
         "placed_sha256": flow.placed_digest(_best(known["seeds"])),
         "versions": versions(),
     }
-    if options.modules:
-        entry["modules"] = flow.modules()
+    entry["parts"] = flow.use_by_part()
     # What `afflux flash` compares a file and a board with.
     about = {
         "board": board.name,
@@ -120,9 +119,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("board", metavar="BOARD", help=", ".join(BOARDS))
     parser.add_argument("--seeds", type=int, default=1, help="placements to try (%(default)s)")
     parser.add_argument("--minutes", type=float, default=60, help="limit of each (%(default)s)")
-    parser.add_argument(
-        "--modules", action="store_true", help="also count by module, which takes another synthesis"
-    )
     parser.add_argument("--output", type=Path, default=Path("build/boards"), help="(%(default)s)")
     parser.add_argument(
         "--figures", type=Path, default=Path("build/boards.json"), help="(%(default)s)"

@@ -23,9 +23,11 @@ from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.synthesis.netlist import Netlist
 from afflux_hdl.synthesis.tools import (
     Progress,
     run_ecppack,
+    run_ecpunpack,
     run_nextpnr,
     run_yosys,
     versions,
@@ -67,20 +69,13 @@ def verilog_of(board: Board, node: NodeParameters) -> str:
     return generate_top(board, node, management)
 
 
-def script(*, name: str = "board", hierarchy: bool = False, only_check: bool = False) -> str:
+def script(*, name: str = "board", only_check: bool = False) -> str:
     """Return the script for Yosys: `name`.v becomes `name`.json.
 
     Args:
         name: Of the files.
-        hierarchy: Keep the modules apart, and only count: `name`_modules.json.
         only_check: Stop before the synthesis, and count that: `name`_cells.json.
     """
-    if hierarchy:
-        return f"""
-read_verilog {name}.v
-synth_ecp5 -top {TOP_MODULE} -noflatten
-tee -q -o {name}_modules.json stat -json
-"""
     # A name that is no longer that of a memory would be passed over without a word.
     marks = [
         *(f"select -assert-count 1 */m:*.{each}" for each in (*STYLES, *NEVER_BOTH)),
@@ -211,24 +206,30 @@ class Flow:
     def pack(self, seed: int, settings: Settings) -> tuple[Path, Path]:
         """Put settings into what is placed; return the bitstream and the SVF file.
 
-        Both files have the key in them, and so mode 600.
+        Both files have the key in them, and so mode 600. The bitstream is unpacked again, and must
+        have the settings in it.
 
         Raises:
-            ToolError: If the packer fails.
-            ValueError: If the settings' place is not found.
+            ToolError: If packer or unpacker fails.
+            ValueError: If the settings' place is not found, or not in the bitstream.
         """
         placed = (self.work / f"placed_{seed}.config").read_text()
         name = self.board.name
-        config = self.work / "with_settings.config"
+        config, unpacked = self.work / "with_settings.config", self.work / "unpacked.config"
         write_private(config, patched(placed, settings).encode())
+        write_private(unpacked, b"")
         try:
             for suffix in ("bit", "svf"):
                 write_private(self.work / f"{name}.{suffix}", b"")
             arguments = ["--compress", "--input", config.name]
             files = ["--bit", f"{name}.bit", "--svf", f"{name}.svf"]
             run_ecppack([*arguments, *files], self.work, "pack", self.progress)
+            arguments = ["--input", f"{name}.bit", "--textcfg", unpacked.name]
+            run_ecpunpack(arguments, self.work, "unpack", self.progress)
+            patched(unpacked.read_text(), PLACEHOLDER, before=settings)
         finally:
             config.unlink()
+            unpacked.unlink()
         done = []
         for suffix in ("bit", "svf"):
             path = self.folder / f"{name}.{suffix}"
@@ -238,16 +239,9 @@ class Flow:
             done.append(path)
         return done[0], done[1]
 
-    def modules(self) -> dict[str, dict[str, int]]:
-        """Return LUT4, FF and EBR of the parts, each with all that is in it.
-
-        They are synthesised apart, so their sum is more than the whole takes.
-
-        Raises:
-            ToolError: If Yosys fails.
-        """
-        run_yosys(script(hierarchy=True), self.work, "board_modules", self.progress)
-        return use_by_part(json.loads((self.work / "board_modules.json").read_text()))
+    def use_by_part(self) -> dict[str, dict[str, int]]:
+        """Return LUT4, FF and EBR of the parts, by path; see `use_by_part`."""
+        return use_by_part(Netlist.load(self.work / "board.json", TOP_MODULE))
 
     def placed_digest(self, seed: int) -> str:
         """Return the hash of what is placed with a seed, before a board's settings."""
@@ -301,24 +295,36 @@ _COST = {
     "TRELLIS_FF": {"ff": 1},
     "DP16KD": {"ebr": 1},
 }
-"""What each primitive counts as; a memory of LUTs takes two slices, as nextpnr counts."""
+"""What each primitive counts as; a memory of LUTs takes six, as nextpnr counts."""
+
+_MEMORIES = ("TRELLIS_DPR16X4", "DP16KD")
 
 
-def use_by_part(statistics: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Return the use of each instance, by the path of instances, from `stat -json`.
+def use_by_part(netlist: Netlist) -> dict[str, dict[str, int]]:
+    """Return the use of each part of the design, with all that is in it, by its path.
 
-    The document lists cells by module only; a module's instances of other modules are cells, too.
-    Paths are those of modules, since the document does not name instances.
+    The design is flat, and optimised across its parts; a cell counts where the signal that it
+    drives has its name, a memory's cell where the memory is.
     """
-    modules = {name.lstrip("\\"): part for name, part in statistics["modules"].items()}
+    scopes = {scope.path for scope in netlist.scopes}
+    found: dict[str, dict[str, int]] = {}
+    for cell in netlist.cells:
+        cost = _COST.get(cell.type)
+        if cost is None:
+            continue
+        nets = [net for nets in cell.outputs.values() for net in nets if net is not None]
+        driven = [name for net in nets for name in netlist.names.get(net, ())]
+        named = [cell.name] if cell.type in _MEMORIES else driven
+        steps = max((_steps(name, scopes) for name in named), key=len, default=[])
+        for end in range(len(steps) + 1):
+            part = found.setdefault(".".join(steps[:end]), dict.fromkeys(("lut4", "ff", "ebr"), 0))
+            for key, value in cost.items():
+                part[key] += value
+    return found
 
-    def use(name: str) -> dict[str, int]:
-        total = dict.fromkeys(("lut4", "ff", "ebr"), 0)
-        for cell, count in modules[name]["num_cells_by_type"].items():
-            plain = cell.lstrip("\\")
-            inner = use(plain) if plain in modules else _COST.get(plain, {})
-            for key, value in inner.items():
-                total[key] += count * value
-        return total
 
-    return {name: use(name) for name in modules}
+def _steps(name: str, scopes: set[str]) -> list[str]:
+    steps = name.split(".")
+    while steps and ".".join(steps) not in scopes:
+        steps.pop()
+    return steps

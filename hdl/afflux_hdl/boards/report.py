@@ -21,6 +21,9 @@ MARGIN = 1.1
 MARGINAL = ("sync",)
 """Domains that must have it. Those of RGMII must have their 125 MHz; how much more is reported."""
 
+LUTS_SHOWN, DEPTH_SHOWN = 200, 4
+"""Parts that the report lists: with so many LUTs, at most so deep."""
+
 WIRE_EXTRA_BYTES = 20
 """Preamble and gap, beside frame and check sequence."""
 
@@ -62,11 +65,12 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
     for name in ("lut4", "ff", "ebr"):
         of = placed["available"][name]
         lines.append(f"  {name:5} {placed[name]:7,} of {of:7,}  {placed[name] / of:6.1%}")
-    if "modules" in entry:
-        lines += ["", "use by module, synthesised apart, with all that is in it (LUT4, FF, EBR):"]
-        for path, use in sorted(entry["modules"].items()):
-            if use["lut4"] >= 100 or use["ebr"]:
-                lines.append(f"  {use['lut4']:7,} {use['ff']:7,} {use['ebr']:4}  {path}")
+    lines += ["", "use by part, each with all that is in it (LUT4, FF, EBR):"]
+    for path, use in sorted(entry.get("parts", {}).items()):
+        depth = path.count(".")
+        if path and (use["lut4"] >= LUTS_SHOWN or use["ebr"]) and depth <= DEPTH_SHOWN:
+            name = "  " * depth + path.rsplit(".", 1)[-1]
+            lines.append(f"  {use['lut4']:7,} {use['ff']:7,} {use['ebr']:4}  {name}")
     frame = frame_bytes_max(engine.lanes)
     data = engine.lanes * wire.BLOCK_BYTES
     share = data / (frame + WIRE_EXTRA_BYTES)
