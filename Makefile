@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 LOSS ?= 0
+# What the demo simulates: the engine (rtl), or a whole board from pins to pins (board).
+AGGREGATOR ?= rtl
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SYNTH_ARGS ?=
@@ -52,6 +54,7 @@ help: ## show this list
 	@echo
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
+	@echo '  AGGREGATOR=$(AGGREGATOR)          what the demo simulates: rtl, the engine; board, a whole board'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and the other bench-*'
@@ -82,8 +85,8 @@ native-test: $(INSTALLED) ## the C++ tests: plain, and under address, undefined 
 	tools/test_native.sh $(NATIVE_TEST_ARGS)
 
 .PHONY: demo
-demo: $(ADAPTER) ## train a small network through the simulated engine; LOSS=0.01 loses packets
-	$(PY) -m afflux.demo --loss "$(LOSS)"
+demo: $(ADAPTER) ## train a small network through the simulated engine, or board; LOSS=0.01 loses packets
+	$(PY) -m afflux.demo --loss "$(LOSS)" --aggregator "$(AGGREGATOR)"
 
 .PHONY: test
 test: $(ADAPTER) ## all tests, those in the simulator included

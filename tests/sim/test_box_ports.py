@@ -6,12 +6,16 @@ Models of their own, so most run by -m long.
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from afflux_hdl.contract.registers import address_of, node_counter_address
+from afflux_hdl.contract.registers import Command, address_of, node_counter_address
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.opennic.parameters import BoxParameters
+from afflux_sim.golden.frames import Endpoint
+from afflux_sim.golden.network import Receive, join_all, make_workers, receivers, run_in_order
+from afflux_sim.golden.shared_columns import SharedColumns
 from tests.checks.node_checks import build_of
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Director
@@ -21,6 +25,7 @@ from tests.scenarios.performer import perform
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.support.box.simulated_box import SimulatedBox
 from tests.support.box.two_ports import TwoPorts
+from tests.support.golden_job import new_job
 
 pytestmark = pytest.mark.long
 
@@ -197,3 +202,87 @@ def test_a_reset_amid_traffic_of_both_ports(box):
             assert [each.frame for each in box.to_host(port)] == streams[port]
     assert whole > 100
     assert Counter(box.counter("tx_refused", port) > 0 for port in range(2))[True] > 0
+
+
+SEPARATE = BoxParameters(
+    node=NodeParameters(engine=Parameters(workers=4, lanes=2, jobs=1, slots=4)),
+    ports=2,
+    nodes=2,
+    functions=4,
+)
+
+
+def test_two_engines_behind_two_ports_share_the_columns():
+    """K = 2: as with `udp://a,udp://b`, each worker has half of its blocks at each of them."""
+    choose = np.random.default_rng(1)
+    addresses = [
+        Endpoint(bytes.fromhex("02affa000001"), "10.0.0.9", 4700),
+        Endpoint(bytes.fromhex("02affa000002"), "10.0.1.9", 4700),
+    ]
+    job = Job(workers=4, lanes=2, slots=4, first_round=7)
+    with SimulatedBox(SEPARATE) as box:
+        members = []
+        for node, here in enumerate(addresses):
+            for name, value in (
+                ("local_mac_low", int.from_bytes(here.mac, "big") % 2**32),
+                ("local_mac_high", int.from_bytes(here.mac, "big") >> 32),
+                ("local_address", int.from_bytes(here.packed_address, "big")),
+                ("local_port", here.port),
+                *job.registers().items(),
+                ("job_command", Command.CREATE),
+            ):
+                box.write(address_of(name), value, node)
+            members.append(
+                make_workers(4, engine=here, job=0, key=job.key, round=7, lanes=2, slots=4)
+            )
+
+        def receive(node: int) -> Receive:
+            def to(frame: bytes) -> list[bytes]:
+                box.from_network([frame], node)
+                box.settle(quiet=200)
+                return [each.frame for each in box.to_network(node)]
+
+            return to
+
+        for node in range(2):
+            join_all(receive(node), members[node])
+        ranks = [SharedColumns(pair) for pair in zip(*members, strict=True)]
+        passed = [0, 0]
+        for size, dtype in ((5000, "float32"), (50, "float32"), (3333, "int32"), (1, "float32")):
+            tensors = [(choose.normal(size=size) * 1000).astype(dtype) for _ in range(job.workers)]
+            for rank, tensor in zip(ranks, tensors, strict=True):
+                rank.start(tensor, dtype, "sum")
+            while any(worker.outstanding for group in members for worker in group):
+                # Both ports at once.
+                for node, group in enumerate(members):
+                    sent = [frame for worker in group for frame in worker.frames_to_send()]
+                    box.from_network(sent, node)
+                    passed[node] += len(sent)
+                box.settle(quiet=200)
+                for node, group in enumerate(members):
+                    for each in box.to_network(node):
+                        for worker in receivers(each.frame, group):
+                            worker.receive(each.frame)
+            golden, alone = new_job(workers=4, lanes=2, slots=4)
+            expected = run_in_order(golden.receive, alone, tensors, dtype, "sum")
+            for rank, right in zip(ranks, expected, strict=True):
+                assert rank.result().tobytes() == right.tobytes()
+        # Small tensors are the first engine's alone.
+        assert 0.7 * passed[0] < passed[1] < passed[0]
+
+        # Each port's own: frames of the host by index, more streams than ports, registers.
+        frames = [bytes([6, n]) * 70 for n in range(4)]
+        for function in range(4):
+            box.from_host([frames[function]], function)
+        box.from_host([frames[0]], 0, dst=1 << 7)
+        box.from_network(frames[:1], 0)
+        box.from_network(frames[1:2], 1)
+        box.settle()
+        assert {each.frame for each in box.to_network(0)} == {frames[0], frames[2]}
+        assert {each.frame for each in box.to_network(1)} == {frames[1], frames[3]}
+        assert box.counter("h2c_no_destination") == 1
+        for node in range(2):
+            assert [each.frame for each in box.to_host(node)] == [frames[node]]
+            assert box.read(address_of("local_address"), node) == int.from_bytes(
+                addresses[node].packed_address, "big"
+            )
