@@ -95,8 +95,9 @@ def flash(
     _check_ways(order, board.on_pcie, board.tool)
     part = image.part or (report.part if report else "") or board.part
     until = "" if order.permanent else ", until it is switched off"
-    where = "FPGA" if offset is None else f"flash, from {offset:#010x}"
-    runner.say(f"{image.path} ({part}) goes into the {where} of {board.name}{until}")
+    where = "FPGA" if offset is None else "flash"
+    start = "" if offset is None else f", from {offset:#010x} on"
+    runner.say(f"{image.path} ({part}) goes into the {where} of {board.name}{start}{until}")
     with contextlib.ExitStack() as stack:
         if order.card is not None and not runner.dry:
             name = card_of(DeviceUrl("pcie", order.card))
