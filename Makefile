@@ -9,6 +9,9 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SYNTH_ARGS ?=
 MUTATION_ARGS ?=
+# For opennic, such as "--nodes 2 --functions 4".
+OPENNIC_ARGS ?=
+PORTS ?= 1
 FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
 # Those that tests.compat names.
@@ -100,6 +103,11 @@ types: $(SETUP) ## type checks
 verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
 	$(PY) -m afflux_hdl.engine.verilog -o build/verilog --build-time "$(BUILD_TIME)"
 	$(PY) -m afflux_hdl.node.verilog -o build/verilog --build-time "$(BUILD_TIME)"
+
+.PHONY: opennic
+opennic: $(SETUP) ## a plugin of the OpenNIC shell for BOARD=au50|au55c|au200|au250|au280, PORTS=1|2
+	$(PY) -m afflux_hdl.opennic --board "$(BOARD)" --ports "$(PORTS)" --build-time "$(BUILD_TIME)" \
+		-o "build/opennic/$(BOARD)" $(OPENNIC_ARGS)
 
 .PHONY: bench
 bench: $(ADAPTER) ## speed of the simulated engine, into build/bench/engine.json

@@ -121,6 +121,6 @@ def _aggregators_of(group: Any) -> list[tuple[tuple[str, int], bytes | None]]:
         topology = group_of(group).reducer.topology
         raise ValueError(f"there is no aggregator to ask: the group's way of sums is {topology}")
     # In a tree, several jobs are at the own leaf.
-    secrets = {(ticket.host, ticket.port): ticket.secret for ticket in tickets}
+    secrets = {ticket.control: ticket.secret for ticket in tickets}
     named = None if all(secrets.values()) else Settings.from_environment().control_secret()
     return [(address, secret_of_text(own) if own else named) for address, own in secrets.items()]

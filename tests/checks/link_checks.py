@@ -38,6 +38,7 @@ def check_operator_discards(engine: VerilatedEngine, build: Build) -> None:
     golden = director.golden
     frames = _rounds(job)
     results = [answer for frame in frames for answer in golden.receive(frame)]
+    cut_before = engine.statistics().frames_cut
     engine.write(address_of("transmit_control"), 1)
     assert engine.read(address_of("transmit_state")) == 1
     before = perform(engine, director.read_counters())
@@ -55,7 +56,7 @@ def check_operator_discards(engine: VerilatedEngine, build: Build) -> None:
     engine.write(address_of("transmit_control"), 0)
     assert engine.read(address_of("transmit_state")) == 0
     _recover(engine, director, job)
-    assert engine.statistics().frames_cut == 0
+    assert engine.statistics().frames_cut == cut_before
 
 
 def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build) -> None:
@@ -69,6 +70,7 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     frames = _rounds(job)
     results = [answer for frame in frames for answer in golden.receive(frame)]
     before = perform(engine, director.read_counters())
+    cut_before = engine.statistics().frames_cut
     assert engine.play(frames, STUCK) == []
     other = Job(number=1, workers=1, lanes=1, slots=1, slot_base=job.slots, key=2)
     assert engine.read(address_of("transmit_state")) == 0
@@ -92,9 +94,9 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     assert len(sent) + discarded == len(results)
     assert after["frames_out"] - before["frames_out"] == len(sent)
     # Of the frame in which the output stopped, part was before the network, and part was not.
-    assert statistics.frames_cut == 1
+    assert statistics.frames_cut == cut_before + 1
     _recover(engine, director, job, 1)
-    assert engine.statistics().frames_cut == 1
+    assert engine.statistics().frames_cut == cut_before + 1
     # The job whose own results are under way, before the link counts as down.
     engine.play(_rounds(job, 2), STUCK)
     _command(engine, job, Command.DESTROY, Parameters().link_timeout + COMMAND_CYCLES)

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
+from typing import Protocol
 
 from afflux_hdl.contract.registers import (
     COUNTERS,
@@ -49,6 +50,7 @@ from tests.scenarios.tree_cases import TREE_CASES
 __all__ = [
     "Beside",
     "NodeAsEngine",
+    "NodeModel",
     "build_of",
     "node_parameters",
     "read_counter",
@@ -59,6 +61,32 @@ SMALL_BUFFERS = {"host_buffer_bytes": 2048, "echo_buffer_bytes": 2048}
 
 OKAY, SLVERR = 0, 2
 ARP_WAITING = 16
+
+
+class NodeModel(Protocol):
+    """What these checks need of a node: a Verilated one, or one in a box of a shell."""
+
+    def pace(self, pace: NodePace) -> None:
+        """Say how later plays offer and take beats."""
+
+    def play(
+        self,
+        from_network: Sequence[bytes],
+        from_host: Sequence[bytes],
+        *,
+        network_errors: Sequence[bool] | None = None,
+        host_errors: Sequence[bool] | None = None,
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Play frames at both ports until the node is idle; return what it has sent."""
+
+    def read(self, address: int) -> int:
+        """Value of a register."""
+
+    def write(self, address: int, value: int) -> None:
+        """Write a register."""
+
+    def reset(self) -> None:
+        """Reset the node."""
 
 
 class NodeAsEngine:
@@ -101,7 +129,7 @@ class Beside:
             host did not take in time.
     """
 
-    def __init__(self, node: VerilatedNode, built: NodeParameters) -> None:
+    def __init__(self, node: NodeModel, built: NodeParameters) -> None:
         self._node = node
         self._built = built
         self.golden = self._new_golden()
@@ -205,7 +233,7 @@ class Beside:
         return {each.name: read_counter(self._node, each.name) for each in NODE_COUNTERS}
 
 
-def read_counter(node: VerilatedNode, name: str) -> int:
+def read_counter(node: NodeModel, name: str) -> int:
     """Return a counter of the node."""
     low = node.read(node_counter_address(name))
     return node.read(node_counter_address(name) + 4) << 32 | low

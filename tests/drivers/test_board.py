@@ -8,49 +8,25 @@ import pytest
 from afflux_drivers.aggregator import server as server_module
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.board import Board, BoardFailed, interface_mac
-from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.control.client import create_job, describe, read_counters
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.errors import AggregatorRefused
 from afflux_hdl.contract import registers
+from tests.support.drivers.board_registers import BoardRegisters
 
 MAC = 0x02AF_F100_0009
-ALL_ONES = 0xFFFF_FFFF
-
-
-class Registers:
-    """A node's registers: the engine's are those of one in software."""
-
-    def __init__(self) -> None:
-        self.engine = SoftEngine(jobs=2, slots=64)
-        self.there = True
-        self.closed = False
-
-    def read(self, address: int) -> int:
-        if not self.there:
-            return ALL_ONES
-        if address == registers.node_address_of("node_identity"):
-            return registers.NODE_IDENTITY
-        if address >= registers.NODE_BASE:
-            return address & 0xFFF
-        return self.engine.read(address)
-
-    def write(self, address: int, value: int) -> None:
-        assert address < registers.NODE_BASE
-        self.engine.write(address, value)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Registers:
+def port(monkeypatch: pytest.MonkeyPatch) -> BoardRegisters:
     monkeypatch.setattr(server_module, "interface_mac", lambda address: MAC)
-    return Registers()
+    return BoardRegisters()
 
 
-def test_the_node_gets_its_addresses_and_its_jobs(port: Registers, no_threads_left: None) -> None:
+def test_the_node_gets_its_addresses_and_its_jobs(
+    port: BoardRegisters, no_threads_left: None
+) -> None:
     server = AggregatorServer(Board(port, "board", 500), access=Access(peer_share=1.0))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -85,7 +61,7 @@ def test_the_node_gets_its_addresses_and_its_jobs(port: Registers, no_threads_le
     assert not port.closed
 
 
-def test_a_board_that_is_gone_ends_the_server(port: Registers, no_threads_left: None) -> None:
+def test_a_board_that_is_gone_ends_the_server(port: BoardRegisters, no_threads_left: None) -> None:
     server = AggregatorServer(Board(port, "board", 500))
     errors: list[BaseException] = []
 
@@ -107,7 +83,7 @@ def test_a_board_that_is_gone_ends_the_server(port: Registers, no_threads_left: 
     assert "node_identity reads 0xffffffff, not 0x41464c4e" in str(errors[0])
 
 
-def test_there_must_be_a_node(port: Registers) -> None:
+def test_there_must_be_a_node(port: BoardRegisters) -> None:
     port.there = False
     with pytest.raises(BoardFailed, match="there is no node behind these registers"):
         Board(port, "board", 500)
@@ -116,7 +92,7 @@ def test_there_must_be_a_node(port: Registers) -> None:
 def test_a_board_needs_an_interface_with_its_address() -> None:
     with pytest.raises(OSError, match=r"no Ethernet interface .* address 127\.0\.0\.1"):
         interface_mac("127.0.0.1")
-    board = Board(Registers(), "board", 500)
+    board = Board(BoardRegisters(), "board", 500)
     with pytest.raises(OSError, match=r"no Ethernet interface"):
         AggregatorServer(board)
     board.close()

@@ -7,11 +7,33 @@ import threading
 import pytest
 
 from afflux.commands import cli
+from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.device.device import open_device
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import management, registers
 from tests.support.drivers.fake_pci import CARD, FakePci, register_image
+from tests.support.management_board import KEY, BoardOnSocket, Registers
 
 URL = f"pcie://{CARD}"
+
+
+class EngineRegisters(Registers):
+    """The registers of an engine in software and of a node, behind a board's management."""
+
+    def __init__(self):
+        super().__init__()
+        self.engine = SoftEngine(jobs=4, slots=64)
+
+    def read(self, address):
+        return self.engine.read(address) if address < 0x800 else super().read(address)
+
+    def write(self, address, value):
+        if address >= 0x800:
+            return super().write(address, value)
+        try:
+            self.engine.write(address, value)
+        except registers.WriteRefused:
+            return False
+        return True
 
 
 @pytest.fixture
@@ -25,15 +47,26 @@ def run(pci, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("AFFLUX_DEVICE_KEY_FILE", raising=False)
 
     def run_it(*words):
-        words = ["device", *words, "--sysfs", str(pci.root), "--locks", str(tmp_path)]
+        line = ["device", *words, "--sysfs", str(pci.root), "--locks", str(tmp_path)]
         try:
-            status = cli.main(words)
+            status: object = cli.main(line)
         except SystemExit as end:
             status = end.code
         printed = capsys.readouterr()
         return status, printed.out, printed.err
 
     return run_it
+
+
+@pytest.fixture
+def board(tmp_path):
+    """Return a board behind a socket; its key is in the file `key`."""
+    with BoardOnSocket() as running:
+        running.registers = EngineRegisters()
+        running.restart()
+        (tmp_path / "key").write_text(KEY.hex())
+        (tmp_path / "key").chmod(0o600)
+        yield running
 
 
 def counter_image(**values):
@@ -55,13 +88,6 @@ def test_lists_the_cards(run, pci):
     (found,) = json.loads(out)
     assert (status, found["url"], found["build_time"]) == (0, URL, None)
     assert "reads as ones" in found["reason"]
-
-
-def test_a_board_that_is_named_and_has_no_key_is_an_error(run):
-    status, out, _ = run("list", "10.0.0.9")
-    assert status == 1
-    assert "udp://10.0.0.9" in out
-    assert "--key-file" in out
 
 
 def test_shows_a_card(run, pci):
@@ -226,3 +252,83 @@ def test_wrong_times_end_at_once(run, words):
     status, _, err = run("counters", URL, *words)
     assert status == 1
     assert words[0] in err
+
+
+def create_job(engine, number):
+    for name, value in (
+        ("job_index", number),
+        ("job_workers", 2),
+        ("job_lanes", 4),
+        ("job_slot_base", 8 * number),
+        ("job_slot_count", 8),
+        ("job_credit", 4),
+        ("job_command", registers.Command.CREATE),
+    ):
+        engine.write(registers.address_of(name), value)
+
+
+def test_an_appliance_behind_a_real_socket(run, board, tmp_path):
+    url = f"udp://127.0.0.1:{board.port}"
+    key = "--key-file", str(tmp_path / "key")
+    create_job(board.registers.engine, 2)
+    values = json.loads(run("show", url, *key, "--json", "--jobs", "--registers")[1])
+    assert values["kind"] == "appliance"
+    assert values["board"]["name"] == "test board"
+    assert values["board"]["controller"] == "127.0.0.2"
+    assert values["board"]["mac"] == "02:af:fa:00:00:09"
+    assert values["build"]["slots"] == 64
+    assert values["jobs"] == [{"job": 2, "parent_joined": False}]
+    assert values["registers"]["management_identity"]["value"] == management.IDENTITY
+    # Only to read: what this does to the board is counted, and nothing is written.
+    board.registers.writes.clear()
+    found = json.loads(run("counters", url, *key, "--json", "--all")[1])
+    assert found["management_executed"] > 100
+    assert len(found) == len(
+        registers.COUNTERS + registers.NODE_COUNTERS + management.MANAGEMENT_COUNTERS
+    )
+    assert board.registers.writes == []
+    assert run("configure", url, *key, "--port", "5000")[0] == 1, "a job exists"
+    assert run("reset", url, *key) == (0, f"{url}: ended job(s) 2\n", "")
+    assert run("configure", url, *key, "--port", "5000")[0] == 0
+    assert board.registers.read(registers.address_of("local_port")) == 5000
+    status, _, err = run("configure", url, *key, "--address", "10.0.0.9")
+    assert status == 1
+    assert "an appliance has its MAC and IPv4 address from its settings" in err
+
+
+def test_an_appliance_is_reset_as_a_whole(run, board, tmp_path):
+    url = f"udp://127.0.0.1:{board.port}"
+    board.registers.values[0x804] = 0
+    status, out, _ = run("reset", url, "--all", "--key-file", str(tmp_path / "key"))
+    assert (status, out) == (0, f"{url}: reset; it has the addresses of its settings again\n")
+    assert 0x804 not in board.registers.values
+
+
+def test_lists_a_board_without_its_key(run, board):
+    host = f"127.0.0.1:{board.port}"
+    status, out, _ = run("list", host, "--timeout", "0.2")
+    assert status == 1
+    assert "answers; without its key nothing more is known" in out
+
+
+def test_the_key_may_be_in_a_file_that_the_environment_names(run, board, tmp_path, monkeypatch):
+    monkeypatch.setenv("AFFLUX_DEVICE_KEY_FILE", str(tmp_path / "key"))
+    host = f"127.0.0.1:{board.port}"
+    status, out, _ = run("list", host, "--json")
+    assert status == 0
+    assert json.loads(out)[-1]["what"] == "appliance test board"
+    (tmp_path / "key").write_text("0" * 31 + "1")
+    status, _, err = run("show", f"udp://{host}", "--timeout", "0.3")
+    assert status == 1
+    assert "none under this key" in err
+    (tmp_path / "key").chmod(0o644)
+    assert "has mode 0644" in run("show", f"udp://{host}")[2]
+
+
+def test_a_board_that_is_silent_or_without_a_key_is_an_error_in_time(run, board, tmp_path):
+    board.silent = True
+    url = f"udp://127.0.0.1:{board.port}"
+    status, _, err = run("show", url, "--key-file", str(tmp_path / "key"), "--timeout", "0.2")
+    assert status == 1
+    assert "no answer within 0.2 s" in err
+    assert "--key-file" in run("show", url)[2]

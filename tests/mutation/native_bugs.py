@@ -209,13 +209,17 @@ BUGS = {
     "takes a row behind the last": NativeBug(
         Bug(
             "rows/row_set.cpp",
-            "static_cast<std::size_t>(number) >= rows_",
-            "static_cast<std::size_t>(number) > rows_",
+            "number < 0 || row >= rows_",
+            "number < 0 || row > rows_",
         ),
         _ROWS,
     ),
     "goes by its sample alone": NativeBug(
-        Bug("selection/largest.cpp", "if (found.size() < count) found", "if (false) found"),
+        Bug(
+            "selection/largest.cpp",
+            "if (found.size() < count) found = reaching(elements, count, 0);",
+            "",
+        ),
         _LARGEST,
     ),
     "drops the least of the largest": NativeBug(

@@ -42,8 +42,8 @@ BUGS = {
     ),
     "question: lengths of UDP off by 1": Bug(
         RECEIVE,
-        "(udp.length[8:] != wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES)",
-        "(udp.length[9:] != (wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES) >> 1)",
+        "(udp.length[8:] != Mux(sealed, least_udp + wire.SEAL_BYTES, least_udp))",
+        "(udp.length[9:] != Mux(sealed, least_udp + wire.SEAL_BYTES, least_udp) >> 1)",
     ),
     "question: version and type, byte 42, bit 7": Bug(
         RECEIVE,

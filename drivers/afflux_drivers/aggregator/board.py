@@ -1,23 +1,38 @@
-"""An engine that is in the network itself: its host sees registers, and the frames of others.
+"""An engine that is in the network itself: whoever rules it sees registers, no packet of a job.
 
-The engine is in a node (`docs/node.md`), between a network port and an interface of the host. Its
-packets never reach the host. What is not for the engine passes to that interface, whose MAC and
-IPv4 address are the node's own: so the control channel is reached at the address of the engine.
+The engine is in a node (`docs/node.md`). There are two kinds of boards:
+
+* In a host: the node is between a network port and an interface of the host. What is not for the
+  engine passes to that interface, whose MAC and IPv4 address are the node's own: so the control
+  channel is reached at the address of the engine.
+* Apart: the board has no host, but an address of its own, from its settings or by DHCP. Its
+  registers are reached through the network by its controller, and the control channel, which is
+  the controller's, states the board's address to workers.
 """
 
 import contextlib
 import fcntl
+import logging
 import socket
 import struct
 import threading
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 from afflux_drivers.control.tickets import ParentJob
+from afflux_drivers.device.errors import DeviceGone
+from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import registers
 
 __all__ = ["Board", "BoardFailed", "BoardPath", "RegisterPort", "interface_mac"]
 
+_log = logging.getLogger("afflux")
+
 _LOOK_EVERY_S = 1.0
+_SILENT_S = 60.0
+"""For as long a board that is apart may not answer, before its controller gives up."""
+
 _IFNAME_BYTES = 16
 # Linux's numbers, missing from the socket module.
 _SIOCGIFADDR = 0x8915
@@ -26,7 +41,7 @@ _ETHERNET = 1
 
 
 class BoardFailed(RuntimeError):
-    """The registers of a board do not read as a node's do."""
+    """The registers of a board cannot be reached, or do not read as a node's do."""
 
 
 class RegisterPort(Protocol):
@@ -50,26 +65,60 @@ class Board:
         name: Its kind.
         queue: Full packets that the way to it holds, for all jobs together. A switch's port has
             a buffer for some hundreds; the node itself takes them as fast as its port does.
+        apart: Whether it has an address of its own, and this host none of its ports.
 
     Attributes:
-        name, queue: As given.
+        name, queue, apart: As given.
 
     Raises:
         BoardFailed: There is no node behind these registers.
     """
 
-    def __init__(self, port: RegisterPort, name: str, queue: int) -> None:
+    def __init__(self, port: RegisterPort, name: str, queue: int, *, apart: bool = False) -> None:
         self._port = port
-        self.name, self.queue = name, queue
+        self.name, self.queue, self.apart = name, queue, apart
         self.check()
 
     def read(self, address: int) -> int:
-        """Read a 32-bit register."""
-        return self._port.read(address)
+        """Read a 32-bit register.
+
+        Raises:
+            BoardFailed: It cannot be reached.
+        """
+        try:
+            return self._port.read(address)
+        except (OSError, AffluxError) as error:
+            raise BoardFailed(f"register {address:#05x} of the board: {error}") from error
 
     def write(self, address: int, value: int) -> None:
-        """Write a 32-bit register."""
-        self._port.write(address, value)
+        """Write a 32-bit register.
+
+        Raises:
+            BoardFailed: It cannot be reached.
+            WriteRefused: It refuses the value; nothing is written then.
+        """
+        try:
+            self._port.write(address, value)
+        except registers.WriteRefused:
+            raise
+        except (OSError, AffluxError) as error:
+            raise BoardFailed(f"register {address:#05x} of the board: {error}") from error
+
+    def own_address(self) -> tuple[str, int]:
+        """Return the IPv4 address of a board that is apart, and the UDP port of its first job.
+
+        Raises:
+            BoardFailed: It has none.
+        """
+        address, port = (
+            self.read(registers.address_of(name)) for name in ("local_address", "local_port")
+        )
+        if address == 0 or port == 0:
+            raise BoardFailed(
+                f"the board has no address yet: local_address reads {address:#010x}, local_port "
+                f"{port}; its settings or DHCP must give it one (afflux device configure)"
+            )
+        return socket.inet_ntoa(address.to_bytes(4, "big")), port
 
     def close(self) -> None:
         """Close the registers."""
@@ -81,7 +130,7 @@ class Board:
         Raises:
             BoardFailed: It is not.
         """
-        found = self._port.read(registers.node_address_of("node_identity"))
+        found = self.read(registers.node_address_of("node_identity"))
         if found != registers.NODE_IDENTITY:
             raise BoardFailed(
                 f"there is no node behind these registers: node_identity reads {found:#010x}, not "
@@ -95,17 +144,38 @@ class BoardPath:
     Args:
         board: The board.
         lock: Held while it is looked at.
+
+    Attributes:
+        look: Called while the board is there, about once a second, with the lock held.
     """
 
     def __init__(self, board: Board, lock: threading.Lock) -> None:
         self._board, self._lock = board, lock
         self._stopping = threading.Event()
+        self.look: Callable[[], None] = lambda: None
 
     def serve(self) -> None:
-        """Watch the board until `stop` is called; raise what it raises when it fails."""
+        """Watch the board until `stop` is called.
+
+        Raises:
+            BoardFailed: It is gone: at once if what is there is no node; if it is apart, and does
+                not answer, when that has lasted, as a switch on the way may be starting.
+        """
+        heard = time.monotonic()
         while not self._stopping.wait(_LOOK_EVERY_S):
-            with self._lock:
-                self._board.check()
+            try:
+                with self._lock:
+                    self._board.check()
+                    self.look()
+            except BoardFailed as error:
+                silent_s = time.monotonic() - heard
+                # Of a board that was reset the settings are left, but no job.
+                silent = type(error.__cause__) is DeviceGone
+                if not (self._board.apart and silent and silent_s < _SILENT_S):
+                    raise
+                _log.warning("the board has been silent for %.0f s: %s", silent_s, error)
+            else:
+                heard = time.monotonic()
 
     def stop(self) -> None:
         """Make `serve` return soon. Thread-safe."""

@@ -1,7 +1,6 @@
 """The control channel's end at the aggregator: TCP connections and what limits them."""
 
 import contextlib
-import logging
 import selectors
 import socket
 import threading
@@ -11,13 +10,11 @@ from collections import deque
 from afflux_drivers.addresses import named
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.conversation import Client, Conversation
-from afflux_drivers.aggregator.jobs import JobTable, NoRoom
+from afflux_drivers.aggregator.jobs import JobTable
 from afflux_drivers.aggregator.peers import Peer, Peers, may_take
 from afflux_drivers.aggregator.requests import RequestHandler
 
 __all__ = ["BACKLOG", "ControlServer"]
-
-_log = logging.getLogger("afflux")
 
 _LINE_BYTES = 4096
 _ANSWERS_BYTES = 1 << 16
@@ -70,12 +67,14 @@ class _Connection:
 def _prepare(client: socket.socket) -> None:
     client.setblocking(False)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A host that vanishes must not hold its job for ever.
+    # A host that vanishes must not hold its job for ever: neither while nothing is sent to it, nor
+    # while something is that it does not acknowledge.
     client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         (socket.TCP_KEEPIDLE, 10),
         (socket.TCP_KEEPINTVL, 5),
         (socket.TCP_KEEPCNT, 3),
+        (socket.TCP_USER_TIMEOUT, 25_000),
     ):
         client.setsockopt(socket.IPPROTO_TCP, option, value)
 
@@ -84,9 +83,9 @@ class ControlServer:
     """Serves the control channel in one thread. Nothing that a client does makes another wait.
 
     Lines, connections, unread answers and idle time are bounded. A connection that owns a job may
-    idle for ever, and the job ends with it. Connections of strangers are counted apart: however
-    many there are, those of clients that are known stay, and new ones can become known. One that
-    asks too fast is answered later, and nobody else is.
+    idle for ever, unless the job has a lease, and the job ends with it. Connections of strangers
+    are counted apart: however many there are, those of clients that are known stay, and new ones
+    can become known. One that asks too fast is answered later, and nobody else is.
 
     Args:
         listener: A listening TCP socket; closed when serving ends.
@@ -292,18 +291,19 @@ class ControlServer:
         connection.client.close()
         with self._lock:
             for job in connection.talk.client.jobs:
-                try:
-                    self._table.destroy(job)
-                except NoRoom as error:
-                    # Its slots stay taken. The other clients go on.
-                    _log.error("job %d of a client that has left: %s", job.number, error)
+                self._table.end(job)
 
     def _drop_late(self) -> None:
-        """Drop strangers that prove nothing, and clients without a job that say nothing."""
+        """End what has taken too long: strangers that prove nothing, clients that say nothing.
+
+        Besides, jobs whose leases have ended.
+        """
         now = time.monotonic()
         if now < self._look_at:
             return
         self._look_at = now + _LOOK_EVERY_S
+        with self._lock:
+            self._table.end_overdue()
         # A byte now and then is no progress: only whole lines count.
         late = [each for each in self._strangers if each.since < now - self._access.prove_s]
         late += [

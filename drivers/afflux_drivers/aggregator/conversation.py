@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afflux_drivers.addresses import authority, same_address
-from afflux_drivers.aggregator.jobs import Job
+from afflux_drivers.aggregator.job import Job
 from afflux_drivers.control.line_codes import NONCE_DIGITS, LineCode, connection_codes, new_nonce
 
 __all__ = ["Client", "Conversation"]

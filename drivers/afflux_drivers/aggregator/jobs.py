@@ -1,15 +1,17 @@
 """The table of an engine's jobs: gives out job numbers, slot ranges and keys."""
 
+import logging
 import secrets
 import socket
 import time
-from dataclasses import dataclass
 
 from afflux_drivers import _native
 from afflux_drivers.addresses import authority, is_ipv6, route_to
-from afflux_drivers.aggregator.board import Board
+from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Registers
+from afflux_drivers.aggregator.job import Job
+from afflux_drivers.aggregator.job_journal import JobJournal
 from afflux_drivers.aggregator.parent_ports import PortTaken
 from afflux_drivers.aggregator.peers import PEER_SHARE, may_take
 from afflux_drivers.control.tickets import ParentJob
@@ -18,9 +20,12 @@ from afflux_drivers.frames import mac_of
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import registers, wire
 
-__all__ = ["Job", "JobTable", "NoRoom", "engine_limits", "read_counters"]
+__all__ = ["JobTable", "NoRoom", "engine_limits", "read_counters"]
+
+_log = logging.getLogger("afflux")
 
 _BUSY_TIMEOUT_S = 10.0
+_AGAIN_S = 5.0
 _CREDIT_MAX = 0xFFFF
 
 _NOT_IPV4 = 0xFFFF_FFFF
@@ -38,39 +43,6 @@ _PORTS_TRIED = 16
 
 class NoRoom(Exception):
     """The engine cannot hold the requested job, or has refused a command; the text says why."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job as it was created.
-
-    Attributes:
-        number: Job number.
-        key: Secret, 64 bits.
-        round: First round r0.
-        workers: N.
-        lanes: F.
-        slot_base: First slot in the pool.
-        slots: Number of slots.
-        credit: Packets that a worker may have in flight.
-        parent: The aggregator above, or None.
-        group: Where results go, once for all workers; None if they go to each.
-        group_key: Key of these results, which JOINED tells the workers; 0 without a group.
-        peer: The peer of the control channel that it counts for; empty for none.
-    """
-
-    number: int
-    key: int
-    round: int
-    workers: int
-    lanes: int
-    slot_base: int
-    slots: int
-    credit: int
-    parent: ParentJob | None
-    group: MulticastGroup | None
-    group_key: int
-    peer: str = ""
 
 
 def engine_limits(engine: Registers) -> dict[str, int]:
@@ -101,6 +73,8 @@ class JobTable:
             alone; see `may_take`.
         may_move: Workers may join from another address while their job runs, as where addresses
             are translated on the way. Whoever knows a job's key can have its results then.
+        journal: Keeps the jobs for a later table of the same engine; None if the engine ends with
+            this one.
     """
 
     def __init__(
@@ -111,7 +85,9 @@ class JobTable:
         parent_ports: DataPath | None = None,
         peer_share: float = PEER_SHARE,
         may_move: bool = False,
+        journal: JobJournal | None = None,
     ) -> None:
+        self._journal = journal
         self._peer_share = peer_share
         self._parent_ports = parent_ports
         self._may_move = may_move
@@ -120,6 +96,12 @@ class JobTable:
         self._room_bytes = room_bytes
         self._limits = engine_limits(engine)
         self._jobs: dict[int, Job] = {}
+        # Of jobs with a lease, when on the monotonic clock it ends.
+        self._ends: dict[int, float] = {}
+        # Of jobs that are over, but whose destruction has failed so far, when to try again.
+        self._doomed: dict[int, float] = {}
+        # Jobs of an earlier table, for as long as no client of this one has renewed them.
+        self._adopted: set[int] = set()
 
     def create(
         self,
@@ -129,6 +111,7 @@ class JobTable:
         parent: ParentJob | None = None,
         to_each: bool = False,
         peer: str = "",
+        lease_s: int = 0,
     ) -> Job:
         """Create a job with at most so many lanes and slots.
 
@@ -139,6 +122,7 @@ class JobTable:
             parent: The aggregator above, if there is one; `join_parent` comes next then.
             to_each: Send results to each worker, even if there is a group.
             peer: Who asks, for limits; empty for the operator, who has none.
+            lease_s: The job ends when it has not been renewed for so long; 0: it does not.
 
         Raises:
             NoRoom: If the engine cannot hold it, or the rest is kept for other peers.
@@ -176,6 +160,7 @@ class JobTable:
             group=group,
             group_key=0 if group is None else secrets.randbits(64),
             peer=peer,
+            lease_s=lease_s,
         )
         group_address, group_port = (0, 0) if group is None else group.words
         parameters = (
@@ -201,8 +186,107 @@ class JobTable:
         except NoRoom:
             self._close_parent_port(job.number)
             raise
-        self._jobs[job.number] = job
+        except BoardFailed:
+            # The command may have been carried out, or may be yet.
+            self._take(job)
+            self._put_off(job)
+            raise
+        self._take(job)
+        self._write_journal()
         return job
+
+    def _take(self, job: Job) -> None:
+        self._jobs[job.number] = job
+        if job.lease_s:
+            self._ends[job.number] = time.monotonic() + job.lease_s
+
+    def has_no_client(self, job: Job) -> bool:
+        """Return whether a job is an earlier table's, and has not been renewed since."""
+        return job.number in self._adopted
+
+    def renew(self, job: Job) -> None:
+        """Let the lease of a job begin anew, if it has one; whoever asks is its client."""
+        self._adopted.discard(job.number)
+        if job.lease_s:
+            self._ends[job.number] = time.monotonic() + job.lease_s
+
+    def end_overdue(self) -> None:
+        """Destroy the jobs whose leases have ended, and those that could not be destroyed before.
+
+        What fails is logged, and tried again the next time.
+        """
+        now = time.monotonic()
+        for job in [each for each in self._jobs.values() if self._ends.get(each.number, now) < now]:
+            _log.warning(
+                "job %d of peer %s has not been renewed for %d s: its lease has ended",
+                job.number, job.peer or "unknown", job.lease_s,
+            )  # fmt: skip
+            self.end(job)
+        for number in [number for number, when in self._doomed.items() if when < now]:
+            self.end(self._jobs[number])
+
+    def end(self, job: Job) -> None:
+        """Destroy a job that nobody asks for any more. A failure is logged; `end_overdue` repeats.
+
+        Until that succeeds the job's slots stay taken.
+        """
+        first = job.number not in self._doomed
+        try:
+            self.destroy(job)
+        except (NoRoom, BoardFailed) as error:
+            self._put_off(job)
+            if first:
+                _log.error("job %d is over, but not destroyed yet: %s", job.number, error)
+
+    def _put_off(self, job: Job) -> None:
+        """Have a job destroyed later, by `end_overdue`. Nobody can find it any more."""
+        self._ends.pop(job.number, None)
+        self._doomed[job.number] = time.monotonic() + _AGAIN_S
+
+    def adopt(self) -> None:
+        """Look which jobs the engine has already, as after the end of an earlier table.
+
+        Those that the journal has, and that have a lease, go on: it begins anew. All others are
+        destroyed, as nobody could renew or close them.
+
+        Raises:
+            NoRoom: If the engine does not let one be destroyed.
+        """
+        known = {} if self._journal is None else {job.number: job for job in self._journal.read()}
+        for number in range(self._limits["jobs"]):
+            if not self._is_enabled(number):
+                continue
+            job = known.get(number)
+            if job is not None and job.lease_s:
+                _log.warning(
+                    "job %d runs on the engine: it goes on if it is renewed within %d s",
+                    number, job.lease_s,
+                )  # fmt: skip
+                self._take(job)
+                self._adopted.add(number)
+                continue
+            _log.warning("job %d on the engine belongs to nobody: it is destroyed", number)
+            self._command(number, registers.Command.DESTROY)
+        self._write_journal()
+
+    def forget_lost(self) -> None:
+        """Forget jobs that the engine does not have any more, as after a reset of a board."""
+        lost = [number for number in self._jobs if not self._is_enabled(number)]
+        for number in lost:
+            _log.error(
+                "the engine has lost job %d: it was reset, or somebody else rules it", number
+            )
+            self._drop(self._jobs[number])
+        if lost:
+            self._write_journal()
+
+    def _is_enabled(self, number: int) -> bool:
+        self._write("job_index", number)
+        return bool(self._engine.read(registers.address_of("job_enabled")))
+
+    def _write_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.write(self._jobs.values())
 
     def _left_for(self, peer: str, free_jobs: int) -> int:
         """Return how many slots a further job of a peer may have, at least 1."""
@@ -256,7 +340,7 @@ class JobTable:
     def find(self, number: int, key: int) -> Job | None:
         """Return the job of this number, if this is its key."""
         job = self._jobs.get(number)
-        if job is None:
+        if job is None or number in self._doomed:
             return None
         # In constant time: a stranger must not find the key part by part.
         fits = secrets.compare_digest(job.key.to_bytes(8, "big"), key.to_bytes(8, "big"))
@@ -267,7 +351,14 @@ class JobTable:
         if self._jobs.get(job.number) is not job:
             return
         self._command(job.number, registers.Command.DESTROY)
+        self._drop(job)
+        self._write_journal()
+
+    def _drop(self, job: Job) -> None:
         del self._jobs[job.number]
+        self._ends.pop(job.number, None)
+        self._doomed.pop(job.number, None)
+        self._adopted.discard(job.number)
         self._close_parent_port(job.number)
 
     def _close_parent_port(self, number: int) -> None:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from afflux_drivers.aggregator.board import BoardFailed
 from afflux_drivers.aggregator.conversation import Client
 from afflux_drivers.aggregator.engine import Registers
-from afflux_drivers.aggregator.jobs import Job, JobTable, NoRoom, engine_limits, read_counters
+from afflux_drivers.aggregator.job import Job
+from afflux_drivers.aggregator.jobs import JobTable, NoRoom, engine_limits, read_counters
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 
@@ -16,6 +18,7 @@ __all__ = ["RequestHandler"]
 
 
 _JOBS_OF_A_CONNECTION = 16
+_LEASE_MAX_S = 3600
 
 
 class _Bad(Exception):
@@ -30,12 +33,19 @@ class RequestHandler:
         table: Its jobs.
         port: The aggregator's UDP port.
         wake: Called when the engine has something to send that no frame has caused.
+        host: The IPv4 address of an engine that is elsewhere than its control channel; else empty.
     """
 
     def __init__(
-        self, engine: Registers, table: JobTable, port: int, wake: Callable[[], None]
+        self,
+        engine: Registers,
+        table: JobTable,
+        port: int,
+        wake: Callable[[], None],
+        host: str = "",
     ) -> None:
         self._engine, self._table, self._port, self._wake = engine, table, port, wake
+        self._place: dict[str, Any] = {"port": port, **({"host": host} if host else {})}
 
     def answer(self, line: bytes, client: Client) -> bytes:
         """Carry out one request and return the line to answer.
@@ -46,7 +56,7 @@ class RequestHandler:
         """
         try:
             answer = self._carry_out(_object(line), client)
-        except (_Bad, NoRoom) as error:
+        except (_Bad, NoRoom, BoardFailed) as error:
             answer = {"ok": False, "error": str(error)}
         return json.dumps(answer).encode() + b"\n"
 
@@ -64,6 +74,8 @@ class RequestHandler:
             joined = self._table.join_parent(job)
             self._wake()
             return {"ok": True, "joined": joined}
+        if kind == "renew":
+            return self._renew(self._job(request), client)
         if kind == "counters":
             return {"ok": True, "counters": read_counters(self._engine)}
         if kind == "describe":
@@ -74,10 +86,12 @@ class RequestHandler:
                 "protocol": wire.VERSION,
                 "engine": self._engine.name,
                 **engine_limits(self._engine),
-                "port": self._port,
+                **self._place,
                 **({} if cycles is None else {"cycles": cycles}),
             }
-        raise _Bad(f"request {kind!r} must be create, join_parent, close, counters or describe")
+        raise _Bad(
+            f"request {kind!r} must be create, renew, join_parent, close, counters or describe"
+        )
 
     def _job(self, request: dict[str, Any]) -> Job:
         number, key = _integer(request, "job", 0, 255), _key(request)
@@ -86,13 +100,27 @@ class RequestHandler:
             raise _Bad(f"there is no job {number} with this key")
         return job
 
-    def _create(self, request: dict[str, Any], client: Client) -> dict[str, Any]:
+    def _renew(self, job: Job, client: Client) -> dict[str, Any]:
+        if not job.lease_s:
+            raise _Bad(f"job {job.number} was created without a lease")
+        if self._table.has_no_client(job):
+            # Its own connection was to an earlier process: from now on it ends with this one.
+            self._make_room(client)
+            client.jobs.append(job)
+        self._table.renew(job)
+        return {"ok": True, "lease_s": job.lease_s}
+
+    def _make_room(self, client: Client) -> None:
+        """See that a connection may have one more job."""
         client.jobs = [job for job in client.jobs if self._table.find(job.number, job.key) is job]
         if len(client.jobs) >= _JOBS_OF_A_CONNECTION:
             raise _Bad(
                 f"this connection of peer {client.peer} has {_JOBS_OF_A_CONNECTION} jobs: another "
                 "one is to create more"
             )
+
+    def _create(self, request: dict[str, Any], client: Client) -> dict[str, Any]:
+        self._make_room(client)
         protocol = _integer(request, "protocol", 0, 1 << 32)
         if protocol != wire.VERSION:
             raise _Bad(f"protocol {protocol} is not supported, only {wire.VERSION}")
@@ -104,6 +132,7 @@ class RequestHandler:
             # Children are not members of groups.
             to_each=request.get("group") is False,
             peer=client.peer,
+            lease_s=_integer(request, "lease_s", 1, _LEASE_MAX_S) if "lease_s" in request else 0,
         )
         client.jobs.append(job)
         group = job.group
@@ -118,9 +147,10 @@ class RequestHandler:
             "lanes": job.lanes,
             "slots": job.slots,
             "credit": job.credit,
-            "port": self._port,
+            **self._place,
             "engine": self._engine.name,
             **({} if ranges == 1 else {"ranges": ranges}),
+            **({"lease_s": job.lease_s} if job.lease_s else {}),
             **({} if group is None else {"group": group.address, "group_port": group.port}),
         }
 

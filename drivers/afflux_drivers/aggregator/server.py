@@ -13,6 +13,7 @@ from afflux_drivers.aggregator.control_server import BACKLOG, ControlServer
 from afflux_drivers.aggregator.data_path import DataPath
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.frame_path import FramePath
+from afflux_drivers.aggregator.job_journal import JobJournal
 from afflux_drivers.aggregator.jobs import JobTable, engine_limits
 from afflux_drivers.aggregator.requests import RequestHandler
 from afflux_drivers.aggregator.socket_path import SocketPath
@@ -32,14 +33,18 @@ class AggregatorServer:
 
     The server decides nothing about packets: whatever comes goes to the engine, and what the engine
     sends goes out. For the engine in software that is done in C++, with a thread for each of its
-    shares; others get frames. The packets of a board do not pass here at all.
+    shares; others get frames. The packets of a board do not pass here at all. A board that is apart
+    has its own address, which the control channel states; any other one gets this host's.
+
+    Jobs that a board already has go on if its journal has them and they are renewed; others are
+    destroyed (`JobTable.adopt`).
 
     Args:
         engine: The engine; the server is its only user, but does not close it.
         host: Name or address to listen on; `::` is every address of both families, and only an
             engine in software listens on IPv6. Answers leave with the address that routing picks,
-            so on a host with several, name the one that workers use. The node of a board takes it,
-            and the MAC address of the interface that has it, for its own.
+            so on a host with several, name the one that workers use. The node of a board that is
+            not apart takes it, and the MAC address of the interface that has it, for its own.
         port: Port; 0 takes a free one.
         group: Where the results of all jobs go, once for all workers, by the interface of `host`;
             None sends them to each worker.
@@ -47,11 +52,14 @@ class AggregatorServer:
         access: Who may create jobs, and how many; by default any program of this host may.
         may_move: Workers may join from another address while their job runs, as where addresses
             are translated on the way.
+        journal: Of the jobs of a board, for whoever rules it next; None: there is none.
 
     Attributes:
         address: Host and port on which it listens.
 
     Raises:
+        BoardFailed: If a board cannot be reached, or is apart and has no address.
+        NoRoom: If a board does not let a job be destroyed that belongs to nobody.
         AccessUnset: If other hosts reach the address, and `access` does not say who may ask.
         OSError: If the address cannot be bound, cannot send to a group, or is of IPv6 and the
             engine is not in software.
@@ -66,6 +74,7 @@ class AggregatorServer:
         group_ttl: int = 1,
         access: Access | None = None,
         may_move: bool = False,
+        journal: JobJournal | None = None,
     ) -> None:
         access = access or Access()
         access.check_host(host)
@@ -73,36 +82,52 @@ class AggregatorServer:
         self._sockets, listener = _bind(host, port, _sockets_of(engine))
         self.address: tuple[str, int] = named(listener.getsockname())
         try:
-            own = _number_of(self.address[0], engine, group)
+            host, port = "", self.address[1]
+            if isinstance(engine, Board) and engine.apart:
+                host, port = engine.own_address()
+            else:
+                own = _number_of(self.address[0], engine, group)
             buffer_bytes = [enlarge(udp, _BUFFER_BYTES) for udp in self._sockets]
             if group is not None:
                 for udp in self._sockets:
                     send_to_groups(udp, self.address[0], group_ttl)
-            on_board = isinstance(engine, Board)
-            mac = interface_mac(self.address[0]) if on_board else int.from_bytes(mac_of(own), "big")
+            if not host:
+                _give_addresses(engine, self.address, own)
             self._path = _data_path(engine, self._lock, self._sockets)
+            try:
+                table = self._table(engine, buffer_bytes, group, access, may_move, journal)
+            except BaseException:
+                self._path.close_all()
+                raise
         except BaseException:
             self._close_sockets()
             listener.close()
             raise
-        for name, value in (
-            ("local_mac_low", mac & 0xFFFF_FFFF),
-            ("local_mac_high", mac >> 32),
-            ("local_address", own),
-            ("local_port", self.address[1]),
-        ):
-            engine.write(registers.address_of(name), value)
-        if isinstance(engine, Board):
-            # A parent's MAC address would have to be asked for, which nobody does yet.
-            longest = wire.datagram_bytes(engine_limits(engine)["lanes"])
-            room_bytes = engine.queue * _native.datagram_charge(longest)
-            table = JobTable(engine, room_bytes, group, None, access.peer_share, may_move)
-        else:
-            room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
-            table = JobTable(engine, room_bytes, group, self._path, access.peer_share, may_move)
-        handler = RequestHandler(engine, table, self.address[1], self._path.wake)
+        handler = RequestHandler(engine, table, port, self._path.wake, host)
         self._control = ControlServer(listener, table, handler, self._lock, access)
         self._serving = False
+
+    def _table(
+        self,
+        engine: Engine | Board,
+        buffer_bytes: Sequence[int],
+        group: MulticastGroup | None,
+        access: Access,
+        may_move: bool,
+        journal: JobJournal | None,
+    ) -> JobTable:
+        """Make the table of jobs; on a board with those that it has already."""
+        if not isinstance(engine, Board):
+            room_bytes = sum(map(_native.usable_bytes, buffer_bytes))
+            return JobTable(engine, room_bytes, group, self._path, access.peer_share, may_move)
+        # A parent's MAC address would have to be asked for, which nobody does yet.
+        longest = wire.datagram_bytes(engine_limits(engine)["lanes"])
+        room_bytes = engine.queue * _native.datagram_charge(longest)
+        table = JobTable(engine, room_bytes, group, None, access.peer_share, may_move, journal)
+        table.adopt()
+        assert isinstance(self._path, BoardPath)
+        self._path.look = table.forget_lost
+        return table
 
     def serve_forever(self) -> None:
         """Serve until `stop` is called; then close the sockets and end all jobs.
@@ -163,6 +188,28 @@ def _data_path(
     if isinstance(engine, SoftEngine):
         return SocketPath(engine, sockets)
     return FramePath(engine, lock, sockets[0])
+
+
+def _give_addresses(engine: Engine | Board, listening: tuple[str, int], own: int) -> None:
+    """Make the address of this host the engine's.
+
+    Args:
+        engine: An engine behind sockets of this host, or a board in this host.
+        listening: Address and port of the control channel.
+        own: The same address as the engine has it.
+
+    Raises:
+        OSError: If no Ethernet interface of this host has the address.
+    """
+    on_board = isinstance(engine, Board)
+    mac = interface_mac(listening[0]) if on_board else int.from_bytes(mac_of(own), "big")
+    for name, value in (
+        ("local_mac_low", mac & 0xFFFF_FFFF),
+        ("local_mac_high", mac >> 32),
+        ("local_address", own),
+        ("local_port", listening[1]),
+    ):
+        engine.write(registers.address_of(name), value)
 
 
 def _number_of(address: str, engine: Engine | Board, group: MulticastGroup | None) -> int:

@@ -1,5 +1,7 @@
 """The control channel's end at worker 0: creates jobs, reads counters (protocol, section 10)."""
 
+import ipaddress
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,16 +22,72 @@ _RANGES_MAX = 64
 
 
 class JobLease:
-    """A job, for as long as it is not closed. The aggregator ends it if the connection breaks.
+    """A job, for as long as it is not closed. Thread-safe.
+
+    The aggregator ends it if the connection breaks, and, if the job was created with a lease, when
+    it has not been renewed for so long.
+
+    Args:
+        open_channel: Opens another connection to the same aggregator.
+        channel: The connection on which the job was created.
+        ticket: What every rank needs to take part.
+        timeout_s: Timeout for each answer.
+        lease_s: The lease that the aggregator has granted, in seconds; 0: none.
 
     Attributes:
-        ticket: What every rank needs to take part.
+        ticket, lease_s: As given.
     """
 
-    def __init__(self, channel: Channel, ticket: JobTicket, timeout_s: float) -> None:
+    def __init__(
+        self,
+        open_channel: Callable[[float], Channel],
+        channel: Channel,
+        ticket: JobTicket,
+        timeout_s: float,
+        lease_s: int = 0,
+    ) -> None:
+        self._open_channel = open_channel
+        # None: closed, or broken while it was being renewed.
         self._channel: Channel | None = channel
         self._timeout_s = timeout_s
-        self.ticket = ticket
+        self._lock = threading.Lock()
+        self._closed = False
+        self.ticket, self.lease_s = ticket, lease_s
+
+    def renew(self, timeout_s: float) -> None:
+        """Renew the lease; if the connection has broken, over another one.
+
+        That an aggregator cannot be reached need not be the end of the job: a board goes on without
+        its controller, and a later controller takes it over.
+
+        Args:
+            timeout_s: Timeout for the answer, and for a new connection.
+
+        Raises:
+            AggregatorUnreachable: If the aggregator cannot be reached, or does not answer.
+            AggregatorRefused: If it refuses: the job is over.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            if self._channel is None:
+                try:
+                    self._channel = self._open_channel(timeout_s)
+                except AggregatorRefused as error:
+                    # It does not take the connection; of the job nothing is known.
+                    raise AggregatorUnreachable(str(error)) from error
+            try:
+                self._channel.ask(self._request("renew"), timeout_s)
+            except AggregatorRefused:
+                raise
+            except BaseException:
+                # An answer that comes late would be taken for the next one's.
+                self._channel.close()
+                self._channel = None
+                raise
+
+    def _request(self, kind: str) -> dict[str, Any]:
+        return {"request": kind, "job": self.ticket.job, "key": f"{self.ticket.key:016x}"}
 
     def join_parent(self, timeout_s: float) -> None:
         """Make the aggregator join its own parent, which the job was created with.
@@ -42,12 +100,7 @@ class JobLease:
         channel, deadline = self._channel, time.monotonic() + timeout_s
         if channel is None:
             raise AggregatorRefused("the job is closed")
-        request = {
-            "request": "join_parent",
-            "job": self.ticket.job,
-            "key": f"{self.ticket.key:016x}",
-        }
-        while not channel.ask(request, self._timeout_s).get("joined"):
+        while not channel.ask(self._request("join_parent"), self._timeout_s).get("joined"):
             if time.monotonic() > deadline:
                 raise AggregatorUnreachable(
                     f"the aggregator at {channel.peer} has not joined its parent in {timeout_s:g} s"
@@ -61,14 +114,17 @@ class JobLease:
             AggregatorUnreachable: If the aggregator does not confirm it. The connection is closed
                 all the same, which ends the job when the aggregator notices.
         """
-        channel, self._channel = self._channel, None
-        if channel is None:
-            return
-        key = f"{self.ticket.key:016x}"
-        try:
-            channel.ask({"request": "close", "job": self.ticket.job, "key": key}, self._timeout_s)
-        finally:
-            channel.close()
+        with self._lock:
+            channel, self._channel = self._channel, None
+            if self._closed:
+                return
+            self._closed = True
+            if channel is None:
+                channel = self._open_channel(self._timeout_s)
+            try:
+                channel.ask(self._request("close"), self._timeout_s)
+            finally:
+                channel.close()
 
 
 def create_job(
@@ -80,6 +136,7 @@ def create_job(
     parent: ParentJob | None = None,
     to_each: bool = False,
     secret: bytes | None = None,
+    lease_s: int = 0,
 ) -> JobLease:
     """Create a job; lanes and slots are wishes, of which the aggregator may grant less.
 
@@ -94,6 +151,9 @@ def create_job(
         to_each: Whether results go to each worker by itself, even if the aggregator has a
             multicast group.
         secret: The aggregator's secret; None if it has none.
+        lease_s: Seconds after which the job is to end unless it is renewed, 1 to 3600; 0: it ends
+            with the connection only. `JobLease.lease_s` is what has been granted: an operator who
+            does not know leases grants none.
 
     Raises:
         AggregatorUnreachable: If the aggregator does not answer in time.
@@ -101,7 +161,11 @@ def create_job(
         AggregatorRefused: If it refuses.
         AggregatorMisbehaved: If its answer makes no sense.
     """
-    channel = Channel(address, timeout_s, secret)
+
+    def open_channel(limit_s: float) -> Channel:
+        return Channel(address, limit_s, secret)
+
+    channel = open_channel(timeout_s)
     try:
         answer = channel.ask(
             {
@@ -112,10 +176,17 @@ def create_job(
                 "slots": slots,
                 **({} if parent is None else {"parent": parent.to_request()}),
                 **({"group": False} if to_each else {}),
+                **({"lease_s": lease_s} if lease_s else {}),
             },
             timeout_s,
         )
-        ticket = _ticket(channel, answer)
+        ticket = _ticket(channel, address[1], answer)
+        granted_s = answer.get("lease_s", 0) if lease_s else 0
+        if type(granted_s) is not int or not 0 <= granted_s <= lease_s:
+            raise AggregatorMisbehaved(
+                f"create on the aggregator at {channel.peer}: asked for a lease of {lease_s} s, "
+                f"got {granted_s!r}"
+            )
         if ticket.workers != workers or not (
             1 <= ticket.lanes <= lanes
             and 1 <= ticket.slots <= min(slots, ticket.credit)
@@ -129,10 +200,10 @@ def create_job(
     except BaseException:
         channel.close()
         raise
-    return JobLease(channel, ticket, timeout_s)
+    return JobLease(open_channel, channel, ticket, timeout_s, granted_s)
 
 
-def _ticket(channel: Channel, answer: dict[str, Any]) -> JobTicket:
+def _ticket(channel: Channel, control_port: int, answer: dict[str, Any]) -> JobTicket:
     """Return the ticket that an aggregator's answer to a create request describes."""
 
     def field(name: str, read: Callable[[Any], T]) -> T:
@@ -149,8 +220,9 @@ def _ticket(channel: Channel, answer: dict[str, Any]) -> JobTicket:
     if "group" in answer:
         group_port = field("group_port", int)
         group = field("group", lambda text: MulticastGroup(str(text), group_port).address)
+    apart = "host" in answer
     return JobTicket(
-        host=channel.host,
+        host=field("host", _unicast) if apart else channel.host,
         port=field("port", int),
         job=field("job", int),
         key=field("key", lambda text: int(text, 16)),
@@ -163,7 +235,17 @@ def _ticket(channel: Channel, answer: dict[str, Any]) -> JobTicket:
         group=group,
         group_port=group_port,
         ranges=field("ranges", _ranges) if "ranges" in answer else 1,
+        control_host=channel.host if apart else "",
+        control_port=control_port if apart else 0,
     )
+
+
+def _unicast(text: Any) -> str:
+    """Return the address of a board. Raises `ValueError` if workers cannot send there."""
+    address = ipaddress.IPv4Address(str(text))
+    if address.is_multicast or address.is_unspecified:
+        raise ValueError
+    return str(address)
 
 
 def _ranges(value: Any) -> int:

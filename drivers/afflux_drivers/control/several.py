@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Sequence
 
 from afflux_drivers.control.client import JobLease, create_job
+from afflux_drivers.control.renewal import Renewal
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError, AggregatorRefused
 
@@ -15,13 +16,21 @@ _TRIES = 4
 class JobsLease:
     """Jobs that make one sum together, for as long as they are not closed.
 
+    Those with a lease are renewed by a thread of this process.
+
     Attributes:
         tickets: What the ranks need to take part.
     """
 
     def __init__(self, leases: Sequence[JobLease], tickets: Sequence[JobTicket]) -> None:
         self._leases = leases
+        self._renewal = Renewal(leases)
         self.tickets = tickets
+
+    @property
+    def lost(self) -> str | None:
+        """Why a job is over before its time; None if none is."""
+        return self._renewal.lost
 
     def close(self) -> None:
         """End all jobs. May be called more than once.
@@ -29,6 +38,7 @@ class JobsLease:
         Raises:
             AffluxError: What the first one that cannot be ended properly raises.
         """
+        self._renewal.stop()
         failure: AffluxError | None = None
         for lease in self._leases:
             try:
@@ -46,6 +56,7 @@ def create_jobs(
     slots: int,
     timeout_s: float,
     secret: bytes | None = None,
+    lease_s: int = 0,
 ) -> JobsLease:
     """Create a job of the same ranks at each aggregator, all with as many lanes.
 
@@ -57,6 +68,7 @@ def create_jobs(
         slots: Most slots. The ranks use the least that has been granted.
         timeout_s: Timeout for each answer.
         secret: Of all the aggregators; None if they have none.
+        lease_s: Seconds after which a job is to end unless it is renewed; 0: it need not be.
 
     Raises:
         AggregatorUnreachable: If one does not answer in time.
@@ -68,7 +80,11 @@ def create_jobs(
         leases: list[JobLease] = []
         try:
             for address in addresses:
-                leases.append(create_job(address, workers, lanes, slots, timeout_s, secret=secret))
+                leases.append(
+                    create_job(
+                        address, workers, lanes, slots, timeout_s, secret=secret, lease_s=lease_s
+                    )
+                )
         except BaseException:
             close_all(leases)
             raise

@@ -13,7 +13,7 @@ class JobTicket:
     """One job run on one aggregator. Worker 0 gets it and hands it to the others.
 
     Attributes:
-        host: Name or address of the aggregator.
+        host: Name or address of the aggregator, to which workers send.
         port: Its UDP port.
         job: Job number.
         key: Secret of the job run, 64 bits.
@@ -34,6 +34,9 @@ class JobTicket:
             no worker has any.
         secret: Of the control channel, where a rank has started the aggregator; empty where its
             operator has given it one, or none.
+        control_host: Name or address of its control channel, if that is elsewhere than `host`, as
+            that of a board without a host of its own; else empty.
+        control_port: TCP port of that; 0 with an empty `control_host`.
 
     Raises:
         ValueError: If `members`, `beside` and `ranks` do not fit the number of workers, or one
@@ -57,6 +60,8 @@ class JobTicket:
     ranges: int = 1
     beside: tuple[tuple[int, ...], ...] = ()
     secret: str = field(default="", repr=False)
+    control_host: str = ""
+    control_port: int = 0
 
     def __post_init__(self) -> None:
         if not self.members and not self.ranks and not self.beside:
@@ -69,6 +74,16 @@ class JobTicket:
                 f"ranks {self.members} of {self.ranks}, beside which are {self.beside}, are not "
                 f"those of {self.workers} workers"
             )
+
+    @property
+    def control(self) -> tuple[str, int]:
+        """Host and port of the aggregator's control channel."""
+        return (self.control_host, self.control_port) if self.apart else (self.host, self.port)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the control channel is on another host than the aggregator."""
+        return bool(self.control_host)
 
     @property
     def size(self) -> int:

@@ -26,6 +26,7 @@ def create_tree(
     slots: int,
     timeout_s: float,
     secret: bytes | None = None,
+    lease_s: int = 0,
 ) -> JobsLease:
     """Create the jobs of a tree of two levels.
 
@@ -36,6 +37,7 @@ def create_tree(
         slots: Most slots.
         timeout_s: Timeout for each answer, and for each leaf to join its parent.
         secret: Of all the aggregators; None if they have none.
+        lease_s: Seconds after which a job is to end unless it is renewed; 0: it need not be.
 
     Raises:
         ValueError: If there are no ranks or too many, or the parent is one of the leaves.
@@ -55,7 +57,7 @@ def create_tree(
     for _ in range(_TRIES):
         leases: list[JobLease] = []
         try:
-            granted = _create_all(parent, members, wish, timeout_s, leases, secret)
+            granted = _create_all(parent, members, wish, timeout_s, leases, secret, lease_s)
             if granted == wish:
                 for lease in leases[:-1]:
                     lease.join_parent(timeout_s)
@@ -83,9 +85,12 @@ def _create_all(
     timeout_s: float,
     leases: list[JobLease],
     secret: bytes | None,
+    lease_s: int,
 ) -> tuple[int, int]:
     """Create the jobs, leaves first in `leases`; return the lanes and slots that all have."""
-    top = create_job(parent, len(members), *wish, timeout_s, to_each=True, secret=secret)
+    top = create_job(
+        parent, len(members), *wish, timeout_s, to_each=True, secret=secret, lease_s=lease_s
+    )
     leases.append(top)
     above = top.ticket
     granted = above.lanes, above.slots
@@ -96,7 +101,14 @@ def _create_all(
     for number, (leaf, ranks) in enumerate(members.items()):
         job = ParentJob(address, above.port, above.job, above.key, number, above.round)
         lease = create_job(
-            leaf, len(ranks), above.lanes, above.slots, timeout_s, job, secret=secret
+            leaf,
+            len(ranks),
+            above.lanes,
+            above.slots,
+            timeout_s,
+            job,
+            secret=secret,
+            lease_s=lease_s,
         )
         leases.insert(number, lease)
         granted = min(granted[0], lease.ticket.lanes), min(granted[1], lease.ticket.slots)

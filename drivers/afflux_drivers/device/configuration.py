@@ -68,9 +68,15 @@ def set_local(
     nobody meant.
 
     Raises:
-        DeviceFailed: It has no MAC address otherwise, or no such port, or jobs run; nothing has
-            been changed then. Or it did not take what was written.
+        DeviceFailed: It has no MAC address otherwise, or no such port, or is an appliance, whose
+            settings say its addresses, or jobs run; nothing has been changed then. Or it did not
+            take what was written.
     """
+    if device.appliance is not None and not (mac is None and address is None):
+        raise DeviceFailed(
+            f"{device.url}: an appliance has its MAC and IPv4 address from its settings, which "
+            "are in its bitstream, or by DHCP (docs/management.md)"
+        )
 
     def read(name: str) -> int:
         return device.read(registers.address_of(name))

@@ -3,9 +3,19 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import management, registers
 
-__all__ = ["Readable", "difference", "engine_counters", "node_counters", "read_counter"]
+__all__ = [
+    "Readable",
+    "difference",
+    "engine_counters",
+    "management_counters",
+    "node_counters",
+    "read_counter",
+]
+
+_SHORT = frozenset(each.name for each in management.MANAGEMENT_COUNTERS)
+"""Counters of 32 bits."""
 
 
 class Readable(Protocol):
@@ -45,11 +55,22 @@ def node_counters(port: Readable) -> dict[str, int]:
     }
 
 
+def management_counters(port: Readable) -> dict[str, int]:
+    """Return the counters of an appliance's management, by name."""
+    return {
+        each.name: port.read(management.management_counter_address(each.name))
+        for each in management.MANAGEMENT_COUNTERS
+    }
+
+
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int] | None:
     """Return by how much counters have grown; None if they began anew meanwhile, as by a reset.
 
-    Counters wrap, but none of 64 bits does within the life of a machine.
+    Those of 32 bits may have gone round; none of 64 bits does within the life of a machine.
     """
-    if any(after[name] < value for name, value in before.items()):
+    if any(after[name] < value for name, value in before.items() if name not in _SHORT):
         return None
-    return {name: value - before[name] for name, value in after.items()}
+    return {
+        name: (value - before[name]) % (1 << 32 if name in _SHORT else 1 << 64)
+        for name, value in after.items()
+    }

@@ -8,7 +8,7 @@ from typing import Any
 
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.errors import DeviceFailed
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import management, registers
 
 __all__ = [
     "all_registers",
@@ -22,6 +22,9 @@ __all__ = [
 ]
 
 _BUSY_TIMEOUT_S = 2.0
+_MAC_MASK = (1 << 48) - 1
+_FOR_EVER = 0xFFFF_FFFF
+"""Of a DHCP lease (RFC 2131, 3.3)."""
 _QUEUES = ("receive_level", "receive_peak", "delivery_level", "delivery_peak")
 
 
@@ -69,6 +72,34 @@ def describe(device: Device) -> dict[str, Any]:
             name: device.read(registers.node_address_of(name))
             for name in ("host_path", "build_host_buffer", "build_echo_buffer")
         }
+    if device.appliance is not None:
+        text["kind"] = "appliance"
+        text["board"] = _board(device)
+    return text
+
+
+def _board(device: Device) -> dict[str, Any]:
+    """Return what an appliance's management adds: who it is, and where its address is from."""
+
+    def value(name: str) -> int:
+        return device.read(management.management_address_of(name))
+
+    name = b"".join(value(f"board_name_{word}").to_bytes(4, "little") for word in range(4))
+    by_dhcp = bool(value("board_flags") & 1)
+    text: dict[str, Any] = {
+        "name": name.rstrip(b"\0").decode("ascii", "replace"),
+        "mac": mac_text((value("board_mac_high") << 32 | value("board_mac_low")) & _MAC_MASK),
+        "address": str(ipaddress.IPv4Address(value("board_address"))),
+        "controller": str(ipaddress.IPv4Address(value("board_controller"))),
+        "port": value("board_port"),
+        "version": value("management_version"),
+        "uptime_s": value("board_uptime"),
+        "dhcp": by_dhcp,
+    }
+    if by_dhcp:
+        lease = value("board_lease")
+        text["dhcp_server"] = str(ipaddress.IPv4Address(value("board_server")))
+        text["lease_left_s"] = "for ever" if lease == _FOR_EVER else lease
     return text
 
 
@@ -79,7 +110,7 @@ def local_addresses(device: Device) -> dict[str, Any]:
         for name in ("mac_high", "mac_low", "address", "port")
     )
     return {
-        "mac": mac_text(high << 32 | low),
+        "mac": mac_text((high << 32 | low) & _MAC_MASK),
         "address": str(ipaddress.IPv4Address(address)) if address else None,
         "port": port,
     }
@@ -135,7 +166,11 @@ def wait_until_idle(device: Device, timeout_s: float | None = None) -> None:
 
 def all_registers(device: Device) -> Iterator[tuple[registers.Register, int]]:
     """Yield every register that can be read, with its value."""
-    table = registers.REGISTERS + (registers.NODE_REGISTERS if device.has_node else ())
+    table = [*registers.REGISTERS]
+    if device.has_node:
+        table += registers.NODE_REGISTERS
+    if device.appliance is not None:
+        table += management.MANAGEMENT_REGISTERS
     for each in table:
         if each.access is not registers.Access.WRITE_ONLY:
             yield each, device.read(each.address)

@@ -13,6 +13,7 @@ from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.device.lock import DeviceLock, card_of
 from afflux_drivers.device.pci import SYSFS
 from afflux_drivers.device.pcie import GONE, open_bar
+from afflux_drivers.device.udp import UdpRegisters
 from afflux_drivers.device.window import open_file
 from afflux_hdl.contract import registers
 
@@ -37,18 +38,28 @@ class Device:
         url: Where it is.
         port: Its registers; closed by `close`.
         locks: Freed by `close`, in reverse order.
+        writable: Let writes pass. Without, they are refused here.
 
     Attributes:
         url: As given.
         has_node: There is a node around the engine (`docs/node.md`).
+        appliance: The board as a whole, if it is one without a host (`docs/management.md`).
 
     Raises:
         DeviceFailed: There is no engine of Afflux behind these registers.
         DeviceGone: Nobody answers.
     """
 
-    def __init__(self, url: DeviceUrl, port: _Port, locks: Sequence[DeviceLock] = ()) -> None:
-        self.url, self._port, self._locks = url, port, locks
+    def __init__(
+        self,
+        url: DeviceUrl,
+        port: _Port,
+        locks: Sequence[DeviceLock] = (),
+        *,
+        writable: bool = True,
+    ) -> None:
+        self.url, self._port, self._locks, self._writable = url, port, locks, writable
+        self.appliance = port if isinstance(port, UdpRegisters) else None
         found = self.read(_IDENTITY)
         if found != registers.IDENTITY:
             raise DeviceFailed(
@@ -80,7 +91,10 @@ class Device:
         Raises:
             WriteRefused: An appliance has refused it.
             DeviceGone: An appliance does not answer.
+            DeviceFailed: The device was opened for reading only.
         """
+        if not self._writable:
+            raise DeviceFailed(f"{self.url} was opened for reading only")
         self._port.write(address, value)
 
     def close(self) -> None:
@@ -118,8 +132,7 @@ def open_device(
         url: Where they are (`afflux_drivers.device.location`).
         key: The 16 bytes that an appliance's controller knows; the others need none.
         exclusive: To change something: no other process of this host may do so meanwhile. Without,
-            registers of cards and files can only be read, while another process uses them; an
-            appliance has one controller at a time, so there it is exclusive all the same.
+            registers can only be read, whoever else uses them.
         timeout_s: Of each answer of an appliance, repeats included.
         sysfs: Where sysfs is mounted.
         locks: Folder of the lock files; None for the one of this host.
@@ -139,7 +152,7 @@ def open_device(
             stack.callback(held[-1].close)
         port = _open_port(url, key, exclusive, timeout_s, sysfs)
         stack.callback(port.close)
-        device = Device(url, port, held)
+        device = Device(url, port, held, writable=exclusive)
         stack.pop_all()
         return device
 
@@ -149,7 +162,7 @@ def _locked(url: DeviceUrl, exclusive: bool) -> Iterator[tuple[str, bool]]:
     if url.scheme == "pcie":
         # Whoever loads the card anew has this one alone.
         yield card_of(url), True
-    if exclusive or url.scheme == "udp":
+    if exclusive:
         # By whatever links a file is reached.
         place = os.path.realpath(url.place) if url.scheme == "file" else url.place
         yield f"{replace(url, place=place)} registers", False
@@ -167,4 +180,4 @@ def _open_port(
             f"{url}: an appliance answers to who knows its key only: --key-file, or "
             "AFFLUX_DEVICE_KEY_FILE"
         )
-    raise DeviceFailed(f"{url}: management packets are still to come")
+    return UdpRegisters(url.place, url.port, key=key, timeout_s=timeout_s)

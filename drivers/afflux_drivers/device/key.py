@@ -1,10 +1,9 @@
 """The key that a controller and an appliance share: 128 bits, in a file."""
 
 from afflux_drivers.control.secret import private_bytes
+from afflux_hdl.contract.siphash import KEY_BYTES
 
 __all__ = ["KEY_BYTES", "key_of_file"]
-
-KEY_BYTES = 16
 
 
 def key_of_file(path: str) -> bytes:

@@ -15,17 +15,15 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.device.shells import OPEN_NIC
+from afflux_hdl.contract import management
 
-__all__ = ["EXPECTED", "MANAGEMENT_PORT", "DeviceUrl"]
+__all__ = ["EXPECTED", "DeviceUrl"]
 
 EXPECTED = (
     "udp://ADDRESS[:PORT], pcie://0000:3b:00.0[?bar=2&offset=0x100000] or "
     "file:///path[?offset=0x1000]"
 )
 """What the URL of a device may be, for messages."""
-
-MANAGEMENT_PORT = 4699
-"""UDP port of management packets, unless the URL names another."""
 
 _FUNCTION = re.compile(
     r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<rest>[0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE
@@ -56,10 +54,11 @@ class DeviceUrl:
 
     def __str__(self) -> str:
         if self.scheme == "udp":
-            suffix = "" if self.port == MANAGEMENT_PORT else f":{self.port}"
+            suffix = "" if self.port == management.PORT else f":{self.port}"
             return f"udp://{self.place}{suffix}"
         if self.scheme == "file":
-            return f"file://{quote(self.place)}{f'?offset={self.offset:#x}' * bool(self.offset)}"
+            suffix = f"?offset={self.offset:#x}" if self.offset else ""
+            return f"file://{quote(self.place, safe='/:')}{suffix}"
         options = [f"bar={self.bar}"] * (self.bar != OPEN_NIC.bar)
         options += [f"offset={self.offset:#x}"] * (self.offset != OPEN_NIC.offset)
         return f"pcie://{self.place}{'?' * bool(options)}{'&'.join(options)}"
@@ -115,7 +114,7 @@ def _udp(authority: str, path: str, options: dict[str, int]) -> DeviceUrl:
     match = _HOST.fullmatch(authority)
     if match is None:
         raise ValueError("there is no address")
-    port = int(match["port"]) if match["port"] else MANAGEMENT_PORT
+    port = int(match["port"]) if match["port"] else management.PORT
     if not 0 < port < 1 << 16:
         raise ValueError(f"port {port} must be from 1 to 65535")
     return DeviceUrl("udp", match["host"], port=port)

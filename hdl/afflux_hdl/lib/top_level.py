@@ -7,35 +7,16 @@ from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 
 from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
 
-__all__ = ["TopLevel"]
+__all__ = ["PlainPorts", "TopLevel"]
 
 
-class TopLevel(Elaboratable):
-    """A design with plain port names: its ports are those attributes that are signals.
-
-    `rst` is synchronous and takes effect one cycle later.
-    """
-
-    def __init__(self) -> None:
-        self.clk = Signal()
-        self.rst = Signal()
+class PlainPorts(Elaboratable):
+    """A design with plain port names: its ports are those attributes that are signals."""
 
     @property
     def ports(self) -> list[Signal]:
         """All ports, inputs and outputs."""
         return [value for value in vars(self).values() if isinstance(value, Signal)]
-
-    def drive_clock(self, m: Module) -> Signal:
-        """Make the domain `sync` from the pins and return its reset."""
-        domain = ClockDomain("sync")
-        # The reset pin goes into a register: it keeps the pin's path short, and saves simulators
-        # from evaluating every register's input twice.
-        pins = ClockDomain("pins", reset_less=True)
-        reset = Signal(init=1)
-        m.domains += [domain, pins]
-        m.d.pins += reset.eq(self.rst)
-        m.d.comb += [domain.clk.eq(self.clk), domain.rst.eq(reset), pins.clk.eq(self.clk)]
-        return reset
 
     def to_verilog(self, name: str) -> str:
         """Return the Verilog, one text, with the top module called `name`."""
@@ -46,3 +27,29 @@ class TopLevel(Elaboratable):
         # the Verilog, so equal sources would give different texts in different places.
         text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
         return f"{text}{RAM_VERILOG}"
+
+
+class TopLevel(PlainPorts):
+    """A design with plain port names, one clock and one reset.
+
+    `rst` is synchronous and takes effect one cycle later.
+    """
+
+    def __init__(self) -> None:
+        self.clk = Signal()
+        self.rst = Signal()
+
+    def drive_clock(self, m: Module, rst: Signal | None = None) -> Signal:
+        """Make the domain `sync` from the pins and return its reset.
+
+        The domain `pins` has the same clock and no reset. `rst` stands for the pin, if it is given.
+        """
+        domain = ClockDomain("sync")
+        # The reset pin goes into a register: it keeps the pin's path short, and saves simulators
+        # from evaluating every register's input twice.
+        pins = ClockDomain("pins", reset_less=True)
+        reset = Signal(init=1)
+        m.domains += [domain, pins]
+        m.d.pins += reset.eq(self.rst if rst is None else rst)
+        m.d.comb += [domain.clk.eq(self.clk), domain.rst.eq(reset), pins.clk.eq(self.clk)]
+        return reset

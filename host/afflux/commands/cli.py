@@ -1,4 +1,4 @@
-"""The command `afflux`: run an aggregator, look at boards, measure, and look at this machine."""
+"""The command `afflux`: aggregators, boards, measurements, and what this machine offers."""
 
 import argparse
 import os
@@ -38,6 +38,7 @@ def _run(words: list[str]) -> int:
         "--timeout", type=float, default=5.0, help="timeout in seconds (%(default)s)"
     )
     device = commands.add_parser("device", help="look at boards, and configure them")
+    flash_it = commands.add_parser("flash", help="load a bitstream into a board")
     info = commands.add_parser("info", help="what this machine offers, and what would help")
     bench = commands.add_parser("bench", help="time collectives, in the columns of nccl-tests")
 
@@ -47,6 +48,11 @@ def _run(words: list[str]) -> int:
 
         device_command.add_arguments(device)
         return device_command.run(parser.parse_args(words))
+    if words[:1] == ["flash"]:
+        from afflux.commands import flash
+
+        flash.add_arguments(flash_it)
+        return flash.run(parser.parse_args(words))
     if words[:1] == ["info"]:
         from afflux.commands.info import command as info_command
 

@@ -1,5 +1,8 @@
 """An aggregator as a process: an engine behind a UDP socket, or on a board, until it is stopped.
 
+The process that rules a board is its controller. The board's packets do not pass here, so sums of
+jobs that run go on without it; another one takes the jobs over.
+
 soft:// and rtl:// start this file as a script (`python serve.py --engine soft …`), so it imports
 nothing from the package above it, whose first import would load torch.
 """
@@ -13,14 +16,18 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.aggregator.access import Access
-from afflux_drivers.aggregator.board import Board
+from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.engine import Engine
+from afflux_drivers.aggregator.job_journal import JobJournal, journal_of
+from afflux_drivers.aggregator.jobs import NoRoom
 from afflux_drivers.aggregator.peers import PEER_SHARE, REQUESTS_PER_S
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.control.secret import find_secret
+from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -36,6 +43,9 @@ _IN_HARDWARE = {"jobs": 8, "slots": 512}
 _DEFAULTS = {"soft": {"jobs": 64, "slots": 2048}, "rtl": _IN_HARDWARE, "node": _IN_HARDWARE}
 # A job is a few numbers in software, but a row of every table in hardware.
 
+_QUEUE = 256
+"""Full packets of five lanes are 350 KB, which the buffer of a small switch has for a port."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -47,6 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="soft",
         help="software, the simulated engine behind this host's socket, or the simulated node with "
         "ports of its own (%(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="URL",
+        help="instead of an engine: a board, udp://ADDRESS[:PORT] from its controller, or "
+        "pcie://0000:3b:00.0 from the host of a card",
+    )
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="has the key of a board at udp:// (default: AFFLUX_DEVICE_KEY_FILE)",
+    )
+    parser.add_argument(
+        "--queue",
+        type=int,
+        default=_QUEUE,
+        help="full packets that the way to a board holds: the buffer of its switch port, for "
+        "--device only (%(default)s)",
     )
     parser.add_argument(
         "--host",
@@ -166,10 +194,13 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
     """Make the engine that the options name.
 
     Raises:
+        AffluxError: device was asked for and cannot be opened, or another process has it.
         RuntimeError: rtl or node was asked for and its packages are not installed.
-        ValueError: node was asked for without its ports.
+        ValueError: node was asked for without its ports, or device by what is none, or without key.
         OSError: A port of the node cannot be had.
     """
+    if arguments.device:
+        return _open_board(arguments)
     defaults = _DEFAULTS[arguments.engine]
     jobs = defaults["jobs"] if arguments.jobs is None else arguments.jobs
     slots = defaults["slots"] if arguments.slots is None else arguments.slots
@@ -186,6 +217,29 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
         return VerilatedEngine(bus_bits=arguments.bus_bits, **size)
     except ImportError as error:
         raise _rtl_is_missing(error) from error
+
+
+def _open_board(arguments: argparse.Namespace) -> Board:
+    from afflux_drivers.device.device import open_device
+    from afflux_drivers.device.key import key_of_file
+
+    url = DeviceUrl.parse(arguments.device)
+    file = arguments.key_file or os.environ.get("AFFLUX_DEVICE_KEY_FILE")
+    device = open_device(url, key=None if file is None else key_of_file(file))
+    try:
+        return Board(device, "board", arguments.queue, apart=url.scheme == "udp")
+    except BaseException:
+        device.close()
+        raise
+
+
+def _journal(arguments: argparse.Namespace) -> JobJournal | None:
+    """Return where the jobs of a board are written down; None for other engines."""
+    if not arguments.device:
+        return None
+    # XDG Base Directory Specification.
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return JobJournal(journal_of(str(DeviceUrl.parse(arguments.device)), Path(state)))
 
 
 def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
@@ -298,10 +352,14 @@ def serve(arguments: argparse.Namespace) -> int:
                 arguments.group_ttl,
                 access,
                 arguments.workers_may_move,
+                _journal(arguments),
             )
         except OSError as error:
             where = authority(arguments.host, arguments.port)
             print(FAILED.format(error=f"{where}: {error.strerror or error}"), flush=True)
+            return 1
+        except (BoardFailed, NoRoom) as error:
+            print(FAILED.format(error=f"{arguments.device or engine.name}: {error}"), flush=True)
             return 1
         thread = threading.Thread(target=server.serve_forever, name="afflux-server")
         thread.start()

@@ -52,6 +52,7 @@ _STEPS = {
     "rank": "come to the new group",
     "joined": "join the aggregator",
     "address": "find the address of its host",
+    "way": "find its way to the board",
     "paths": "probe the paths to its host",
     "shard": "start the shard of its host",
     "memory": "make memory for the ranks of its host",
@@ -215,6 +216,11 @@ class Exchange:
         self._rank = rank
         self._size = size
         self._timeout_s = timeout_s
+
+    @property
+    def size(self) -> int:
+        """Ranks of the group."""
+        return self._size
 
     @property
     def _store(self) -> BoundedStore:

@@ -13,6 +13,7 @@ from afflux.group.exchange import Introduction
 from afflux.group.host_address import default_address, is_loopback, own_address
 from afflux.group.settings import Settings
 from afflux.group.torch_store import master_of
+from afflux_drivers.control.client import describe
 from afflux_drivers.control.secret import secret_of_text
 from afflux_drivers.control.several import JobsLease, create_jobs
 from afflux_drivers.control.tree import create_tree
@@ -39,12 +40,28 @@ class GroupLease:
         self._lease: JobsLease | None = None
         self._started: launched_aggregator.Launched | None = None
 
-    def get(self, everyone: list[Introduction], units: Sequence[Sequence[int]]) -> str:
+    def boards(self) -> list[list[str | int]]:
+        """Return host and port of each aggregator that is elsewhere than its control channel.
+
+        Ranks have not come there on their way to the control channel. Rank 0.
+
+        Raises:
+            AffluxError: An aggregator does not answer.
+        """
+        url = self._settings.aggregator
+        if url.embedded or url.parent is not None:
+            return []
+        secret = self._settings.control_secret()
+        found = [describe(each, self._settings.connect_timeout_s, secret) for each in url.addresses]
+        return [[str(each["host"]), int(each["port"])] for each in found if "host" in each]
+
+    def get(self, lanes: int, units: Sequence[Sequence[int]], everyone: list[Introduction]) -> str:
         """Make the jobs, and return the tickets of their aggregators. Rank 0.
 
         Args:
-            everyone: The introductions of all ranks.
+            lanes: The most that the ways of all ranks to the aggregators carry.
             units: The ranks that each worker sends for; in a tree each is one rank.
+            everyone: The introductions of all ranks.
         """
         settings = self._settings
         url = settings.aggregator
@@ -57,15 +74,17 @@ class GroupLease:
                 host = default_address()
             self._started = launched_aggregator.acquire(url, host, settings.start_timeout_s)
             addresses = (self._started.address,)
-        wish = min(each.lanes for each in everyone), settings.slots
+        wish = lanes, settings.slots
+        # An engine that this process has started ends with it anyway.
+        lease_s = 0 if url.embedded else settings.lease_s
         timeout_s = settings.connect_timeout_s
         own = self._started.secret if self._started is not None else ""
         secret = secret_of_text(own) if own else settings.control_secret()
         if url.parent is not None:
             leaves = [(each.url.host, each.url.port) for each in everyone]
-            self._lease = create_tree(url.parent, leaves, *wish, timeout_s, secret)
+            self._lease = create_tree(url.parent, leaves, *wish, timeout_s, secret, lease_s)
         else:
-            self._lease = create_jobs(addresses, len(units), *wish, timeout_s, secret)
+            self._lease = create_jobs(addresses, len(units), *wish, timeout_s, secret, lease_s)
             tickets = [
                 replace(ticket.of_units(units), secret=own) for ticket in self._lease.tickets
             ]
@@ -82,7 +101,9 @@ class GroupLease:
         return text
 
     def trouble(self) -> str | None:
-        """Return that the engine has ended, if this process has started it."""
+        """Return that a job is over, or that the engine has ended that this process has started."""
+        if self._lease is not None and self._lease.lost is not None:
+            return self._lease.lost
         if self._started is None or self._started.runs():
             return None
         return f"the engine of {self._settings.aggregator} has ended"

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import secrets
+from functools import partial
 from typing import Any, NamedTuple
 
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to
@@ -203,10 +204,16 @@ def _reducer(
             lanes = min(each.lanes for each in everyone)
             plan = ShardsPlan(hosts, secrets.token_hex(16), lanes, settings.slots)
             return json.dumps({**ticket, "shards": plan._asdict()})
+        if boards := lease.boards():
+            # The ranks look for their ways there before a job is asked for.
+            ticket["boards"] = boards
         if topology.by_host:
             _log.info("ranks of each host: %s", names_of_hosts(hosts))
             return json.dumps({**ticket, "hosts": hosts})
-        return json.dumps({**ticket, "job": lease.get(everyone, units.all)})
+        if boards:
+            return json.dumps(ticket)
+        lanes = min(each.lanes for each in everyone)
+        return json.dumps({**ticket, "job": lease.get(lanes, units.all, everyone)})
 
     try:
         if rank == 0:
@@ -274,7 +281,7 @@ class _Maker(NamedTuple):
                 units = share_on_hosts(exchange, rank, plan.hosts if plan else ticket["hosts"])
                 topology = topology if units.by_host else topology.flat()
             if plan is None:
-                text = ticket.get("job") or self._job(units)
+                text = ticket.get("job") or self._job(units, ticket.get("boards", []))
                 tickets = _own(text, units.own[0])
                 return _join(exchange, rank, settings, tickets, self.lease, units, topology)
             master = master_of(self.keys.store) or os.environ.get("MASTER_ADDR", "")
@@ -288,12 +295,40 @@ class _Maker(NamedTuple):
             units.close()
             raise
 
-    def _job(self, units: Units) -> str:
-        """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
+    def _way(self, boards: list[tuple[str, int]]) -> int:
+        """Return the most lanes that the ways from here to these boards carry.
+
+        Raises:
+            OSError: There is no way to one of them; the message names it.
+            ValueError: Not even a packet of one block fits.
+        """
+        if self.settings.lanes is not None:
+            return self.settings.lanes
+        lanes = []
+        for host, port in boards:
+            try:
+                lanes.append(lanes_to(host, port))
+            except (OSError, ValueError) as error:
+                kind = type(error)
+                raise kind(f"the board at {authority(host, port)}: {error}") from error
+        return min(lanes)
+
+    def _job(self, units: Units, boards: list[tuple[str, int]]) -> str:
+        """Return the tickets of jobs that rank 0 gets when it knows the units. Collective.
+
+        Args:
+            units: Those of ranks that share no memory.
+            boards: Hosts and ports of aggregators that are elsewhere than their control channels.
+        """
         patience_s = self.settings.start_timeout_s + self.settings.connect_timeout_s
+        ways: list[int] = []
+        if boards:
+            everyone = range(self.exchange.size)
+            ways = self.exchange.share("way", everyone, partial(self._way, boards), patience_s)
 
         def get() -> str:
-            return self.lease.get(self.everyone, units.all)
+            lanes = min(ways or (each.lanes for each in self.everyone))
+            return self.lease.get(lanes, units.all, self.everyone)
 
         (text,) = self.exchange.share("job", [0], get, patience_s)
         return str(text)

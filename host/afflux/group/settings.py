@@ -10,6 +10,7 @@
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// may first build its engine) |
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
+| AFFLUX_LEASE | seconds 4-3600, 60 | silence of rank 0 after which an aggregator that was not started by it ends the group's jobs, as when its process is stopped or its host is gone; a thread renews the lease |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
 | AFFLUX_SECRET_FILE | file, none | has the secret of the control channels of the aggregators that AFFLUX_AGGREGATOR names, and of `afflux serve` (16 bytes at least, mode 600): `docs/security.md`; aggregators that ranks start have a secret anyway |
@@ -62,6 +63,7 @@ class Settings:
     interface: tuple[str, ...] | None = None
     require: bool = False
     peer_timeout_s: float = 10.0
+    lease_s: int = 60
     close_timeout_s: float = 10.0
     trace: str | None = None
     adapter: str = "auto"
@@ -178,6 +180,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], object]]] = {
     "AFFLUX_CONNECT_TIMEOUT": ("connect_timeout_s", _seconds),
     "AFFLUX_START_TIMEOUT": ("start_timeout_s", _seconds),
     "AFFLUX_PEER_TIMEOUT": ("peer_timeout_s", _seconds),
+    "AFFLUX_LEASE": ("lease_s", _integer(4, 3600)),
     "AFFLUX_CLOSE_TIMEOUT": ("close_timeout_s", _seconds),
     "AFFLUX_TRACE": ("trace", str),
     "AFFLUX_ADAPTER": ("adapter", _adapter),

@@ -17,7 +17,7 @@ from afflux_sim.rtl.build.toolchain import Toolchain, find_toolchain
 from afflux_sim.rtl.build.verilator import ENGINE, NODE
 from afflux_sim.rtl.build.verilog_cache import engine_verilog, node_verilog
 
-__all__ = ["build_simulator", "run_module"]
+__all__ = ["build_simulator", "build_verilog", "run_module"]
 
 # Only the pins need to be visible from Python. cocotb makes all signals so, which costs speed.
 PUBLIC_FLAGS = ("--public-depth", "1")
@@ -81,11 +81,14 @@ def build_simulator(folder: Path, parameters: Parameters | NodeParameters) -> Pa
         BuildError: If the build fails; the message names the log.
         ToolchainError: If a tool is missing.
     """
-    toolchain = find_toolchain()
     if isinstance(parameters, NodeParameters):
-        top, text = NODE.top, node_verilog(default_folder(), parameters)
-    else:
-        top, text = ENGINE.top, engine_verilog(default_folder(), parameters)
+        return build_verilog(folder, node_verilog(default_folder(), parameters), NODE.top)
+    return build_verilog(folder, engine_verilog(default_folder(), parameters), ENGINE.top)
+
+
+def build_verilog(folder: Path, text: str, top: str) -> Path:
+    """Return the build folder of the Verilog `text`, whose top module is `top`, likewise."""
+    toolchain = find_toolchain()
     verilog = loops_for_initial_values(text)
     name = digest("cocotb", verilog, *_identity(toolchain))
     return cached(folder, name, partial(_build_model, toolchain, folder, verilog, top))
@@ -150,7 +153,13 @@ def _compile(
 
 
 def run_module(
-    build: Path, results: Path, module: str, *, tests: Sequence[str] = (), seed: int = 1
+    build: Path,
+    results: Path,
+    module: str,
+    *,
+    top: str | None = None,
+    tests: Sequence[str] = (),
+    seed: int = 1,
 ) -> None:
     """Run the cocotb tests of a module in a simulator process of its own.
 
@@ -158,6 +167,7 @@ def run_module(
         build: From `build_simulator`.
         results: Folder for cocotb's results; made if it is not there.
         module: Name that the module is imported by.
+        top: The top module, if it is neither the engine's nor the node's.
         tests: Names of the tests to run; all, if empty.
         seed: cocotb's random seed, which it prints.
 
@@ -167,7 +177,8 @@ def run_module(
     results.mkdir(parents=True, exist_ok=True)
     toolchain = find_toolchain()
     # The simulator stands in its folder under the name of its module.
-    (top,) = (model.top for model in (ENGINE, NODE) if (build / model.top).exists())
+    if top is None:
+        (top,) = (model.top for model in (ENGINE, NODE) if (build / model.top).exists())
     file = results / "results.xml"
     with _environment(toolchain.runner_environment()), suppress(SystemExit):
         # It exits if a test has failed; the results show that too, and which one.

@@ -92,6 +92,11 @@ class FakePci:
         links.mkdir(parents=True, exist_ok=True)
         (links / name).symlink_to(os.path.relpath(folder, links))
 
+    def add_function(self, name: str) -> None:
+        """Add another function below the same bridge, of the same kind."""
+        above = self.root / "devices" / "pci0000:3a" / self.bridge
+        self._add(name, above, OPEN_NIC.vendor, 0x913F)
+
     def folder(self, name: str) -> Path:
         """Return the folder of a function."""
         return self.root / "bus" / "pci" / "devices" / name

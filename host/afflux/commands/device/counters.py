@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable
 
 from afflux.commands.device.text import columns
-from afflux_drivers.device.counters import difference, engine_counters, node_counters
+from afflux_drivers.device.counters import (
+    difference,
+    engine_counters,
+    management_counters,
+    node_counters,
+)
 from afflux_drivers.device.device import Device
 
 __all__ = ["add_arguments", "run"]
@@ -47,7 +52,12 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
 
 
 def _read(device: Device) -> dict[str, int]:
-    return engine_counters(device) | (node_counters(device) if device.has_node else {})
+    found = engine_counters(device)
+    if device.has_node:
+        found |= node_counters(device)
+    if device.appliance is not None:
+        found |= management_counters(device)
+    return found
 
 
 def _watch(arguments: argparse.Namespace, device: Device) -> None:

@@ -2,13 +2,16 @@
 
 import argparse
 import json
+import secrets
 from typing import Any
 
 from afflux.commands.device.text import columns
 from afflux_drivers.device.description import describe, time_text
 from afflux_drivers.device.device import open_device
 from afflux_drivers.device.discovery import find_cards
+from afflux_drivers.device.key import KEY_BYTES
 from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.device.udp import WrongKey
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["run"]
@@ -41,12 +44,18 @@ def _ask(url: DeviceUrl, key: bytes | None, arguments: argparse.Namespace) -> di
     try:
         with open_device(
             url,
-            key=key,
+            # Anybody at the controller's address is answered a HELLO; only the key shows by whom.
+            key=secrets.token_bytes(KEY_BYTES) if key is None else key,
             exclusive=False,
             timeout_s=arguments.timeout,
             locks=arguments.locks,
         ) as device:
-            return answer | {"build_time": describe(device)["build_time"]}
+            found = describe(device)
+            what = f"appliance {found['board']['name']}".strip()
+            return answer | {"what": what, "build_time": found["build_time"]}
+    except WrongKey as error:
+        unknown = "answers; without its key nothing more is known (--key-file)"
+        return answer | {"reason": unknown if key is None else str(error)}
     except (AffluxError, ValueError) as error:
         return answer | {"reason": str(error)}
 

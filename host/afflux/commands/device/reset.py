@@ -28,6 +28,10 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
             ended = ", ".join(map(str, numbers))
             print(f"{device.url}: ended job(s) {ended}" if numbers else f"{device.url}: no jobs")
             return 0
+        if device.appliance is not None:
+            device.appliance.reset()
+            print(f"{device.url}: reset; it has the addresses of its settings again")
+            return 0
         if device.url.scheme != "pcie":
             raise DeviceFailed(f"{device.url}: nothing there resets the engine as a whole")
         reset_user_logic(device.url, sysfs=arguments.sysfs)

@@ -73,10 +73,10 @@ class Extras:
 
 
 NO_EXTRAS = Extras()
-# Line and toggle coverage: the model is several times as large and as slow. It would have to run
-# for many minutes to make up for the time that the compiler takes to optimise it.
+# Line and toggle coverage: the model is several times as large and as slow. Without optimisation
+# it is slower still, so that checks of many cycles would take minutes instead of seconds.
 COVERAGE = Extras(
-    ("--coverage-line", "--coverage-toggle"), ("-DVM_COVERAGE=1", "-O0"), ("verilated_cov.cpp",)
+    ("--coverage-line", "--coverage-toggle"), ("-DVM_COVERAGE=1", "-O1"), ("verilated_cov.cpp",)
 )
 
 
@@ -88,6 +88,7 @@ def build_library(
     *,
     coverage: bool = False,
     model: Model = ENGINE,
+    quick: bool | None = None,
 ) -> Path:
     """Return the shared library for `verilog`, from the cache in `folder` if it is there.
 
@@ -98,6 +99,7 @@ def build_library(
         bus_bits: Width of that module's packet streams.
         coverage: The library collects line and toggle coverage, which the engine's shim writes out.
         model: What the Verilog is of.
+        quick: Build quickly rather than a fast model; `None`: as AFFLUX_BUILD says.
 
     Raises:
         BuildError: If Verilator or the compiler fails; the log is kept and named.
@@ -106,7 +108,7 @@ def build_library(
     verilog = loops_for_initial_values(verilog)
     shim = model.shim.read_text(encoding="utf-8")
     extras = COVERAGE if coverage else NO_EXTRAS
-    quick = _is_quick()
+    quick = _is_quick() if quick is None else quick
     name = _digest(toolchain, extras, "library", verilog, str(bus_bits), shim, str(quick))
 
     def build(work: Path) -> None:

@@ -1,4 +1,4 @@
-"""Verilog of engine and node, generated once for each set of parameters and version of the sources.
+"""Verilog of engine, node and box, once for each set of parameters and version of the sources.
 
 Generating takes seconds (Yosys runs as WebAssembly), loading a library milliseconds: without this,
 every process that opens an engine would wait for text that it only needs the digest of.
@@ -15,10 +15,11 @@ from pathlib import Path
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 
-__all__ = ["engine_verilog", "node_verilog"]
+__all__ = ["box_verilog", "engine_verilog", "node_verilog"]
 
 
 def engine_verilog(folder: Path, parameters: Parameters) -> str:
@@ -43,8 +44,23 @@ def node_verilog(folder: Path, parameters: NodeParameters) -> str:
     return _verilog(folder, "afflux_hdl.node.verilog", "afflux_node.v", repr(parameters), options)
 
 
+def box_verilog(folder: Path, parameters: BoxParameters) -> str:
+    """Return the Verilog of a box for the OpenNIC shell, from the cache in `folder` if there.
+
+    Raises:
+        BuildError: If the box cannot be generated.
+    """
+    sizes = asdict(parameters)
+    node = sizes.pop("node")
+    engine = node.pop("engine")
+    del engine["bus_bits"]
+    # Which card it is for is of no consequence to the Verilog; this one may have two ports.
+    options = {"board": "au280"} | sizes | node | engine
+    return _verilog(folder, "afflux_hdl.opennic", "afflux_box_250mhz.v", repr(parameters), options)
+
+
 def _verilog(
-    folder: Path, module: str, file: str, identity: str, options: Mapping[str, int]
+    folder: Path, module: str, file: str, identity: str, options: Mapping[str, object]
 ) -> str:
     def build(work: Path) -> None:
         _generate(work, module, options)
@@ -55,7 +71,7 @@ def _verilog(
     return (cached(folder, name, build) / file).read_text(encoding="utf-8")
 
 
-def _generate(work: Path, module: str, options: Mapping[str, int]) -> None:
+def _generate(work: Path, module: str, options: Mapping[str, object]) -> None:
     # In a process of its own, because this one may have imported the sources before they changed.
     command = [sys.executable, "-m", module, "-o", str(work)]
     for option, value in options.items():

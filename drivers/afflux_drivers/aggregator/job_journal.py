@@ -1,0 +1,109 @@
+"""The jobs of a board, in a file of its controller: a board outlives the process that rules it.
+
+A board goes on summing when its controller dies, and does not give away the keys of its jobs. So
+whoever takes over, most likely the same command started again, finds in this file which jobs are
+whose (`JobTable.adopt`).
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from afflux_drivers.aggregator.job import Job
+from afflux_drivers.sockets import MulticastGroup
+
+__all__ = ["JobJournal", "journal_of"]
+
+_log = logging.getLogger("afflux")
+
+_FORMAT = 1
+_DIGEST_DIGITS = 16
+
+
+class JobJournal:
+    """The jobs of one board, in a file that only its owner can read: it has their keys.
+
+    Args:
+        path: The file; it and its folder are made when they are needed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[Job]:
+        """Return the jobs that were written last; none if there is no such file.
+
+        A file that makes no sense is as good as none, which the log reports: its jobs end.
+        """
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                found = json.load(file)
+            if found["format"] != _FORMAT:
+                raise ValueError(f"its format is {found['format']!r}, not {_FORMAT}")
+            return [_job(fields) for fields in found["jobs"]]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("the jobs of the board are not known: %s: %s", self._path, error)
+            return []
+
+    def write(self, jobs: Iterable[Job]) -> None:
+        """Replace what the file has. A failure is logged: only a restart needs the file."""
+        content = {"format": _FORMAT, "jobs": [_fields(job) for job in jobs]}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Made with mode 600. A rename is atomic: no reader finds half of it.
+            number, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
+            try:
+                with os.fdopen(number, "w", encoding="utf-8") as file:
+                    json.dump(content, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(name).replace(self._path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    Path(name).unlink()
+                raise
+        except OSError as error:
+            _log.warning(
+                "the jobs of the board could not be written down, so they end if this process "
+                "does: %s: %s", self._path, error,
+            )  # fmt: skip
+
+
+def journal_of(device: str, state: Path) -> Path:
+    """Return where the journal of a board is.
+
+    Args:
+        device: Names the board.
+        state: The folder of what outlives a restart of the host, as the board may.
+    """
+    name = hashlib.sha256(device.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return state / "afflux" / f"board-{name}.json"
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    """Return what the file has of a job: keys in hexadecimal, as JSON numbers may lose bits."""
+    fields = asdict(job)
+    return {**fields, "key": f"{job.key:016x}", "group_key": f"{job.group_key:016x}"}
+
+
+def _job(fields: dict[str, Any]) -> Job:
+    if fields["parent"] is not None:
+        raise ValueError("a job on a board has no parent")
+    group = fields["group"]
+    return Job(
+        **{
+            **fields,
+            "key": int(fields["key"], 16),
+            "group_key": int(fields["group_key"], 16),
+            "group": None if group is None else MulticastGroup(**group),
+        }
+    )

@@ -1,0 +1,72 @@
+"""What the flow that made a bitstream says about it, in a JSON file beside it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from afflux_drivers.flash.errors import FlashRefused
+
+__all__ = ["Report", "find_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report; what it does not say is empty or None.
+
+    Attributes:
+        path: Its file.
+        board: Board that the bitstream was made for.
+        part: Part, likewise.
+        build_time: What its register `build_time` reads, seconds since 1970.
+        digest: SHA-256 of the bitstream.
+    """
+
+    path: Path
+    board: str = ""
+    part: str = ""
+    build_time: int | None = None
+    digest: str = ""
+
+
+def find_report(bitstream: Path, digest: str) -> Report | None:
+    """Return the report about a bitstream, or None if there is none beside it.
+
+    It is `NAME.json` beside `NAME.bit`, or `report.json` in its folder.
+
+    Raises:
+        FlashRefused: It cannot be read, or is about another file.
+    """
+    for path in (bitstream.with_suffix(".json"), bitstream.with_name("report.json")):
+        if path.is_file():
+            report = _read(path)
+            if report.digest and report.digest != digest:
+                raise FlashRefused(
+                    f"{path} is about another file: it says SHA-256 {report.digest}, and "
+                    f"{bitstream} has {digest}"
+                )
+            return report
+    return None
+
+
+def _read(path: Path) -> Report:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FlashRefused(f"{path}: cannot read this report: {error}") from None
+    if not isinstance(content, dict):
+        raise FlashRefused(f"{path}: this is not a report about a bitstream")
+
+    def value(name: str, kind: type, empty: Any) -> Any:
+        found = content.get(name, empty)
+        if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+            raise FlashRefused(f"{path}: {name} is {found!r}")
+        return empty if found is None else found
+
+    return Report(
+        path=path,
+        board=value("board", str, ""),
+        part=value("part", str, ""),
+        build_time=value("build_time", int, None),
+        digest=value("sha256", str, "").lower(),
+    )

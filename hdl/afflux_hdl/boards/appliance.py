@@ -1,0 +1,93 @@
+"""The appliance: a board without a host. The node, and the management where the host would be.
+
+::
+
+    rx ─► Node ─────────────────► tx
+          │  ▲ axil │  ▲
+    host_rx  host_tx▼  │
+          └─► Management ◄─ entropy
+
+Tested: `tests/hdl/test_boards_appliance.py`, `tests/hdl/test_boards_top.py`.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from afflux_hdl.lib.packet_stream import PacketBeat
+from afflux_hdl.node.node import Node
+from afflux_hdl.node.parameters import NodeParameters
+
+__all__ = ["APPLIANCE_BUS_BITS", "Appliance"]
+
+APPLIANCE_BUS_BITS = 32
+"""The management's width."""
+
+
+class Appliance(wiring.Component):
+    """Node and management in one clock domain.
+
+    All frames that are not for the engine, and that the node does not answer itself, go to the
+    management; it alone writes registers. Until it has set an address the node passes everything
+    to it and sums nothing.
+
+    Latency and throughput are those of the node; `rx` never stalls.
+
+    Args:
+        node: Parameters of the node; the bus has 32 bits.
+        management: The component `afflux_hdl.management.management.Management`, or one with its
+            members.
+
+    Raises:
+        ValueError: If the bus has another width.
+
+    Members:
+        rx: Frames from the network, without frame check sequence.
+        tx: Frames for the network; `error`, with `last`, marks one that is cut off.
+        entropy: Random bits, of no clock.
+        configured: The board has an address.
+        authenticated: For a cycle: a request with a right tag was accepted.
+        fault: The management has found that its entropy source is stuck.
+        reset: For a cycle: the controller wants the board to start anew.
+    """
+
+    def __init__(self, node: NodeParameters, management: Any) -> None:
+        if node.engine.bus_bits != APPLIANCE_BUS_BITS:
+            raise ValueError(
+                f"an appliance has a bus of {APPLIANCE_BUS_BITS} bits, not {node.engine.bus_bits}"
+            )
+        self._node = node
+        self._management = management
+        beat = PacketBeat(APPLIANCE_BUS_BITS)
+        super().__init__(
+            {
+                "rx": In(stream.Signature(beat, always_ready=True)),
+                "tx": Out(stream.Signature(beat)),
+                "entropy": In(1),
+                "configured": Out(1),
+                "authenticated": Out(1),
+                "fault": Out(1),
+                "reset": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.node = node = Node(self._node)
+        m.submodules.management = management = self._management
+        connect(m, flipped(self.rx), node.rx)
+        connect(m, node.tx, flipped(self.tx))
+        connect(m, node.host_rx, management.i)
+        connect(m, management.o, node.host_tx)
+        connect(m, management.axil, node.axil)
+        m.d.comb += [
+            management.entropy.eq(self.entropy),
+            self.configured.eq(management.configured),
+            self.authenticated.eq(management.authenticated),
+        ]
+        for name in ("fault", "reset"):
+            if hasattr(management, name):
+                m.d.comb += getattr(self, name).eq(getattr(management, name))
+        return m

@@ -1,0 +1,124 @@
+"""What the flow knows of a board: its part, pins, PHY and size.
+
+Pins come from amaranth-boards. There the control pins of RGMII are called `tx_ctl` and `rx_ctl` at
+some connectors and `tx_ctrl` and `rx_ctrl` at others; both are taken.
+
+Tested: `tests/hdl/test_boards_table.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
+
+__all__ = ["Board", "Pin", "pins_of"]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One pin of the package.
+
+    Attributes:
+        site: Its name.
+        inverted: High means no.
+        attributes: Of the buffer, for nextpnr's constraints.
+    """
+
+    site: str
+    inverted: bool
+    attributes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board with an ECP5 and a gigabit PHY.
+
+    Attributes:
+        name: As in `make bitstream BOARD=name`.
+        title: For people.
+        platform: Class of amaranth-boards: device, package, speed grade, pins.
+        programmer: Its name in openFPGALoader; None: it has none there.
+        oscillator: Resource of the clock, and its frequency in MHz.
+        rgmii: Number of the PHY that the engine is at; others are not used.
+        rx_delay_ps, tx_clock_delay_ps: What the board leaves to the FPGA, see `RgmiiEcp5`.
+        delays_from: Where these two come from.
+        rgmii_attributes: Of some of the PHY's pins, beyond those of amaranth-boards.
+        leds: For each purpose in `lights.PURPOSES` its LED: resource, number and signal.
+        node: What fits; a 32-bit bus.
+        engine_mhz: The engine's clock.
+        arguments: For nextpnr: device and what else it takes.
+        notes: What people must know, a sentence each.
+    """
+
+    name: str
+    title: str
+    platform: type
+    programmer: str | None
+    oscillator: tuple[str, int]
+    rgmii: int
+    rx_delay_ps: int
+    tx_clock_delay_ps: int
+    delays_from: str
+    leds: Mapping[str, tuple[str, int, str]]
+    node: NodeParameters
+    engine_mhz: Fraction
+    arguments: tuple[str, ...]
+    rgmii_attributes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def device(self) -> str:
+        """Part, such as LFE5U-25F."""
+        return str(self.platform.device)  # type: ignore[attr-defined]
+
+    @property
+    def package(self) -> str:
+        """Package, as nextpnr calls it."""
+        return str(self.platform.package).replace("BG", "CABGA")  # type: ignore[attr-defined]
+
+    @property
+    def speed(self) -> str:
+        """Speed grade, 6 to 8."""
+        return str(self.platform.speed)  # type: ignore[attr-defined]
+
+    @property
+    def engine(self) -> Parameters:
+        """Parameters of the engine."""
+        return self.node.engine
+
+
+def pins_of(platform: type, name: str, number: int) -> dict[str, list[Pin]]:
+    """Return the pins of a resource of amaranth-boards by the names of its signals.
+
+    A resource that is a single signal has it under the empty name. Of a differential pair, the
+    positive pin is returned: nextpnr finds the other one by the kind of its buffer.
+
+    Raises:
+        ValueError: If the platform has no such resource.
+    """
+    for resource in platform.resources:  # type: ignore[attr-defined]
+        if (resource.name, resource.number) == (name, number):
+            break
+    else:
+        raise ValueError(f"{platform.__name__} has no resource {name} {number}")
+    found: dict[str, list[Pin]] = {}
+
+    def visit(signal: Any, path: str, attributes: dict[str, str]) -> None:
+        mine = {**attributes, **{key: str(value) for key, value in signal.attrs.items()}}
+        for io in signal.ios:
+            if hasattr(io, "ios") or hasattr(io, "attrs"):
+                visit(io, io.name.replace("_ctrl", "_ctl"), mine)
+                continue
+            if hasattr(io, "names"):
+                sites, inverted = io.names, io.invert
+            elif hasattr(io, "p"):
+                sites, inverted = io.p.names, io.invert
+            else:  # a clock's frequency
+                continue
+            found[path] = [Pin(site, bool(inverted), tuple(mine.items())) for site in sites]
+
+    visit(resource, "", {})
+    return found

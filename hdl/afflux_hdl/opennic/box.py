@@ -1,0 +1,144 @@
+"""The box: nodes between the adapters and the host's queues of the OpenNIC shell.
+
+::
+
+    rx[p] ─► Intake ───► Node ───► Outlet ─► c2h[p]
+    tx[p] ◄─ Outlet ◄──        ◄── Intake ◄─ h2c[p]
+
+    axil ─► RegisterPort ─► registers of Node and BoxControl
+
+Tested: `tests/sim/test_box.py`.
+"""
+
+from amaranth.hdl import Cat, DomainRenamer, Module, ResetSignal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from afflux_hdl.contract.box_registers import BOX_BASE, PAGE_BYTES, node_base
+from afflux_hdl.lib.frame_arbiter import FrameArbiter
+from afflux_hdl.lib.packet_stream import PacketBeat
+from afflux_hdl.node.node import Node
+from afflux_hdl.opennic.box_control import BoxControl
+from afflux_hdl.opennic.intake import Intake
+from afflux_hdl.opennic.outlet import Outlet
+from afflux_hdl.opennic.parameters import BoxParameters
+from afflux_hdl.opennic.register_port import SHELL_AXI_LITE, RegisterPort
+from afflux_hdl.opennic.streams import BUS_BITS, FIRST_PORT_BIT, BoxBeat
+
+__all__ = ["Box"]
+
+
+class Box(wiring.Component):
+    """One or two network ports with a node each, in the OpenNIC shell.
+
+    Four domains, the first three at one clock:
+
+    * `sync`: the nodes, reset as the operator or the shell wants it.
+    * `shell`: what hands frames to the shell; reset only when the shell is. So a reset of the nodes
+      amid traffic never leaves half a frame in an adapter or in a DMA queue.
+    * `free`: what takes frames from the shell, and counters; never reset.
+    * `outer`: the register port's own clock, reset with the shell.
+
+    Every beat from an adapter is taken in the cycle in which it is offered, so that the adapters'
+    receive buffers of a few KiB never fill. Frames of the host wait for the node as it lets them.
+
+    Latency: 1 cycle into the node, and 5 from a frame's last beat out of the node to its first one
+    at the shell. Throughput: one beat in each cycle on each stream.
+
+    Members:
+        rx, tx: Frames from and to the adapter of each port.
+        h2c, c2h: Frames from and to the host, on each of its streams.
+        axil: Registers, in domain `outer`.
+        away: In domain `outer`: the nodes are in reset.
+    """
+
+    def __init__(self, parameters: BoxParameters) -> None:
+        self._parameters = parameters
+        port, host = stream.Signature(BoxBeat), stream.Signature(BoxBeat)
+        super().__init__(
+            {
+                "rx": In(port).array(parameters.ports),
+                "tx": Out(port).array(parameters.ports),
+                "h2c": In(host).array(parameters.functions),
+                "c2h": Out(host).array(parameters.functions),
+                "axil": In(SHELL_AXI_LITE),
+                "away": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        pages = {node_base(n) // PAGE_BYTES: f"node_{n}" for n in range(p.nodes)}
+        pages[BOX_BASE // PAGE_BYTES] = "box"
+        port = RegisterPort(pages)
+        m.submodules.registers = port
+        m.submodules.control = control = BoxControl(p)
+        connect(m, flipped(self.axil), port.shell)
+        connect(m, port.box, control.axil)
+        m.d.comb += port.away.eq(self.away)
+
+        # At the edge: what comes from the shell, and what goes to it.
+        buffer = p.node.host_buffer_bytes
+        rx = [self._intake(m, f"rx_{n}", self.rx[n], 0) for n in range(p.ports)]
+        h2c = [self._intake(m, f"h2c_{n}", self.h2c[n], p.ports) for n in range(p.functions)]
+        tx, c2h = [], []
+        for n in range(p.ports):
+            port_bit, function_bit = 1 << FIRST_PORT_BIT + n, 1 << n
+            tx.append(self._outlet(m, f"tx_{n}", self.tx[n], buffer, function_bit, port_bit))
+            c2h.append(self._outlet(m, f"c2h_{n}", self.c2h[n], buffer, port_bit, function_bit))
+        for n in range(p.ports):
+            m.d.comb += control.ports[n].eq(
+                Cat(
+                    *(rx[n].size_mismatch, rx[n].malformed, 0),
+                    *(tx[n].sent, tx[n].refused, tx[n].dropped),
+                )
+            )
+        for n in range(p.functions):
+            out = Cat(c2h[n].sent, c2h[n].refused) if n < p.ports else Cat()
+            m.d.comb += control.hosts[n].eq(
+                Cat(h2c[n].size_mismatch, h2c[n].malformed, h2c[n].no_destination, out)
+            )
+
+        for n in range(p.nodes):
+            m.submodules[f"node_{n}"] = node = Node(p.node)
+            self._registers(m, getattr(port, f"node_{n}"), node)
+            # The node takes every beat, in a reset too: it follows frames through it.
+            m.d.comb += [
+                node.rx.payload.eq(rx[n].o.payload),
+                node.rx.valid.eq(rx[n].o.valid),
+                rx[n].o.ready.eq(1),
+            ]
+            connect(m, node.tx, tx[n].i)
+            connect(m, node.host_rx, c2h[n].i)
+            mine = [h2c[f] for f in range(n, p.functions, p.ports)]
+            m.submodules[f"from_host_{n}"] = merged = DomainRenamer("free")(
+                FrameArbiter(PacketBeat(BUS_BITS), sources=len(mine))
+            )
+            for source, i in zip(mine, merged.i, strict=True):
+                connect(m, source.o, i)
+            # What is taken under reset would be lost.
+            open_ = ~ResetSignal("sync")
+            m.d.comb += [
+                node.host_tx.payload.eq(merged.o.payload),
+                node.host_tx.valid.eq(merged.o.valid & open_),
+                merged.o.ready.eq(node.host_tx.ready & open_),
+            ]
+        return m
+
+    def _intake(self, m: Module, name: str, shell: stream.Interface, ports: int) -> Intake:
+        part = Intake(ports=ports)
+        m.submodules[name] = DomainRenamer("free")(part)
+        connect(m, flipped(shell), part.i)
+        return part
+
+    def _outlet(
+        self, m: Module, name: str, shell: stream.Interface, depth: int, src: int, dst: int
+    ) -> Outlet:
+        part = Outlet(depth_bytes=depth, src=src, dst=dst)
+        m.submodules[name] = DomainRenamer("shell")(part)
+        connect(m, part.o, flipped(shell))
+        return part
+
+    def _registers(self, m: Module, page: wiring.PureInterface, node: Node) -> None:
+        connect(m, page, node.axil)

@@ -1,0 +1,107 @@
+"""A node and its management as one board: the drivers create a job over UDP, and workers use it."""
+
+import numpy as np
+import pytest
+
+from afflux_drivers.aggregator.board import Board
+from afflux_drivers.aggregator.jobs import JobTable, NoRoom, read_counters
+from afflux_drivers.device.udp import CallTransport, UdpRegisters
+from afflux_hdl.contract import management, registers
+from afflux_hdl.contract.registers import WriteRefused
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.management.management import Management
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_sim.golden.frames import Endpoint
+from afflux_sim.golden.network import join_all, make_workers, run_in_order
+from tests.support.management_bench import BenchTop, ManagementBench, build_bench
+from tests.support.management_board import KEY, settings_for
+from tests.support.management_frames import request_frame
+
+pytestmark = pytest.mark.slow
+
+WORKERS, LANES, SLOTS = 4, 2, 8
+SETTINGS = settings_for("10.0.0.9", controller="10.0.0.1")
+ENGINE = Endpoint(SETTINGS.mac.to_bytes(6, "big"), "10.0.0.9", SETTINGS.engine_port)
+START_CYCLES = 20_000
+ANSWER_CYCLES = 2_200
+
+
+@pytest.fixture(scope="module")
+def board():
+    parameters = NodeParameters(
+        engine=Parameters(bus_bits=32, workers=WORKERS, lanes=LANES, jobs=2, slots=SLOTS),
+        host_buffer_bytes=2048,
+        echo_buffer_bytes=2048,
+    )
+    top = BenchTop(
+        Management(
+            settings=SETTINGS, clock_hz=1e6, dhcp=False, entropy_blocks=8, entropy_spacing_bits=0
+        ),
+        parameters,
+    )
+    with ManagementBench(build_bench(top)) as bench:
+        bench.reset()
+        bench.run(after=START_CYCLES)
+        yield bench
+
+
+def open_registers(board, **options):
+    def exchange(payload):
+        return [frame[42:84] for frame in board.run([request_frame(payload)], after=ANSWER_CYCLES)]
+
+    return UdpRegisters("10.0.0.9", key=KEY, transport=CallTransport(exchange), **options)
+
+
+def test_a_job_over_udp(board):
+    with open_registers(board) as port:
+        node = Board(port, "appliance", 64)
+        assert port.read(registers.address_of("local_address")) == 0x0A000009
+        assert port.read(registers.address_of("local_mac_low")) == SETTINGS.mac & 0xFFFF_FFFF
+        assert port.read(registers.address_of("build_workers")) == WORKERS
+        jobs = JobTable(node, 1 << 20)
+        job = jobs.create(WORKERS, LANES, SLOTS)
+        with pytest.raises(NoRoom):
+            jobs.create(WORKERS + 1, LANES, SLOTS)
+        workers = make_workers(
+            WORKERS,
+            engine=ENGINE,
+            job=job.number,
+            key=job.key,
+            round=job.round,
+            lanes=job.lanes,
+            slots=job.slots,
+        )
+
+        def receive(frame):
+            return board.run([frame], after=1_000)
+
+        join_all(receive, workers)
+        tensors = [np.arange(300, dtype=np.float32) * w for w in range(WORKERS)]
+        results = run_in_order(receive, workers, tensors, "float32", "sum")
+        for result in results:
+            np.testing.assert_array_equal(result, results[0])
+        assert np.allclose(results[0], np.sum(tensors, axis=0), rtol=1e-4)
+        counters = read_counters(node)
+        assert counters["joins"] == WORKERS
+        assert counters["rounds"] > 0
+        assert counters["bad_key"] == 0
+        # What the node passes to its host is what the management has received.
+        frames = management.management_counter_address("management_frames")
+        to_host = registers.node_counter_address("to_host")
+        assert port.read(frames) == port.read(to_host)
+        jobs.destroy(job)
+        with pytest.raises(WriteRefused, match="job_command"):
+            port.write(registers.address_of("job_index"), 7)
+            port.write(registers.address_of("job_command"), 1)
+
+
+def test_requests_among_packets_of_a_job(board):
+    """Whatever comes between, each side gets what is for it."""
+    with open_registers(board) as port:
+        latest = port._latest
+        strays = management.management_counter_address("management_strays")
+        before = port.read(strays)
+        junk = [bytes(60), request_frame(b"x" * 42), request_frame(b"", to="10.0.0.8")]
+        assert board.run(junk, after=5_000) == []
+        assert port.read(strays) == before + 2
+        assert port._latest == latest + 2
