@@ -210,7 +210,7 @@ BUGS = {
         Bug(
             "rows/row_set.cpp",
             "number < 0 || row >= rows_",
-            "number < 0 || row > rows_",
+            "number < 0",
         ),
         _ROWS,
     ),
