@@ -5,13 +5,19 @@
 
 PYTHON ?= python3
 LOSS ?= 0
+# What the demo simulates: the engine (rtl), or a whole board from pins to pins (board).
+AGGREGATOR ?= rtl
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SYNTH_ARGS ?=
+BOARD ?= ecpix5-85f
+BITSTREAM_ARGS ?=
 MUTATION_ARGS ?=
 # For opennic, such as "--nodes 2 --functions 4".
 OPENNIC_ARGS ?=
 PORTS ?= 1
+# For project and cmac: settings of the board, see --help.
+PROJECT_ARGS ?=
 FORMAL_ARGS ?=
 NATIVE_TEST_ARGS ?=
 # Those that tests.compat names.
@@ -21,6 +27,8 @@ CONFORMANCE_ARGS ?=
 FRAMES ?= 1000000
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
+# Of bitstreams the time of the last commit to the gateware: what is placed is used again until then.
+GATEWARE_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct -- hdl 2>/dev/null),0)
 
 PY := .venv/bin/python
 # As many processes as keep the cores busy and have memory (tests/conftest.py); one that has nothing
@@ -46,9 +54,12 @@ help: ## show this list
 	@echo
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
+	@echo '  AGGREGATOR=$(AGGREGATOR)          what the demo simulates: rtl, the engine; board, a whole board'
 	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
 	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and the other bench-*'
+	@echo '  BOARD=$(BOARD)          for bitstream'
+	@echo '  BITSTREAM_ARGS="$(BITSTREAM_ARGS)"       for bitstream: --help lists settings and sizes'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
 
@@ -74,8 +85,8 @@ native-test: $(INSTALLED) ## the C++ tests: plain, and under address, undefined 
 	tools/test_native.sh $(NATIVE_TEST_ARGS)
 
 .PHONY: demo
-demo: $(ADAPTER) ## train a small network through the simulated engine; LOSS=0.01 loses packets
-	$(PY) -m afflux.demo --loss "$(LOSS)"
+demo: $(ADAPTER) ## train a small network through the simulated engine, or board; LOSS=0.01 loses packets
+	$(PY) -m afflux.demo --loss "$(LOSS)" --aggregator "$(AGGREGATOR)"
 
 .PHONY: test
 test: $(ADAPTER) ## all tests, those in the simulator included
@@ -108,6 +119,13 @@ verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
 opennic: $(SETUP) ## a plugin of the OpenNIC shell for BOARD=au50|au55c|au200|au250|au280, PORTS=1|2
 	$(PY) -m afflux_hdl.opennic --board "$(BOARD)" --ports "$(PORTS)" --build-time "$(BUILD_TIME)" \
 		-o "build/opennic/$(BOARD)" $(OPENNIC_ARGS)
+
+.PHONY: project cmac
+project: $(SETUP) ## a Vivado project for BOARD=as02mc04, into build/project
+	$(PY) -m afflux_hdl.vivado "$(BOARD)" --build-time "$(BUILD_TIME)" \
+		-o "build/project/$(BOARD)" $(PROJECT_ARGS)
+
+cmac: project ## the node behind AMD's CMAC for BOARD=au50|au55c|au200|au250|au280, there too
 
 .PHONY: bench
 bench: $(ADAPTER) ## speed of the simulated engine, into build/bench/engine.json
@@ -152,6 +170,10 @@ bench-training: $(ADAPTER) ## trainings with each scheme, and to a loss between 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)
+
+.PHONY: bitstream
+bitstream: $(SETUP) ## a bitstream for BOARD, into build/boards; BITSTREAM_ARGS="--address dhcp" and so on
+	SOURCE_DATE_EPOCH=$(GATEWARE_TIME) $(PY) -m afflux_hdl.boards "$(BOARD)" $(BITSTREAM_ARGS)
 
 .PHONY: formal
 formal: $(SETUP) ## all proofs about the gateware

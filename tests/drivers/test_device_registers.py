@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from afflux_drivers import _native
+from afflux_drivers.device.box import box_counters, describe_box
 from afflux_drivers.device.device import open_device
 from afflux_drivers.device.discovery import find_cards
 from afflux_drivers.device.errors import DeviceBusy, DeviceFailed, DeviceGone
 from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.device.lock import DeviceLock, card_of
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import box_registers, registers
 from tests.support.drivers.fake_pci import BAR_BYTES, CARD, FakePci, register_image
+from tests.support.management_board import KEY, BoardOnSocket
 
 LOCAL_PORT = registers.address_of("local_port")
 URL = f"pcie://{CARD}"
@@ -105,6 +107,20 @@ def test_what_was_opened_for_reading_changes_nothing(pci, opened):
     with pytest.raises(DeviceFailed, match="opened for reading only"):
         device.write(LOCAL_PORT, 1)
     assert pci.bar.read_bytes() == before
+
+
+def test_nor_does_an_appliance_that_was_opened_for_reading(tmp_path):
+    with BoardOnSocket() as board:
+        url = f"udp://127.0.0.1:{board.port}"
+        with open_device(url, key=KEY, exclusive=False, locks=tmp_path) as device:
+            with pytest.raises(DeviceFailed, match="opened for reading only"):
+                device.write(LOCAL_PORT, 1)
+            # Another may change it meanwhile.
+            with open_device(url, key=KEY, locks=tmp_path) as other:
+                other.write(LOCAL_PORT, 2)
+        assert board.registers.writes == [(LOCAL_PORT, 2)]
+        with pytest.raises(ValueError, match="AFFLUX_DEVICE_KEY_FILE"):
+            open_device(url, locks=tmp_path)
 
 
 def test_a_closed_device_is_an_error_and_no_crash(opened):
@@ -253,6 +269,27 @@ def test_a_lock_is_no_way_to_another_file(tmp_path):
     with pytest.raises(DeviceFailed, match="cannot open its lock"):
         DeviceLock("x", directory=tmp_path)
     assert victim.read_text() == "precious"
+
+
+def test_finds_every_node_of_a_box(pci, opened, tmp_path):
+    assert describe_box(opened(exclusive=False), pci.root) is None
+    assert box_counters(opened(exclusive=False), pci.root) == {}
+    pci.add_box()
+    found = list(find_cards(pci.root, tmp_path))
+    assert [str(each.url) for each in found] == [URL, f"{URL}?offset=0x102000"]
+    assert all(each.build_time for each in found)
+    device = opened(f"{URL}?offset=0x102000", exclusive=False)
+    assert describe_box(device, pci.root) == {"ports": 2, "nodes": 2, "functions": 1}
+    place = box_registers.box_counter_address("tx_dropped", 1, ports=2)
+    pci.write_bar(0x100000 + place, (7).to_bytes(4, "little"))
+    place = box_registers.box_counter_address("c2h_frames", 0, ports=2)
+    pci.write_bar(0x100000 + place, (9).to_bytes(4, "little"))
+    counters = box_counters(device, pci.root)
+    assert {name: value for name, value in counters.items() if value} == {
+        "port1_tx_dropped": 7,
+        "host0_c2h_frames": 9,
+    }
+    assert len(counters) == 2 * len(box_registers.PORT_COUNTERS) + len(box_registers.HOST_COUNTERS)
 
 
 def test_finds_the_cards_with_an_engine(pci, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from afflux_drivers.device.errors import DeviceFailed
 from afflux_drivers.flash import card as card_module
-from afflux_drivers.flash.card import off_the_bus
+from afflux_drivers.flash.card import _Ended, _Signals, off_the_bus
 from afflux_drivers.flash.errors import FlashFailed, FlashRefused
 from afflux_drivers.flash.runner import Runner
 from tests.support.checkout import ROOT
@@ -120,7 +120,7 @@ def test_signals_restore_all_and_count_afterwards(pci, number):
     program = textwrap.dedent(f"""
         import signal, time
         from pathlib import Path
-        from afflux_drivers.flash.card import off_the_bus
+        from afflux_drivers.flash.card import _Ended, _Signals, off_the_bus
         from afflux_drivers.flash.runner import Runner
         # Ignored where the tests run in the background of a shell.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -147,6 +147,41 @@ def test_signals_restore_all_and_count_afterwards(pci, number):
     # It ends as it would have without us: by the signal, or by KeyboardInterrupt.
     assert child.returncode == (-number if number != signal.SIGINT else -signal.SIGINT), err
     assert ("KeyboardInterrupt" in err) is (number == signal.SIGINT)
+
+
+def test_signals_raise_once_and_never_while_things_are_restored():
+    got = []
+    reached = []
+    old = signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
+    try:
+        with pytest.raises(FlashFailed, match="ended by signal 15"), _Signals() as signals:
+            signal.raise_signal(signal.SIGTERM)
+            reached.append("nothing was there to be restored yet")
+            with pytest.raises(_Ended):
+                signals.allow()
+            signal.raise_signal(signal.SIGTERM)
+            signals.hold()
+            signal.raise_signal(signal.SIGTERM)
+            reached.append("one has been raised, so no more")
+            assert got == []
+            raise _Ended(15)
+        assert (len(got), len(reached)) == (1, 2)
+        with pytest.raises(FlashFailed), _Signals() as signals:
+            signals.allow()
+            with pytest.raises(_Ended):
+                signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            reached.append("one has been raised, so no more")
+            raise _Ended(15)
+        assert (len(got), len(reached)) == (2, 3)
+        with _Signals() as signals:
+            signals.allow()
+            signals.hold()
+            signal.raise_signal(signal.SIGTERM)
+            reached.append("it came while things were restored")
+        assert (len(got), len(reached)) == (3, 4)
+    finally:
+        signal.signal(signal.SIGTERM, old)
 
 
 def test_a_storm_of_signals_does_not_get_between(pci):
@@ -191,6 +226,13 @@ def test_a_card_that_does_not_come_back(pci, monkeypatch):
         pytest.raises(FlashFailed, match=rf"{CARD} has not come back within 0.2 s.*Reboot warm"),
         off_the_bus(CARD, sysfs=pci.root, runner=Recorder(pci)),
     ):
+        pci.folder(CARD).unlink()
+    assert pci.config(BRIDGE) == before
+
+
+def test_a_card_whose_design_has_no_pcie_need_not_come_back(pci):
+    before = pci.config(BRIDGE)
+    with off_the_bus(CARD, comes_back=False, sysfs=pci.root, runner=Recorder(pci)):
         pci.folder(CARD).unlink()
     assert pci.config(BRIDGE) == before
 

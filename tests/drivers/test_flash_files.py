@@ -14,6 +14,8 @@ from afflux_drivers.flash.boards import BOARDS, board_of
 from afflux_drivers.flash.checks import check_image, check_place, normal_part, read_image
 from afflux_drivers.flash.errors import FlashRefused
 from afflux_drivers.flash.report import Report, find_report
+from afflux_hdl.boards.table import BOARDS as OPEN_BOARDS
+from afflux_hdl.opennic.boards import ALVEO
 from tests.support.drivers.bitstreams import (
     ecp5_bit,
     ecp5_svf,
@@ -33,6 +35,16 @@ PATH = Path("a.bit")
 def test_an_unknown_board_is_named_with_those_that_are_known():
     with pytest.raises(FlashRefused, match=r"'au51' is not known; known are ecpix5-45f, .*, au280"):
         board_of("au51")
+
+
+def test_boards_are_those_that_bitstreams_are_made_for():
+    """Names and parts are written down twice, as drivers know nothing of gateware."""
+    for name, card in ALVEO.items():
+        assert normal_part(BOARDS[name].part) == normal_part(card.part)
+    for name, board in OPEN_BOARDS.items():
+        device, package = board.platform.device, board.platform.package
+        known = {"BG256": "CABGA256", "BG381": "CABGA381", "BG554": "CABGA554"}
+        assert BOARDS[name].part == f"{device}-{known[package]}"
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)

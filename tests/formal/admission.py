@@ -83,7 +83,7 @@ class AdmissionHarness(Elaboratable):
             admit.replies_full.eq(AnySeq(1)),
             admit.refusals_full.eq(AnySeq(1)),
             # Whether a worker has joined, and from where: anything.
-            admit.read_worker.data.as_value().eq(AnySeq(data.Layout.cast(WorkerEntry).size)),
+            admit.read_worker.data.as_value().eq(AnySeq(WorkerEntry(p).size)),
             memory.send.address.eq(AnySeq(p.slot_bits)),
         ]
         connect(m, admit.read_state, memory.read)

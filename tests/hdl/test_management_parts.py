@@ -131,6 +131,7 @@ def test_reader():
                 ctx.set(reader.take, 0)
                 total += int.from_bytes(pair, "little")
                 total = (total & 0xFFFF) + (total >> 16)
+            await tick()
             found = ctx.get(reader.sum) + ctx.get(reader.carry)
             assert (found & 0xFFFF) + (found >> 16) == total
             ctx.set(reader.skip, 1)

@@ -6,6 +6,8 @@ import pytest
 
 from afflux_hdl.management import program as program_module
 from afflux_hdl.management import requests as requests_module
+from afflux_hdl.management.instructions import Assembler
+from afflux_hdl.management.memory_map import variables
 from afflux_hdl.management.program import build_program
 from afflux_sim.golden.management import GoldenManagement
 from afflux_sim.golden.siphash import siphash_2_4
@@ -113,6 +115,14 @@ def check_rules(build):
     for asked in (request(golden, HELLO, challenge=b"12345" + bytes(3)), b""):
         for length in range(70, 85):
             frames(request_frame(asked or request(golden, WRITE, 0x40), checksum=False)[:length])
+    # Counters have 32 bits.
+    for value in (0xFFFF, 0xFFFF_FFFF):
+        golden.counters["management_executed"] = value
+        at = program_address("counters") + 2 * list(golden.counters).index("management_executed")
+        twin.data[at : at + 2] = [value & 0xFFFF, value >> 16]
+        for _ in range(3):
+            golden.counters["management_executed"] %= 1 << 32
+            ask(request(golden, READ, 0x1118))
     # The sequence number has 64 bits.
     for latest in (0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF):
         golden.latest = latest
@@ -129,9 +139,6 @@ def check_rules(build):
 
 def program_address(name):
     """Return where the program keeps a variable."""
-    from afflux_hdl.management.instructions import Assembler
-    from afflux_hdl.management.memory_map import variables
-
     assembler = Assembler([0] * 32)
     variables(assembler)
     return assembler[name]
@@ -157,21 +164,17 @@ BUGS = {
         'p.and_(p["difference"] + n)\n    p.xor(p.constant(0xFFFE))',
     ),
     "tags are compared in 48 bits": (
-        """for n in range(4):
-        p.get(Port.CODE + n)
-        p.xor(message + TAG_AT + n)
-        p.jump_not_zero("forged")""",
-        """for n in range(3):
-        p.get(Port.CODE + n)
-        p.xor(message + TAG_AT + n)
-        p.jump_not_zero("forged")""",
+        "for n in range(4):\n        p.get(Port.CODE + n)\n        p.xor(message + TAG_AT + n)",
+        "for n in range(3):\n        p.get(Port.CODE + n)\n        p.xor(message + TAG_AT + n)",
     ),
     "tags are compared in 63 bits": (
-        """p.xor(message + TAG_AT + n)
-        p.jump_not_zero("forged")""",
-        """p.xor(message + TAG_AT + n)
-        p.and_(p.constant(0x7FFF if n == 3 else 0xFFFF))
-        p.jump_not_zero("forged")""",
+        'p.or_(p["u"])\n        p.store(p["u"])\n    p.jump_not_zero("forged")',
+        'p.or_(p["u"])\n        p.store(p["u"])\n    p.and_(p.constant(0x7FFF))\n'
+        '    p.jump_not_zero("forged")',
+    ),
+    "only the last word of a tag is looked at": (
+        'if n:\n            p.or_(p["u"])\n        p.store(p["u"])',
+        "pass",
     ),
     "a repeat is carried out again": (
         'p.call("token")\n    p.jump_zero("limited")\n    p.call("answer")',

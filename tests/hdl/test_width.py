@@ -30,6 +30,8 @@ def check(part: Any, widths: tuple[int, int]) -> None:
         played = play(built, sent, offers=offers, takes=takes)
         assert played.plain == [frame for frame, _ in sent]
         assert played.errors == [error for _, error in sent]
+        size = len(built.o.payload.keep)
+        assert len(played.cycles) == sum(-(-len(frame) // size) for frame, _ in sent)
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
@@ -46,7 +48,7 @@ def test_a_narrow_beat_moves_in_each_cycle() -> None:
     assert widened.arrived == narrow_beats - 1
     assert widened.cycles[-1] == widened.arrived + 1
     narrowed = play(Narrow(narrow_bits=8, wide_bits=32), sent)
-    assert narrowed.cycles == list(range(narrow_beats))
+    assert narrowed.cycles == list(range(1, narrow_beats + 1))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +58,10 @@ def test_a_narrow_beat_moves_in_each_cycle() -> None:
         ("Widen", "place.eq(Mux(beat.last, 1, place.rotate_left(1)))", "place.eq(1)"),
         ("Widen", "out.keep[keeps * n :]", "out.keep[keeps * n : keeps * (n + 1)]"),
         ("Widen", "out.error.eq(beat.error)", "out.error.eq(out.error | beat.error)"),
-        ("Narrow", "ends & beat.last", "beat.last"),
-        ("Narrow", "self.o.ready & ends", "ends"),
-        ("Narrow", "Mux(ends, 0, part + 1)", "part + 1"),
+        ("Narrow", "held.last & final", "held.last"),
+        ("Narrow", "self.o.ready & final", "final"),
+        ("Narrow", "~Cat(held.keep, 0)[2 * keeps]", "~held.keep[keeps]"),
+        ("Narrow", "final.eq(~beat.keep[keeps])", "final.eq(0)"),
     ],
 )
 def test_planted_bugs_are_noticed(part: str, right: str, wrong: str) -> None:

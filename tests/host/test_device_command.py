@@ -173,6 +173,9 @@ def test_counters_once(run, pci):
     found = json.loads(run("counters", URL, "--json", "--all")[1])
     assert len(found) == len(registers.COUNTERS) + len(registers.NODE_COUNTERS)
     assert found["node_to_engine"] == 0
+    pci.add_box()
+    assert "port1_tx_frames" in json.loads(run("counters", URL, "--json", "--all")[1])
+    assert json.loads(run("show", URL, "--json")[1])["box"]["nodes"] == 2
 
 
 def test_counters_that_grow(run, pci):

@@ -130,7 +130,6 @@ module EHXPLLL #(
 ) (
     input CLKI,
     input CLKFB,
-    output CLKINTFB,
     input RST,
     input STDBY,
     input ENCLKOP,
@@ -156,7 +155,6 @@ module EHXPLLL #(
     edges = edges + 1;
     if (edges == 16) LOCK = 1'b1;
   end
-  assign CLKINTFB = 1'b0;
   wire running = edges > 2;
   always begin
     wait (running);

@@ -108,7 +108,9 @@ def play(
                 partial += ctx.get(part.o.payload.data).to_bytes(size_out, "little")[:count]
                 if ctx.get(part.o.payload.last):
                     played.frames.append((partial, mark))
-                    played.errors.append(bool(ctx.get(part.o.payload.error)))
+                    # A stream of a shell has no marks.
+                    marked = getattr(part.o.payload, "error", None)
+                    played.errors.append(marked is not None and bool(ctx.get(marked)))
                     partial = b""
             await ctx.tick()
             cycle += 1

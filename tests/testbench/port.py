@@ -110,7 +110,7 @@ async def frames_of_every_size(dut: Any) -> None:
 
     await testbench.send(frames)
     await testbench.settle()
-    least = min(60, testbench.mac.size_of_node)
+    least = min(60, len(dut.host_tx_data) // 8)
     assert testbench.mac.take() == [frame.ljust(least, b"\0") for frame in frames]
     counted = await testbench.counters()
     assert counted["from_host"] == len(frames)
@@ -154,7 +154,7 @@ async def floods_of_small_frames(dut: Any) -> None:
 async def too_long_to_be_kept(dut: Any) -> None:
     """Send what does not fit into the crossing: it is spoiled, never sent as if it were whole."""
     testbench = await started(dut)
-    size = TX_BEATS * testbench.mac.size_of_node
+    size = TX_BEATS * (len(dut.host_tx_data) // 8)
     frames = [bytes([n]) * length for n, length in enumerate((100, size, size + 1, 3 * size, 101))]
     await testbench.send(frames)
     await testbench.settle()

@@ -86,7 +86,6 @@ class Mac:
         ready: In which cycles it is ready, of those in which the wire lets it.
 
     Attributes:
-        size_of_node: Bytes of a beat of the node.
         sent: Frames that it has taken.
         begun: Cycle of the first beat of each.
         inside: It is taking one.
@@ -96,7 +95,6 @@ class Mac:
     def __init__(self, dut: Any, rules: Rules, ready: Callable[[int], bool] = always) -> None:
         self._dut, self._rules, self._ready = dut, rules, ready
         self._size = rules.bits // 8
-        self.size_of_node = len(dut.host_tx_data) // 8
         self.sent: list[Sent] = []
         self.begun: list[int] = []
         self.inside = False
@@ -200,14 +198,20 @@ class PortTestbench:
         logging.getLogger("cocotb.afflux_port.s_axil").setLevel(logging.WARNING)
         for name in ("rst", "mac_rx_rst", "mac_tx_rst"):
             getattr(dut, name).value = 1
-        self.host_tx = StreamDriver(Pins(dut, "host_tx", "rx"), Pace(1.0, 0))
-        self.host_rx = StreamSampler(Pins(dut, "host_rx", "tx"), Pace(1.0, 0))
+        self.host_side()
         self.mac = Mac(dut, rules, ready)
         # Of the MAC's two clocks the one that comes with the data is the other end's: a little off.
         Clock(dut.clk, node_ps, unit="ps").start()
         Clock(dut.mac_rx_clk, rules.period_ps - 2, unit="ps").start()
         Clock(dut.mac_tx_clk, rules.period_ps, unit="ps").start()
+
+    def host_side(self) -> None:
+        """Drive the host's streams, and the registers."""
+        dut = self.dut
+        self.host_tx = StreamDriver(Pins(dut, "host_tx", "rx"), Pace(1.0, 0))
+        self.host_rx = StreamSampler(Pins(dut, "host_rx", "tx"), Pace(1.0, 0))
         self.axil = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
+        cocotb.start_soon(self.host_rx.run())
 
     async def start(self) -> None:
         """Let the resets end, one after the other."""
@@ -217,7 +221,6 @@ class PortTestbench:
                 await FallingEdge(dut.clk)
             getattr(dut, name).value = 0
         cocotb.start_soon(self.mac.send())
-        cocotb.start_soon(self.host_rx.run())
         for _ in range(10):
             await FallingEdge(dut.clk)
 

@@ -104,6 +104,12 @@ class Board:
         except (OSError, AffluxError) as error:
             raise BoardFailed(f"register {address:#05x} of the board: {error}") from error
 
+    @property
+    def cycles(self) -> int | None:
+        """Clock cycles of a simulated engine; None for one in hardware, which counts none."""
+        cycles: int | None = getattr(self._port, "cycles", None)
+        return cycles
+
     def own_address(self) -> tuple[str, int]:
         """Return the IPv4 address of a board that is apart, and the UDP port of its first job.
 

@@ -1,5 +1,6 @@
 """Counters, read whole although each takes two words, and whoever else reads meanwhile."""
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -14,8 +15,13 @@ __all__ = [
     "read_counter",
 ]
 
-_SHORT = frozenset(each.name for each in management.MANAGEMENT_COUNTERS)
-"""Counters of 32 bits."""
+_OF_MANAGEMENT = frozenset(each.name for each in management.MANAGEMENT_COUNTERS)
+_OF_A_BOX = re.compile(r"(port|host)[0-9]+_")
+
+
+def _is_short(name: str) -> bool:
+    """Return whether a counter has 32 bits."""
+    return name in _OF_MANAGEMENT or _OF_A_BOX.match(name) is not None
 
 
 class Readable(Protocol):
@@ -66,11 +72,12 @@ def management_counters(port: Readable) -> dict[str, int]:
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int] | None:
     """Return by how much counters have grown; None if they began anew meanwhile, as by a reset.
 
-    Those of 32 bits may have gone round; none of 64 bits does within the life of a machine.
+    Those of 32 bits, of a board's management and of a box, may have gone round; none of 64 bits
+    does within the life of a machine.
     """
-    if any(after[name] < value for name, value in before.items() if name not in _SHORT):
+    if any(after[name] < value for name, value in before.items() if not _is_short(name)):
         return None
     return {
-        name: (value - before[name]) % (1 << 32 if name in _SHORT else 1 << 64)
+        name: (value - before[name]) % (1 << 32 if _is_short(name) else 1 << 64)
         for name, value in after.items()
     }

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from afflux_drivers.device.box import node_urls
 from afflux_drivers.device.device import open_device
 from afflux_drivers.device.errors import DeviceFailed
 from afflux_drivers.device.location import DeviceUrl
@@ -16,7 +17,7 @@ __all__ = ["Found", "find_cards"]
 
 @dataclass(frozen=True)
 class Found:
-    """A PCIe function of a shell that we know.
+    """A node of a PCIe function of a shell that we know.
 
     Attributes:
         url: Where the engine's registers would be.
@@ -33,7 +34,7 @@ class Found:
 
 
 def find_cards(sysfs: Path = SYSFS, locks: Path | None = None) -> Iterator[Found]:
-    """Yield all functions with the identifiers of a shell that we know, by name.
+    """Yield all functions with the identifiers of a shell that we know, and each of their nodes.
 
     Identifiers alone say little, as every design around AMD's QDMA may have these. So identity is
     read from the BAR, and nothing is written.
@@ -46,10 +47,11 @@ def find_cards(sysfs: Path = SYSFS, locks: Path | None = None) -> Iterator[Found
             continue
         if shell is None:
             continue
-        url = DeviceUrl("pcie", function.name, bar=shell.bar, offset=shell.offset)
-        try:
-            with open_device(url, exclusive=False, sysfs=sysfs, locks=locks) as device:
-                built = device.read(registers.address_of("build_time"))
-            yield Found(url, shell, built)
-        except DeviceFailed as error:
-            yield Found(url, shell, None, str(error))
+        first = DeviceUrl("pcie", function.name, bar=shell.bar, offset=shell.offset)
+        for url in node_urls(first, sysfs):
+            try:
+                with open_device(url, exclusive=False, sysfs=sysfs, locks=locks) as device:
+                    built = device.read(registers.address_of("build_time"))
+                yield Found(url, shell, built)
+            except DeviceFailed as error:
+                yield Found(url, shell, None, str(error))

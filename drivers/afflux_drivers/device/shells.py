@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from afflux_hdl.contract.box_registers import BAR2_OFFSET
+
 __all__ = ["OPEN_NIC", "SHELLS", "Shell", "shell_of"]
 
 
@@ -33,9 +35,7 @@ OPEN_NIC = Shell(
     # Physical functions 0 to 3 of AMD's QDMA at 16 lanes of generation 3.
     devices=frozenset({0x903F, 0x913F, 0x923F, 0x933F}),
     bar=2,
-    # The box at 250 MHz; the one at 322 MHz is at 0x200000 (`open_nic_shell.sv`; the README of the
-    # shell has them the other way round).
-    offset=0x100000,
+    offset=BAR2_OFFSET,
     reset=(0x14, 0x18),
 )
 

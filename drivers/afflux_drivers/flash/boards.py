@@ -40,7 +40,8 @@ class FlashBoard:
         cable: JTAG adapter on the board, as openFPGALoader calls it; empty if it needs one.
         flash_part: What Vivado calls the flash.
         device_glob: What Vivado's hardware manager calls the FPGA.
-        on_pcie: It is a PCIe card, which a host must let go of before and find again.
+        on_pcie: It is a PCIe card, of which a host must let go before.
+        comes_back: Our design in it is on PCIe too, so the host must find it again.
     """
 
     name: str
@@ -54,6 +55,7 @@ class FlashBoard:
     flash_part: str = ""
     device_glob: str = ""
     on_pcie: bool = False
+    comes_back: bool = False
 
     def partition(self, name: str | None) -> Partition:
         """Return a partition by its name; None is the usual one.
@@ -110,6 +112,7 @@ def _alveo(name: str, part: str, device_glob: str) -> FlashBoard:
         flash_part="mt25qu01g-spi-x1_x2_x4",
         device_glob=device_glob,
         on_pcie=True,
+        comes_back=True,
     )
 
 

@@ -47,13 +47,16 @@ class _Masked:
 
 
 @contextlib.contextmanager
-def off_the_bus(card: str, *, sysfs: Path, runner: Runner) -> Iterator[None]:
+def off_the_bus(
+    card: str, *, comes_back: bool = True, sysfs: Path, runner: Runner
+) -> Iterator[None]:
     """Take a card off the bus for the time of a `with` block, and find it again behind it.
 
     If the block fails, the card is looked for and the port's registers are restored all the same.
 
     Args:
         card: One of its functions, such as 0000:3b:00.0. All of them are meant.
+        comes_back: What is loaded has PCIe too, so all its functions must be there again.
         sysfs: Where sysfs is mounted.
         runner: Shows what is written, and writes it.
 
@@ -90,7 +93,8 @@ def off_the_bus(card: str, *, sysfs: Path, runner: Runner) -> Iterator[None]:
                 signals.hold()
         finally:
             _restore(runner, port, masked)
-    _wait(runner, together)
+    if comes_back:
+        _wait(runner, together)
 
 
 def _restore(runner: Runner, port: PciFunction, masked: list[_Masked]) -> None:

@@ -95,8 +95,9 @@ def flash(
     _check_ways(order, board.on_pcie, board.tool)
     part = image.part or (report.part if report else "") or board.part
     until = "" if order.permanent else ", until it is switched off"
-    where = "FPGA" if offset is None else f"flash, from {offset:#010x}"
-    runner.say(f"{image.path} ({part}) goes into the {where} of {board.name}{until}")
+    where = "FPGA" if offset is None else "flash"
+    start = "" if offset is None else f", from {offset:#010x} on"
+    runner.say(f"{image.path} ({part}) goes into the {where} of {board.name}{start}{until}")
     with contextlib.ExitStack() as stack:
         if order.card is not None and not runner.dry:
             name = card_of(DeviceUrl("pcie", order.card))
@@ -105,7 +106,9 @@ def flash(
         # All that can be wrong beside the card itself is found before the host lets go of it.
         load = _prepare(order, board, image, offset, folder, runner)
         if order.card is not None and not order.over_pcie:
-            stack.enter_context(off_the_bus(order.card, sysfs=sysfs, runner=runner))
+            stack.enter_context(
+                off_the_bus(order.card, comes_back=board.comes_back, sysfs=sysfs, runner=runner)
+            )
         load()
     if order.over_pcie:
         runner.say("the card starts from it at the next cold start; until then the old design runs")

@@ -33,7 +33,6 @@ COLORLIGHT_5A75B = Board(
         "Revision 7.0 only: other revisions have the PHYs at other pins (8.0 and 8.2 differ).",
         "The LED shares its pin with the card's own connector J19; the button is not used.",
         "The engine is at the first port, the one next to the power connector; the second is off.",
-        "The flash holds the vendor's design; save it first: openFPGALoader -b colorlight"
-        " --dump-flash --file-size 4194304 vendor.bin",
+        "The flash holds the vendor's design; openFPGALoader --dump-flash saves it.",
     ),
 )

@@ -82,13 +82,13 @@ class Pll:
             raise ValueError(
                 f"no PLL of an ECP5 makes {ETHERNET_MHZ} and {engine_mhz} MHz of {input_mhz} MHz"
             )
-        reference, ethernet, feedback, engine_divider = min(found)
+        reference, slowest, times, divider = min(found)
         return cls(
             input_mhz=Fraction(input_mhz),
             reference=reference,
-            feedback=feedback,
-            ethernet=-ethernet,
-            engine=engine_divider,
+            feedback=times,
+            ethernet=-slowest,
+            engine=divider,
         )
 
     def instance(

@@ -56,6 +56,7 @@ HOST_COUNTERS = (
     Counter("h2c_no_destination", "frame from the host for a port that is not there: dropped"),
     Counter("c2h_frames", "frame to the host"),
     Counter("c2h_refused", "frame for the host that is cut off, and does not leave"),
+    Counter("c2h_dropped", "frame for the host larger than its buffer, or that waits too long"),
 )
 """Of each stream to and from the host, in this order."""
 

@@ -74,6 +74,7 @@ class Admit(wiring.Component):
         read_state, write_state: Slot state.
         state_broken: With what `read_state` reads: a bit of it has flipped. The frame is dropped.
         parent_joined, parent_joined_job: A job's parent has confirmed its JOIN.
+        parent_ports: If there are several network ports: with it, the one by which it has.
         started, started_job: A contribution to a job has been accepted.
         replies: Short answers.
         replies_full, refusals_full: Their queue has no room for another one, or for a refusal.
@@ -95,17 +96,18 @@ class Admit(wiring.Component):
                 "o": Out(stream.Signature(SlotOperation(p), always_ready=True)),
                 "o_full": In(1),
                 "jobs": In(data.ArrayLayout(JobEntry(p), p.jobs)),
-                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
-                "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry(p))),
+                "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry(p))),
                 "read_route": Out(ReadPort(p.job_bits, Route)),
                 "read_state": Out(ReadPort(p.slot_bits, state)),
                 "state_broken": In(1),
                 "write_state": Out(WritePort(p.slot_bits, state)),
                 "parent_joined": Out(1),
                 "parent_joined_job": Out(p.job_bits),
+                **({"parent_ports": Out(p.ports)} if p.ports > 1 else {}),
                 "started": Out(1),
                 "started_job": Out(p.job_bits),
-                "replies": Out(stream.Signature(Reply, always_ready=True)),
+                "replies": Out(stream.Signature(Reply(p), always_ready=True)),
                 "replies_full": In(1),
                 "refusals_full": In(1),
                 "judged": Out(1),
@@ -148,7 +150,13 @@ class Admit(wiring.Component):
         # Long comparisons are made in parts, which the next cycle puts together.
         key = Mux(from_parent1, route1.parent_key, job1.key)
         expected = data.View(
-            Peer, Mux(from_parent1, route1.parent.as_value(), entry1.peer.as_value())
+            Peer(),
+            Mux(
+                from_parent1,
+                route1.parent.as_value(),
+                # By which port a frame comes does not matter.
+                entry1.peer.as_value()[: Peer().size],
+            ),
         )
         key2, address2 = Signal(4), Signal(4)
         # The job's entry shows a contribution that was accepted at least two frames before; that of
@@ -342,6 +350,9 @@ class Admit(wiring.Component):
             self.parent_joined_job.eq(frame3.job),
         ]
 
+        if p.ports > 1:
+            m.d.comb += self.parent_ports.eq(frame3.source.net_ports)
+
         # Cycle 4: the reply, if any. Its words are those of section 5.4.
         wants_reply, fits = Signal(), Signal()
         refused = screened3.refusal != 0
@@ -353,7 +364,7 @@ class Admit(wiring.Component):
             fits.eq(Mux(refused, ~self.refusals_full & limit.ready, ~self.replies_full)),
             limit.take.eq(valid3 & refused & fits),
         ]
-        reply4 = Signal(Reply)
+        reply4 = Signal(Reply(p))
         reply_valid4 = Signal()
         m.d.sync += [
             reply_valid4.eq(valid3 & wants_reply & fits),

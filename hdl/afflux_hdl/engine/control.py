@@ -109,8 +109,8 @@ class Control(wiring.Component):
                 "orders": Out(stream.Signature(SlotOperation(p), always_ready=True)),
                 "orders_full": In(1),
                 "fenced": In(1),
-                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
-                "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry)),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry(p))),
+                "write_worker": Out(WritePort(WorkerAddress(p), WorkerEntry(p))),
                 "write_route": Out(WritePort(p.job_bits, Route)),
                 "read_state": Out(ReadPort(p.slot_bits, SlotState(p))),
                 "write_state": Out(WritePort(p.slot_bits, SlotState(p))),
@@ -481,7 +481,7 @@ class Control(wiring.Component):
         Each is read every other cycle, and follows `debug_slot` or `debug_worker` within 6 cycles.
         """
         p = self._parameters
-        state, entry = Signal(SlotState(p)), Signal(WorkerEntry)
+        state, entry = Signal(SlotState(p)), Signal(WorkerEntry(p))
         peer = entry.peer
         m.d.comb += [
             self.read_state.address.eq(fields["debug_slot"]),

@@ -17,7 +17,7 @@ Tested: `tests/sim/test_engine_random.py`, `tests/sim/test_cocotb_engine.py`,
 `tests/hdl/test_latency.py`.
 """
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -33,7 +33,7 @@ from afflux_hdl.engine.receive import Receive
 from afflux_hdl.engine.replicate import Replicate
 from afflux_hdl.engine.slot_memory import SlotMemory
 from afflux_hdl.engine.slot_state import SlotStateMemory
-from afflux_hdl.engine.tables import RouteTable, WorkerTable
+from afflux_hdl.engine.tables import PortTable, RouteTable, WorkerTable
 from afflux_hdl.engine.transmit import Transmit
 from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.memory_ports import connect_in_turn, connect_writers
@@ -82,7 +82,7 @@ class Engine(wiring.Component):
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        beat = PacketBeat(parameters.bus_bits)
+        beat = PacketBeat(parameters.bus_bits, parameters.ports)
         super().__init__(
             {
                 "rx": In(stream.Signature(beat, always_ready=True)),
@@ -141,7 +141,7 @@ class Engine(wiring.Component):
             SlotOperation(p), depth=OPERATIONS, always_ready=True
         )
         m.submodules.replies = replies = Queue(
-            Reply, depth=REPLIES, buffered=False, always_ready=True
+            Reply(p), depth=REPLIES, buffered=False, always_ready=True
         )
         connect(m, flipped(self.rx), receive.i)
         connect(m, receive.o, admit.i)
@@ -206,6 +206,19 @@ class Engine(wiring.Component):
             control.started.eq(admit.started),
             control.started_job.eq(admit.started_job),
         ]
+
+        if p.ports > 1:
+            m.submodules.port_table = port_table = PortTable(p)
+            joining = worker_table.write
+            m.d.comb += [
+                port_table.write.enable.eq(joining.enable),
+                port_table.write.address.eq(joining.address.job),
+                port_table.write.data.eq(Mux(joining.data.joined, joining.data.peer.net_ports, 0)),
+                port_table.parent.enable.eq(admit.parent_joined),
+                port_table.parent.address.eq(admit.parent_joined_job),
+                port_table.parent.data.eq(admit.parent_ports),
+            ]
+            connect(m, replicate.read_ports, port_table.send)
 
         # Data.
         connect(m, merge.receive, receive.read)

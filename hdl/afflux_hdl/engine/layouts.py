@@ -17,6 +17,7 @@ __all__ = [
     "FrameSummary",
     "Header",
     "JobEntry",
+    "JobPorts",
     "OperationKind",
     "Reply",
     "Route",
@@ -81,7 +82,7 @@ class FrameSummary(data.StructLayout):
                 "job": parameters.job_bits,
                 "job_built": 1,
                 "header": Header,
-                "source": Peer,
+                "source": Peer(parameters.ports),
                 "start": parameters.offset_bits,
                 "end": parameters.offset_bits,
                 "blocks": 5,
@@ -131,7 +132,7 @@ class JobEntry(data.StructLayout):
 Route = data.StructLayout(
     {
         "group": data.StructLayout({"address": 32, "port": 16, "key": 64}),
-        "parent": Peer,
+        "parent": Peer(),
         "parent_job": 8,
         "parent_worker": 8,
         "parent_key": 64,
@@ -146,8 +147,29 @@ Members:
         and its key.
 """
 
-WorkerEntry = data.StructLayout({"joined": 1, "peer": Peer})
-"""One row of the worker table: whether and from where a worker has joined."""
+
+class WorkerEntry(data.StructLayout):
+    """One row of the worker table.
+
+    Members:
+        joined: The worker has joined.
+        peer: From where.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__({"joined": 1, "peer": Peer(parameters.ports)})
+
+
+class JobPorts(data.StructLayout):
+    """One row of the port table, which engines with several network ports have.
+
+    Members:
+        group: Those by which a worker of the job has joined.
+        parent: The one by which the parent has confirmed the job's JOIN; until then all.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__({"group": parameters.ports, "parent": parameters.ports})
 
 
 class WorkerAddress(data.StructLayout):
@@ -273,11 +295,20 @@ class SlotOperation(data.StructLayout):
         )
 
 
-Reply = data.StructLayout({"peer": Peer, "header": Header, "words": data.ArrayLayout(32, 8)})
-"""A short answer.
+class Reply(data.StructLayout):
+    """A short answer.
 
-Members:
-    peer: Receiver.
-    header: Afflux header.
-    words: Its first words; the others are 0.
-"""
+    Members:
+        peer: Receiver.
+        header: Afflux header.
+        words: Its first words; the others are 0.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(
+            {
+                "peer": Peer(parameters.ports),
+                "header": Header,
+                "words": data.ArrayLayout(32, 8),
+            }
+        )

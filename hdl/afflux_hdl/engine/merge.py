@@ -39,7 +39,8 @@ beat, at 512 bits. They are the same for every block; on narrower buses there ar
 
 An operation that is taken in cycle t writes its words in t + 2 and beat n of its blocks in
 t + 5 + n. Transmit takes the order of its result in t + 10 at the earliest, addresses the words in
-t + 12, and beat n or a later one of the result's blocks is addressed not before t + 13 + n."""
+t + 12, and beat n or a later one of the result's blocks is addressed not before t + 13 + n. With
+`ram_output_register` blocks are written a cycle later, so there it is one cycle less."""
 
 
 class Merge(wiring.Component):
@@ -204,6 +205,15 @@ class Merge(wiring.Component):
                 self.write_words.data[check].eq(less_one(m, chosen, ~opening1 & ~loser_fits)),
             ]
 
+        # With its output register the slot memory answers a cycle later; all else waits for it.
+        arriving1, under_way = self.receive.data, blocks1
+        if p.ram_output_register:
+            waiting = (blocks1, block_address1, fresh1, opcode1, arriving1)
+            found = tuple(Signal.like(each, name=f"found_{n}") for n, each in enumerate(waiting))
+            m.d.sync += [later.eq(now) for later, now in zip(found, waiting, strict=True)]
+            under_way = blocks1 | found[0]
+            blocks1, block_address1, fresh1, opcode1, arriving1 = found
+
         # Blocks take two more cycles: a register behind the memories, and the ALU's own.
         held2, arriving2 = Signal(p.checked_bits), Signal(p.checked_bits)
         blocks2, blocks3 = Signal(), Signal()
@@ -219,7 +229,7 @@ class Merge(wiring.Component):
             opcode2.eq(opcode1),
         ]
         with m.If(blocks1):
-            m.d.sync += [held2.eq(self.read_block.data), arriving2.eq(self.receive.data)]
+            m.d.sync += [held2.eq(self.read_block.data), arriving2.eq(arriving1)]
         overflow3 = Signal(p.words_per_beat)
         for n, (word, check) in enumerate(zip(words_at, residues_at, strict=True)):
             m.submodules[f"alu_{n}"] = alu = LaneAlu()
@@ -248,6 +258,6 @@ class Merge(wiring.Component):
             ),
             self.o.payload.eq(operation.delivery),
             self.o_replay.eq(operation.kind == OperationKind.REPLAY),
-            self.idle.eq(fsm.ongoing("TAKE") & ~self.i.valid & ~(blocks1 | blocks2 | blocks3)),
+            self.idle.eq(fsm.ongoing("TAKE") & ~self.i.valid & ~(under_way | blocks2 | blocks3)),
         ]
         return m

@@ -27,6 +27,10 @@ class Parameters:
             down, 2 to 2**24. The default is 524 µs at 250 MHz: the longest pause that a frame of
             IEEE 802.3 (annex 31B) can ask for at 100 Gbit/s, 65,535 times 512 bits, is 336 µs. At
             1 Gbit/s it is 34 ms, or 4.2 million cycles of 125 MHz.
+        ports: Network ports, 1 to 8, that share the packet streams; results leave by the port by
+            which a worker has joined.
+        ram_output_register: 1: the blocks of the slots come out of their memory through its output
+            register, which UltraRAM needs at 250 MHz. Results are a cycle later.
         build_time: When the gateware was generated, in seconds since 1970, for its register; with
             0, equal sources give equal gateware.
 
@@ -40,6 +44,8 @@ class Parameters:
     jobs: int = 8
     slots: int = 512
     link_timeout: int = 1 << 17
+    ports: int = 1
+    ram_output_register: int = 0
     build_time: int = 0
 
     def __post_init__(self) -> None:
@@ -56,6 +62,10 @@ class Parameters:
         if not 2 <= self.slots <= 32768 or self.slots & (self.slots - 1):
             raise ValueError(f"slots must be a power of two from 2 to 32768, not {self.slots}")
 
+        if self.ram_output_register not in (0, 1):
+            raise ValueError(f"ram_output_register must be 0 or 1, not {self.ram_output_register}")
+        if not 1 <= self.ports <= 8:
+            raise ValueError(f"ports must be 1 to 8, not {self.ports}")
         if not 2 <= self.link_timeout <= 1 << 24:
             raise ValueError(f"link_timeout must be 2 to 2**24, not {self.link_timeout}")
 

@@ -100,7 +100,11 @@ class Receive(wiring.Component):
         offset = parameters.offset_bits
         super().__init__(
             {
-                "i": In(stream.Signature(PacketBeat(parameters.bus_bits), always_ready=True)),
+                "i": In(
+                    stream.Signature(
+                        PacketBeat(parameters.bus_bits, parameters.ports), always_ready=True
+                    )
+                ),
                 "local": In(Local),
                 "o": Out(stream.Signature(self._summary)),
                 "read": In(ReadPort(offset, parameters.checked_bits)),
@@ -130,7 +134,7 @@ class Receive(wiring.Component):
 
         # Stage 1: one register behind the pins, and the number of the beat within its frame.
         valid1 = Signal()
-        beat1 = Signal(PacketBeat(p.bus_bits))
+        beat1 = Signal(PacketBeat(p.bus_bits, p.ports))
         index = Signal(range(index_limit + 1))
         index1 = Signal.like(index)
         m.d.sync += [valid1.eq(self.i.valid), beat1.eq(self.i.payload), index1.eq(index)]
@@ -205,6 +209,9 @@ class Receive(wiring.Component):
             end2.eq(offset + buffer.write.enable),
         ]
         m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
+        net_ports2 = Signal(p.ports)
+        if p.ports > 1:
+            m.d.sync += net_ports2.eq(beat1.net_ports)
 
         # Bytes, in steps of four numbers each.
         counts: list[Value] = list(beat1.keep & valid1.replicate(p.bus_bytes))
@@ -313,6 +320,9 @@ class Receive(wiring.Component):
             summary3.end.eq(end2),
             summary3.blocks.eq(blocks),
         ]
+
+        if p.ports > 1:
+            m.d.sync += summary3.source.net_ports.eq(net_ports2)
 
         # UDP checksum: one's complement sum of 16-bit words, pseudo-header included. The sum may be
         # taken in either byte order (RFC 1071, section 2(B)). Addresses, UDP and data are words

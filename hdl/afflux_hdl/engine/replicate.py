@@ -13,6 +13,7 @@ from afflux_hdl.engine.layouts import (
     Dispatch,
     Header,
     JobEntry,
+    JobPorts,
     Reply,
     Route,
     WorkerAddress,
@@ -58,7 +59,7 @@ class FrameOrder(data.StructLayout):
             {
                 "reply": 1,
                 "job": parameters.job_bits,
-                "peer": Peer,
+                "peer": Peer(parameters.ports),
                 "source_port": 16,
                 "ip_checksum": 16,
                 "blocks": 5,
@@ -93,6 +94,7 @@ class Replicate(wiring.Component):
         read_worker: Worker table.
         read_route: Route table.
         read_round: Slot state.
+        read_ports: If there are several network ports: port table.
         o: Frame orders.
         done, done_job: From the transmit stage: an order of this job does not read any more.
         busy_jobs: For each job: there are orders, ready or under way, that read its slots. Follows
@@ -109,11 +111,12 @@ class Replicate(wiring.Component):
                 "local": In(Local),
                 "i": In(stream.Signature(Dispatch(p), always_ready=True)),
                 "room": Out(1),
-                "replies": In(stream.Signature(Reply)),
+                "replies": In(stream.Signature(Reply(p))),
                 "jobs": In(data.ArrayLayout(JobEntry(p), p.jobs)),
-                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry)),
+                "read_worker": Out(ReadPort(WorkerAddress(p), WorkerEntry(p))),
                 "read_route": Out(ReadPort(p.job_bits, Route)),
                 "read_round": Out(ReadPort(p.slot_bits, 32)),
+                **({"read_ports": Out(ReadPort(p.job_bits, JobPorts(p)))} if p.ports > 1 else {}),
                 "o": Out(stream.Signature(FrameOrder(p))),
                 "done": In(1),
                 "done_job": In(p.job_bits),
@@ -149,7 +152,7 @@ class Replicate(wiring.Component):
 
         # Stage 1: the tables have answered.
         valid1, current1 = Signal(), Signal()
-        frame1, reply1 = Signal(Dispatch(p)), Signal(Reply)
+        frame1, reply1 = Signal(Dispatch(p)), Signal(Reply(p))
         following1 = Signal(32)
         m.d.sync += valid1.eq(self.i.valid)
         with m.If(self.i.valid):
@@ -173,7 +176,7 @@ class Replicate(wiring.Component):
             ),
         ]
         route1 = self.read_route.data
-        peer1, header1 = Signal(Peer), Signal(Header)
+        peer1, header1 = Signal(Peer(p.ports)), Signal(Header)
         with m.If(frame1.answer):
             m.d.comb += [peer1.eq(reply1.peer), header1.eq(reply1.header)]
         with m.Elif(frame1.up):
@@ -198,6 +201,13 @@ class Replicate(wiring.Component):
                     # All who hear the group learn this key, which lets nobody join or contribute.
                     header1.key.eq(route1.group.key),
                 ]
+
+        if p.ports > 1:
+            m.d.comb += self.read_ports.address.eq(frame.job)
+            with m.If(~frame1.answer & frame1.up):
+                m.d.comb += peer1.net_ports.eq(self.read_ports.data.parent)
+            with m.Elif(~frame1.answer & frame1.group):
+                m.d.comb += peer1.net_ports.eq(self.read_ports.data.group)
 
         # Stage 2: the IPv4 header checksum (RFC 791): a constant part, and what varies.
         valid2, valid3, valid4 = Signal(), Signal(), Signal()

@@ -50,6 +50,7 @@ class FrameBeat(data.StructLayout):
         from_memory: The data come from the slot memory, and have residues.
         last: The frame ends here.
         error: With `last`: its rest is missing. It gets no seal.
+        net_ports: If there are several network ports: those by which the frame leaves.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -62,6 +63,7 @@ class FrameBeat(data.StructLayout):
                 "last": 1,
                 "error": 1,
             }
+            | ({"net_ports": parameters.ports} if parameters.ports > 1 else {})
         )
 
 
@@ -96,7 +98,7 @@ class Seal(wiring.Component):
             {
                 "i": In(stream.Signature(FrameBeat(p), always_ready=True)),
                 "level": Out(range(DEPTH + 1)),
-                "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
+                "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "mismatch": Out(1),
                 "idle": Out(1),
             }
@@ -105,7 +107,10 @@ class Seal(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        beat_shape = data.StructLayout({"data": p.bus_bits, "last": 1, "error": 1})
+        beat_shape = data.StructLayout(
+            {"data": p.bus_bits, "last": 1, "error": 1}
+            | ({"net_ports": p.ports} if p.ports > 1 else {})
+        )
         sum_shape = data.StructLayout({"folded": 17, "spoiled": 1})
         m.submodules.output = output = Queue(beat_shape, depth=DEPTH, always_ready=True)
         m.submodules.sums = sums = Queue(sum_shape, depth=SUMS, buffered=False, always_ready=True)
@@ -125,6 +130,8 @@ class Seal(wiring.Component):
                 beat1.last.eq(beat0.last),
                 beat1.error.eq(beat0.error),
             ]
+            if p.ports > 1:
+                m.d.sync += beat1.net_ports.eq(beat0.net_ports)
         m.d.comb += [
             output.i.payload.eq(beat1),
             output.i.valid.eq(valid1),
@@ -197,4 +204,12 @@ class Seal(wiring.Component):
         ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += sealing.eq(~sealing & output.o.payload.last & ~output.o.payload.error)
+        if p.ports > 1:
+            # The seal leaves as its frame, whose last beat is not in the queue any more.
+            sealed = Signal(p.ports)
+            m.d.comb += self.o.payload.net_ports.eq(
+                Mux(sealing, sealed, output.o.payload.net_ports)
+            )
+            with m.If(~sealing):
+                m.d.sync += sealed.eq(output.o.payload.net_ports)
         return m

@@ -33,7 +33,8 @@ __all__ = ["SlotMemory"]
 class SlotMemory(wiring.Component):
     """Two banks of blocks and one or two banks of words.
 
-    Latency: data follow one cycle after their address. Throughput: for each of blocks and words, a
+    Latency: data follow one cycle after their address; blocks two, with the output register of
+    `ram_output_register`. Throughput: for each of blocks and words, a
     beat for the merge stage, a beat for the transmit stage, and a write, in each cycle.
 
     An address is that of a beat: {slot, version, lane, beat} of a block, {slot, version, beat} of
@@ -69,16 +70,25 @@ class SlotMemory(wiring.Component):
         parity_read = Signal()
         m.d.sync += parity_read.eq(self.phase)
 
-        def bank(name: str, address_bits: int, apart: int = 0) -> Ram:
-            ram = Ram(width=p.checked_bits, address_bits=address_bits, apart=apart)
+        def bank(name: str, address_bits: int, apart: int = 0, registered: bool = False) -> Ram:
+            ram = Ram(
+                width=p.checked_bits,
+                address_bits=address_bits,
+                apart=apart,
+                output_register=registered,
+            )
             m.submodules[name] = ram
             return ram
 
-        def two_banks(name: str, address_bits: int, apart: int = 0) -> None:
+        def two_banks(
+            name: str, address_bits: int, apart: int = 0, registered: bool = False
+        ) -> None:
             """Add the banks of even and of odd beats of the blocks or words."""
             merge, send = getattr(self, f"merge_{name}"), getattr(self, f"send_{name}")
             write = getattr(self, f"write_{name}")
-            banks = [bank(f"{name}_{parity}", address_bits - 1, apart) for parity in range(2)]
+            banks = [
+                bank(f"{name}_{parity}", address_bits - 1, apart, registered) for parity in range(2)
+            ]
             for parity, ram in enumerate(banks):
                 m.d.comb += [
                     ram.write.enable.eq(write.enable & (write.address[0] == parity)),
@@ -89,15 +99,24 @@ class SlotMemory(wiring.Component):
                     ),
                 ]
             even, odd = (ram.read.data for ram in banks)
+            parity_found = parity_read
+            if registered:
+                parity_found = Signal(name=f"parity_found_{name}")
+                m.d.sync += parity_found.eq(parity_read)
             m.d.comb += [
-                merge.data.eq(Mux(parity_read, odd, even)),
-                send.data.eq(Mux(parity_read, even, odd)),
+                merge.data.eq(Mux(parity_found, odd, even)),
+                send.data.eq(Mux(parity_found, even, odd)),
             ]
 
         # On narrow buses, so in small devices, powers of two fit into block RAMs that stand side by
         # side; with the residues among them, RAMs would stand one behind the other.
         residues = p.checked_bits - p.bus_bits
-        two_banks("block", p.block_address_bits, residues if p.header_beats > 1 else 0)
+        two_banks(
+            "block",
+            p.block_address_bits,
+            residues if p.header_beats > 1 else 0,
+            bool(p.ram_output_register),
+        )
         if p.header_beats > 1:
             two_banks("words", p.words_address_bits)
         else:

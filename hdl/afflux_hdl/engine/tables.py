@@ -1,21 +1,22 @@
 """Worker table and route table: where each job's frames go.
 
 The worker table holds the address from which each worker of each job has joined. The route table
-holds where else a job's results and partial sums go: its multicast group and its parent.
+holds where else a job's results and partial sums go: its multicast group and its parent. With
+several network ports, the port table holds by which of them these two leave.
 
 Tested: `tests/sim/test_engine_jobs.py`, `tests/sim/test_engine_tree.py`,
 `tests/sim/test_planted_bugs.py`.
 """
 
-from amaranth.hdl import Module
-from amaranth.lib import memory, wiring
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In
 
-from afflux_hdl.engine.layouts import Route, WorkerAddress, WorkerEntry
+from afflux_hdl.engine.layouts import JobPorts, Route, WorkerAddress, WorkerEntry
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
 
-__all__ = ["RouteTable", "WorkerTable"]
+__all__ = ["PortTable", "RouteTable", "WorkerTable"]
 
 
 class WorkerTable(wiring.Component):
@@ -32,19 +33,20 @@ class WorkerTable(wiring.Component):
 
     def __init__(self, parameters: Parameters) -> None:
         address = WorkerAddress(parameters)
+        self._entry = entry = WorkerEntry(parameters)
         self._depth = 1 << address.size
         super().__init__(
             {
-                "write": In(WritePort(address, WorkerEntry)),
-                "check": In(ReadPort(address, WorkerEntry)),
-                "send": In(ReadPort(address, WorkerEntry)),
+                "write": In(WritePort(address, entry)),
+                "check": In(ReadPort(address, entry)),
+                "send": In(ReadPort(address, entry)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.entries = entries = memory.Memory(
-            shape=WorkerEntry, depth=self._depth, init=[]
+            shape=self._entry, depth=self._depth, init=[]
         )
         write = entries.write_port()
         check = entries.read_port(transparent_for=(write,))
@@ -97,4 +99,48 @@ class RouteTable(wiring.Component):
             send.addr.eq(self.send.address),
             self.send.data.eq(send.data),
         ]
+        return m
+
+
+class PortTable(wiring.Component):
+    """Holds for each job by which network ports its group and its parent are reached.
+
+    A result for the group leaves once by each port by which a worker has joined. Where the parent
+    is nobody says: its job's JOIN leaves by all ports, and what follows by the one by which the
+    parent has confirmed it.
+
+    Latency: a row follows one cycle after its address. Throughput: a read and both writes in each
+    cycle.
+
+    Members:
+        write: A worker of this job has joined by these ports; without any, one is forgotten, as all
+            are when a job is created or destroyed.
+        parent: This job's parent has confirmed by this port.
+        send: Read port of the replicate stage.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = p = parameters
+        super().__init__(
+            {
+                "write": In(WritePort(p.job_bits, p.ports)),
+                "parent": In(WritePort(p.job_bits, p.ports)),
+                "send": In(ReadPort(p.job_bits, JobPorts(p))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        p = self._parameters
+        rows = Signal(data.ArrayLayout(JobPorts(p), p.jobs), init=[{"parent": -1}] * p.jobs)
+        for n in range(p.jobs):
+            row = rows[n]
+            with m.If(self.write.enable & (self.write.address == n)):
+                with m.If(self.write.data.any()):
+                    m.d.sync += row.group.eq(row.group | self.write.data)
+                with m.Else():
+                    m.d.sync += [row.group.eq(0), row.parent.eq(-1)]
+            with m.If(self.parent.enable & (self.parent.address == n)):
+                m.d.sync += row.parent.eq(self.parent.data)
+        m.d.sync += self.send.data.eq(rows[self.send.address])
         return m

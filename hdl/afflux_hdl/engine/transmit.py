@@ -34,11 +34,11 @@ __all__ = ["Transmit"]
 class Transmit(wiring.Component):
     """Sends frames.
 
-    Latency: 7 cycles from an order to the first beat on `o`, one more if it comes at the wrong
-    phase. Throughput: one beat in each cycle while `o.ready` holds, the seal of each frame
-    included; back-pressure stops what is before the seal in steps of two beats, so that each beat
-    is read at its bank's phase. While `discard` holds it takes orders at that rate too, whatever
-    `o.ready` is, and discards their frames.
+    Latency: 7 cycles from an order to the first beat on `o`, one more with the slot memory's output
+    register, and one more if it comes at the wrong phase. Throughput: one beat in each cycle while
+    `o.ready` holds, the seal of each frame included; back-pressure stops what is before the seal in
+    steps of two beats, so that each beat is read at its bank's phase. While `discard` holds it
+    takes orders at that rate too, whatever `o.ready` is, and discards their frames.
 
     A frame is discarded whole, unless some of its beats are before the network when `discard`
     rises: its rest is replaced by one beat with `last` and `error`, so that the MAC spoils it. What
@@ -73,7 +73,7 @@ class Transmit(wiring.Component):
                 "i": In(stream.Signature(FrameOrder(p))),
                 "read_block": Out(ReadPort(p.block_address_bits, p.checked_bits)),
                 "read_words": Out(ReadPort(p.words_address_bits, p.checked_bits)),
-                "o": Out(stream.Signature(PacketBeat(p.bus_bits))),
+                "o": Out(stream.Signature(PacketBeat(p.bus_bits, p.ports))),
                 "discard": In(1),
                 "cut": In(1),
                 "departed": Out(1),
@@ -104,10 +104,12 @@ class Transmit(wiring.Component):
 
         # Beats go in pairs: the decision at phase 0 holds for the next two cycles. Those for which
         # there need not be room carry a mark.
+        # One more in flight takes a pair more.
+        margin = MARGIN + 2 * p.ram_output_register
         room, unsent = Signal(), Signal()
         with m.If(~self.phase):
             m.d.sync += [
-                room.eq((seal.level <= DEPTH - MARGIN) | self.discard),
+                room.eq((seal.level <= DEPTH - margin) | self.discard),
                 unsent.eq(self.discard),
             ]
 
@@ -182,19 +184,35 @@ class Transmit(wiring.Component):
         ]
         with m.If(in_header | in_words):
             m.d.sync += text1.eq(text)
+        unsent1, net_ports1 = Signal(), Signal(p.ports)
+        unsent_now = unsent1
+        if p.ports > 1:
+            m.d.sync += net_ports1.eq(order.peer.net_ports)
+        words1 = self.read_words.data
+        under_way = valid1
+        if p.ram_output_register:
+            # The blocks come a cycle later, and all else waits for them.
+            waiting = (valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1)
+            found = tuple(Signal.like(each, name=f"found_{n}") for n, each in enumerate(waiting))
+            m.d.sync += [later.eq(now) for later, now in zip(found, waiting, strict=True)]
+            under_way = valid1 | found[0]
+            valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
         valid2 = Signal()
         beat2 = Signal(FrameBeat(p))
         content = Cat(beat2.data, beat2.residues)
-        unsent1, unsent2 = Signal(), Signal()
-        m.d.sync += [valid2.eq(valid1), unsent1.eq(unsent), unsent2.eq(unsent1)]
+        unsent2 = Signal()
+        m.d.sync += [valid2.eq(valid1), unsent_now.eq(unsent), unsent2.eq(unsent1)]
         with m.If(valid1):
             m.d.sync += [beat2.last.eq(last1), beat2.from_memory.eq(~from_text1)]
             with m.If(from_text1):
                 m.d.sync += beat2.data.eq(text1)
             with m.Elif(from_words1):
-                m.d.sync += content.eq(self.read_words.data)
+                m.d.sync += content.eq(words1)
             with m.Else():
                 m.d.sync += content.eq(self.read_block.data)
+        if p.ports > 1:
+            with m.If(valid1):
+                m.d.sync += beat2.net_ports.eq(net_ports1)
         # A beat with the mark is discarded, and all behind it in its frame. If some have gone
         # before it, it becomes the beat that ends the frame: the only one that enters the queue
         # while there may be no room, and one that MARGIN has room for.
@@ -206,7 +224,7 @@ class Transmit(wiring.Component):
             seal.i.payload.error.eq(drops | self.cut),
             seal.i.valid.eq((valid2 & (~drops | (begun & ~dropping))) | self.cut),
             self.discarded.eq(valid2 & beat2.last & drops),
-            self.idle.eq(~active & ~self.i.valid & ~valid1 & ~valid2 & seal.idle),
+            self.idle.eq(~active & ~self.i.valid & ~under_way & ~valid2 & seal.idle),
         ]
         with m.If(valid2):
             m.d.sync += [begun.eq(~beat2.last), dropping.eq(drops & ~beat2.last)]

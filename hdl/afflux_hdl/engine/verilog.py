@@ -24,9 +24,9 @@ MODULE = "afflux_engine"
 """Name of the Verilog module."""
 
 
-def follow_frames(m: Module, engine: Engine, *, bus_bits: int) -> Any:
+def follow_frames(m: Module, engine: Engine, *, bus_bits: int, ports: int = 1) -> Any:
     """Follow frames through resets at both ends of an engine; return the stream of frames to it."""
-    m.submodules.rx = rx = WholeFrames(bus_bits=bus_bits)
+    m.submodules.rx = rx = WholeFrames(bus_bits=bus_bits, ports=ports)
     m.submodules.tx_cut = tx_cut = CutByReset()
     m.d.comb += [
         engine.rx.payload.eq(rx.o.payload),
@@ -47,7 +47,8 @@ class Top(TopLevel):
     bad. `rx_ready` is always 1. `tx_error`, with `tx_last`, marks a frame that is cut off and that
     the MAC must spoil. `rst` is synchronous and acts one cycle later; frames that it cuts off, at
     either side, are dropped or ended with an error. Register data follow one cycle after their
-    address, `reg_refused` one cycle after a write that was refused.
+    address, `reg_refused` one cycle after a write that was refused. With several network ports
+    `rx_net_ports` and `tx_net_ports` have a bit for each, the same in all beats of a frame.
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -72,12 +73,16 @@ class Top(TopLevel):
         self.reg_read_data = Signal(32)
         self.reg_refused = Signal()
         self.idle = Signal()
+        if parameters.ports > 1:
+            self.rx_net_ports = Signal(parameters.ports)
+            self.tx_net_ports = Signal(parameters.ports)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self.drive_clock(m)
         m.submodules.engine = engine = Engine(self._parameters)
-        rx = follow_frames(m, engine, bus_bits=self._parameters.bus_bits)
+        p = self._parameters
+        rx = follow_frames(m, engine, bus_bits=p.bus_bits, ports=p.ports)
         m.d.comb += [
             rx.payload.data.eq(self.rx_data),
             rx.payload.keep.eq(self.rx_keep),
@@ -98,6 +103,11 @@ class Top(TopLevel):
             self.reg_refused.eq(engine.register_refused),
             self.idle.eq(engine.idle),
         ]
+        if p.ports > 1:
+            m.d.comb += [
+                rx.payload.net_ports.eq(self.rx_net_ports),
+                self.tx_net_ports.eq(engine.tx.payload.net_ports),
+            ]
         return m
 
 

@@ -77,14 +77,15 @@ class WholeFrames(wiring.Component):
 
     Args:
         bus_bits: Width of the packet stream.
+        ports: Network ports behind it.
 
     Members:
         i: Beats from outside; those that are taken during the reset count.
         o: Whole frames, and tails as one beat.
     """
 
-    def __init__(self, *, bus_bits: int) -> None:
-        beat = PacketBeat(bus_bits)
+    def __init__(self, *, bus_bits: int, ports: int = 1) -> None:
+        beat = PacketBeat(bus_bits, ports)
         super().__init__({"i": In(stream.Signature(beat)), "o": Out(stream.Signature(beat))})
 
     def elaborate(self, platform: object) -> Module:

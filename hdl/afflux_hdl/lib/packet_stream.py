@@ -53,19 +53,42 @@ TIME_TO_LIVE = 64
 class PacketBeat(data.StructLayout):
     """One beat of a packet stream.
 
+    Args:
+        bus_bits: Width of the data.
+        ports: Network ports behind the stream.
+
     Members:
         data: Bytes, the first in the low bits.
         keep: One bit for each byte that belongs to the frame: all, except in the last beat.
         last: The frame ends here.
         error: With `last`: the MAC found the frame to be bad.
+        net_ports: If there are several network ports: one bit for each by which the frame has come
+            or is to leave, the same in all beats of a frame.
     """
 
-    def __init__(self, bus_bits: int) -> None:
-        super().__init__({"data": bus_bits, "keep": bus_bits // 8, "last": 1, "error": 1})
+    def __init__(self, bus_bits: int, ports: int = 1) -> None:
+        super().__init__(
+            {"data": bus_bits, "keep": bus_bits // 8, "last": 1, "error": 1}
+            | ({"net_ports": ports} if ports > 1 else {})
+        )
 
 
-Peer = data.StructLayout({"mac": 48, "address": 32, "port": 16})
-"""The addresses of the other end."""
+class Peer(data.StructLayout):
+    """The addresses of the other end.
+
+    Args:
+        ports: Network ports of this end.
+
+    Members:
+        mac, address, port: Of its Ethernet, IPv4 and UDP headers.
+        net_ports: If there are several network ports: those behind which it is.
+    """
+
+    def __init__(self, ports: int = 1) -> None:
+        super().__init__(
+            {"mac": 48, "address": 32, "port": 16} | ({"net_ports": ports} if ports > 1 else {})
+        )
+
 
 Local = data.StructLayout({"mac": 48, "address": 32, "port": 16})
 """The engine's own addresses."""

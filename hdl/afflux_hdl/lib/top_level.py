@@ -5,7 +5,7 @@ import re
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 
-from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
+from afflux_hdl.lib.ram import RAM_VERILOG, REGISTERED_RAM_VERILOG, VERILOG
 
 __all__ = ["PlainPorts", "TopLevel"]
 
@@ -26,7 +26,8 @@ class PlainPorts(Elaboratable):
         # Amaranth leaves the attribute on memories. It names a path of the machine that generates
         # the Verilog, so equal sources would give different texts in different places.
         text = re.sub(r"^ *\(\* src = .* \*\)\n", "", text, flags=re.MULTILINE)
-        return f"{text}{RAM_VERILOG}"
+        registered = REGISTERED_RAM_VERILOG if "afflux_ram_registered" in text else ""
+        return f"{text}{RAM_VERILOG}{registered}"
 
 
 class TopLevel(PlainPorts):

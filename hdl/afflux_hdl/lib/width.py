@@ -68,8 +68,9 @@ class Widen(wiring.Component):
 class Narrow(wiring.Component):
     """Takes wide beats apart, the low bits first; narrow beats without bytes are left out.
 
-    Latency: none. Throughput: a narrow beat in each cycle; a wide one is taken with the last of its
-    narrow ones.
+    Latency: 1 cycle. Throughput: a narrow beat in each cycle; a wide one is taken with the last of
+    the narrow ones of the one before. Whether it is taken depends on registers and on `o.ready`
+    only, so that nothing of a beat is in the way of whoever reads it from a memory.
 
     Args:
         narrow_bits, wide_bits: Widths; the wide one is twice the narrow one or more, by a power of
@@ -98,22 +99,26 @@ class Narrow(wiring.Component):
         m = Module()
         d, beat, out = m.d[self._domain], self.i.payload, self.o.payload
         bits, keeps = len(out.data), len(out.keep)
-        part = Signal(range(self._parts))
-        ends, taken = Signal(), Signal()
-        # Whether a byte follows in the next part.
-        more = Cat(*(beat.keep[keeps * n] for n in range(1, self._parts)), 0)
+        held = Signal.like(beat)
+        # What is at the low end is the last part of a wide beat.
+        final, moves = Signal(), Signal()
         m.d.comb += [
-            out.data.eq(beat.data.word_select(part, bits)),
-            out.keep.eq(beat.keep.word_select(part, keeps)),
-            ends.eq(~more.bit_select(part, 1)),
-            out.last.eq(ends & beat.last),
-            out.error.eq(ends & beat.error),
-            self.o.valid.eq(self.i.valid),
-            taken.eq(self.i.valid & self.o.ready),
-            self.i.ready.eq(self.o.ready & ends),
+            moves.eq(self.o.ready & self.o.valid),
+            self.i.ready.eq(~self.o.valid | (self.o.ready & final)),
+            out.data.eq(held.data[:bits]),
+            out.keep.eq(held.keep[:keeps]),
+            out.last.eq(held.last & final),
+            out.error.eq(held.error & final),
         ]
-        with m.If(taken):
-            d += part.eq(Mux(ends, 0, part + 1))
+        with m.If(moves):
+            d += [
+                self.o.valid.eq(~final),
+                held.data.eq(held.data[bits:]),
+                held.keep.eq(held.keep[keeps:]),
+                final.eq(~Cat(held.keep, 0)[2 * keeps]),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            d += [held.eq(beat), self.o.valid.eq(1), final.eq(~beat.keep[keeps])]
         return m
 
 

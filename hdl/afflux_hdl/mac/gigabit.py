@@ -53,7 +53,7 @@ class GigabitMac(wiring.Component):
     buffer.
 
     Latency: in, from a byte to the beat that it completes on `o`, 8 cycles of `rx` and 3 to 4 of
-    `sync`. Out, from a frame's last beat on `i` to its preamble, 3 cycles of `sync` and 6 to 7 of
+    `sync`. Out, from a frame's last beat on `i` to its preamble, 3 cycles of `sync` and 7 to 8 of
     `tx`. Throughput: 1 Gbit/s in, with the least gap. Out the same as long as the next frame is in
     the buffer when one has left; a buffer of twice the largest frame is certainly large enough.
 

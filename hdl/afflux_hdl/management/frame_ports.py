@@ -34,7 +34,8 @@ class FrameReader(wiring.Component):
         skipped: In this cycle the last beat is left behind.
         error: With `skipped`: the frame is marked as bad.
         set_sum, sum_value: Set the sum.
-        sum, carry: The sum, to which the carry must still be added.
+        sum, carry: The sum, to which the carry must still be added. A pair is in it two cycles
+            after it is taken; the sum must not be set in the cycle between.
     """
 
     def __init__(self) -> None:
@@ -79,10 +80,13 @@ class FrameReader(wiring.Component):
             m.d.sync += [upper.eq(0), beyond.eq(0)]
         with m.Elif(self.take):
             m.d.sync += [upper.eq(~upper), beyond.eq(beyond | (upper & beat.last))]
+        # A cycle later: nobody asks for the sum as soon.
+        term, adds = Signal(16), Signal()
+        m.d.sync += [term.eq(self.pair), adds.eq(self.take)]
         with m.If(self.set_sum):
             m.d.sync += [self.sum.eq(self.sum_value), self.carry.eq(0)]
-        with m.Elif(self.take):
-            m.d.sync += Cat(self.sum, self.carry).eq(self.sum + self.pair + self.carry)
+        with m.Elif(adds):
+            m.d.sync += Cat(self.sum, self.carry).eq(self.sum + term + self.carry)
         return m
 
 

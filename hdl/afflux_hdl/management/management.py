@@ -70,7 +70,7 @@ class Management(wiring.Component):
         *,
         settings: Settings,
         clock_hz: float,
-        dhcp: bool = False,
+        dhcp: bool = True,
         entropy_blocks: int = ENTROPY_BLOCKS,
         entropy_spacing_bits: int = ENTROPY_SPACING_BITS,
     ) -> None:

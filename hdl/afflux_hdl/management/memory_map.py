@@ -4,6 +4,8 @@ Words are two octets as on the wire, the first in the low bits: the Internet's n
 with the upper octet first, are only compared and copied, or turned round by `swap`.
 """
 
+from enum import IntEnum
+
 from afflux_hdl.contract import management
 from afflux_hdl.management.instructions import Assembler, Mode, Special
 
@@ -36,6 +38,8 @@ __all__ = [
     "UDP_BYTES",
     "VALUE_AT",
     "X_NEXT",
+    "DhcpMessage",
+    "DhcpState",
     "X",
     "as_sent",
     "count",
@@ -68,6 +72,28 @@ RESET_PERIODS = 4
 """Periods of 4,096 cycles from the answer to the reset: by then it has left the node."""
 
 
+class DhcpState(IntEnum):
+    """Where the client is (RFC 2131, figure 5). NONE: the settings have an address."""
+
+    NONE = 0
+    INIT = 1
+    SELECTING = 2
+    REQUESTING = 3
+    BOUND = 4
+    RENEWING = 5
+    REBINDING = 6
+
+
+class DhcpMessage(IntEnum):
+    """Types of messages (RFC 2132, section 9.6)."""
+
+    DISCOVER = 1
+    OFFER = 2
+    REQUEST = 3
+    ACK = 5
+    NAK = 6
+
+
 def as_sent(number: int) -> int:
     """Return the word in which 16 bits are sent, the most significant octet first."""
     return (number & 0xFF) << 8 | number >> 8
@@ -97,7 +123,20 @@ def variables(p: Assembler) -> None:
     p.variable("entry")
     for name in ("t", "u"):
         p.variable(name)
-    p.variable("dhcp", 40)
+    for name in ("dhcp_state", "dhcp_timer", "dhcp_tries", "dhcp_elapsed", "dhcp_type"):
+        p.variable(name)
+    for name in ("dhcp_xid", "dhcp_server", "dhcp_offered", "dhcp_t1", "dhcp_t2", "long"):
+        p.variable(name, 2)
+    p.variable("dhcp_server_mac", 3)
+    p.variable("dhcp_drawn", 4)
+    # What a message that comes has in it, and what is left of it.
+    for name in ("in_address", "in_server", "in_lease", "in_t1", "in_t2"):
+        p.variable(name, 2)
+    for name in ("in_type", "in_left", "in_odd", "in_pair", "in_short", "in_octet", "option_left"):
+        p.variable(name)
+    # What a message that is sent begins with.
+    p.variable("to_mac", 3)
+    p.variable("to_address", 2)
     p.variable("end")
 
 

@@ -73,7 +73,7 @@ def build_program(
     p = Assembler(data_of(settings))
     variables(p)
     start(p, entropy_blocks=entropy_blocks, dhcp=dhcp)
-    main(p, dhcp=dhcp)
+    main(p)
     frame(p, dhcp=dhcp)
     requests(p)
     access(p)
@@ -207,12 +207,10 @@ def _jump_again(p: Assembler, label: str, variable: int) -> None:
     p.label(done)
 
 
-def main(p: Assembler, *, dhcp: bool) -> None:
+def main(p: Assembler) -> None:
     """Wait for frames, and for time to pass."""
     p.label("main")
     p.call("time")
-    if dhcp:
-        p.call("dhcp")
     p.get(Port.FRAME)
     p.jump_zero("main")
     count(p, "management_frames")

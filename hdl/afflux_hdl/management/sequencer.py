@@ -9,7 +9,7 @@ Tested: `tests/hdl/test_management_parts.py`.
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -89,7 +89,10 @@ class Sequencer(wiring.Component):
 
         started, executes, done = Signal(), Signal(), Signal()
         counter, following = Signal(PROGRAM_BITS), Signal(PROGRAM_BITS)
-        instruction = fetch.data
+        # The memory is slow, and there are two cycles: in the second one, registers have it.
+        instruction = Signal(INSTRUCTION_BITS)
+        with m.If(~executes):
+            m.d.sync += instruction.eq(fetch.data)
         address, how = instruction[:PROGRAM_BITS], instruction[PROGRAM_BITS : PROGRAM_BITS + 2]
         group = instruction[PROGRAM_BITS + 2 :]
         a, x, carry = self.a, Signal(DATA_BITS), Signal()
@@ -118,8 +121,8 @@ class Sequencer(wiring.Component):
             self.whole.eq(how[0]),
             self.skip.eq(executes & is_[Group.SKIP]),
             read.en.eq(~executes),
-            read.addr.eq(Mux(how == Mode.DIRECT, address, x)),
-            write.addr.eq(read.addr),
+            read.addr.eq(_word_of(fetch.data, x)),
+            write.addr.eq(_word_of(instruction, x)),
             write.data.eq(a),
             write.en.eq(executes & is_[Group.STORE]),
         ]
@@ -211,3 +214,9 @@ class Sequencer(wiring.Component):
             with m.If(is_[Group.SPECIAL] & (how == Special.INDEX)):
                 m.d.sync += x.eq(a)
         return m
+
+
+def _word_of(instruction: Value, x: Value) -> Value:
+    """Return the address of the word that an instruction names."""
+    how = instruction[PROGRAM_BITS : PROGRAM_BITS + 2]
+    return Mux(how == Mode.DIRECT, instruction[:DATA_BITS], x)

@@ -70,8 +70,8 @@ class SipHash(wiring.Component):
 
         # What the next cycle does, each in a register of its own: every bit of the state is then
         # one table of four inputs behind an adder.
-        acts, keyed, low, inject, invert = (
-            Signal(name=name) for name in ("acts", "keyed", "low", "inject", "invert")
+        acts, keyed, clear, low, inject, invert = (
+            Signal(name=name) for name in ("acts", "keyed", "clear", "low", "inject", "invert")
         )
         left, last, first, second = Signal(range(_HALF_ROUNDS)), Signal(), Signal(), Signal()
         m.d.comb += [self.busy.eq(acts), self.code.eq(x ^ y ^ v1 ^ v3)]
@@ -85,6 +85,7 @@ class SipHash(wiring.Component):
             left.eq(left - 1),
             acts.eq(acts & (left != 0) & ~keyed & ~(inject & ~last)),
             keyed.eq(0),
+            clear.eq(self.start & (self.step == SipHashStep.KEY_HIGH)),
         ]
         with m.If(self.start):
             m.d.sync += [
@@ -125,8 +126,9 @@ class SipHash(wiring.Component):
                     )
                 ),
             ]
-            with m.If(keyed & ~low):
-                m.d.sync += [v1.eq(0), v3.eq(0)]
+        # As a register's own reset, which is stronger than its enable and costs no table.
+        with m.If(clear):
+            m.d.sync += [v1.eq(0), v3.eq(0)]
         return m
 
 

@@ -36,8 +36,12 @@ ARP_WAITING = 16
 FRAME_BYTES = 60
 """Bytes of an answer: the smallest frame, without its check sequence."""
 
-Requester = data.StructLayout({"mac": 48, "address": 32})
-"""The sender of a request."""
+
+class Requester(data.StructLayout):
+    """The sender of a request, and with several network ports the one that it was asked by."""
+
+    def __init__(self, ports: int) -> None:
+        super().__init__({"mac": 48, "address": 32} | ({"net_ports": ports} if ports > 1 else {}))
 
 
 class Arp(wiring.Component):
@@ -50,6 +54,7 @@ class Arp(wiring.Component):
 
     Args:
         bus_bits: Width of the packet streams.
+        ports: Network ports behind the streams; an answer leaves by the one that it was asked by.
 
     Members:
         i: Requests for the local address, and nothing else.
@@ -60,9 +65,10 @@ class Arp(wiring.Component):
         idle: No answer is in flight.
     """
 
-    def __init__(self, *, bus_bits: int) -> None:
+    def __init__(self, *, bus_bits: int, ports: int = 1) -> None:
         self._bus_bits = bus_bits
-        beat = PacketBeat(bus_bits)
+        self._ports = ports
+        beat = PacketBeat(bus_bits, ports)
         super().__init__(
             {
                 "i": In(stream.Signature(beat, always_ready=True)),
@@ -77,14 +83,15 @@ class Arp(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.header = header = FrameHeader(bus_bits=self._bus_bits, shape=ArpFrame)
-        m.submodules.waiting = waiting = Queue(Requester, depth=ARP_WAITING)
+        m.submodules.waiting = waiting = Queue(Requester(self._ports), depth=ARP_WAITING)
         m.submodules.limit = limit = RateLimit(burst=ARP_BURST, period_bits=ARP_PERIOD_BITS)
         # The header stays as it is until the next frame's first beat has passed.
         ended = Signal()
         request = header.header.arp
         m.d.sync += ended.eq(self.i.valid & self.i.payload.last & ~self.i.payload.error)
-        wiring.connect(m, wiring.flipped(self.i), header.i)
         m.d.comb += [
+            header.i.payload.eq(self.i.payload),
+            header.i.valid.eq(self.i.valid),
             waiting.i.payload.mac.eq(request.sender_mac),
             waiting.i.payload.address.eq(request.sender_address),
             waiting.i.valid.eq(ended & limit.ready),
@@ -92,6 +99,14 @@ class Arp(wiring.Component):
             self.dropped.eq(ended & ~(limit.ready & waiting.i.ready)),
             limit.take.eq(self.replied),
         ]
+
+        if self._ports > 1:
+            asked_by = Signal(self._ports)
+            m.d.sync += asked_by.eq(self.i.payload.net_ports)
+            m.d.comb += [
+                waiting.i.payload.net_ports.eq(asked_by),
+                self.o.payload.net_ports.eq(waiting.o.payload.net_ports),
+            ]
 
         # The requester's addresses go to the front of the frame and to the target fields.
         requester = waiting.o.payload

@@ -102,7 +102,7 @@ class Classify(wiring.Component):
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        beat = PacketBeat(parameters.bus_bits)
+        beat = PacketBeat(parameters.bus_bits, parameters.ports)
         super().__init__(
             {
                 "i": In(stream.Signature(beat, always_ready=True)),
@@ -117,7 +117,7 @@ class Classify(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        beat = PacketBeat(p.bus_bits)
+        beat = PacketBeat(p.bus_bits, p.ports)
         m.submodules.header = header = FrameHeader(bus_bits=p.bus_bits, shape=FrameStart)
         depth = header.beats + COMPARE_CYCLES
         m.submodules.beats = beats = Queue(beat, depth=depth, always_ready=True)

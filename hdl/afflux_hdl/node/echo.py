@@ -58,6 +58,7 @@ class Echo(wiring.Component):
     Args:
         bus_bits: Width of the packet streams.
         buffer_bytes: Size of the buffer, a power of two.
+        ports: Network ports behind the streams; a reply leaves by the one of its request.
 
     Members:
         i: Echo requests as `Classify` finds them, and nothing else.
@@ -68,10 +69,11 @@ class Echo(wiring.Component):
         idle: No reply is in flight.
     """
 
-    def __init__(self, *, bus_bits: int, buffer_bytes: int) -> None:
+    def __init__(self, *, bus_bits: int, buffer_bytes: int, ports: int = 1) -> None:
         self._bus_bits = bus_bits
+        self._ports = ports
         self._buffer_bytes = buffer_bytes
-        beat = PacketBeat(bus_bits)
+        beat = PacketBeat(bus_bits, ports)
         super().__init__(
             {
                 "i": In(stream.Signature(beat, always_ready=True)),
@@ -88,12 +90,15 @@ class Echo(wiring.Component):
         m = Module()
         m.submodules.check = check = EchoCheck(bus_bits=self._bus_bits)
         m.submodules.buffer = buffer = PacketFifo(
-            bus_bits=self._bus_bits, depth_bytes=self._buffer_bytes, lossy=True
+            bus_bits=self._bus_bits,
+            depth_bytes=self._buffer_bytes,
+            lossy=True,
+            ports=self._ports,
         )
         verdict = data.StructLayout({"good": 1, "reply": EchoReplyHeader})
         m.submodules.verdicts = verdicts = Queue(verdict, depth=VERDICTS, always_ready=True)
 
-        wiring.connect(m, wiring.flipped(self.i), check.i)
+        m.d.comb += [check.i.payload.eq(self.i.payload), check.i.valid.eq(self.i.valid)]
         in_frame, let_in, lets_in = Signal(), Signal(), Signal()
         m.d.comb += [
             lets_in.eq(Mux(in_frame, let_in, verdicts.level <= VERDICTS - VERDICTS_MARGIN)),

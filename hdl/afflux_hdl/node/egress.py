@@ -34,6 +34,7 @@ class Egress(wiring.Component):
         bus_bits: Width of the packet streams.
         sources: Number of sources.
         frame_beats_max: Beats of the largest frame of a source other than the first.
+        ports: Network ports behind the streams.
 
     Members:
         i: Frames of each source. `error`, with `last`, passes.
@@ -43,10 +44,12 @@ class Egress(wiring.Component):
         idle: No beat is here.
     """
 
-    def __init__(self, *, bus_bits: int, sources: int, frame_beats_max: int) -> None:
+    def __init__(
+        self, *, bus_bits: int, sources: int, frame_beats_max: int, ports: int = 1
+    ) -> None:
         self._sources = sources
         self._owed_max = SHARE * frame_beats_max
-        beat = PacketBeat(bus_bits)
+        beat = PacketBeat(bus_bits, ports)
         super().__init__(
             {
                 "i": In(stream.Signature(beat)).array(sources),

@@ -74,7 +74,7 @@ class Node(wiring.Component):
 
     def __init__(self, parameters: NodeParameters) -> None:
         self._parameters = parameters
-        beat = PacketBeat(parameters.engine.bus_bits)
+        beat = PacketBeat(parameters.engine.bus_bits, parameters.engine.ports)
         super().__init__(
             {
                 "rx": In(stream.Signature(beat, always_ready=True)),
@@ -89,28 +89,31 @@ class Node(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        bits = p.engine.bus_bits
+        bits, ports = p.engine.bus_bits, p.engine.ports
         m.submodules.engine = engine = Engine(p.engine)
         m.submodules.control = control = NodeControl(p)
         m.submodules.classify = classify = Classify(p.engine)
-        m.submodules.arp = arp = Arp(bus_bits=bits)
-        m.submodules.echo = echo = Echo(bus_bits=bits, buffer_bytes=p.echo_buffer_bytes)
+        m.submodules.arp = arp = Arp(bus_bits=bits, ports=ports)
+        m.submodules.echo = echo = Echo(
+            bus_bits=bits, buffer_bytes=p.echo_buffer_bytes, ports=ports
+        )
         m.submodules.to_host = to_host = PacketFifo(
-            bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=True
+            bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=True, ports=ports
         )
         m.submodules.from_host = from_host = PacketFifo(
-            bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=False
+            bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=False, ports=ports
         )
         m.submodules.egress = egress = Egress(
             bus_bits=bits,
             sources=4,
+            ports=ports,
             frame_beats_max=max(p.host_buffer_bytes, p.echo_buffer_bytes) // p.engine.bus_bytes,
         )
         self._registers(m, engine, control)
 
         # From the network.
-        m.submodules.rx_frames = rx = WholeFrames(bus_bits=bits)
-        m.submodules.host_tx_frames = host_tx = WholeFrames(bus_bits=bits)
+        m.submodules.rx_frames = rx = WholeFrames(bus_bits=bits, ports=ports)
+        m.submodules.host_tx_frames = host_tx = WholeFrames(bus_bits=bits, ports=ports)
         connect(m, flipped(self.host_tx), host_tx.i)
         m.d.comb += [
             rx.i.payload.eq(self.rx.payload),

@@ -27,6 +27,8 @@ class PacketFifo(wiring.Component):
     than the whole FIFO, unless `blocked` says that stalling would be for long: then it is lossy
     too. Either way the whole frame is dropped, and its end is marked on `overflowed`.
 
+    With several network ports a beat is stored with its `net_ports` too.
+
     A beat is stored with `last` and with `keep` without bit 0, which is always set: 9/8 of its data
     bits, which is just the width of block RAMs.
 
@@ -34,6 +36,7 @@ class PacketFifo(wiring.Component):
         bus_bits: Width of the packet streams.
         depth_bytes: Size: a power of two, at least two beats.
         lossy: Drop frames instead of stalling.
+        ports: Network ports behind the streams.
 
     Members:
         i: Frames in; `ready` is always 1 if the FIFO is lossy.
@@ -48,7 +51,7 @@ class PacketFifo(wiring.Component):
         idle: Empty.
     """
 
-    def __init__(self, *, bus_bits: int, depth_bytes: int, lossy: bool) -> None:
+    def __init__(self, *, bus_bits: int, depth_bytes: int, lossy: bool, ports: int = 1) -> None:
         depth = depth_bytes // (bus_bits // 8)
         if depth < 2 or depth_bytes != depth * (bus_bits // 8) or depth & (depth - 1):
             raise ValueError(
@@ -57,7 +60,8 @@ class PacketFifo(wiring.Component):
         self._bus_bits = bus_bits
         self._depth = depth
         self._lossy = lossy
-        beat = PacketBeat(bus_bits)
+        self._ports = ports
+        beat = PacketBeat(bus_bits, ports)
         super().__init__(
             {
                 "i": In(stream.Signature(beat)),
@@ -76,7 +80,8 @@ class PacketFifo(wiring.Component):
         m = Module()
         bits, keeps, address_bits = self._bus_bits, self._bus_bits // 8, ceil_log2(self._depth)
 
-        m.submodules.content = content = Ram(width=bits + keeps, address_bits=address_bits)
+        width = bits + keeps + (self._ports if self._ports > 1 else 0)
+        m.submodules.content = content = Ram(width=width, address_bits=address_bits)
         # One more bit than an address has tells a full FIFO from an empty one.
         # The first beat is a place where nothing is written until all others have been: what ends a
         # frame that a reset has cut off is read from there.
@@ -97,7 +102,10 @@ class PacketFifo(wiring.Component):
             content.write.enable.eq(taken & ~lost),
             content.write.address.eq(tail),
             content.write.data.eq(
-                Cat(self.i.payload.data, self.i.payload.keep[1:], self.i.payload.last)
+                Cat(
+                    *(self.i.payload.data, self.i.payload.keep[1:], self.i.payload.last),
+                    *([self.i.payload.net_ports] if self._ports > 1 else []),
+                )
             ),
         ]
         if self._lossy:
@@ -129,11 +137,13 @@ class PacketFifo(wiring.Component):
             next_head.eq(Mux(self.cut, 0, head + (self.o.valid & self.o.ready))),
             content.read.address.eq(next_head),
             self.o.payload.data.eq(content.read.data[:bits]),
-            self.o.payload.keep.eq(Cat(Const(1, 1), content.read.data[bits:-1])),
-            self.o.payload.last.eq(content.read.data[-1] | ending),
+            self.o.payload.keep.eq(Cat(Const(1, 1), content.read.data[bits : bits + keeps - 1])),
+            self.o.payload.last.eq(content.read.data[bits + keeps - 1] | ending),
             self.o.payload.error.eq(ending),
             self.idle.eq(tail == head),
         ]
+        if self._ports > 1:
+            m.d.comb += self.o.payload.net_ports.eq(content.read.data[bits + keeps :])
         m.d.sync += [head.eq(next_head), self.o.valid.eq(next_head != start)]
         with m.If(self.cut | self.o.ready):
             m.d.sync += ending.eq(self.cut)

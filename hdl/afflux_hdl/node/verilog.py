@@ -30,15 +30,18 @@ class NodeTop(TopLevel):
     `error`, with `last`, marks a frame that is bad, or on the streams out one that is cut off.
     `net_rx_ready` is always 1. `rst` is synchronous and acts one cycle later; until then, and while
     it acts, `host_tx` and the register channels are not ready. Frames that it cuts off, at any of
-    the streams, are dropped or ended with an error.
+    the streams, are dropped or ended with an error. With several network ports all four streams
+    have `net_ports`, one bit for each, the same in all beats of a frame.
     """
 
     def __init__(self, parameters: NodeParameters) -> None:
         super().__init__()
-        bits = parameters.engine.bus_bits
+        bits, ports = parameters.engine.bus_bits, parameters.engine.ports
         self._parameters = parameters
         for name in (*STREAMS_IN, *STREAMS_OUT):
             self._add(name, data=bits, keep=bits // 8, last=1, error=1, valid=1, ready=1)
+            if ports > 1:
+                self._add(name, net_ports=ports)
         address = REGISTER_ADDRESS_BITS
         self._add("s_axil", awaddr=address, awprot=3, awvalid=1, awready=1)
         self._add("s_axil", wdata=32, wstrb=4, wvalid=1, wready=1, bresp=2, bvalid=1, bready=1)
@@ -56,6 +59,10 @@ class NodeTop(TopLevel):
         m.submodules.node = node = Node(self._parameters)
         m.d.comb += self.idle.eq(node.idle)
 
+        members = ["data", "keep", "last", "error"]
+        if self._parameters.engine.ports > 1:
+            members.append("net_ports")
+
         def pin(prefix: str, name: str) -> Signal:
             signal: Signal = getattr(self, f"{prefix}_{name}")
             return signal
@@ -69,14 +76,14 @@ class NodeTop(TopLevel):
                 port.valid.eq(pin(prefix, "valid") & (1 if always else open_)),
                 pin(prefix, "ready").eq(1 if always else port.ready & open_),
             ]
-            for name in ("data", "keep", "last", "error"):
+            for name in members:
                 m.d.comb += port.payload[name].eq(pin(prefix, name))
         for prefix, port in (("net_tx", node.tx), ("host_rx", node.host_rx)):
             m.d.comb += [
                 pin(prefix, "valid").eq(port.valid),
                 port.ready.eq(pin(prefix, "ready")),
             ]
-            for name in ("data", "keep", "last", "error"):
+            for name in members:
                 m.d.comb += pin(prefix, name).eq(port.payload[name])
         axil = node.axil
         for name, channel in (("aw", axil.aw), ("w", axil.w), ("ar", axil.ar)):

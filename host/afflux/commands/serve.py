@@ -3,8 +3,8 @@
 The process that rules a board is its controller. The board's packets do not pass here, so sums of
 jobs that run go on without it; another one takes the jobs over.
 
-soft:// and rtl:// start this file as a script (`python serve.py --engine soft …`), so it imports
-nothing from the package above it, whose first import would load torch.
+soft://, rtl:// and board:// start this file as a script (`python serve.py --engine soft …`), so it
+imports nothing from the package above it, whose first import would load torch.
 """
 
 import argparse
@@ -39,9 +39,16 @@ READY = "afflux: {engine} engine on udp://{authority}"
 FAILED = "afflux: cannot serve: {error}"
 """The line on standard output if the engine does not start."""
 
-_IN_HARDWARE = {"jobs": 8, "slots": 512}
-_DEFAULTS = {"soft": {"jobs": 64, "slots": 2048}, "rtl": _IN_HARDWARE, "node": _IN_HARDWARE}
-# A job is a few numbers in software, but a row of every table in hardware.
+_MOST = {"workers": wire.WORKERS_MAX, "lanes": wire.LANES_MAX}
+_IN_HARDWARE = {**_MOST, "jobs": 8, "slots": 512}
+# A job is a few numbers in software, but a row of every table in hardware; the board's are those of
+# `afflux_sim.board.simulated_appliance.SIZES`, an ECP5 with 45,000 LUTs.
+_DEFAULTS = {
+    "soft": {**_MOST, "jobs": 64, "slots": 2048},
+    "rtl": _IN_HARDWARE,
+    "node": _IN_HARDWARE,
+    "board": {"workers": 8, "lanes": 5, "jobs": 2, "slots": 16},
+}
 
 _QUEUE = 256
 """Full packets of five lanes are 350 KB, which the buffer of a small switch has for a port."""
@@ -53,10 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `afflux serve`."""
     parser.add_argument(
         "--engine",
-        choices=["soft", "rtl", "node"],
+        choices=["soft", "rtl", "node", "board"],
         default="soft",
-        help="software, the simulated engine behind this host's socket, or the simulated node with "
-        "ports of its own (%(default)s)",
+        help="software, the simulated engine behind this host's socket, the simulated node with "
+        "ports of its own, or a complete simulated board, from pins to pins, and its controller "
+        "(%(default)s)",
     )
     parser.add_argument(
         "--device",
@@ -87,15 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=wire.PORT,
         help="UDP and TCP port; 0: any free one (%(default)s)",
     )
+    parser.add_argument("--workers", type=int, help="most workers of a job (board 8, others 64)")
+    parser.add_argument("--lanes", type=int, help="most lanes of a slot (board 5, others 16)")
+    parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, board 2, others 8)")
     parser.add_argument(
-        "--workers", type=int, default=wire.WORKERS_MAX, help="most workers of a job (%(default)s)"
-    )
-    parser.add_argument(
-        "--lanes", type=int, default=wire.LANES_MAX, help="most lanes of a slot (%(default)s)"
-    )
-    parser.add_argument("--jobs", type=int, help="most jobs at once (soft 64, others 8)")
-    parser.add_argument(
-        "--slots", type=int, help="slots, shared by all jobs (soft 2048, others 512)"
+        "--slots", type=int, help="slots, shared by all jobs (soft 2048, board 16, others 512)"
     )
     parser.add_argument(
         "--threads",
@@ -195,16 +199,16 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
 
     Raises:
         AffluxError: device was asked for and cannot be opened, or another process has it.
-        RuntimeError: rtl or node was asked for and its packages are not installed.
+        RuntimeError: A simulated engine was asked for and its packages are not installed.
         ValueError: node was asked for without its ports, or device by what is none, or without key.
         OSError: A port of the node cannot be had.
     """
     if arguments.device:
         return _open_board(arguments)
-    defaults = _DEFAULTS[arguments.engine]
-    jobs = defaults["jobs"] if arguments.jobs is None else arguments.jobs
-    slots = defaults["slots"] if arguments.slots is None else arguments.slots
-    size = {"workers": arguments.workers, "lanes": arguments.lanes, "jobs": jobs, "slots": slots}
+    given = {name: getattr(arguments, name) for name in ("workers", "lanes", "jobs", "slots")}
+    size = _DEFAULTS[arguments.engine] | {
+        name: value for name, value in given.items() if value is not None
+    }
     if arguments.engine == "soft":
         from afflux_drivers.aggregator.engine import SoftEngine
 
@@ -212,6 +216,8 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
     try:
         if arguments.engine == "node":
             return _make_board(arguments, size)
+        if arguments.engine == "board":
+            return _make_appliance(size)
         from afflux_sim.rtl.verilated import VerilatedEngine
 
         return VerilatedEngine(bus_bits=arguments.bus_bits, **size)
@@ -250,6 +256,17 @@ def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
     board, queue = open_board(arguments.network_tap, arguments.host_tap, arguments.bus_bits, **size)
     try:
         return Board(board, "node", queue)
+    except BaseException:
+        board.close()
+        raise
+
+
+def _make_appliance(size: dict[str, int]) -> Board:
+    from afflux_sim.board.simulated_appliance import open_board_in_process
+
+    board = open_board_in_process(**size)
+    try:
+        return Board(board, "board", _QUEUE, apart=True)
     except BaseException:
         board.close()
         raise

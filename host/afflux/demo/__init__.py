@@ -1,1 +1,1 @@
-"""A demonstration: one small training, through the simulated engine, the software one, and Gloo."""
+"""A demonstration: one small training, through a simulated engine, the software one, and Gloo."""

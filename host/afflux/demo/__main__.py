@@ -2,7 +2,9 @@
 
 Four ranks, each a process under torchrun, train a small network on the handwritten digits that
 come with scikit-learn: through the engine's RTL in simulation, through the software engine, and
-through Gloo. The first two must agree to the bit, whatever the network loses.
+through Gloo. The first two must agree to the bit, whatever the network loses. With
+`--aggregator board` the first is a complete simulated board, from RGMII pins to RGMII pins: its
+MAC, clock crossings and node, and jobs that its controller makes by management packets.
 """
 
 import argparse
@@ -16,6 +18,9 @@ from afflux.demo.report import checks, table
 from afflux.torchrun import RanksFailed
 
 __all__ = ["main"]
+
+
+_SIMULATED = {"rtl": "rtl://", "board": "board://"}
 
 
 def _share(text: str) -> float:
@@ -59,6 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--loss", type=_share, default=0.0, help="share of packets to lose each way (%(default)s)"
     )
+    parser.add_argument(
+        "--aggregator",
+        choices=list(_SIMULATED),
+        default="rtl",
+        help="what is simulated: the engine, or a whole board (%(default)s)",
+    )
     parser.add_argument("--epochs", type=int, default=12, help="passes over the data (%(default)s)")
     parser.add_argument("--ranks", type=int, default=4, help="number of processes (%(default)s)")
     parser.add_argument("--without-rtl", action="store_true", help="leave the simulated engine out")
@@ -66,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     plan: list[tuple[str, str, float]] = []
     if not arguments.without_rtl:
-        plan.append(("rtl", "rtl://", arguments.loss))
+        plan.append((arguments.aggregator, _SIMULATED[arguments.aggregator], arguments.loss))
     plan.append(("soft", "soft://", arguments.loss))
     if arguments.loss:
         # The bits that loss must not change.
@@ -80,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name, url, loss in plan:
             if sys.stdout.isatty():
-                built = " (the first time, the simulator is built)" if url == "rtl://" else ""
+                simulated = url in _SIMULATED.values()
+                built = " (the first time, the simulator is built)" if simulated else ""
                 print(f"{name:<16} starting{built}", end="", flush=True)
             runs.append(
                 train(

@@ -13,10 +13,11 @@ __all__ = ["EXPECTED", "AggregatorUrl", "lanes_to", "local_address_towards"]
 
 EXPECTED = (
     "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port], "
-    "shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
+    "board://, shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
 )
 """What AFFLUX_AGGREGATOR may be, for messages. An IPv6 address as host stands in brackets."""
 
+_SCHEMES = ("shm", "shards", "gloo", "soft", "rtl", "board", "udp")
 _BUS_BITS = 512
 _LOOPBACK = "127.0.0.1"
 _ANY_PORT = 9
@@ -30,7 +31,8 @@ class AggregatorUrl:
 
     Attributes:
         scheme: "shm" for the memory of the ranks' host, "shards" for a software aggregator in
-            each host, "gloo" for Gloo alone, "soft" or "rtl" for an engine that rank 0 starts,
+            each host, "gloo" for Gloo alone, "soft", "rtl" or "board" for an engine that rank 0
+            starts,
             "udp" for one that is running, "auto" for the memory of the ranks' host if they have one
             in common, and what `afflux.group.topology` chooses if not.
         host: Name or address, without brackets; empty unless `scheme` is "udp".
@@ -93,7 +95,7 @@ class AggregatorUrl:
         """Read a URL.
 
         Raises:
-            ValueError: It is not one of auto, shm://, shards://, gloo://, soft://, rtl:// and
+            ValueError: It is not one of auto, shm://, shards://, gloo://, soft://, rtl://, board://,
                 udp://host[:port] with the options in EXPECTED. The message gives the reason, and
                 what is allowed.
         """
@@ -109,7 +111,7 @@ class AggregatorUrl:
         if "," in text:
             return cls._several(text.split(","))
         parts = urlsplit(text)
-        if "://" not in text or parts.scheme not in ("shm", "shards", "gloo", "soft", "rtl", "udp"):
+        if "://" not in text or parts.scheme not in _SCHEMES:
             raise ValueError("unknown scheme")
         if parts.path.strip("/") or parts.fragment or parts.username:
             raise ValueError("only options may follow the address")

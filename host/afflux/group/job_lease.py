@@ -11,6 +11,7 @@ from torch._C._distributed_c10d import Store
 from afflux.group import launched_aggregator
 from afflux.group.exchange import Introduction
 from afflux.group.host_address import default_address, is_loopback, own_address
+from afflux.group.launched_aggregator import AggregatorNotStarted
 from afflux.group.settings import Settings
 from afflux.group.torch_store import master_of
 from afflux_drivers.control.client import describe
@@ -70,6 +71,11 @@ class GroupLease:
             master = master_of(self._store) or os.environ.get("MASTER_ADDR", _LOOPBACK)
             one_host = len({each.host for each in everyone}) == 1
             host = _LOOPBACK if one_host else own_address(settings.interface, master)
+            if not one_host and url.scheme == "board":
+                raise AggregatorNotStarted(
+                    "board:// simulates a board at this host's loopback interface, and the ranks "
+                    "are on several hosts"
+                )
             if not one_host and is_loopback(host):
                 host = default_address()
             self._started = launched_aggregator.acquire(url, host, settings.start_timeout_s)

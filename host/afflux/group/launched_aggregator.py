@@ -1,4 +1,4 @@
-"""Aggregators that this process launched: for soft:// and rtl://, and a host's shards.
+"""Aggregators that this process launched: for soft://, rtl:// and board://, and a host's shards.
 
 There is one for each URL, address and role, shared by all groups. It ends with the last group, or
 with this process, however that ends.
@@ -29,7 +29,7 @@ _SOFT_JOBS = 256
 
 
 class AggregatorNotStarted(AffluxError):
-    """The engine that soft:// or rtl:// names did not start."""
+    """The engine that soft://, rtl:// or board:// names did not start."""
 
 
 _Key = tuple[AggregatorUrl, str, str]
@@ -71,9 +71,9 @@ def acquire(url: AggregatorUrl, host: str, timeout_s: float, role: str = "") -> 
     """Return the aggregator for `url`, launched if there is none yet, or if the last one has ended.
 
     Args:
-        url: Its scheme is soft or rtl.
+        url: Its scheme is soft, rtl or board.
         host: Local address that it binds.
-        timeout_s: Until it reports that it is ready; rtl:// may have to build its engine first.
+        timeout_s: Until it reports that it is ready; a simulated one may have to be built first.
         role: Tells apart several for the same URL and address.
 
     Raises:

@@ -2,13 +2,13 @@
 
 | variable | unit, default | meaning |
 |---|---|---|
-| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets |
+| AFFLUX_AGGREGATOR | auto or URL, auto | where sums are made: auto is shm:// if all ranks are on one host, else what `afflux.group.topology` chooses; shm:// insists on the memory that they share; shards:// starts a software aggregator in each host, which share the columns; gloo:// leaves all to Gloo; soft:// or rtl://[?bus_bits=512] start an engine beside rank 0 (?group=address:port: results go to that multicast group), board:// a complete simulated board and its controller (ranks of one host only), udp://host:port uses one that runs (?parent=host:port: below that one), udp://host:port,udp://host:port several that share the columns; an IPv6 address stands in brackets |
 | AFFLUX_INTERFACE | name, address or network, the one that routes to the others | of this host, where its shard listens: eth0, 10.0.0.4, 10.0.0.0/24 or fd00::/64; several, as eth1,eth2: a shard at each, all of which carry the data; unset, GLOO_SOCKET_IFNAME counts |
 | AFFLUX_REQUIRE | 0 or 1, 0 | with 1, ranks for which only Gloo is left get an error |
 | AFFLUX_LANES | 1-16, from the MTU | most blocks in a packet |
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
-| AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// may first build its engine) |
+| AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// and board:// may first build theirs) |
 | AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
 | AFFLUX_LEASE | seconds 4-3600, 60 | silence of rank 0 after which an aggregator that was not started by it ends the group's jobs, as when its process is stopped or its host is gone; a thread renews the lease |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |

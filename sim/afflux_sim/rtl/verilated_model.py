@@ -1,4 +1,4 @@
-"""What the Verilated engine and the Verilated node have in common: a handle, registers, an end."""
+"""What Verilated engine, node and board have in common: a handle, an end, frames; and registers."""
 
 import ctypes
 import threading
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from afflux_hdl.contract.registers import WriteRefused
 
-__all__ = ["AccessRefused", "SimulationError", "VerilatedModel"]
+__all__ = ["AccessRefused", "ModelHandle", "SimulationError", "VerilatedModel"]
 
 _REFUSED = 1
 """Status of an access that a model answers with an error."""
@@ -23,7 +23,7 @@ class AccessRefused(SimulationError, WriteRefused):
     """The simulated engine or node answered a register access with an error."""
 
 
-class VerilatedModel:
+class ModelHandle:
     """One model in simulation, behind its shim.
 
     Instances are independent, and each may be used by any thread: a lock makes the calls on one
@@ -38,32 +38,12 @@ class VerilatedModel:
     kind = ""
     prefix = ""
 
-    def _open(self, library: ctypes.CDLL, path: Path) -> None:
+    def _open(self, library: ctypes.CDLL, path: Path, *arguments: Any) -> None:
         self._lock = threading.Lock()
         self._library = library
-        self._handle: int | None = self._function("open")()
+        self._handle: int | None = self._function("open")(*arguments)
         if self._handle is None:
             raise SimulationError(f"no memory for another {self.kind} of {path}")
-
-    def read(self, address: int) -> int:
-        """Return the 32-bit register at byte `address`: an engine's takes one clock cycle.
-
-        Raises:
-            AccessRefused: There is none.
-        """
-        value = ctypes.c_uint32()
-        with self._lock:
-            self._check(self._function("read")(self._use(), address, ctypes.byref(value)))
-        return value.value
-
-    def write(self, address: int, value: int) -> None:
-        """Write the 32-bit `value` to the register at byte `address`: an engine's takes one cycle.
-
-        Raises:
-            AccessRefused: There is none that can be written, or it cannot be written now.
-        """
-        with self._lock:
-            self._check(self._function("write")(self._use(), address, value))
 
     def close(self) -> None:
         """Free the model. Further calls except this one raise `ValueError`."""
@@ -121,3 +101,27 @@ class VerilatedModel:
             frames.append(whole[start : start + size])
             start += size
         return frames
+
+
+class VerilatedModel(ModelHandle):
+    """A model whose registers are pins."""
+
+    def read(self, address: int) -> int:
+        """Return the 32-bit register at byte `address`: an engine's takes one clock cycle.
+
+        Raises:
+            AccessRefused: There is none.
+        """
+        value = ctypes.c_uint32()
+        with self._lock:
+            self._check(self._function("read")(self._use(), address, ctypes.byref(value)))
+        return value.value
+
+    def write(self, address: int, value: int) -> None:
+        """Write the 32-bit `value` to the register at byte `address`: an engine's takes one cycle.
+
+        Raises:
+            AccessRefused: There is none that can be written, or it cannot be written now.
+        """
+        with self._lock:
+            self._check(self._function("write")(self._use(), address, value))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from afflux_drivers.device.shells import OPEN_NIC
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import box_registers, registers
 
 __all__ = ["BAR_BYTES", "BRIDGE", "CARD", "FakePci", "register_image"]
 
@@ -112,6 +112,28 @@ class FakePci:
             file.truncate(BAR_BYTES)
             file.seek(offset)
             file.write(image)
+
+    def add_box(self, *, ports: int = 2, nodes: int = 2, functions: int = 1) -> None:
+        """Put a box around the nodes: its page, and as many nodes as it says."""
+        page = bytearray(box_registers.PAGE_BYTES)
+        values = {
+            "box_identity": box_registers.BOX_IDENTITY,
+            "box_ports": ports,
+            "box_nodes": nodes,
+            "box_functions": functions,
+        }
+        for name, value in values.items():
+            place = box_registers.BOX_REGISTERS[name]
+            page[place : place + 4] = value.to_bytes(4, "little")
+        self.write_bar(OPEN_NIC.offset + box_registers.BOX_BASE, bytes(page))
+        for node in range(1, nodes):
+            self.write_bar(OPEN_NIC.offset + box_registers.node_base(node), register_image())
+
+    def write_bar(self, offset: int, content: bytes) -> None:
+        """Change what the BAR has."""
+        with self.bar.open("r+b") as file:
+            file.seek(offset)
+            file.write(content)
 
     def kill(self) -> None:
         """Let all registers read as ones, as those of a card that does not answer."""

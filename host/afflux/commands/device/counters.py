@@ -4,8 +4,10 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from afflux.commands.device.text import columns
+from afflux_drivers.device.box import box_counters
 from afflux_drivers.device.counters import (
     difference,
     engine_counters,
@@ -38,7 +40,7 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
         if arguments.times is not None:
             raise ValueError("--times goes with --watch")
         with open_it(False) as device:
-            found = _read(device)
+            found = _read(device, arguments.sysfs)
         _print(arguments, found)
         return 0
     if not 0 < arguments.watch <= 3600:
@@ -51,22 +53,22 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
     return 0
 
 
-def _read(device: Device) -> dict[str, int]:
+def _read(device: Device, sysfs: Path) -> dict[str, int]:
     found = engine_counters(device)
     if device.has_node:
         found |= node_counters(device)
     if device.appliance is not None:
         found |= management_counters(device)
-    return found
+    return found | box_counters(device, sysfs)
 
 
 def _watch(arguments: argparse.Namespace, device: Device) -> None:
-    before, start = _read(device), time.monotonic()
+    before, start = _read(device, arguments.sysfs), time.monotonic()
     due, done = start, 0
     while arguments.times is None or done < arguments.times:
         due += arguments.watch
         time.sleep(max(0.0, due - time.monotonic()))
-        after, now = _read(device), time.monotonic()
+        after, now = _read(device, arguments.sysfs), time.monotonic()
         grown = difference(before, after)
         if grown is None:
             print(f"{device.url}: counters have begun anew: a reset", flush=True)

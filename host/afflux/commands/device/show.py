@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 
 from afflux.commands.device.text import columns, flat
+from afflux_drivers.device.box import describe_box
 from afflux_drivers.device.description import all_registers, describe, jobs
 from afflux_drivers.device.device import Device
 
@@ -29,6 +30,8 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
     """Print it; return 0."""
     with open_it(arguments.jobs) as device:
         report = describe(device)
+        if (box := describe_box(device, arguments.sysfs)) is not None:
+            report["box"] = box
         if arguments.jobs:
             report["jobs"] = jobs(device)
         if arguments.registers:

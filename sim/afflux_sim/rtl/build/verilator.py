@@ -1,4 +1,4 @@
-"""From Verilog to a shared library with the C interface of a shim, for engine and node."""
+"""From Verilog to a shared library with the C interface of a shim, for engine, node and board."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain
 
-__all__ = ["ENGINE", "NODE", "Model", "build_library"]
+__all__ = ["BOARD", "ENGINE", "NODE", "Model", "build_library"]
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,21 @@ class Model:
         top: The Verilog's top module.
         prefix: Name of the C++ class that Verilator makes of it.
         shim: The C interface, which includes that class.
+        cells: Verilog of what the design takes from its target's library; None: nothing.
     """
 
     top: str
     prefix: str
     shim: Path
+    cells: Path | None = None
 
 
 _SHIMS = Path(__file__).parents[1]
 ENGINE = Model("afflux_engine", "VAffluxEngine", _SHIMS / "shim.cpp")
 NODE = Model("afflux_node", "VAffluxNode", _SHIMS / "node_shim.cpp")
+BOARD = Model(
+    "afflux_rgmii", "VAffluxBoard", _SHIMS / "board_shim.cpp", cells=_SHIMS / "ecp5_pins.v"
+)
 
 VERILATOR_FLAGS = (
     "--cc",
@@ -106,6 +111,8 @@ def build_library(
         ValueError: If AFFLUX_BUILD is something else than `fast` or `quick`.
     """
     verilog = loops_for_initial_values(verilog)
+    if model.cells is not None:
+        verilog += model.cells.read_text(encoding="utf-8")
     shim = model.shim.read_text(encoding="utf-8")
     extras = COVERAGE if coverage else NO_EXTRAS
     quick = _is_quick() if quick is None else quick

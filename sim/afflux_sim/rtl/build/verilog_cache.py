@@ -1,4 +1,4 @@
-"""Verilog of engine, node and box, once for each set of parameters and version of the sources.
+"""Verilog of engine, node, box and board, made once for given parameters and sources.
 
 Generating takes seconds (Yosys runs as WebAssembly), loading a library milliseconds: without this,
 every process that opens an engine would wait for text that it only needs the digest of.
@@ -19,7 +19,7 @@ from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, digest
 
-__all__ = ["box_verilog", "engine_verilog", "node_verilog"]
+__all__ = ["board_verilog", "box_verilog", "engine_verilog", "node_verilog"]
 
 
 def engine_verilog(folder: Path, parameters: Parameters) -> str:
@@ -39,9 +39,29 @@ def node_verilog(folder: Path, parameters: NodeParameters) -> str:
     Raises:
         BuildError: If the node cannot be generated.
     """
-    sizes = asdict(parameters)
-    options = sizes.pop("engine") | sizes
+    options = _node_options(parameters)
     return _verilog(folder, "afflux_hdl.node.verilog", "afflux_node.v", repr(parameters), options)
+
+
+def board_verilog(folder: Path, node: NodeParameters, more: Mapping[str, object]) -> str:
+    """Return the Verilog of a board from RGMII pins to RGMII pins, from the cache if there.
+
+    Args:
+        folder: The cache.
+        node: Parameters of its node.
+        more: More options of `afflux_hdl.boards.verilog`, such as its settings.
+
+    Raises:
+        BuildError: If the board cannot be generated.
+    """
+    identity = repr((node, sorted(more.items())))
+    options = _node_options(node) | dict(more)
+    return _verilog(folder, "afflux_hdl.boards.verilog", "afflux_rgmii.v", identity, options)
+
+
+def _node_options(parameters: NodeParameters) -> dict[str, object]:
+    sizes = asdict(parameters)
+    return {**sizes.pop("engine"), **sizes}
 
 
 def box_verilog(folder: Path, parameters: BoxParameters) -> str:
@@ -53,7 +73,8 @@ def box_verilog(folder: Path, parameters: BoxParameters) -> str:
     sizes = asdict(parameters)
     node = sizes.pop("node")
     engine = node.pop("engine")
-    del engine["bus_bits"]
+    # These two follow from the others.
+    del engine["bus_bits"], engine["ports"]
     # Which card it is for is of no consequence to the Verilog; this one may have two ports.
     options = {"board": "au280"} | sizes | node | engine
     return _verilog(folder, "afflux_hdl.opennic", "afflux_box_250mhz.v", repr(parameters), options)

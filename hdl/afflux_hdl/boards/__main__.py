@@ -1,0 +1,170 @@
+"""`python -m afflux_hdl.boards BOARD`: a bitstream, from nothing or with new settings.
+
+Into build/boards/BOARD go BOARD.bit and BOARD.svf, which have the board's key in them (mode 600),
+BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. Figures go into
+build/boards.json, where each board has an entry. What is placed is kept, so new settings take
+seconds. SOURCE_DATE_EPOCH, or else 0, is the build time that the gateware shows: `make bitstream`
+sets the time of the last commit that changed the gateware. The same command gives the same bits.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from afflux_hdl.boards.board import Board
+from afflux_hdl.boards.flow import Flow
+from afflux_hdl.boards.options import add_options, settings_of
+from afflux_hdl.boards.report import MARGIN, missed, report
+from afflux_hdl.boards.table import BOARDS, board_of
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.synthesis.tools import ToolError, versions
+
+__all__ = ["main"]
+
+SIZES = ("workers", "lanes", "jobs", "slots", "link_timeout")
+
+
+def node_of(board: Board, options: argparse.Namespace, build_time: int) -> NodeParameters:
+    """Return the board's node, with the sizes that are given.
+
+    Raises:
+        ValueError: If a size cannot be.
+    """
+    given = {name: getattr(options, name) for name in SIZES if getattr(options, name) is not None}
+    return replace(board.node, engine=replace(board.engine, build_time=build_time, **given))
+
+
+def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
+    """Make what is asked for; return the board's entry for build/boards.json.
+
+    Raises:
+        ToolError: If a tool fails.
+        ValueError: If an option cannot be.
+    """
+    started = time.monotonic()
+    folder: Path = options.output / board.name
+    settings, key_file = settings_of(options, board.name, folder)
+
+    def progress(text: str) -> None:
+        print(f"  {text}", flush=True)
+
+    flow = Flow(
+        board=board,
+        node=node_of(board, options, _build_time()),
+        folder=folder,
+        progress=progress,
+        limit_s=60 * options.minutes,
+    )
+    known = flow.synthesise()
+    progress(f"synthesis took {known['synthesis_s']:.0f} s")
+    for seed in range(1, options.seeds + 1):
+        placed = flow.place(seed)
+        clocks = ", ".join(
+            f"{name} {clock['fmax_mhz']} of {clock['clock_mhz']} MHz"
+            for name, clock in sorted(placed["clocks"].items())
+        )
+        progress(f"seed {seed}, {placed['place_and_route_s']:.0f} s: {clocks}")
+    known = flow.known()
+    bit, svf = flow.pack(_best(known["seeds"]), settings)
+    entry = {
+        "board": board.title,
+        "device": f"{board.device}-{board.speed}{board.package}",
+        "parameters": asdict(flow.node),
+        "clocks_mhz": {"engine": float(board.engine_mhz), "ethernet": 125.0},
+        "margin": MARGIN,
+        "seeds": known["seeds"],
+        "seed_in_bitstream": _best(known["seeds"]),
+        "synthesis_s": known["synthesis_s"],
+        "seconds_of_this_run": round(time.monotonic() - started, 1),
+        "bitstream": {
+            path.name: {
+                "bytes": path.stat().st_size,
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
+            for path in (bit, svf)
+        },
+        # The file is different for every key; this is not.
+        "placed_sha256": flow.placed_digest(_best(known["seeds"])),
+        "versions": versions(),
+    }
+    entry["parts"] = flow.use_by_part()
+    # What `afflux flash` compares a file and a board with.
+    about = {
+        "board": board.name,
+        "part": f"{board.device}-{board.package}",
+        "sha256": entry["bitstream"][bit.name]["sha256"],
+        "build_time": flow.node.engine.build_time,
+    }
+    bit.with_suffix(".json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
+    (folder / "report.txt").write_text(report(board, flow.node, settings, entry))
+    print(f"{bit}\n{svf}\nkey: {key_file} (mode 600; so are the files above, which contain it)")
+    return entry
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 1 if a tool fails, 2 for a wrong option, 3 for a missed clock."""
+    parser = argparse.ArgumentParser(
+        prog="python -m afflux_hdl.boards",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("board", metavar="BOARD", help=", ".join(BOARDS))
+    parser.add_argument("--seeds", type=int, default=1, help="placements to try (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60, help="limit of each (%(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("build/boards"), help="(%(default)s)")
+    parser.add_argument(
+        "--figures", type=Path, default=Path("build/boards.json"), help="(%(default)s)"
+    )
+    group = parser.add_argument_group("sizes of the engine, instead of the board's own")
+    for each in fields(Parameters):
+        if each.name in SIZES:
+            group.add_argument(f"--{each.name.replace('_', '-')}", type=int)
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    try:
+        if options.seeds < 1:
+            raise ValueError(f"--seeds must be at least 1, not {options.seeds}")
+        board = board_of(options.board)
+        entry = make(board, options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ToolError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    figures = json.loads(options.figures.read_text()) if options.figures.exists() else {}
+    figures[board.name] = entry
+    options.figures.parent.mkdir(parents=True, exist_ok=True)
+    options.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    print((options.output / board.name / "report.txt").read_text(), end="")
+    return 3 if missed(entry) else 0
+
+
+def _best(seeds: dict[str, Any]) -> int:
+    """Return the seed whose worst clock has most to spare; of equals the lowest."""
+
+    def spare(seed: str) -> float:
+        return min(
+            clock["fmax_mhz"] / clock["clock_mhz"] for clock in seeds[seed]["clocks"].values()
+        )
+
+    return min((int(seed) for seed in seeds), key=lambda seed: (-spare(str(seed)), seed))
+
+
+def _build_time() -> int:
+    given = os.environ.get("SOURCE_DATE_EPOCH", "0")
+    if not given.isdecimal() or int(given) >= 1 << 32:
+        raise ValueError(f"SOURCE_DATE_EPOCH must be seconds since 1970, not {given!r}")
+    return int(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""From a board's top to a bitstream: Yosys, nextpnr, and the packer, as they come from PyPI.
+
+What is placed does not depend on a board's settings, so it is kept: in a folder, with the hash of
+everything that it was made of. Only a change of the sources, of the board or of a tool makes it
+anew.
+
+Tested: `tests/hdl/test_boards_flow.py`.
+"""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from afflux_hdl.boards.board import Board
+from afflux_hdl.boards.ecp5_top import TOP_MODULE, generate_top, top_pins
+from afflux_hdl.boards.key_file import write_private
+from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
+from afflux_hdl.contract.management import Settings
+from afflux_hdl.management.management import Management
+from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.synthesis.netlist import Netlist
+from afflux_hdl.synthesis.tools import (
+    Progress,
+    run_ecppack,
+    run_ecpunpack,
+    run_nextpnr,
+    run_yosys,
+    versions,
+)
+
+__all__ = [
+    "Flow",
+    "clock_of",
+    "constraints",
+    "script",
+    "verilog_of",
+]
+
+ETHERNET_MHZ = 125
+
+STYLES = {
+    # In block RAM, so that it can be patched.
+    "management.*settings": "block",
+    # A board's engine clock leaves time for what `afflux_hdl.synthesis.ecp5` avoids: this wide
+    # queue is in block RAM, and the LUTs are for logic.
+    "operations.fifo.storage": "block",
+    "delivery_queue.entries": "distributed",
+    "counters.shown": "distributed",
+}
+"""What memories are made of, where Yosys would choose otherwise."""
+
+CELL_LIBRARY = "read_verilog -lib +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v"
+"""What Yosys knows of the part's primitives, as `synth_ecp5` reads it."""
+
+NEVER_BOTH = ("receive.summaries.fifo.storage", "operations.fifo.storage")
+"""Queues in block RAM, in which no word is read while it is written: no choice behind them.
+
+Amaranth's buffered FIFO reads a word only when its level, a register, counts it already."""
+
+
+def verilog_of(board: Board, node: NodeParameters) -> str:
+    """Return the Verilog that is placed: with `PLACEHOLDER` for settings."""
+    management = Management(settings=PLACEHOLDER, clock_hz=float(board.engine_mhz * 1_000_000))
+    return generate_top(board, node, management)
+
+
+def script(*, name: str = "board", only_check: bool = False) -> str:
+    """Return the script for Yosys: `name`.v becomes `name`.json.
+
+    Args:
+        name: Of the files.
+        only_check: Stop before the synthesis, and count that: `name`_cells.json.
+    """
+    # A name that is no longer that of a memory would be passed over without a word.
+    marks = [
+        *(f"select -assert-count 1 */m:*.{each}" for each in (*STYLES, *NEVER_BOTH)),
+        *(f'setattr -set ram_style "{style}" */m:*.{each}' for each, style in STYLES.items()),
+        *(f"setattr -set no_rw_check 1 */m:*.{each}" for each in NEVER_BOTH),
+    ]
+    begin = f"""
+read_verilog {name}.v
+hierarchy -top {TOP_MODULE}
+proc
+flatten
+{chr(10).join(marks)}
+"""
+    if only_check:
+        begin = begin.replace("hierarchy", f"{CELL_LIBRARY}\nhierarchy", 1)
+        return f"{begin}check -assert\nopt_clean\ntee -q -o {name}_cells.json stat -json\n"
+    return f"{begin}synth_ecp5 -top {TOP_MODULE}\nwrite_json {name}.json\n"
+
+
+def constraints(board: Board) -> str:
+    """Return the constraints for nextpnr: pins, their buffers, clocks that come in by pins."""
+    lines = []
+    for port, pins in top_pins(board):
+        for n, pin in enumerate(pins):
+            name = port if len(pins) == 1 else f"{port}[{n}]"
+            lines.append(f'LOCATE COMP "{name}" SITE "{pin.site}";')
+            attributes = " ".join(f"{key}={value}" for key, value in pin.attributes)
+            lines.append(f'IOBUF PORT "{name}" {attributes};')
+    lines.append(f'FREQUENCY PORT "clock" {board.oscillator[1]} MHZ;')
+    lines.append(f'FREQUENCY PORT "rgmii_rx_clk" {ETHERNET_MHZ} MHZ;')
+    return "\n".join(lines) + "\n"
+
+
+def clock_of(net: str) -> str | None:
+    """Return the domain of a clock by the name that nextpnr reports, or None for no domain of ours.
+
+    Amaranth calls the clock of `sync` just "clk", and others "rx_clk" and so on.
+    """
+    name = re.sub(r"^\$glbnet\$", "", net).rsplit(".", 1)[-1]
+    return {"clk": "sync", "rx_clk": "rx", "tx_clk": "tx", "osc_clk": "osc"}.get(name)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The flow of one board in one folder.
+
+    Attributes:
+        board: The board.
+        node: Sizes of the node, the board's own or others.
+        folder: Where everything is; `work` below it has what is placed.
+        progress: Called now and then with a line.
+        limit_s: Seconds after which a placement or routing is given up.
+    """
+
+    board: Board
+    node: NodeParameters
+    folder: Path
+    progress: Progress
+    limit_s: float = 3600
+
+    @property
+    def work(self) -> Path:
+        """Folder of what is kept."""
+        return self.folder / "work"
+
+    def synthesise(self) -> dict[str, Any]:
+        """Make the netlist, if it is not there; return what is known of it.
+
+        Raises:
+            ToolError: If Yosys fails.
+        """
+        self.work.mkdir(parents=True, exist_ok=True)
+        text = verilog_of(self.board, self.node)
+        digest = hashlib.sha256(
+            "\0".join(
+                [text, script(), constraints(self.board), *self.board.arguments]
+                + [f"{name} {version}" for name, version in versions().items()]
+            ).encode()
+        ).hexdigest()
+        known = self.known()
+        if known.get("sources") != digest:
+            for old in self.work.glob("placed_*"):
+                old.unlink()
+            (self.work / "board.v").write_text(text)
+            (self.work / "board.lpf").write_text(constraints(self.board))
+            started = time.monotonic()
+            run_yosys(script(), self.work, "board", self.progress)
+            known = {
+                "sources": digest,
+                "synthesis_s": round(time.monotonic() - started, 1),
+                "seeds": {},
+            }
+            self._keep(known)
+        return known
+
+    def place(self, seed: int) -> dict[str, Any]:
+        """Place and route with a seed, if that is not done; return its report.
+
+        Raises:
+            ToolError: If nextpnr fails, for one because the part is too small, or takes too long.
+        """
+        known = self.known()
+        if str(seed) not in known["seeds"]:
+            name = f"placed_{seed}"
+            started = time.monotonic()
+            run_nextpnr(
+                [
+                    *self.board.arguments,
+                    *("--json", "board.json", "--lpf", "board.lpf"),
+                    *("--textcfg", f"{name}.config", "--report", f"{name}.json"),
+                    # A clock that is missed is a figure, not a reason to have nothing.
+                    *("--timing-allow-fail", "--seed", str(seed)),
+                ],
+                self.work,
+                name,
+                self.progress,
+                self.limit_s,
+            )
+            report = json.loads((self.work / f"{name}.json").read_text())
+            known["seeds"][str(seed)] = {
+                "place_and_route_s": round(time.monotonic() - started, 1),
+                **summary(report),
+            }
+            self._keep(known)
+        found: dict[str, Any] = known["seeds"][str(seed)]
+        return found
+
+    def pack(self, seed: int, settings: Settings) -> tuple[Path, Path]:
+        """Put settings into what is placed; return the bitstream and the SVF file.
+
+        Both files have the key in them, and so mode 600. The bitstream is unpacked again, and must
+        have the settings in it.
+
+        Raises:
+            ToolError: If packer or unpacker fails.
+            ValueError: If the settings' place is not found, or not in the bitstream.
+        """
+        placed = (self.work / f"placed_{seed}.config").read_text()
+        name = self.board.name
+        config, unpacked = self.work / "with_settings.config", self.work / "unpacked.config"
+        write_private(config, patched(placed, settings).encode())
+        write_private(unpacked, b"")
+        try:
+            for suffix in ("bit", "svf"):
+                write_private(self.work / f"{name}.{suffix}", b"")
+            arguments = ["--compress", "--input", config.name]
+            files = ["--bit", f"{name}.bit", "--svf", f"{name}.svf"]
+            run_ecppack([*arguments, *files], self.work, "pack", self.progress)
+            arguments = ["--input", f"{name}.bit", "--textcfg", unpacked.name]
+            run_ecpunpack(arguments, self.work, "unpack", self.progress)
+            patched(unpacked.read_text(), PLACEHOLDER, before=settings)
+        finally:
+            config.unlink()
+            unpacked.unlink()
+        done = []
+        for suffix in ("bit", "svf"):
+            path = self.folder / f"{name}.{suffix}"
+            data = (self.work / f"{name}.{suffix}").read_bytes()
+            (self.work / f"{name}.{suffix}").unlink()
+            write_private(path, data)
+            done.append(path)
+        return done[0], done[1]
+
+    def use_by_part(self) -> dict[str, dict[str, int]]:
+        """Return LUT4, FF and EBR of the parts, by path; see `use_by_part`."""
+        return use_by_part(Netlist.load(self.work / "board.json", TOP_MODULE))
+
+    def placed_digest(self, seed: int) -> str:
+        """Return the hash of what is placed with a seed, before a board's settings."""
+        return hashlib.sha256((self.work / f"placed_{seed}.config").read_bytes()).hexdigest()
+
+    def known(self) -> dict[str, Any]:
+        """Return what is kept: hash of the sources, time of the synthesis, reports of seeds."""
+        path = self.work / "known.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def _keep(self, known: Mapping[str, Any]) -> None:
+        path = self.work / "known.json"
+        path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+DOMAINS = {"sync", "rx", "tx", "osc"}
+
+
+def summary(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of nextpnr's report: clocks, cells.
+
+    Raises:
+        ValueError: If a domain is not among the clocks: it would go unchecked.
+    """
+    clocks = {}
+    for net, speed in report["fmax"].items():
+        domain = clock_of(net)
+        if domain is not None:
+            clocks[domain] = {
+                "fmax_mhz": round(speed["achieved"], 2),
+                "clock_mhz": round(speed["constraint"], 2),
+            }
+    if clocks.keys() != DOMAINS:
+        raise ValueError(
+            f"nextpnr reports clocks of {sorted(clocks)}, not of {sorted(DOMAINS)}:"
+            f" {sorted(report['fmax'])}"
+        )
+    names = {"lut4": "TRELLIS_COMB", "ff": "TRELLIS_FF", "ebr": "DP16KD"}
+    return {
+        "clocks": clocks,
+        **{key: report["utilization"][cell]["used"] for key, cell in names.items()},
+        "available": {key: report["utilization"][cell]["available"] for key, cell in names.items()},
+    }
+
+
+_COST = {
+    "LUT4": {"lut4": 1},
+    "CCU2C": {"lut4": 2},
+    "TRELLIS_DPR16X4": {"lut4": 6},
+    "TRELLIS_FF": {"ff": 1},
+    "DP16KD": {"ebr": 1},
+}
+"""What each primitive counts as; a memory of LUTs takes six, as nextpnr counts."""
+
+_MEMORIES = ("TRELLIS_DPR16X4", "DP16KD")
+
+
+def use_by_part(netlist: Netlist) -> dict[str, dict[str, int]]:
+    """Return the use of each part of the design, with all that is in it, by its path.
+
+    The design is flat, and optimised across its parts; a cell counts where the signal that it
+    drives has its name, a memory's cell where the memory is.
+    """
+    scopes = {scope.path for scope in netlist.scopes}
+    found: dict[str, dict[str, int]] = {}
+    for cell in netlist.cells:
+        cost = _COST.get(cell.type)
+        if cost is None:
+            continue
+        nets = [net for nets in cell.outputs.values() for net in nets if net is not None]
+        driven = [name for net in nets for name in netlist.names.get(net, ())]
+        named = [cell.name] if cell.type in _MEMORIES else driven
+        steps = max((_steps(name, scopes) for name in named), key=len, default=[])
+        for end in range(len(steps) + 1):
+            part = found.setdefault(".".join(steps[:end]), dict.fromkeys(("lut4", "ff", "ebr"), 0))
+            for key, value in cost.items():
+                part[key] += value
+    return found
+
+
+def _steps(name: str, scopes: set[str]) -> list[str]:
+    steps = name.split(".")
+    while steps and ".".join(steps) not in scopes:
+        steps.pop()
+    return steps

@@ -1,0 +1,99 @@
+"""What a build has come to, in words: slack by clock, use, what fits, what was set.
+
+Tested: `tests/hdl/test_boards_flow.py`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from afflux_hdl.boards.board import Board
+from afflux_hdl.boards.lights import PURPOSES
+from afflux_hdl.boards.port import frame_bytes_max
+from afflux_hdl.contract import wire
+from afflux_hdl.contract.management import Settings
+from afflux_hdl.node.parameters import NodeParameters
+
+__all__ = ["MARGIN", "missed", "report", "worst"]
+
+MARGIN = 1.1
+"""How much faster than its clock a domain must be."""
+
+MARGINAL = ("sync",)
+"""Domains that must have it. Those of RGMII must have their 125 MHz; how much more is reported."""
+
+LUTS_SHOWN, DEPTH_SHOWN = 200, 4
+"""Parts that the report lists: with so many LUTs, at most so deep."""
+
+WIRE_EXTRA_BYTES = 20
+"""Preamble and gap, beside frame and check sequence."""
+
+
+def worst(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return for each clock its frequency, and the lowest that it could have had by any seed."""
+    found: dict[str, dict[str, float]] = {}
+    for placed in entry["seeds"].values():
+        for name, clock in placed["clocks"].items():
+            least = found.setdefault(name, dict(clock))
+            least["fmax_mhz"] = min(least["fmax_mhz"], clock["fmax_mhz"])
+    return found
+
+
+def missed(entry: Mapping[str, Any]) -> list[str]:
+    """Return the clocks that some seed misses, the engine's with its margin."""
+    return [
+        name
+        for name, clock in worst(entry).items()
+        if clock["fmax_mhz"] < clock["clock_mhz"] * (MARGIN if name in MARGINAL else 1)
+    ]
+
+
+def report(board: Board, node: NodeParameters, settings: Settings, entry: Mapping[str, Any]) -> str:
+    """Return the report; it does not show the key."""
+    engine = node.engine
+    placed = entry["seeds"][str(entry["seed_in_bitstream"])]
+    lines = [f"{board.title}, {entry['device']}", ""]
+    lines.append(f"clocks, the lowest of seeds {', '.join(sorted(entry['seeds']))}:")
+    for name, clock in sorted(worst(entry).items()):
+        period_ns, least_ns = 1000 / clock["clock_mhz"], 1000 / clock["fmax_mhz"]
+        lines.append(
+            f"  {name:5} {clock['clock_mhz']:7.2f} MHz, could be {clock['fmax_mhz']:7.2f}"
+            f"  slack {period_ns - least_ns:6.2f} of {period_ns:.2f} ns"
+            f"  x {clock['fmax_mhz'] / clock['clock_mhz']:.2f}"
+            f"{'  MISSED' if name in missed(entry) else ''}"
+        )
+    lines += ["", "use:"]
+    for name in ("lut4", "ff", "ebr"):
+        of = placed["available"][name]
+        lines.append(f"  {name:5} {placed[name]:7,} of {of:7,}  {placed[name] / of:6.1%}")
+    lines += ["", "use by part, each with all that is in it (LUT4, FF, EBR):"]
+    for path, use in sorted(entry.get("parts", {}).items()):
+        depth = path.count(".")
+        if path and (use["lut4"] >= LUTS_SHOWN or use["ebr"]) and depth <= DEPTH_SHOWN:
+            name = "  " * depth + path.rsplit(".", 1)[-1]
+            lines.append(f"  {use['lut4']:7,} {use['ff']:7,} {use['ebr']:4}  {name}")
+    frame = frame_bytes_max(engine.lanes)
+    data = engine.lanes * wire.BLOCK_BYTES
+    share = data / (frame + WIRE_EXTRA_BYTES)
+    lines += [
+        "",
+        "what fits:",
+        f"  {engine.jobs} job(s) of up to {engine.workers} workers, {engine.slots} slots,"
+        f" {engine.lanes} lanes: frames of up to {frame} bytes",
+        f"  engine: 32 bits at {float(board.engine_mhz):g} MHz,"
+        f" {32 * float(board.engine_mhz) / 1000:g} Gbit/s, for a port of 1",
+        f"  computed, not measured: of 1 Gbit/s {share:.1%} are elements, {125 * share:.1f} MB/s;"
+        " N workers share the way in, and unicast results the way out",
+        "",
+        "settings in the bitstream:",
+        f"  {settings!r}",
+        "",
+        "lights:",
+        *(f"  {purpose}: {PURPOSES[purpose]}" for purpose in board.leds),
+        "",
+        f"delays of RGMII: data in {board.rx_delay_ps} ps, clock out {board.tx_clock_delay_ps} ps"
+        f" ({board.delays_from})",
+        "",
+        "not tried on a board. What to know:",
+        *(f"  * {note}" for note in board.notes),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,60 @@
+"""Frame split: the frames of a node to those of its network ports that they are for.
+
+Tested: `tests/sim/test_box_ports.py`.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from afflux_hdl.lib.packet_stream import PacketBeat
+from afflux_hdl.opennic.streams import BUS_BITS
+
+__all__ = ["FrameSplit"]
+
+
+class FrameSplit(wiring.Component):
+    """Hands each frame to one output, or to several.
+
+    What counts is the first beat: the beat that ends a frame which a reset cuts off goes where the
+    frame went. A frame for nobody is dropped.
+
+    Latency: none. Throughput: one beat in each cycle while those that it is for are ready.
+
+    Args:
+        ports: Number of outputs.
+
+    Members:
+        i: Frames, with `net_ports`.
+        o: Frames of each port.
+    """
+
+    def __init__(self, *, ports: int) -> None:
+        self._ports = ports
+        super().__init__(
+            {
+                "i": In(stream.Signature(PacketBeat(BUS_BITS, ports))),
+                "o": Out(stream.Signature(PacketBeat(BUS_BITS))).array(ports),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        inside, held, to = Signal(), Signal(self._ports), Signal(self._ports)
+        # Those that have this beat already, while others wait.
+        taken, gets = Signal(self._ports), Signal(self._ports)
+        m.d.comb += [
+            to.eq(Mux(inside, held, self.i.payload.net_ports)),
+            gets.eq(Cat(o.valid & o.ready for o in self.o)),
+            self.i.ready.eq((to & ~(taken | gets)) == 0),
+        ]
+        for n, o in enumerate(self.o):
+            m.d.comb += [o.valid.eq(self.i.valid & to[n] & ~taken[n]), o.payload.eq(self.i.payload)]
+        with m.If(self.i.valid):
+            m.d.sync += [taken.eq(taken | gets), held.eq(to)]
+            with m.If(self.i.ready):
+                m.d.sync += [taken.eq(0), inside.eq(~self.i.payload.last)]
+        with m.Else():
+            # A beat that waits disappears in a reset only.
+            m.d.sync += taken.eq(0)
+        return m

@@ -1,0 +1,47 @@
+"""Write a Vivado project: `python -m afflux_hdl.vivado as02mc04 -o DIR`."""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from afflux_hdl.boards.options import add_options, settings_of
+from afflux_hdl.cmac.boards import BOARDS
+from afflux_hdl.cmac.project import write_cmac
+from afflux_hdl.vivado import as02mc04
+
+__all__ = ["PROJECTS", "main"]
+
+PROJECTS = {as02mc04.TOP: as02mc04.write_project} | {
+    name: partial(write_cmac, board=board) for name, board in BOARDS.items()
+}
+"""By board: what writes its project."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m afflux_hdl.vivado",
+        description="Write a complete Vivado project for a board. Vivado itself is not needed.",
+    )
+    parser.add_argument("board", choices=sorted(PROJECTS))
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
+    parser.add_argument(
+        "--build-time", type=int, default=0, help="seconds since 1970, for a register"
+    )
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    try:
+        settings, key_file = settings_of(options, options.board, options.output)
+        files = PROJECTS[options.board](
+            options.output, settings=settings, build_time=options.build_time
+        )
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {options.board}: {error}")
+    for path in files:
+        sys.stdout.write(f"{path}\n")
+    sys.stdout.write(f"the board's key: {key_file}\n")
+
+
+if __name__ == "__main__":
+    main()

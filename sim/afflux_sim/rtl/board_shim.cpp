@@ -1,0 +1,446 @@
+// C interface to one Verilated board: whole frames in and out at the pins of its RGMII port.
+//
+// The model is an appliance from RGMII pins to RGMII pins (`afflux_rgmii`), with three clocks that
+// have nothing to do with one another. This shim is the PHY, the oscillators and the wire: it makes
+// preamble, padding, check sequence and gap of each frame that goes in, a nibble at each edge of
+// RXC, and takes them off each frame that comes out, where it checks them. Nothing here knows what
+// a frame means.
+
+#include "VAffluxBoard.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "verilated.h"
+
+// Verilator's own version of this ends the process.
+void vl_fatal(const char* file, int line, const char* /*scope*/, const char* message) {
+    throw std::runtime_error(std::string(file ? file : "") + ":" + std::to_string(line) + ": "
+                             + (message ? message : "fatal error"));
+}
+
+namespace {
+
+constexpr uint8_t PREAMBLE = 0x55, DELIMITER = 0xD5;
+constexpr size_t PREAMBLE_BYTES = 7, FCS_BYTES = 4, FRAME_MIN_BYTES = 60, GAP_MIN_BYTES = 12;
+// In-band status between frames: link up, 125 MHz, full duplex.
+constexpr uint8_t STATUS = 0xDD;
+constexpr int RESET_CYCLES = 8;
+
+// What is done to a frame on its way in. Known to verilated_board.py.
+enum Fault : uint32_t { WRONG_FCS = 1, SYMBOL_ERROR = 2, NO_PADDING = 4 };
+
+// Periods in femtoseconds, and where each clock begins within its first. Layout known to
+// verilated_board.py.
+struct Clocks {
+    uint64_t engine_fs, transmit_fs, receive_fs;
+    uint64_t engine_phase_fs, transmit_phase_fs, receive_phase_fs;
+    uint64_t seed;  // of the bits of no clock
+};
+
+// Layout known to verilated_board.py.
+struct Statistics {
+    uint64_t time_fs;
+    uint64_t engine_cycles, transmit_cycles, receive_cycles;
+    uint64_t frames_in, frames_out;
+    uint64_t bytes_in, bytes_out;  // with preamble, check sequence and gap; out without gaps
+    uint64_t spoilt;       // frames out that were spoilt on purpose: TX_ER, or a wrong check sequence
+    uint64_t malformed;    // frames out that no MAC may send: preamble, shortest length
+    uint64_t least_gap;    // bytes between frames out
+    uint64_t overflowed;   // cycles of RXC in which a frame was torn before the engine
+    uint64_t resets;       // that the controller has ordered
+    uint64_t quiet_fs;     // time since a frame went in, or came out, or a request was carried out
+    uint64_t waiting;      // bytes that are still to go in
+    uint64_t pins;         // bit 0 configured, 1 fault, 2 link
+};
+
+// splitmix64 (Steele, Lea, Flood 2014).
+class Random {
+public:
+    explicit Random(uint64_t seed) : m_state{seed} {}
+    bool bit() {
+        if (m_left == 0) {
+            uint64_t z = (m_state += 0x9E3779B97F4A7C15u);
+            z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+            z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+            m_bits = z ^ (z >> 31);
+            m_left = 64;
+        }
+        --m_left;
+        const bool found = m_bits & 1;
+        m_bits >>= 1;
+        return found;
+    }
+
+private:
+    uint64_t m_state, m_bits = 0;
+    int m_left = 0;
+};
+
+// IEEE 802.3, clause 3.2.9, bit by bit in a table.
+class Crc {
+public:
+    Crc() {
+        for (uint32_t n = 0; n < 256; ++n) {
+            uint32_t sum = n;
+            for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320u : 0);
+            m_table[n] = sum;
+        }
+    }
+    uint32_t of(const uint8_t* data, size_t length) const {
+        uint32_t sum = ~0u;
+        for (size_t n = 0; n < length; ++n) sum = sum >> 8 ^ m_table[(sum ^ data[n]) & 0xFF];
+        return ~sum;
+    }
+
+private:
+    std::array<uint32_t, 256> m_table;
+};
+
+const Crc CRC;
+
+// A byte as GMII has it.
+struct Symbol {
+    uint8_t data;
+    bool valid, error;
+};
+
+// The wire into the board: what the PHY shows in each cycle of RXC.
+class Incoming {
+public:
+    void add(const uint8_t* data, size_t length, uint32_t fault, uint32_t gap) {
+        std::vector<uint8_t> frame(data, data + length);
+        if (!(fault & NO_PADDING) && length < FRAME_MIN_BYTES) frame.resize(FRAME_MIN_BYTES);
+        uint32_t sum = CRC.of(frame.data(), frame.size());
+        if (fault & WRONG_FCS) sum ^= 1;
+        for (int n = 0; n < 4; ++n) frame.push_back(static_cast<uint8_t>(sum >> 8 * n));
+        for (size_t n = 0; n < PREAMBLE_BYTES; ++n) m_bytes.push_back({PREAMBLE, true, false});
+        m_bytes.push_back({DELIMITER, true, false});
+        for (size_t n = 0; n < frame.size(); ++n) {
+            m_bytes.push_back({frame[n], true, (fault & SYMBOL_ERROR) && n == frame.size() / 2});
+        }
+        for (uint32_t n = 0; n < gap; ++n) m_bytes.push_back({STATUS, false, false});
+    }
+    Symbol next() {
+        if (m_bytes.empty()) return {STATUS, false, false};
+        const Symbol symbol = m_bytes.front();
+        m_bytes.pop_front();
+        return symbol;
+    }
+    size_t waiting() const { return m_bytes.size(); }
+
+private:
+    std::deque<Symbol> m_bytes;
+};
+
+// The wire out of the board.
+class Outgoing {
+public:
+    // One cycle of TXC; whether a frame ended with it.
+    bool take(Symbol symbol) {
+        if (symbol.valid) {
+            if (m_frame.empty()) {
+                if (m_any) m_least_gap = std::min(m_least_gap, m_gap);
+                m_any = true;
+            }
+            m_spoilt |= symbol.error;
+            m_frame.push_back(symbol.data);
+            return false;
+        }
+        ++m_gap;
+        if (m_frame.empty()) return false;
+        m_gap = 1;
+        finish();
+        m_frame.clear();
+        m_spoilt = false;
+        return true;
+    }
+    void clear() {
+        m_output.clear();
+        m_lengths.clear();
+    }
+    const std::vector<uint8_t>& output() const { return m_output; }
+    const std::vector<uint32_t>& lengths() const { return m_lengths; }
+    void report(Statistics& statistics) const {
+        statistics.frames_out = m_frames;
+        statistics.bytes_out = m_bytes;
+        statistics.spoilt = m_frames_spoilt;
+        statistics.malformed = m_malformed;
+        statistics.least_gap = m_least_gap;
+    }
+
+private:
+    void finish() {
+        ++m_frames;
+        m_bytes += m_frame.size();
+        const size_t head = PREAMBLE_BYTES + 1, least = head + FRAME_MIN_BYTES + FCS_BYTES;
+        bool proper = m_frame.size() >= least && m_frame[PREAMBLE_BYTES] == DELIMITER;
+        for (size_t n = 0; proper && n < PREAMBLE_BYTES; ++n) proper = m_frame[n] == PREAMBLE;
+        if (!proper) {
+            // A frame that is cut short by an error is no fault of the sender's.
+            ++(m_spoilt ? m_frames_spoilt : m_malformed);
+            return;
+        }
+        const uint8_t* const data = m_frame.data() + head;
+        const size_t length = m_frame.size() - head - FCS_BYTES;
+        uint32_t sum;
+        std::memcpy(&sum, data + length, FCS_BYTES);
+        if (m_spoilt || sum != CRC.of(data, length)) {
+            ++m_frames_spoilt;
+            return;
+        }
+        m_output.insert(m_output.end(), data, data + length);
+        m_lengths.push_back(static_cast<uint32_t>(length));
+    }
+
+    std::vector<uint8_t> m_frame, m_output;
+    std::vector<uint32_t> m_lengths;
+    bool m_spoilt = false, m_any = false;
+    uint64_t m_gap = 0, m_least_gap = ~uint64_t{0};
+    uint64_t m_frames = 0, m_bytes = 0, m_frames_spoilt = 0, m_malformed = 0;
+};
+
+// An oscillator. Edges are at whole femtoseconds; the two halves of a period may differ by one.
+class Clock {
+public:
+    Clock(uint64_t period, uint64_t phase) : m_period{period}, m_next{phase + 1} {
+        if (period < 2) throw std::runtime_error("a clock has no period");
+    }
+    uint64_t next() const { return m_next; }
+    // Go over the next edge; return whether it rises.
+    bool step() {
+        m_high = !m_high;
+        m_next += m_high ? m_period / 2 : m_period - m_period / 2;
+        return m_high;
+    }
+
+private:
+    uint64_t m_period, m_next;
+    bool m_high = false;
+};
+
+class Simulation {
+public:
+    // Settings are read from the file when the model is evaluated for the first time.
+    Simulation(const Clocks& clocks, const char* settings_file)
+        : m_context{with_settings(settings_file)},
+          m_model{m_context.get(), "board"},
+          m_engine{clocks.engine_fs, clocks.engine_phase_fs},
+          m_transmit{clocks.transmit_fs, clocks.transmit_phase_fs},
+          m_receive{clocks.receive_fs, clocks.receive_phase_fs},
+          m_random{clocks.seed} {
+        m_model.clk = m_model.clk125 = m_model.rgmii_rx_clk = 0;
+        m_model.rst = 0;
+        show(STATUS & 0xF, false);
+        m_model.eval();
+    }
+    ~Simulation() { m_model.final(); }
+
+    void send(const uint8_t* data, const uint32_t* lengths, const uint32_t* faults,
+              const uint32_t* gaps, size_t count) {
+        for (size_t n = 0; n < count; ++n) {
+            m_incoming.add(data, lengths[n], faults ? faults[n] : 0,
+                           gaps ? gaps[n] : GAP_MIN_BYTES);
+            data += lengths[n];
+        }
+        m_statistics.frames_in += count;
+    }
+
+    // Let time pass: so much of it, or, with `until_quiet_fs`, until nothing has happened for as
+    // long.
+    void run(uint64_t duration_fs, uint64_t until_quiet_fs) {
+        const uint64_t end = m_now + duration_fs;
+        while (m_now < end) {
+            step();
+            if (until_quiet_fs && !m_incoming.waiting() && m_now - m_active > until_quiet_fs) break;
+        }
+    }
+
+    Outgoing& outgoing() { return m_outgoing; }
+    Statistics statistics() const {
+        Statistics now = m_statistics;
+        m_outgoing.report(now);
+        now.time_fs = m_now;
+        now.quiet_fs = m_now - m_active;
+        now.waiting = m_incoming.waiting();
+        now.pins = static_cast<uint64_t>(m_model.configured | m_model.fault << 1
+                                         | m_model.link << 2);
+        return now;
+    }
+
+private:
+    static std::unique_ptr<VerilatedContext> with_settings(const char* file) {
+        auto context = std::make_unique<VerilatedContext>();
+        const std::string argument = std::string{"+afflux_settings="} + file;
+        const char* arguments[] = {"board", argument.c_str()};
+        context->commandArgs(2, arguments);
+        return context;
+    }
+
+    void show(uint8_t nibble, bool control) {
+        m_model.rgmii_rx_data = nibble & 0xF;
+        m_model.rgmii_rx_ctl = control;
+    }
+
+    void step() {
+        const uint64_t engine = m_engine.next(), transmit = m_transmit.next();
+        const uint64_t receive = m_receive.next();
+        if (receive <= transmit && receive <= engine) {
+            m_now = receive;
+            step_receive();
+        } else if (transmit <= engine) {
+            m_now = transmit;
+            step_transmit();
+        } else {
+            m_now = engine;
+            step_engine();
+        }
+    }
+
+    // Pins and clock change in one evaluation: inputs settle before edges are looked for, so this
+    // is as if the pins had changed some time before the edge.
+    void step_receive() {
+        if (m_receive.step()) {
+            m_symbol = m_incoming.next();
+            if (m_symbol.valid) m_active = m_now;
+            ++m_statistics.receive_cycles;
+            m_statistics.bytes_in += m_symbol.valid;
+            m_statistics.overflowed += m_model.overflowed;
+            show(m_symbol.data, m_symbol.valid);
+            m_model.rgmii_rx_clk = 1;
+        } else {
+            show(static_cast<uint8_t>(m_symbol.data >> 4), m_symbol.valid != m_symbol.error);
+            m_model.rgmii_rx_clk = 0;
+        }
+        m_model.eval();
+    }
+
+    void step_transmit() {
+        if (m_transmit.step()) {
+            ++m_statistics.transmit_cycles;
+            m_model.clk125 = 1;
+            m_model.eval();
+            m_low = m_model.rgmii_tx_data;
+            m_enabled = m_model.rgmii_tx_ctl;
+            if (!m_model.rgmii_tx_clk) throw std::runtime_error("TXC is low where it rises");
+            return;
+        }
+        m_model.clk125 = 0;
+        // While nothing is sent, the next edge of RXC is early enough for the model to see this.
+        Symbol symbol{0, false, false};
+        if (m_enabled) {
+            m_model.eval();
+            symbol.data = static_cast<uint8_t>(m_low | m_model.rgmii_tx_data << 4);
+            symbol.valid = true;
+            symbol.error = !m_model.rgmii_tx_ctl;
+            m_active = m_now;
+        }
+        m_outgoing.take(symbol);
+    }
+
+    void step_engine() {
+        if (!m_engine.step()) {
+            // No register takes this edge; the next evaluation shows it to the model.
+            m_model.clk = 0;
+            return;
+        }
+        ++m_statistics.engine_cycles;
+        m_model.entropy = m_random.bit();
+        m_model.clk = 1;
+        m_model.eval();
+        if (m_model.authenticated) m_active = m_now;
+        if (m_model.reset) {
+            ++m_statistics.resets;
+            m_reset = RESET_CYCLES;
+        }
+        m_model.rst = m_reset > 0;
+        m_reset -= m_reset > 0;
+        if (m_model.rst) m_active = m_now;
+    }
+
+    std::unique_ptr<VerilatedContext> m_context;
+    VAffluxBoard m_model;
+    Clock m_engine, m_transmit, m_receive;
+    Random m_random;
+    Incoming m_incoming;
+    Outgoing m_outgoing;
+    Statistics m_statistics{};
+    Symbol m_symbol{STATUS, false, false};
+    uint8_t m_low = 0;
+    bool m_enabled = false;
+    int m_reset = 0;
+    uint64_t m_now = 0, m_active = 0;
+};
+
+// What the C functions work on: an error must not cross them as an exception. They return -1 for
+// one.
+struct Handle {
+    std::unique_ptr<Simulation> board;
+    std::string error;
+};
+
+template <typename Body>
+int guarded(Handle* handle, Body body) {
+    try {
+        body(*handle->board);
+        return 0;
+    } catch (const std::exception& error) {
+        handle->error = error.what();
+        return -1;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Null if there is no memory for it.
+Handle* afflux_board_open(const Clocks* clocks, const char* settings_file) {
+    try {
+        return new Handle{std::make_unique<Simulation>(*clocks, settings_file), {}};
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
+void afflux_board_close(Handle* handle) { delete handle; }
+
+// Of the last function that returned -1.
+const char* afflux_board_error(const Handle* handle) { return handle->error.c_str(); }
+
+// Frames to go in, behind those that wait. `faults` and `gaps` may be null.
+int afflux_board_send(Handle* handle, const uint8_t* data, const uint32_t* lengths,
+                      const uint32_t* faults, const uint32_t* gaps, size_t count) {
+    return guarded(handle, [&](Simulation& board) {
+        board.send(data, lengths, faults, gaps, count);
+    });
+}
+
+int afflux_board_run(Handle* handle, uint64_t duration_fs, uint64_t until_quiet_fs) {
+    return guarded(handle, [&](Simulation& board) { board.run(duration_fs, until_quiet_fs); });
+}
+
+// Whole good frames that have come out since the last afflux_board_clear_output. The pointers hold
+// until the next call that lets time pass or clears them.
+size_t afflux_board_output(Handle* handle, const uint8_t** data, const uint32_t** lengths) {
+    Outgoing& out = handle->board->outgoing();
+    *data = out.output().data();
+    *lengths = out.lengths().data();
+    return out.lengths().size();
+}
+
+void afflux_board_clear_output(Handle* handle) { handle->board->outgoing().clear(); }
+
+void afflux_board_statistics(const Handle* handle, Statistics* statistics) {
+    *statistics = handle->board->statistics();
+}
+
+}  // extern "C"

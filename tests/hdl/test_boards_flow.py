@@ -1,0 +1,201 @@
+"""The flow's own parts: constraints, script, what is kept of nextpnr's report, and the report.
+
+A netlist of a small board is made, too; whole bitstreams are made by `make bitstream`.
+"""
+
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afflux_hdl.boards import __main__ as command
+from afflux_hdl.boards import flow
+from afflux_hdl.boards.flow import Flow, constraints, script, summary, use_by_part, verilog_of
+from afflux_hdl.boards.placed_settings import PLACEHOLDER
+from afflux_hdl.boards.report import missed, report, worst
+from afflux_hdl.boards.table import BOARDS
+from afflux_hdl.synthesis import tools
+from afflux_hdl.synthesis.netlist import Cell, Netlist, Scope
+from afflux_hdl.synthesis.tools import ToolError
+
+CELLS = {"TRELLIS_COMB": 20_000, "TRELLIS_FF": 15_000, "DP16KD": 50}
+
+
+def placed(**fmax_mhz: float) -> dict[str, Any]:
+    """Return a report as nextpnr writes it."""
+    nets = {"sync": "clk", "rx": "port.mac.widen.rx_clk", "tx": "port.mac.narrow.tx_clk"}
+    nets["osc"] = "locked.osc_clk"
+    clocks = {"sync": 50.0, "rx": 125.0, "tx": 125.0, "osc": 77.5}
+    return {
+        "fmax": {
+            f"$glbnet${nets[name]}": {
+                "achieved": fmax_mhz.get(name, 2 * clocks[name]),
+                "constraint": clocks[name],
+            }
+            for name in nets
+        },
+        "utilization": {
+            name: {"used": used, "available": 2 * used} for name, used in CELLS.items()
+        },
+    }
+
+
+def entry(**seeds: dict[str, float]) -> dict[str, Any]:
+    return {
+        "device": "LFE5U-25F-6CABGA256",
+        "seeds": {
+            name.removeprefix("seed"): summary(placed(**fmax)) for name, fmax in seeds.items()
+        },
+        "seed_in_bitstream": 1,
+    }
+
+
+def test_constraints_name_every_pin_once_and_both_clocks() -> None:
+    text = constraints(BOARDS["ecpix5-85f"])
+    assert text.count("LOCATE COMP") == text.count("IOBUF PORT") == 18
+    assert 'LOCATE COMP "rgmii_tx_data[3]" SITE "A8";' in text
+    assert 'IOBUF PORT "rgmii_rx_data[0]" IO_TYPE=LVCMOS33 PULLMODE=UP;' in text
+    assert 'FREQUENCY PORT "clock" 100 MHZ;' in text
+    assert 'FREQUENCY PORT "rgmii_rx_clk" 125 MHZ;' in text
+
+
+def test_the_worst_seed_counts_and_the_engine_needs_its_margin() -> None:
+    good = entry(seed1={"sync": 60.0}, seed2={"sync": 55.1, "rx": 125.3})
+    assert worst(good)["sync"]["fmax_mhz"] == 55.1
+    assert worst(good)["rx"]["fmax_mhz"] == 125.3
+    assert missed(good) == []
+    assert missed(entry(seed1={"sync": 60.0}, seed2={"sync": 54.9})) == ["sync"]
+    assert missed(entry(seed1={"tx": 124.9})) == ["tx"]
+
+
+def test_a_clock_that_has_another_name_now_is_an_error() -> None:
+    document = placed()
+    document["fmax"]["$glbnet$other"] = document["fmax"].pop("$glbnet$clk")
+    with pytest.raises(ValueError, match=r"clocks of \['osc', 'rx', 'tx'\], not of"):
+        summary(document)
+
+
+def test_use_counts_where_a_signal_or_a_memory_has_its_name() -> None:
+    def cell(kind: str, name: str, *nets: int) -> Cell:
+        return Cell(name=name, type=kind, inputs={}, outputs={"Z": nets})
+
+    netlist = Netlist(
+        cells=(
+            cell("LUT4", "$a", 1),
+            cell("LUT4", "$b", 2),
+            cell("CCU2C", "$c", 3, 4),
+            cell("TRELLIS_FF", "$d", 2),
+            cell("DP16KD", "top.ram.content.0.0", 5),
+            cell("TRELLIS_DPR16X4", "top.part.store.0.0", 6),
+            cell("LUT4", "$e", 7),
+            cell("EHXPLLL", "pll", 8),
+        ),
+        scopes=tuple(Scope(path, "", "", 0, 0) for path in ("top", "top.part", "top.ram")),
+        names={
+            1: ("x", "top.part.x"),
+            2: ("top.y",),
+            3: ("top.part.sum",),
+            5: ("top.part.read",),
+            6: ("top.z",),
+        },
+        inputs={},
+        outputs={},
+    )
+    assert use_by_part(netlist) == {
+        "": {"lut4": 11, "ff": 1, "ebr": 1},
+        "top": {"lut4": 10, "ff": 1, "ebr": 1},
+        "top.part": {"lut4": 9, "ff": 0, "ebr": 0},
+        "top.ram": {"lut4": 0, "ff": 0, "ebr": 1},
+    }
+
+
+def test_the_report_has_slack_use_and_sizes_and_not_the_key() -> None:
+    board = BOARDS["colorlight-5a-75b"]
+    text = report(board, board.node, PLACEHOLDER, entry(seed1={"sync": 52.0}))
+    assert "sync    50.00 MHz, could be   52.00  slack   0.77 of 20.00 ns  x 1.04  MISSED" in text
+    assert "lut4   20,000 of  40,000   50.0%" in text
+    assert "frames of up to 1160 bytes" in text
+    assert PLACEHOLDER.key.hex() not in text and str(PLACEHOLDER.key) not in text
+
+
+def test_of_several_seeds_the_one_with_most_to_spare_is_taken() -> None:
+    seeds = entry(seed1={"sync": 60.0, "rx": 126.0}, seed2={"sync": 56.0, "rx": 139.0})["seeds"]
+    assert command._best(seeds) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ecpix6"], "error: no board is called 'ecpix6'"),
+        (["ecpix5-85f", "--seeds", "0"], "error: --seeds must be at least 1, not 0"),
+        (["ecpix5-85f", "--slots", "12"], "error: slots must be a power of two"),
+        (["ecpix5-85f", "--address", "10.0.0"], "error: address must be an IPv4 address"),
+    ],
+)
+def test_a_wrong_option_is_named_and_nothing_is_built(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--output", str(tmp_path / "out"), "--figures", str(tmp_path / "figures.json")]
+    assert command.main([*words, *folders]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "figures.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # The first call on a machine compiles Yosys.
+@pytest.mark.usefixtures("compiled_yosys")
+def test_a_small_netlist_has_its_memories_under_their_names(tmp_path: Path) -> None:
+    board = BOARDS["colorlight-5a-75b"]
+    small = replace(board.engine, workers=1, lanes=1, jobs=1, slots=2)
+    (tmp_path / "board.v").write_text(verilog_of(board, replace(board.node, engine=small)))
+    tools.run_yosys(script(only_check=True), tmp_path, "check", lambda text: None)
+    cells = json.loads((tmp_path / "board_cells.json").read_text())["design"]["num_cells_by_type"]
+    assert (cells["EHXPLLL"], cells["IDDRX1F"], cells["ODDRX1F"]) == (1, 5, 6)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_file_with_the_key_is_for_others(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packer sees the settings in a file of mode 600, which is gone afterwards."""
+    board = BOARDS["colorlight-5a-75b"]
+    made = Flow(board=board, node=board.node, folder=tmp_path, progress=lambda text: None)
+    made.work.mkdir()
+    (made.work / "placed_1.config").write_text("no block RAM here")
+    monkeypatch.setattr(flow, "patched", lambda text, settings, before=None: settings.key.hex())
+
+    def pack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
+        given = folder / arguments[arguments.index("--input") + 1]
+        assert given.read_text() == PLACEHOLDER.key.hex()
+        assert stat.S_IMODE(given.stat().st_mode) == 0o600
+        if fails:
+            raise ToolError("wrong")
+        for option in ("--bit", "--svf"):
+            (folder / arguments[arguments.index(option) + 1]).write_text("with the key")
+
+    def unpack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
+        given = folder / arguments[arguments.index("--textcfg") + 1]
+        assert stat.S_IMODE(given.stat().st_mode) == 0o600
+
+    monkeypatch.setattr(flow, "run_ecppack", pack)
+    monkeypatch.setattr(flow, "run_ecpunpack", unpack)
+    if fails:
+        with pytest.raises(ToolError):
+            made.pack(1, PLACEHOLDER)
+        kept = []
+    else:
+        kept = [str(path.relative_to(tmp_path)) for path in made.pack(1, PLACEHOLDER)]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    with_key = [path for path in files if path.read_text() == "with the key"]
+    assert sorted(str(path.relative_to(tmp_path)) for path in with_key) == sorted(kept)
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in with_key)
+    assert not list(made.work.glob("*settings.config")) + list(made.work.glob("unpacked*"))
+
+
+def test_a_tool_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "ECPPACK", "yowasp-ecppack-of-another-name")
+    with pytest.raises(ToolError, match="yowasp-ecppack-of-another-name is not installed"):
+        tools.run_ecppack([], tmp_path, "pack", print)

@@ -1,0 +1,179 @@
+"""Settings: from options and files, their key's file, and into a design that is placed already."""
+
+import argparse
+import random
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afflux_hdl.boards import placed_settings
+from afflux_hdl.boards.key_file import new_key, read_key, write_private
+from afflux_hdl.boards.options import add_options, settings_of
+from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
+from afflux_hdl.contract.management import SETTINGS_BYTES, Settings
+from tests.support.planting import names_with
+
+SETTINGS = Settings(
+    mac=0x020000000009,
+    address=None,
+    controller="10.1.2.3",
+    key=bytes(range(100, 116)),
+    name="a board",
+)
+
+
+def as_nextpnr(memories: dict[int, list[int]]) -> str:
+    """Write block RAMs as nextpnr does: eight groups a line, in three digits."""
+    text = ".device LFE5U-25F\n\n.tile R10C10:PLC2\narc: A1 B1\n\n"
+    for number, groups in memories.items():
+        text += f".bram_init {number}\n"
+        for at in range(0, len(groups), 8):
+            text += " ".join(f"{group:03x}" for group in groups[at : at + 8]) + " \n"
+        text += "\n"
+    return text + ".tile R11C11:PLC2\nenum: X Y\n"
+
+
+def read(text: str, number: int) -> list[int]:
+    block = text.split(f".bram_init {number}\n")[1].split("\n\n")[0]
+    return [int(group, 16) for group in block.split()]
+
+
+def words_of(groups: list[int], word_bits: int, count: int) -> bytes:
+    """Read words as the hardware does: 9 bits from each group, the first in the low bits."""
+    each = {8: 1, 16: 2, 32: 4}[word_bits]
+    data = b""
+    for word in range(count):
+        value = sum(groups[word * each + n] << 9 * n for n in range(each))
+        data += (value & (1 << word_bits) - 1).to_bytes(word_bits // 8, "little")
+    return data
+
+
+def in_memory(settings: Settings, word_bits: int, seed: int) -> list[int]:
+    """Return a memory that begins with settings; the rest is random."""
+    choose = random.Random(seed)
+    each = {8: 1, 16: 2, 32: 4}[word_bits]
+    data = settings.to_bytes()
+    groups = [choose.randrange(512) for _ in range(2048)]
+    step = word_bits // 8
+    for word in range(len(data) // step):
+        value = int.from_bytes(data[word * step : (word + 1) * step], "little")
+        for n in range(each):
+            groups[word * each + n] = value >> 9 * n & 511
+    return groups
+
+
+def check(patch: Any, word_bits: int) -> None:
+    other = [random.Random(9).randrange(512) for _ in range(2048)]
+    before = in_memory(PLACEHOLDER, word_bits, 1)
+    text = as_nextpnr({3: other, 7: before, 8: other})
+    after = patch(text, SETTINGS)
+    assert read(after, 3) == read(after, 8) == other
+    groups = read(after, 7)
+    data = words_of(groups, word_bits, SETTINGS_BYTES * 8 // word_bits)
+    assert Settings.from_bytes(data) == SETTINGS
+    used = SETTINGS_BYTES * 8 // word_bits * {8: 1, 16: 2, 32: 4}[word_bits]
+    assert groups[used:] == before[used:]
+    # The other way round everything is as it was, the packer's format included.
+    back = patch(after, PLACEHOLDER, before=SETTINGS)
+    assert [line.strip() for line in back.splitlines()] == [
+        line.strip() for line in text.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("word_bits", [8, 16, 32])
+def test_settings_go_into_the_one_memory_that_has_the_others(word_bits: int) -> None:
+    check(patched, word_bits)
+
+
+def test_every_copy_of_the_memory_is_patched() -> None:
+    memory = in_memory(PLACEHOLDER, 16, 1)
+    after = patched(as_nextpnr({1: memory, 2: memory}), SETTINGS)
+    assert read(after, 1) == read(after, 2) == read(patched(as_nextpnr({1: memory}), SETTINGS), 1)
+
+
+def test_a_design_without_the_settings_is_refused() -> None:
+    with pytest.raises(ValueError, match="nowhere in the placed design"):
+        patched(as_nextpnr({1: [0] * 2048}), SETTINGS)
+    with pytest.raises(ValueError, match=r"bram_init 1 has 8 groups, not 2048"):
+        patched(as_nextpnr({1: [0] * 8}), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("word >> GROUP_BITS * n", "word >> 8 * n"),
+        ("groups[at : at + len(new)] = new", "groups[at : at + len(new) - 1] = new[:-1]"),
+        ("(1 << GROUP_BITS) - 1", "255"),
+    ],
+)
+def test_planted_bugs_are_noticed(right: str, wrong: str) -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        check(names_with(placed_settings, right, wrong)["patched"], 16)
+
+
+def options(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return parser.parse_args(words)
+
+
+def test_without_a_key_one_is_made_kept_and_used_again(tmp_path: Path) -> None:
+    first, path = settings_of(options(), "ecpix5-85f", tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert settings_of(options(), "ecpix5-85f", tmp_path) == (first, path)
+    assert (first.address, first.controller, first.name) == ("10.77.0.9", "10.77.0.1", "ecpix5-85f")
+    other, _ = settings_of(options(), "ecpix5-45f", tmp_path)
+    assert other.key != first.key and other.mac != first.mac
+    # Locally administered, of one host.
+    assert first.mac >> 40 == 0x02
+    assert first.key.hex() not in repr(first)
+
+
+def test_the_command_line_counts_more_than_the_file(tmp_path: Path) -> None:
+    file, key_file = tmp_path / "s.toml", tmp_path / "k"
+    write_private(key_file, bytes(range(16)))
+    file.write_text(
+        f'mac = "02:00:00:00:00:07"\naddress = "10.0.0.7"\nport = 5000\nkey_file = "{key_file}"\n'
+    )
+    settings, used = settings_of(
+        options("--settings", str(file), "--address", "dhcp"), "board", tmp_path / "out"
+    )
+    assert (settings.mac, settings.address, settings.port) == (0x020000000007, None, 5000)
+    assert settings.key == bytes(range(16)) and used == key_file
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('key = "00"', "must not have a key in it"),
+        ('adress = "10.0.0.7"', "has 'adress'; settings are mac, address"),
+        ('port = "5000"', "port in .* must be int, not '5000'"),
+        ("port 5000", "are not TOML"),
+        ('mac = "02:00:00"', "mac must be a MAC address such as .*, not '02:00:00'"),
+        ('mac = "01:00:00:00:00:00"', "mac must be the MAC address of one host"),
+        ('controller = "10.77.0.9"', "address and controller are both 10.77.0.9"),
+    ],
+)
+def test_wrong_settings_are_named(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        settings_of(options("--settings", str(file)), "board", tmp_path)
+
+
+def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    key = new_key(path)
+    assert read_key(path) == key
+    with pytest.raises(FileExistsError):
+        new_key(path)
+    path.chmod(0o640)
+    with pytest.raises(ValueError, match=r"others may read the key file .*, mode 640"):
+        read_key(path)
+    write_private(path, b"0123")
+    with pytest.raises(ValueError, match="must have 32 hexadecimal digits or 16 bytes"):
+        read_key(path)
+    with pytest.raises(ValueError, match=r"cannot read the key file .*: No such file"):
+        read_key(tmp_path / "none")

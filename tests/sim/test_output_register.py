@@ -1,0 +1,40 @@
+"""The engine whose slot memory has output registers: all checks that mutants are judged by."""
+
+import pytest
+
+from afflux_hdl.engine.parameters import Parameters
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import build_library
+from afflux_sim.rtl.build.verilog_cache import engine_verilog
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks import pace_checks
+from tests.checks.engine_checks import BUILDS
+from tests.checks.pace_checks import LATENCY
+from tests.mutation.battery import full_battery
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module", params=sorted(BUILDS), ids=str)
+def built(request):
+    bus_bits = request.param
+    parameters = Parameters(bus_bits=bus_bits, ram_output_register=1, **BUILDS[bus_bits])
+    folder = default_folder()
+    verilog = engine_verilog(folder, parameters)
+    assert "afflux_ram_registered" in verilog
+    return bus_bits, build_library(find_toolchain(), folder, verilog, bus_bits, quick=True)
+
+
+@pytest.fixture(autouse=True)
+def _a_cycle_later(monkeypatch):
+    later = {bus_bits: (fixed + 1, each) for bus_bits, (fixed, each) in LATENCY.items()}
+    monkeypatch.setattr(pace_checks, "LATENCY", later)
+
+
+@pytest.mark.parametrize("name", [trial.name for trial in full_battery(512)])
+def test_check(built, name):
+    bus_bits, library = built
+    (trial,) = (each for each in full_battery(bus_bits) if each.name == name)
+    with VerilatedEngine.from_library(library) as engine:
+        trial.check(engine)
