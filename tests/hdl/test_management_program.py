@@ -115,6 +115,14 @@ def check_rules(build):
     for asked in (request(golden, HELLO, challenge=b"12345" + bytes(3)), b""):
         for length in range(70, 85):
             frames(request_frame(asked or request(golden, WRITE, 0x40), checksum=False)[:length])
+    # Counters have 32 bits.
+    for value in (0xFFFF, 0xFFFF_FFFF):
+        golden.counters["management_executed"] = value
+        at = program_address("counters") + 2 * list(golden.counters).index("management_executed")
+        twin.data[at : at + 2] = [value & 0xFFFF, value >> 16]
+        for _ in range(3):
+            golden.counters["management_executed"] %= 1 << 32
+            ask(request(golden, READ, 0x1118))
     # The sequence number has 64 bits.
     for latest in (0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF):
         golden.latest = latest

@@ -18,7 +18,7 @@ FOLDER = BUILD / "cocotb"
 
 def verilog(bus_bits: int, mac_bits: int, management: Management | None = None) -> str:
     """Return the Verilog that the testbench is for."""
-    node = NodeParameters(engine=Parameters(bus_bits=bus_bits, **SIZES))
+    node = NodeParameters(engine=Parameters(bus_bits=bus_bits, ram_output_register=1, **SIZES))
     parameters = PortParameters(node=node, mac_bits=mac_bits, tx_beats=TX_BEATS)
     return generate_port(parameters, management)
 

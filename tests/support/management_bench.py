@@ -142,6 +142,7 @@ def _load(path: Path) -> ctypes.CDLL:
     library.management_open.restype = ctypes.c_void_p
     library.management_error.restype = ctypes.c_char_p
     library.management_output.restype = ctypes.c_size_t
+    library.management_partial.restype = ctypes.c_size_t
     return library
 
 
@@ -214,6 +215,11 @@ class ManagementBench:
             at += size
         self._library.management_clear_output(self._handle)
         return found
+
+    @property
+    def partial(self) -> int:
+        """Bytes of a frame that has not ended yet."""
+        return int(self._library.management_partial(self._handle))
 
     @property
     def pins(self) -> Pins:

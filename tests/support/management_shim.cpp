@@ -132,9 +132,13 @@ public:
         m_model.rst = 1;
         for (int i = 0; i < 4; ++i) tick();
         m_model.rst = 0;
-        m_output.clear();
-        m_lengths.clear();
+        // The beginning of a frame that the reset has cut off stays: it must get an end.
+        clear();
+    }
+    void clear() {
+        m_output.erase(m_output.begin(), m_output.begin() + static_cast<ptrdiff_t>(m_whole));
         m_whole = 0;
+        m_lengths.clear();
     }
     void run(const uint8_t* data, const uint32_t* lengths, const uint8_t* errors, size_t count,
              uint64_t after) {
@@ -262,12 +266,11 @@ size_t management_output(void* handle, const uint8_t** data, const uint32_t** le
     *lengths = simulation.m_lengths.data();
     return simulation.m_lengths.size();
 }
-void management_clear_output(void* handle) {
+size_t management_partial(void* handle) {
     auto& simulation = *static_cast<Simulation*>(handle);
-    simulation.m_output.erase(
-        simulation.m_output.begin(),
-        simulation.m_output.begin() + static_cast<ptrdiff_t>(simulation.m_whole));
-    simulation.m_whole = 0;
-    simulation.m_lengths.clear();
+    return simulation.m_output.size() - simulation.m_whole;
+}
+void management_clear_output(void* handle) {
+    static_cast<Simulation*>(handle)->clear();
 }
 }

@@ -27,8 +27,9 @@ def parameters(build_time: int = 0) -> PortParameters:
     32 KiB before the node keep 512 frames of a flood that is too fast for it; 32 KiB behind it keep
     seven of the engine's longest frames.
     """
+    engine = Parameters(bus_bits=BITS, build_time=build_time, ram_output_register=1)
     return PortParameters(
-        node=NodeParameters(engine=Parameters(bus_bits=BITS, build_time=build_time)),
+        node=NodeParameters(engine=engine),
         mac_bits=BITS,
         rx_beats=RX_BEATS,
         tx_beats=TX_BEATS,

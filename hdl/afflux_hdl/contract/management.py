@@ -233,6 +233,8 @@ _PACKED = struct.Struct(">3sB6s2s4s4sHH16s16s8s")
 _CHECKED_BYTES = 40
 _MAGIC, _SETTINGS_VERSION, _FLAG_DHCP = b"AFS", 1, 1
 _NAME_BYTES = 16
+_JOBS_MAX = 256
+_DHCP_CLIENT_PORT = 68
 
 
 def _host_address(text: str, what: str) -> bytes:
@@ -292,6 +294,14 @@ class Settings:
             raise ValueError("key must not be all zeros")
         _port(self.port, "port")
         _port(self.engine_port, "engine_port")
+        # Job n is at engine_port + n: the node gives those ports to the engine.
+        if self.engine_port <= self.port < self.engine_port + _JOBS_MAX:
+            raise ValueError(
+                f"port {self.port} is the engine's: its jobs are at {self.engine_port} to "
+                f"{self.engine_port + _JOBS_MAX - 1}"
+            )
+        if self.port == _DHCP_CLIENT_PORT:
+            raise ValueError(f"port {self.port} is that of DHCP clients")
         name = self.name
         if len(name) > _NAME_BYTES or not (name.isascii() and (name.isprintable())):
             raise ValueError(

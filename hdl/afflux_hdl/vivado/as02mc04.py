@@ -52,7 +52,13 @@ def parameters(build_time: int = 0) -> PortParameters:
     128 slots are 1 MiB of sums and an eighth more of residues, which 32 of the 48 ultra RAMs hold.
     A pause of Ethernet flow control lasts 1.34 ms at most at 25 Gbit/s: 2**18 cycles are 1.68 ms.
     """
-    engine = Parameters(bus_bits=BUS_BITS, slots=128, link_timeout=1 << 18, build_time=build_time)
+    engine = Parameters(
+        bus_bits=BUS_BITS,
+        slots=128,
+        link_timeout=1 << 18,
+        build_time=build_time,
+        ram_output_register=1,
+    )
     return PortParameters(node=NodeParameters(engine=engine), mac_bits=MAC_BITS)
 
 

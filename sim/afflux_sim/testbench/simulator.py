@@ -160,6 +160,7 @@ def run_module(
     top: str | None = None,
     tests: Sequence[str] = (),
     seed: int = 1,
+    plusargs: Sequence[str] = (),
 ) -> None:
     """Run the cocotb tests of a module in a simulator process of its own.
 
@@ -170,6 +171,7 @@ def run_module(
         top: The top module, if it is neither the engine's nor the node's.
         tests: Names of the tests to run; all, if empty.
         seed: cocotb's random seed, which it prints.
+        plusargs: Arguments of the simulator that the Verilog looks at.
 
     Raises:
         AssertionError: If a test fails. The simulator's output shows which and why.
@@ -191,6 +193,7 @@ def run_module(
             results_xml=str(file),
             testcase=list(tests) or None,
             seed=seed,
+            plusargs=list(plusargs),
         )
     ran, failed = runner.get_results(file)
     assert ran > 0, f"no test ran in {module}"
