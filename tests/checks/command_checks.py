@@ -227,6 +227,10 @@ def check_settled_workers(engine: Engine, build: Build) -> None:
         for wrong in (elsewhere.join(0), from_host(0), elsewhere.join(1), from_host(2)):
             (answer,) = yield from director.each([wrong])
             assert (answer.type, answer.words[:2]) == (12, [5, 1])
+        # Without a checksum what seems wrong in a JOIN may be damage: no refusal is sent.
+        for wrong in (elsewhere.join(0), from_host(1)):
+            damaged = wrong[:40] + bytes(2) + wrong[42:]
+            assert (yield from director.each([damaged])) == []
         # The same address and port: as ever, and results go to the new MAC address.
         yield from director.each([job.join(0), behind_a_router(1)])
         yield from director.each([job.data(worker, 0, 0, {0: [1] * 64}) for worker in (1, 2)])

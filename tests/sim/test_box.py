@@ -11,7 +11,11 @@ from afflux_hdl.contract.box_registers import BOX_BASE, BOX_IDENTITY, BOX_REGIST
 from afflux_hdl.contract.registers import NODE_IDENTITY, address_of, node_address_of
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.opennic import box as box_module
+from afflux_hdl.opennic import outlet
 from afflux_hdl.opennic.parameters import BoxParameters
+from afflux_hdl.opennic.plugin import instance
+from afflux_hdl.opennic.verilog import generate_box
 from afflux_sim.rtl.verilated_model import SimulationError
 from afflux_sim.rtl.verilated_node import NodePace
 from tests.checks.node_checks import Beside, build_of, read_counter
@@ -23,6 +27,7 @@ from tests.scenarios.performer import paces, perform
 from tests.scenarios.tree_cases import TREE_CASES
 from tests.support.box.box_as_node import BoxAsNode
 from tests.support.box.simulated_box import OKAY, SLVERR, Beat, BoxBeats, SimulatedBox, beats_of
+from tests.support.planting import names_with
 
 NODE = NodeParameters(engine=Parameters(workers=4, lanes=16, jobs=2, slots=16))
 BOX = BoxParameters(node=NODE)
@@ -61,7 +66,8 @@ def test_a_request_of_a_single_cycle_resets_the_node_and_nothing_else(box):
     assert box.read(node_address_of("host_path")) == 1
 
 
-def test_frames_of_the_host_pass_both_ways_with_size_and_destination(box):
+def check_host_traffic(box: SimulatedBox) -> None:
+    """Frames of all sizes, both ways at once, as the neighbours have them."""
     choose = random.Random(1)
     up, down = frames_of_all_sizes(choose), frames_of_all_sizes(choose)
     box.from_network(down)
@@ -77,6 +83,10 @@ def test_frames_of_the_host_pass_both_ways_with_size_and_destination(box):
     assert box.counter("c2h_frames") == len(down)
     for name in ("rx_size_mismatch", "h2c_size_mismatch", "rx_malformed", "tx_refused"):
         assert box.counter(name) == 0
+
+
+def test_frames_of_the_host_pass_both_ways_with_size_and_destination(box):
+    check_host_traffic(box)
 
 
 @pytest.mark.parametrize("size", [64, 65, 1514, 9596])
@@ -247,7 +257,8 @@ def test_the_hosts_frames_go_to_the_port_that_is_there(box):
     assert box.counter("h2c_no_destination") == 1
 
 
-def test_a_reset_amid_traffic_leaves_no_part_of_a_frame(box):
+def check_resets(box: SimulatedBox) -> None:
+    """Reset amid traffic: what leaves are whole frames, and later all pass."""
     choose = random.Random(5)
     whole = 0
     for _ in range(30):
@@ -277,6 +288,47 @@ def test_a_reset_amid_traffic_leaves_no_part_of_a_frame(box):
     assert 100 < whole < 700
     assert box.counter("tx_refused") + box.counter("c2h_refused") > 3
     assert box.counter("rx_size_mismatch") == box.counter("h2c_size_mismatch") == 0
+
+
+def test_a_reset_amid_traffic_leaves_no_part_of_a_frame(box):
+    check_resets(box)
+
+
+BUGS = {
+    "no destination": (
+        *(check_host_traffic, outlet, "Mux(beat.error, 0, self._dst)"),
+        "Mux(sizes.level[0], 0, self._dst)",
+    ),
+    "the size of the frame before": (
+        *(check_host_traffic, outlet, "sizes.i.payload.eq(counted.size)"),
+        "sizes.i.payload.eq(counted.size + 1)",
+    ),
+    "half a frame is as good as a whole one": (
+        *(check_resets, outlet, "wiring.connect(m, wiring.flipped(self.i), frames.i)"),
+        """wiring.connect(m, wiring.flipped(self.i), frames.i)
+        m.d.comb += frames.i.payload.error.eq(0)""",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug_is_caught(bug, monkeypatch):
+    check, module, right, wrong = BUGS[bug]
+    monkeypatch.setattr(box_module, "Outlet", names_with(module, right, wrong)["Outlet"])
+    planted = generate_box(BOX)
+    caught = pytest.raises((AssertionError, SimulationError))
+    with SimulatedBox(BOX, planted=planted) as box, caught:
+        check(box)
+
+
+@pytest.mark.long
+def test_a_plugin_that_never_ends_its_reset_is_caught():
+    plugin = instance(BOX)
+    wrong = plugin.replace("{15{1'b1}}", "{15{1'b0}}")
+    assert wrong != plugin
+    with pytest.raises(SimulationError, match="0xfffe is not done"):
+        SimulatedBox(BOX, plugin=wrong)
 
 
 def test_a_reset_of_the_whole_shell_amid_traffic(box):

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from afflux_hdl.contract.registers import Command, address_of, node_counter_address
+from afflux_hdl.engine import engine, replicate, tables, transmit
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.opennic.parameters import BoxParameters
+from afflux_hdl.opennic.verilog import generate_box
 from afflux_sim.golden.frames import Endpoint
 from afflux_sim.golden.network import Receive, join_all, make_workers, receivers, run_in_order
 from afflux_sim.golden.shared_columns import SharedColumns
@@ -26,6 +28,7 @@ from tests.scenarios.tree_cases import TREE_CASES
 from tests.support.box.simulated_box import SimulatedBox
 from tests.support.box.two_ports import TwoPorts
 from tests.support.golden_job import new_job
+from tests.support.planting import names_with
 
 pytestmark = pytest.mark.long
 
@@ -46,8 +49,9 @@ def director_of(box: SimulatedBox) -> tuple[Director, TwoPorts]:
     return director, TwoPorts(box, director.golden)
 
 
-def test_every_answer_leaves_by_the_port_of_the_golden_engines_worker(box):
-    director, engine = director_of(box)
+def check_answers(box: SimulatedBox) -> None:
+    """Play all cases; each frame by its right port, and by no other."""
+    director, ports = director_of(box)
     job = Job(number=1, workers=3, lanes=2, slots=2, slot_base=3)
     cases = [case for name, case in CASES.items() if name != "non_switchml"]
 
@@ -60,15 +64,47 @@ def test_every_answer_leaves_by_the_port_of_the_golden_engines_worker(box):
         wrong = {name for name, value in got.items() if value != director.golden.counters[name]}
         assert wrong <= {"frames_in", "bytes_in", "not_ours", "mac_error"}, wrong
 
-    perform(engine, scenario())
-    assert min(engine.seen[frozenset(ports)] for ports in ({0}, {1}, {0, 1})) > 10
+    perform(ports, scenario())
+    assert min(ports.seen[frozenset(each)] for each in ({0}, {1}, {0, 1})) > 10
+
+
+def test_every_answer_leaves_by_the_port_of_the_golden_engines_worker(box):
+    check_answers(box)
+
+
+BUGS = {
+    "all by port 0": (
+        *(engine, "Transmit", transmit),
+        "net_ports1.eq(order.peer.net_ports)",
+        "net_ports1.eq(1)",
+    ),
+    "results for a group by one port": (
+        *(engine, "Replicate", replicate),
+        "peer1.net_ports.eq(self.read_ports.data.group)",
+        "peer1.net_ports.eq(1)",
+    ),
+    "partial sums by all ports": (
+        *(engine, "PortTable", tables),
+        "row.parent.eq(self.parent.data)",
+        "row.parent.eq(-1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_wrong_port_is_caught(bug, monkeypatch):
+    user, name, module, right, wrong = BUGS[bug]
+    monkeypatch.setattr(user, name, names_with(module, right, wrong)[name])
+    planted = generate_box(SHARED)
+    with SimulatedBox(SHARED, planted=planted) as box, pytest.raises(AssertionError):
+        check_answers(box)
 
 
 def test_a_worker_that_moves_is_answered_where_it_has_joined_last(box):
-    director, engine = director_of(box)
+    director, ports = director_of(box)
     job = Job(workers=2, lanes=1, slots=1, may_move=True)
-    perform(engine, director.configure())
-    perform(engine, director.create(job))
+    perform(ports, director.configure())
+    perform(ports, director.create(job))
     box.from_network([job.join(1)], port=0)
     box.settle()
     assert [len(box.to_network(port)) for port in range(2)] == [1, 0]
@@ -89,8 +125,8 @@ def test_a_worker_that_moves_is_answered_where_it_has_joined_last(box):
 
 
 def test_questions_are_answered_where_they_are_asked_and_host_frames_keep_their_port(box):
-    director, engine = director_of(box)
-    perform(engine, director.configure())
+    director, ports = director_of(box)
+    perform(ports, director.configure())
     stranger = [bytes([6, n]) * 300 for n in range(8)]
     for port in range(2):
         questions = [arp_request(), echo_request(bytes([port]) * 100)]
@@ -143,10 +179,10 @@ def _host_overflow(box: SimulatedBox) -> int:
 
 
 def test_a_port_that_is_down_does_not_stop_the_other(box):
-    director, engine = director_of(box)
+    director, ports = director_of(box)
     job = Job(workers=2, lanes=2, slots=4)
-    perform(engine, director.configure())
-    perform(engine, director.create(job))
+    perform(ports, director.configure())
+    perform(ports, director.create(job))
     box.take(box.tx(1), 0.0)
     box.take(box.c2h(1), 0.0)
     steps = 40

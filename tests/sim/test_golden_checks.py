@@ -364,6 +364,9 @@ def test_once_a_job_has_started_its_workers_stay(elsewhere, may_move):
         return
     assert grown == {"frames_in": 1, "bad_address": 1, "frames_out": 1}
     assert_answers(answer, away, REFUSED, (5, 1))
+    # Without a checksum it may be damaged, and is dropped.
+    damaged = away[:40] + bytes(2) + away[42:]
+    assert counted(engine, damaged) == ({"frames_in": 1, "bad_address": 1}, [])
     # It is where it was, may say so again, and whoever has not joined yet may come from anywhere.
     again = bytearray(here)
     again[6:12] = b"\x02other"

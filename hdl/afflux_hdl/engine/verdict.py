@@ -129,7 +129,7 @@ class Screen(wiring.Component):
                 m.d.comb += o.cause.eq(Cause.BAD_PRESENT)
             with m.Elif(checks.settled):
                 m.d.comb += o.cause.eq(Cause.BAD_ADDRESS)
-                m.d.comb += o.refusal.eq(wire.Refusal.ADDRESS)
+                m.d.comb += o.refusal.eq(Mux(refusable, wire.Refusal.ADDRESS, 0))
             with m.Else():
                 m.d.comb += [o.cause.eq(Cause.JOINS), o.join.eq(1)]
         with m.Elif(~checks.address):

@@ -129,9 +129,9 @@ _PROTOTYPES = {
 
 
 @cache
-def _library(parameters: BoxParameters, plugin: str | None) -> ctypes.CDLL:
+def _library(parameters: BoxParameters, plugin: str | None, planted: str | None) -> ctypes.CDLL:
     folder = default_folder()
-    verilog = box_verilog(folder, parameters)
+    verilog = planted or box_verilog(folder, parameters)
     shell = (HERE / "shell.sv").read_text()
     for mark, text in (
         ("@PORTS@", str(parameters.ports)),
@@ -160,14 +160,20 @@ class SimulatedBox:
     Args:
         parameters: What it is built for.
         plugin: The text that the shell includes; `None`: that of the plugin.
+        planted: Verilog of a box with a bug.
         powered: Go through the reset.
     """
 
     def __init__(
-        self, parameters: BoxParameters, *, plugin: str | None = None, powered: bool = True
+        self,
+        parameters: BoxParameters,
+        *,
+        plugin: str | None = None,
+        planted: str | None = None,
+        powered: bool = True,
     ) -> None:
         self.parameters = parameters
-        self._library = _library(parameters, plugin)
+        self._library = _library(parameters, plugin, planted)
         self._box = self._library.box_open()
         if powered:
             self.reset(0xFFFF, whole=True)
