@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from afflux_hdl.vivado.__main__ import main
 
 from afflux_hdl.cmac.boards import BOARDS
 from afflux_hdl.cmac.project import write_cmac
@@ -19,6 +18,7 @@ from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.verilog import PortParameters
+from afflux_hdl.projects.__main__ import main
 from afflux_hdl.vivado import as02mc04
 from afflux_hdl.vivado.as02mc04_pins import PART, PINS
 from afflux_hdl.vivado.crossings import find_crossings
