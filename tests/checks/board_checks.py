@@ -10,40 +10,23 @@ from collections.abc import Sequence
 from afflux_drivers.device.udp import CallTransport, UdpRegisters
 from afflux_drivers.frames import FrameMaker
 from afflux_hdl.contract import registers
-from afflux_hdl.contract.management import Settings
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated_board import Fault, VerilatedBoard
 from tests.scenarios.afflux_layer import ENGINE_PORT
+from tests.scenarios.board_build import BOARD_BUILD, CONTROLLER
 from tests.scenarios.cases import Round
-from tests.scenarios.director import Actions, Build, Director
-from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
+from tests.scenarios.director import Actions, Director
+from tests.scenarios.job_frames import ENGINE_ADDRESS, Job
 
 __all__ = [
-    "BOARD_BUILD",
-    "BOARD_SETTINGS",
-    "CONTROLLER",
     "BoardAsEngine",
     "counter_of",
     "full_rate_rounds",
 ]
 
-CONTROLLER = "10.0.0.1"
 CONTROLLER_PORT = 51_000
 QUIET_S = 60e-6
 LONG_S = 20e-3
-
-BOARD_BUILD: Build = {"workers": 8, "lanes": 5, "jobs": 2, "slots": 16}
-"""What the simulated board is built for unless it is told otherwise: one build for all tests."""
-
-BOARD_SETTINGS = Settings(
-    mac=int(ENGINE_MAC.replace(":", ""), 16),
-    address=ENGINE_ADDRESS,
-    controller=CONTROLLER,
-    key=bytes(range(16, 32)),
-    engine_port=ENGINE_PORT,
-    name="at the pins",
-)
-"""The addresses that the tests' frames and the golden engine have."""
 
 
 class BoardAsEngine:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from afflux_hdl.contract.registers import Command, address_of, node_counter_address
-from afflux_hdl.engine import engine, receive, replicate, seal, tables, transmit
+from afflux_hdl.engine import engine, replicate, tables, transmit
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.opennic.parameters import BoxParameters
@@ -87,21 +87,6 @@ BUGS = {
         *(engine, "PortTable", tables),
         "row.parent.eq(self.parent.data)",
         "row.parent.eq(-1)",
-    ),
-    "a group's ports of an earlier job": (
-        *(engine, "PortTable", tables),
-        "[row.group.eq(0), row.parent.eq(-1)]",
-        "row.parent.eq(-1)",
-    ),
-    "the seal by the next frame's port": (
-        *(transmit, "Seal", seal),
-        "Mux(sealing, sealed, output.o.payload.net_ports)",
-        "output.o.payload.net_ports",
-    ),
-    "the port of the frame before": (
-        *(engine, "Receive", receive),
-        "net_ports2.eq(beat1.net_ports)",
-        "net_ports2.eq(Mux(valid1, beat1.net_ports, net_ports2 ^ 3))",
     ),
 }
 

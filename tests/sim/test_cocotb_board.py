@@ -10,7 +10,7 @@ from afflux_sim.rtl.build.settings_file import ARGUMENT, settings_lines
 from afflux_sim.rtl.build.verilator import BOARD
 from afflux_sim.rtl.verilated_board import verilog_of
 from afflux_sim.testbench.simulator import build_verilog, run_module
-from tests.checks.board_checks import BOARD_BUILD, BOARD_SETTINGS
+from tests.scenarios.board_build import BOARD_BUILD, BOARD_SETTINGS
 from tests.support.checkout import BUILD
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

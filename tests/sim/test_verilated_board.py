@@ -11,12 +11,11 @@ from afflux_hdl.contract import management, registers
 from afflux_sim.board.simulated_appliance import board_parameters
 from afflux_sim.rtl.verilated_board import BoardClocks, Fault, VerilatedBoard
 from tests.checks.board_checks import (
-    BOARD_BUILD,
-    BOARD_SETTINGS,
     BoardAsEngine,
     counter_of,
     full_rate_rounds,
 )
+from tests.scenarios.board_build import BOARD_BUILD, BOARD_SETTINGS
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import ENGINE_ADDRESS, Job

@@ -19,8 +19,8 @@ from cocotbext.eth import GmiiFrame, RgmiiSink, RgmiiSource
 from afflux_hdl.contract.registers import counter_address, node_counter_address
 from afflux_sim.golden.management import GoldenManagement
 from afflux_sim.golden.siphash import siphash_2_4
-from tests.checks.board_checks import BOARD_BUILD, BOARD_SETTINGS, CONTROLLER
 from tests.scenarios.afflux_layer import ENGINE_PORT
+from tests.scenarios.board_build import BOARD_BUILD, BOARD_SETTINGS, CONTROLLER
 from tests.scenarios.cases import Round
 from tests.scenarios.director import Action, Actions, Director, Play, ReadRegister
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job

@@ -1,4 +1,4 @@
-"""Write a Vivado project: `python -m afflux_hdl.vivado as02mc04 -o DIR`."""
+"""Write a Vivado project: `python -m afflux_hdl.projects as02mc04 -o DIR`."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ PROJECTS = {as02mc04.TOP: as02mc04.write_project} | {
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m afflux_hdl.vivado",
+        prog="python -m afflux_hdl.projects",
         description="Write a complete Vivado project for a board. Vivado itself is not needed.",
     )
     parser.add_argument("board", choices=sorted(PROJECTS))

@@ -1,0 +1,1 @@
+"""The command that writes Vivado projects, whatever stands at their pins."""

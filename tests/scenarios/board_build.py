@@ -1,0 +1,23 @@
+"""The simulated board of the tests: what it is built for, and its settings."""
+
+from afflux_hdl.contract.management import Settings
+from tests.scenarios.afflux_layer import ENGINE_PORT
+from tests.scenarios.director import Build
+from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
+
+__all__ = ["BOARD_BUILD", "BOARD_SETTINGS", "CONTROLLER"]
+
+CONTROLLER = "10.0.0.1"
+
+BOARD_BUILD: Build = {"workers": 8, "lanes": 5, "jobs": 2, "slots": 16}
+"""What the simulated board is built for unless it is told otherwise: one build for all tests."""
+
+BOARD_SETTINGS = Settings(
+    mac=int(ENGINE_MAC.replace(":", ""), 16),
+    address=ENGINE_ADDRESS,
+    controller=CONTROLLER,
+    key=bytes(range(16, 32)),
+    engine_port=ENGINE_PORT,
+    name="at the pins",
+)
+"""The addresses that the tests' frames and the golden engine have."""

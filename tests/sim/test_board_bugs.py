@@ -1,0 +1,105 @@
+"""Bugs in MAC and crossings, planted in a copy of the sources, are found at the board's pins."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+import afflux_hdl
+from afflux_sim.board.simulated_appliance import board_parameters
+from afflux_sim.rtl.build.cache import default_folder
+from afflux_sim.rtl.build.settings_file import settings_from_file
+from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import BOARD, build_library
+from afflux_sim.rtl.verilated_board import BoardClocks, VerilatedBoard
+from afflux_sim.rtl.verilated_model import SimulationError
+from tests.checks.board_checks import BOARD_BUILD, BOARD_SETTINGS, BoardAsEngine, full_rate_rounds
+from tests.scenarios.job_frames import Job
+from tests.scenarios.node_frames import echo_reply, echo_request
+from tests.scenarios.performer import perform
+from tests.support.checkout import BUILD
+from tests.support.planting import Bug, copy_package
+from tests.support.shadow import environment_with
+
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
+
+CLOCKS = BoardClocks(receive_ppm=100.0, transmit_ppm=-100.0, seed=1)
+
+BUGS = {
+    "check sequence not looked at": Bug(
+        "mac/receive.py",
+        "ends & (~crc.match_detected | ~long_enough",
+        "ends & (~long_enough",
+    ),
+    "error of the PHY not looked at": Bug(
+        "mac/receive.py", "(too_long & self.valid) | reported)", "(too_long & self.valid))"
+    ),
+    "last beat has all its bytes": Bug(
+        "lib/crossing.py",
+        "r += self.o.payload.keep[n].eq(given.bytes >= n)",
+        "r += self.o.payload.keep[n].eq(1)",
+    ),
+    "last beat lost": Bug(
+        "lib/crossing.py",
+        "fifo.w_en.eq(self.i.valid),",
+        "fifo.w_en.eq(self.i.valid & ~(beat.last & ~beat.keep[-1])),",
+    ),
+    # Half of the longest frame: results are dropped before they leave.
+    "buffer of frames to be sent too small": Bug(
+        "boards/port.py",
+        "buffer_bytes=1 << (longest - 1).bit_length()",
+        "buffer_bytes=1 << (longest - 1).bit_length() - 1",
+    ),
+}
+
+
+def check(board: VerilatedBoard) -> None:
+    """See that nothing is lost at full rate, nor bytes of frames whose last beat is not full."""
+    engine = BoardAsEngine(board)
+    questions = [echo_request(bytes(range(size))) for size in (40, 41, 42, 43)]
+    board.send(questions)
+    board.run(1e-3, until_quiet=60e-6)
+    assert board.receive() == [echo_reply(each) for each in questions]
+    perform(engine, full_rate_rounds(Job(workers=4, lanes=5, slots=16), 3, seed=7))
+    assert board.statistics().overflowed == 0
+
+
+def test_the_board_as_it_is_passes() -> None:
+    with VerilatedBoard(board_parameters(**BOARD_BUILD), BOARD_SETTINGS, CLOCKS) as board:
+        check(board)
+
+
+def test_an_engine_slower_than_the_wire_is_found() -> None:
+    """32 bits at 30 MHz are 0.96 Gbit/s: the crossing before the engine overflows."""
+    clocks = replace(CLOCKS, engine_hz=30e6)
+    with VerilatedBoard(board_parameters(**BOARD_BUILD), BOARD_SETTINGS, clocks) as board:
+        with pytest.raises(AssertionError):
+            check(board)
+        assert board.statistics().overflowed > 0
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_is_found(name: str) -> None:
+    folder = BUILD / "tests" / "planted" / f"board-{name.replace(' ', '-')}"
+    shutil.rmtree(folder, ignore_errors=True)
+    copy_package(afflux_hdl, folder, BUGS[name])
+    parameters = board_parameters(**BOARD_BUILD)
+    sizes = asdict(parameters.node)
+    options = {
+        **sizes.pop("engine"),
+        **sizes,
+        "entropy_blocks": parameters.entropy_blocks,
+        "entropy_spacing_bits": parameters.entropy_spacing_bits,
+    }
+    command = [sys.executable, "-m", "afflux_hdl.boards.verilog", "-o", str(folder)]
+    for option, value in options.items():
+        command += [f"--{option.replace('_', '-')}", str(value)]
+    subprocess.run(command, env=environment_with(folder), check=True, capture_output=True)
+    verilog = settings_from_file((folder / "afflux_rgmii.v").read_text())
+    library = build_library(find_toolchain(), default_folder(), verilog, 32, model=BOARD)
+    with VerilatedBoard.from_library(library, BOARD_SETTINGS, CLOCKS) as board:
+        with pytest.raises((AssertionError, SimulationError, RuntimeError)) as caught:
+            check(board)
+        print(f"{name}: {str(caught.value)[:300]}")
