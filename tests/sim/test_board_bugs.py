@@ -15,7 +15,8 @@ from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import BOARD, build_library
 from afflux_sim.rtl.verilated_board import BoardClocks, VerilatedBoard
 from afflux_sim.rtl.verilated_model import SimulationError
-from tests.checks.board_checks import BOARD_BUILD, BOARD_SETTINGS, BoardAsEngine, full_rate_rounds
+from tests.checks.board_checks import BoardAsEngine, full_rate_rounds
+from tests.scenarios.board_build import BOARD_BUILD, BOARD_SETTINGS
 from tests.scenarios.job_frames import Job
 from tests.scenarios.node_frames import echo_reply, echo_request
 from tests.scenarios.performer import perform

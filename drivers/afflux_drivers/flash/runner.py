@@ -66,10 +66,10 @@ class Runner:
             FlashFailed: It cannot be started, fails, or is not over in time; the message has the
                 end of what it printed.
         """
-        variables = dict(environment or {})
-        words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-        line = " ".join([*words, shlex.join(command)])
-        self.say(f"+ {line}")
+        program = command[0]
+        if environment:
+            command = ["env", *(f"{name}={value}" for name, value in environment.items()), *command]
+        self.say(f"+ {shlex.join(command)}")
         if self.dry:
             return ""
         try:
@@ -78,18 +78,17 @@ class Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=os.environ | variables,
                 # So that a signal to this process lets it clean up first, and its children with it.
                 start_new_session=True,
             )
         except OSError as error:
-            raise FlashFailed(f"cannot start {command[0]}: {error.strerror}") from None
+            raise FlashFailed(f"cannot start {program}: {error.strerror}") from None
         try:
             text = self._follow(process, limit_s, shown)
             status = process.wait(_END_S)
         except subprocess.TimeoutExpired:
             raise FlashFailed(
-                f"{command[0]} was not over after {limit_s:g} s, and was ended. What it was "
+                f"{program} was not over after {limit_s:g} s, and was ended. What it was "
                 "writing may be half written: load the board again before it is switched off"
             ) from None
         finally:
@@ -97,7 +96,7 @@ class Runner:
         if status:
             how = f"signal {-status}" if status < 0 else f"status {status}"
             last = "\n".join(text.strip().splitlines()[-_LAST_LINES:])
-            raise FlashFailed(f"{command[0]} failed ({how}):\n{last}".rstrip())
+            raise FlashFailed(f"{program} failed ({how}):\n{last}".rstrip())
         return text
 
     def _follow(self, process: "subprocess.Popen[bytes]", limit_s: float, shown: bool) -> str:
