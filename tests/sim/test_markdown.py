@@ -37,7 +37,8 @@ def test_prose_is_wrapped(page):
 
 def test_long_prose_is_seen_and_nothing_else():
     long = "word " * 30
-    text = f"{long}\n| {long} |\n   | {long} |\n```\n{long}\n```\n    {long}\n* {long}\n[{long}](page.md)\n"
+    tables = f"| {long} |\n   | {long} |\n"
+    text = f"{long}\n{tables}```\n{long}\n```\n    {long}\n* {long}\n[{long}](page.md)\n"
     assert too_long(text) == [1, 8]
 
 
