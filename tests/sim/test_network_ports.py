@@ -71,6 +71,13 @@ BUGS = {
     ),
 }
 
+SHOWN = (
+    "the group of the job before",
+    "the seal by the next frame's port",
+    "a frame comes by the port of the one before",
+)
+"""Of which `make test` shows that they are found: three that checks through a box did not find."""
+
 
 @pytest.fixture(scope="module")
 def built():
@@ -99,9 +106,9 @@ def noticed(bug: Bug, name: str) -> list[str]:
     return found
 
 
-# One shows in `make test` that the checks can fail.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if n else ()) for n, name in enumerate(BUGS)]
+    "name",
+    [pytest.param(name, marks=() if name in SHOWN else pytest.mark.long) for name in BUGS],
 )
 def test_a_wrong_port_is_caught(name):
     assert noticed(BUGS[name], name)
