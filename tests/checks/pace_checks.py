@@ -13,13 +13,21 @@ blocks, and for each block more. One cycle more if the frame ends at the wrong p
 docstring of `afflux_hdl.engine.engine.Engine`."""
 
 
-def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
-    """Check the latency of a result of every size, at both phases, and that it has no gap."""
+def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int = 0) -> None:
+    """Check the latency of a result of every size, at both phases, and that it has no gap.
+
+    Args:
+        engine: The engine.
+        build: What it is built for.
+        bus_bits: Width.
+        later: Cycles more than otherwise: 1 with an output register of the slot memory.
+    """
     director = Director(**build)
     job = Job(workers=2, lanes=build["lanes"], slots=2)
     perform(engine, director.configure())
     perform(engine, director.create(job))
     fixed, each = LATENCY[bus_bits]
+    fixed += later
     step = 0
     for count in (*range(job.lanes + 1), 0, 1):
         seen = set()

@@ -52,7 +52,7 @@ class Ghost:
         self.opcode = Signal(2, name=f"{name}_opcode")
         self.offset = Signal(offset_bits, name=f"{name}_offset")
         self.flying = Signal(name=f"{name}_flying")
-        self.since = Signal(2, name=f"{name}_since")
+        self.since = Signal(3, name=f"{name}_since")
         self.age = Signal(AGE_BITS, name=f"{name}_age")
         self.place = Signal(AGE_BITS, name=f"{name}_place")
         self.now = Signal(32, name=f"{name}_now")
@@ -126,7 +126,7 @@ class MergeMemoryHarness(ElementHarness):
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
         block, words = Ghost("block", p.offset_bits), Ghost("words", p.offset_bits)
         # Words are written this many cycles after they are read, and blocks.
-        to_words, to_block = (1 if p.header_beats == 1 else 2), 3
+        to_words, to_block = (1 if p.header_beats == 1 else 2), 3 + p.ram_output_register
         first_words = 1 if p.header_beats == 1 else 2
         first_block = first_words + p.header_beats
         place = rank(incoming.present, lane) * p.block_beats + beat

@@ -166,8 +166,14 @@ def short_battery(bus_bits: int) -> list[Trial]:
     ]
 
 
-def full_battery(bus_bits: int, flips: int = 0) -> list[Trial]:
-    """All checks; `flips` is the number of bits that the engine can flip, if it can."""
+def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
+    """Return all checks.
+
+    Args:
+        bus_bits: Width of the engine.
+        flips: Number of bits that it can flip, if it can.
+        later: Cycles by which results are later: 1 with an output register of the slot memory.
+    """
     build = BUILDS[bus_bits]
     many_workers = Job(number=2, workers=min(17, build["workers"]), slots=1, slot_base=4)
     all_lanes = Job(number=1, workers=2, lanes=build["lanes"], slots=1, slot_base=6)
@@ -187,7 +193,7 @@ def full_battery(bus_bits: int, flips: int = 0) -> list[Trial]:
         Trial("last busy cycle", partial(check_last_busy_cycle, build=build), exact=True),
         Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
         Trial("reset", partial(check_reset, build=build)),
-        Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits), timed=True),
+        Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits, later=later), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
         Trial("fences by job", partial(check_fences_by_job, build=build)),
