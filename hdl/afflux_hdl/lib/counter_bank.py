@@ -14,7 +14,8 @@ total. A counter's value is its total, what is recent, and what is being moved.
 A reset clears no memory. In the first round of turns after it totals are overwritten and nothing is
 moved; until then the totals that are read are what they will be.
 
-Tested: `tests/hdl/test_counters.py`, `tests/sim/test_engine_counters.py`.
+Proved: `tests/formal/counting.py`. Tested: `tests/hdl/test_counters.py`,
+`tests/sim/test_engine_counters.py`.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ __all__ = ["CounterBank"]
 COUNTS_FROM = 0
 """Value of every counter after a reset."""
 
+COUNTERS_MIN = 3
+
 
 class CounterBank(wiring.Component):
     """Counts events.
@@ -43,6 +46,9 @@ class CounterBank(wiring.Component):
         steps: The counters' names, in the order of their numbers, and the largest step of each in
             one cycle.
 
+    Raises:
+        ValueError: If there are fewer than three: a total would be read before it is written.
+
     Members:
         (name of a counter): By how much it grows in this cycle.
         number: Number of a counter.
@@ -52,6 +58,8 @@ class CounterBank(wiring.Component):
 
     def __init__(self, *, steps: Mapping[str, int]) -> None:
         self._steps = dict(steps)
+        if len(self._steps) < COUNTERS_MIN:
+            raise ValueError(f"{len(self._steps)} counters are too few, at least {COUNTERS_MIN}")
         super().__init__(
             {
                 **{name: In(range(most + 1)) for name, most in self._steps.items()},
