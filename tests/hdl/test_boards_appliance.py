@@ -25,7 +25,7 @@ def test_frames_for_the_host_reach_the_management_and_its_frames_the_network() -
     part = Appliance(NODE, StandInManagement())
     choose = random.Random(1)
     frames = [
-        raw(Ether(dst="ff:ff:ff:ff:ff:ff") / IP(dst="255.255.255.255") / UDP(dport=67) / payload)
+        raw(Ether(dst="ff:ff:ff:ff:ff:ff") / IP(dst="255.255.255.255") / UDP(dport=68) / payload)
         for payload in (choose.randbytes(size) for size in (18, 60, 301))
     ]
     came: list[bytes] = []

@@ -29,9 +29,9 @@ APPLIANCE_BUS_BITS = 32
 class Appliance(wiring.Component):
     """Node and management in one clock domain.
 
-    All frames that are not for the engine, and that the node does not answer itself, go to the
-    management; it alone writes registers. Until it has set an address the node passes everything
-    to it and sums nothing.
+    Frames that are not for the engine, that the node does not answer itself, and for which the
+    management may have a use (`Classify`), go to it; it alone writes registers. Until it has set an
+    address only answers to DHCP reach it, and nothing is summed.
 
     Latency and throughput are those of the node; `rx` never stalls.
 
@@ -75,7 +75,7 @@ class Appliance(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.node = node = Node(self._node)
+        m.submodules.node = node = Node(self._node, managed=True)
         m.submodules.management = management = self._management
         connect(m, flipped(self.rx), node.rx)
         connect(m, node.tx, flipped(self.tx))

@@ -9,11 +9,10 @@ from amaranth.lib.crc import catalog
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.packet_stream import PacketBeat
-from afflux_hdl.mac.receive import FCS_BYTES, FRAME_BYTES_MIN, START
+from afflux_hdl.mac.receive import FCS_BYTES, FRAME_BYTES_MIN, PREAMBLE, START
 
-__all__ = ["GAP_BYTES", "PREAMBLE", "PREAMBLE_BYTES", "Transmit"]
+__all__ = ["GAP_BYTES", "PREAMBLE_BYTES", "Transmit"]
 
-PREAMBLE = 0x55
 PREAMBLE_BYTES = 8
 """With the start delimiter."""
 
@@ -34,6 +33,7 @@ class Transmit(wiring.Component):
 
     Members:
         i: Frames without check sequence, a byte in each beat.
+        hold: No frame begins; one that has begun goes on.
         data, enable, error: As of GMII: TXD, TX_EN, TX_ER, the last one always 0.
     """
 
@@ -41,6 +41,7 @@ class Transmit(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(8))),
+                "hold": In(1),
                 "data": Out(8),
                 "enable": Out(1),
                 "error": Out(1),
@@ -61,7 +62,7 @@ class Transmit(wiring.Component):
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += count.eq(0)
-                with m.If(self.i.valid & ~stray):
+                with m.If(self.i.valid & ~stray & ~self.hold):
                     m.next = "PREAMBLE"
             with m.State("PREAMBLE"):
                 ends = count == PREAMBLE_BYTES - 1
