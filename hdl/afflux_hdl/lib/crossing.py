@@ -30,8 +30,8 @@ class Crossing(wiring.Component):
 
     A reset of the writer empties the FIFO; a frame of which `o` has shown a part gets a last beat
     with `error`. It must last 4 cycles or more of the slower clock: behind a shorter one the writer
-    still counts with the places that the reader had taken before. A reset of the reader alone loses at most the beat that `o` offers: let
-    `frame_boundary.WholeFrames` follow.
+    still counts with the places that the reader had taken before. A reset of the reader alone loses
+    at most the beat that `o` offers: let `frame_boundary.WholeFrames` follow.
 
     Args:
         bus_bits: Width of the packet stream.
