@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Callable
 
+from afflux.commands.device.options import checked
 from afflux.commands.device.text import columns, flat
-from afflux.commands.device_options import checked
 from afflux_drivers.device.configuration import (
     address_of_text,
     mac_of_text,
