@@ -100,8 +100,8 @@ def test_requests_among_packets_of_a_job(board):
     """Whatever comes between, each side gets what is for it."""
     with open_registers(board) as port:
         latest = port._latest
-        strays = management.management_counter_address("management_strays")
-        before = port.read(strays)
+        not_ours = management.management_counter_address("management_not_ours")
+        before = port.read(not_ours)
         off = registers.node_counter_address("host_off")
         before_off = port.read(off)
         # The node keeps those that are not for this board, the management has the other two.
@@ -109,7 +109,7 @@ def test_requests_among_packets_of_a_job(board):
         other_port[37] ^= 1
         junk = [bytes(60), request_frame(b"x" * 42), bytes(other_port)]
         assert board.run([*junk, request_frame(b"", to="10.0.0.8")], after=5_000) == []
-        assert port.read(strays) == before + 1
+        assert port.read(not_ours) == before + 1
         assert port.read(off) == before_off + 2
         assert port._latest == latest + 4
 
