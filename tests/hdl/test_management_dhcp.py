@@ -371,6 +371,11 @@ BUGS = {
     ),
     "client": (dhcp_frames, "expect(MAC, MAC + 1, MAC + 2)", "[p.take() for _ in range(3)]"),
     "lease": (dhcp_frames, "_LEASE_LEAST_S = 60", "_LEASE_LEAST_S = 59"),
+    "controller": (
+        dhcp_frames,
+        'p.or_(p["t"])\n    p.jump_zero("dhcp_unacceptable")',
+        'p.or_(p["t"])',
+    ),
     "truncated": (
         dhcp_frames,
         'p.load(p["in_short"])\n    p.jump_not_zero("dhcp_refuse")',

@@ -31,7 +31,7 @@ class Appliance(wiring.Component):
 
     Frames that are not for the engine, that the node does not answer itself, and for which the
     management may have a use (`Classify`), go to it; it alone writes registers. Until it has set an
-    address only answers to DHCP reach it, and nothing is summed.
+    address nothing is summed.
 
     Latency and throughput are those of the node; `rx` never stalls.
 

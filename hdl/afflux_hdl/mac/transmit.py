@@ -55,8 +55,10 @@ class Transmit(wiring.Component):
         count = Signal(range(FRAME_BYTES_MIN))
         # `spoilt`: the check sequence is inverted. `stray`: the rest of the frame is left out.
         spoilt, stray = Signal(), Signal()
-        sends, byte = Signal(), Signal(8)
-        m.d.comb += crc.data.eq(byte)
+        # What is checked has a signal of its own: else there would be a way from the check sequence
+        # through the choice of the next byte back to itself, longer than any that is used.
+        sends, byte, checked = Signal(), Signal(8), Signal(8)
+        m.d.comb += crc.data.eq(checked)
         m.d.sync += [self.enable.eq(sends), self.data.eq(byte), count.eq(count + 1)]
         unpadded = FRAME_BYTES_MIN - FCS_BYTES
         with m.FSM():
@@ -79,6 +81,7 @@ class Transmit(wiring.Component):
                 m.d.comb += [
                     sends.eq(1),
                     byte.eq(beat.data),
+                    checked.eq(beat.data),
                     crc.valid.eq(1),
                     self.i.ready.eq(1),
                 ]

@@ -5,6 +5,7 @@ Tested: `tests/hdl/test_management_dhcp.py`.
 
 from afflux_hdl.management.instructions import Assembler, Port, Special
 from afflux_hdl.management.memory_map import (
+    CONTROLLER,
     MAC,
     X_NEXT,
     DhcpMessage,
@@ -366,8 +367,16 @@ def _judge(p: Assembler) -> None:
     p.call("dhcp_first_request")
     p.jump("dhcp_taken")
 
-    # A = 0 if the address is one that a host can have, and the lease is long enough.
+    # A = 0 if the address is one that a host can have, and the lease is long enough. It must not be
+    # the controller's: a board that has it answers to ARP in its place.
     p.label("dhcp_acceptable")
+    p.load(p["in_address"])
+    p.xor(CONTROLLER)
+    p.store(p["t"])
+    p.load(p["in_address"] + 1)
+    p.xor(CONTROLLER + 1)
+    p.or_(p["t"])
+    p.jump_zero("dhcp_unacceptable")
     p.load(p["in_address"])
     p.and_(p.constant(0x00FF))
     p.jump_zero("dhcp_unacceptable")

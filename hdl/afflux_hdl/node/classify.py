@@ -84,8 +84,9 @@ class Classify(wiring.Component):
 
     A management has its place where a host would be, and less time for each frame than the network
     takes. So of all others only those are for it that it may have a use for: UDP in IPv4 without
-    options, not a fragment, to the local addresses, or to port 68 (DHCP) and the local MAC or
-    broadcast. NOBODY for the rest, so that a storm of broadcasts costs no room in its buffer.
+    options, not a fragment, to the MAC address of one host, or to broadcast and port 68 (DHCP).
+    NOBODY for the rest, so that a storm of broadcasts costs no room in its buffer. The local
+    addresses do not count: whoever sets others than the management's can set them back.
 
     All fragments of a datagram go one way, to the host, which may put them together. While the
     local address is 0.0.0.0, as after reset, no frame is for anybody but the host.
@@ -163,10 +164,9 @@ class Classify(wiring.Component):
             wanted.eq(self.host_path),
         ]
         if self._managed:
-            dhcp = flags3.ipv4 & (flags3.to_mac | flags3.broadcast) & flags3.dhcp
-            m.d.comb += wanted.eq(
-                self.host_path & ~flags3.short & flags3.udp & ~flags3.fragment & (ours | dhcp)
-            )
+            datagram = flags3.ipv4 & flags3.udp & ~flags3.fragment & ~flags3.short
+            to_host = ~flags3.group | (flags3.broadcast & flags3.dhcp)
+            m.d.comb += wanted.eq(self.host_path & datagram & to_host)
         m.d.sync += known4.eq(known3)
         with m.If(~flags3.short & ours & udp):
             m.d.sync += destination4.eq(Destination.ENGINE)
@@ -198,7 +198,7 @@ class Classify(wiring.Component):
         names = (
             *("short", "to_mac", "broadcast", "ipv4", "to_address", "udp", "icmp", "port"),
             *("fragment", "echo_request", "echo_length", "of_host", "arp"),
-            *(("dhcp",) if self._managed else ()),
+            *(("group", "dhcp") if self._managed else ()),
         )
         known, flags = Signal(), Signal(data.StructLayout(dict.fromkeys(names, 1)))
         ethernet, ipv4, udp = (header.header.udp[name] for name in ("ethernet", "ipv4", "udp"))
@@ -243,5 +243,8 @@ class Classify(wiring.Component):
             ),
         ]
         if self._managed:
-            m.d.sync += flags.dhcp.eq(port == DHCP_CLIENT_PORT)
+            m.d.sync += [
+                flags.group.eq(ethernet.destination[0]),
+                flags.dhcp.eq(port == DHCP_CLIENT_PORT),
+            ]
         return known, flags
