@@ -16,7 +16,7 @@ from afflux_drivers.flash.checks import check_image, check_place, normal_part, r
 from afflux_drivers.flash.errors import FlashRefused
 from afflux_drivers.flash.report import Report, find_report
 from afflux_hdl.boards.table import BOARDS as OPEN_BOARDS
-from afflux_hdl.opennic.boards import ALVEO
+from afflux_hdl.vivado.alveo import ALVEO
 from tests.support.drivers.bitstreams import (
     ecp5_bit,
     ecp5_svf,

@@ -1,7 +1,15 @@
 """All proofs. `docs/formal.md` says what they mean together."""
 
 from tests.formal.catalogue_end_to_end import END_TO_END
-from tests.formal.catalogue_seams import BOUNDS, COMMANDS, DISPATCH, DISTANCE, NARROW, QUEUES
+from tests.formal.catalogue_seams import (
+    BOUNDS,
+    COMMANDS,
+    COUNTING,
+    DISPATCH,
+    DISTANCE,
+    NARROW,
+    QUEUES,
+)
 from tests.formal.sby import Proof, SoughtBug
 
 __all__ = ["PROOFS"]
@@ -473,6 +481,7 @@ PROOFS = (
     *DISPATCH,
     *DISTANCE,
     *QUEUES,
+    *COUNTING,
     *BOUNDS,
     *MERGE,
     *ADMISSION,

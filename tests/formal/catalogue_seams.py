@@ -2,7 +2,7 @@
 
 from tests.formal.sby import Proof, SoughtBug
 
-__all__ = ["BOUNDS", "COMMANDS", "DISPATCH", "DISTANCE", "NARROW", "QUEUES"]
+__all__ = ["BOUNDS", "COMMANDS", "COUNTING", "DISPATCH", "DISTANCE", "NARROW", "QUEUES"]
 
 NARROW = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
 
@@ -32,6 +32,55 @@ QUEUES = tuple(
             ),
         ),
         ("operations and summaries", 64, True, ()),
+    )
+)
+
+COUNTING = tuple(
+    Proof(
+        name=f"counting, {of}",
+        harness="counting:CountingHarness",
+        depth=2,
+        arguments={"of": of},
+        cover=12 if bugs else 0,
+        quick=of == "few",
+        bugs=bugs,
+    )
+    for of, bugs in (
+        (
+            "few",
+            (
+                SoughtBug(
+                    "an event in the cycle in which what is recent moves is lost",
+                    8,
+                    "lib/counter_bank.py",
+                    "moved.eq(select(grown, turn))",
+                    "moved.eq(select(recent, turn))",
+                ),
+                SoughtBug(
+                    "moved in the first round as well, when totals are overwritten",
+                    8,
+                    "lib/counter_bank.py",
+                    "Mux(~clearing & (turn == number), 0, sum_next)",
+                    "Mux(turn == number, 0, sum_next)",
+                ),
+                SoughtBug(
+                    "what is under way is not in the value",
+                    9,
+                    "lib/counter_bank.py",
+                    "Mux(~clears & (place == self.number), moved, select(recent, self.number))",
+                    "select(recent, self.number)",
+                ),
+                SoughtBug(
+                    "room for the steps of one round",
+                    9,
+                    "lib/counter_bank.py",
+                    "range(2 * count * most + 1)",
+                    "range(count * most + 1)",
+                ),
+            ),
+        ),
+        ("node", ()),
+        ("engine", ()),
     )
 )
 

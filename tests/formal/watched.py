@@ -34,7 +34,7 @@ class WatchedMemory(Elaboratable):
         self.depth = depth
         self._shape = shape
         self.watched = Signal(range(depth), name="watched")
-        self.content = Signal(shape, name="content")
+        self.content = Signal(shape, name="content", reset_less=True)
         self._writes: list[SimpleNamespace] = []
         self._reads: list[tuple[SimpleNamespace, str, Sequence[SimpleNamespace]]] = []
 

@@ -1,7 +1,7 @@
 """The counters of engine and node, whose two words are read while they grow, by several readers."""
 
 import random
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -12,9 +12,10 @@ from afflux_drivers.aggregator import jobs
 from afflux_drivers.aggregator.engine import Registers
 from afflux_hdl.contract import registers
 from afflux_hdl.engine import counters
+from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node import control
 from afflux_hdl.node.parameters import NodeParameters
-from tests.support.planting import names_with
+from tests.support.counter_starts import counters_that_start_late
 
 WRAPS_AT = 1 << 32
 STEP = 64
@@ -24,25 +25,14 @@ CYCLE_S = 1e-8
 LATENCY = 3
 """Cycles from an event to the value that shows it, and more."""
 
-PARTS = {
-    "engine": (counters, "Counters", (), "bytes_in", registers.counter_address),
+PARTS: dict[str, tuple[Callable[[], Any], str, Callable[[str], int]]] = {
+    "engine": (counters.Counters, "bytes_in", registers.counter_address),
     "node": (
-        control,
-        "NodeControl",
-        (NodeParameters(),),
+        lambda: control.NodeControl(NodeParameters()),
         "network_bytes_in",
         registers.node_counter_address,
     ),
 }
-
-INITIAL = {
-    "Counters": lambda start: ("COUNTS_FROM = 0", f"COUNTS_FROM = {start}"),
-    "NodeControl": lambda start: (
-        'total = Signal(64, name=f"total_{counter.name}")',
-        f'total = Signal(64, name=f"total_{{counter.name}}", init={start})',
-    ),
-}
-"""What to replace by what in a part, so that its counters start elsewhere."""
 
 
 class Bus:
@@ -91,15 +81,16 @@ def test_a_counter_is_read_whole_among_other_readers(
     which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A counter of bytes leaves its lower word while it is read again and again."""
-    module, name, arguments, counter, address_of = PARTS[which]
+    make, counter, address_of = PARTS[which]
     (entry,) = (
         each for each in (*registers.COUNTERS, *registers.NODE_COUNTERS) if each.name == counter
     )
     for seed in range(12):
         choose = random.Random(seed)
         start = WRAPS_AT - choose.randrange(30 * STEP, 120 * STEP)
-        part = part_that_starts_at(module, name, start)(*arguments)
-        bus = Bus(part, counter, choose, start)
+        with counters_that_start_late(start):
+            # Elaborated now, for the names are looked up meanwhile.
+            bus = Bus(make(), counter, choose, start)
         address = address_of(counter)
         monkeypatch.setattr(jobs.registers, "COUNTERS", (entry,))
         monkeypatch.setattr(jobs.registers, "counter_address", {counter: address}.__getitem__)
@@ -116,53 +107,84 @@ def test_a_counter_is_read_whole_among_other_readers(
 @pytest.mark.parametrize("seed", range(3))
 def test_every_event_is_counted_at_once_and_a_reset_forgets_all(seed: int) -> None:
     """All counters, in steps of every size, read in every cycle, beside a list of numbers."""
-    choose = random.Random(seed)
+    steps = {counter.name: counters.STEPS.get(counter.name, 1) for counter in registers.COUNTERS}
     part = counters.Counters()
+    names = list(steps)
+    causes = [counter.name for counter in registers.FRAME_COUNTERS]
+
+    def drive(ctx: Any, choose: random.Random) -> dict[str, int]:
+        busy = choose.random() < 0.9
+        new = {name: drawn(choose, most) if busy else 0 for name, most in steps.items()}
+        new |= dict.fromkeys(causes, 0)
+        for name in steps:
+            if name not in causes:
+                ctx.set(getattr(part, name), new[name])
+        for stage, cause in zip(("receive", "admit"), choose.sample(causes, 2), strict=True):
+            ctx.set(getattr(part, f"{stage}_judged"), busy)
+            ctx.set(getattr(part, f"{stage}_cause"), causes.index(cause))
+            new[cause] += busy
+        return new
+
+    def ask(ctx: Any, name: str, half: int) -> None:
+        ctx.set(part.address, 2 * names.index(name) + half)
+
+    count_beside_a_list(part, names, drive, ask, part.value, seed)
+
+
+@pytest.mark.parametrize("bus_bits", [32, 512])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_node_counts_every_event_at_once_too(seed: int, bus_bits: int) -> None:
+    parameters = NodeParameters(engine=Parameters(bus_bits=bus_bits))
+    steps = control.largest_steps(parameters)
+    part = control.NodeControl(parameters)
+
+    def drive(ctx: Any, choose: random.Random) -> dict[str, int]:
+        busy = choose.random() < 0.9
+        new = {name: drawn(choose, most) if busy else 0 for name, most in steps.items()}
+        for name, amount in new.items():
+            ctx.set(getattr(part, name), amount)
+        return new
+
+    def ask(ctx: Any, name: str, half: int) -> None:
+        ctx.set(part.address, registers.node_counter_address(name) + 4 * half)
+
+    count_beside_a_list(part, list(steps), drive, ask, part.read_data, seed)
+
+
+def drawn(choose: random.Random, most: int) -> int:
+    """Return no step, the largest, or one between."""
+    return choose.choice((0, most, choose.randint(0, most)))
+
+
+def count_beside_a_list(
+    part: Any,
+    names: list[str],
+    drive: Callable[[Any, random.Random], dict[str, int]],
+    ask: Callable[[Any, str, int], None],
+    answer: Any,
+    seed: int,
+) -> None:
+    """Read one counter in each cycle, and compare it with a sum of what was driven."""
+    choose = random.Random(seed)
     restart = Signal()
     simulator = Simulator(ResetInserter(restart)(part))
     simulator.add_clock(CYCLE_S)
-    steps = {
-        number: (getattr(part, counter.name), counters.STEPS.get(counter.name, 1))
-        for number, counter in enumerate(registers.COUNTERS)
-        if counter not in registers.FRAME_COUNTERS
-    }
-    first = registers.COUNTERS.index(registers.FRAME_COUNTERS[0])
-    count = len(registers.COUNTERS)
 
     async def testbench(ctx: Any) -> None:
-        totals, on_their_way = [0] * count, [0] * count
+        totals, on_their_way = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         for cycle in range(1000):
             resets = cycle in (300, 330)
             ctx.set(restart, resets)
-            new = [0] * count
-            busy = choose.random() < 0.9
-            for number, (signal, most) in steps.items():
-                new[number] = choose.choice((0, most, choose.randint(0, most))) if busy else 0
-                ctx.set(signal, new[number])
-            causes = choose.sample(range(len(registers.FRAME_COUNTERS)), 2)
-            for stage, cause in zip(("receive", "admit"), causes, strict=True):
-                ctx.set(getattr(part, f"{stage}_judged"), busy)
-                ctx.set(getattr(part, f"{stage}_cause"), cause)
-                new[first + cause] += busy
-            number, half = choose.randrange(count), choose.randrange(2)
-            ctx.set(part.address, 2 * number + half)
-            expected = totals[number] >> 32 * half & 0xFFFF_FFFF
+            new = drive(ctx, choose)
+            name, half = choose.choice(names), choose.randrange(2)
+            ask(ctx, name, half)
+            expected = totals[name] >> 32 * half & 0xFFFF_FFFF
             await ctx.tick()
-            assert resets or ctx.get(part.value) == expected, (cycle, number)
-            totals = [a + b for a, b in zip(totals, on_their_way, strict=True)]
+            assert resets or ctx.get(answer) == expected, (cycle, name)
+            totals = {name: totals[name] + on_their_way[name] for name in names}
             on_their_way = new
             if resets:
-                totals, on_their_way = [0] * count, [0] * count
+                totals, on_their_way = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
 
     simulator.add_testbench(testbench)
     simulator.run()
-
-
-def part_that_starts_at(module: ModuleType, name: str, start: int) -> type:
-    """Return a part of which all counters have this value at first."""
-    names = names_with(
-        module,
-        *INITIAL[name](start),
-    )
-    part: type = names[name]
-    return part

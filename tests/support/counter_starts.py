@@ -17,8 +17,9 @@ from afflux_hdl.contract.registers import (
     NODE_COUNTER_BASE,
     NODE_COUNTERS,
 )
-from afflux_hdl.engine import counters, engine
-from afflux_hdl.node import control, node
+from afflux_hdl.engine import counters
+from afflux_hdl.lib import counter_bank
+from afflux_hdl.node import control
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.support.planting import names_with
@@ -28,17 +29,15 @@ __all__ = ["START", "CountsFromStart", "counters_that_start_late"]
 START = 2**63 - 3
 """Bits 2 to 62 are set. The third event carries through all of them into bit 63."""
 
-_RIGHT = 'Signal(64, name=f"total_{counter.name}")'
 _OF_ENGINE = range(COUNTER_BASE, COUNTER_BASE + 8 * len(COUNTERS), 4)
 _OF_NODE = range(NODE_COUNTER_BASE, NODE_COUNTER_BASE + 8 * len(NODE_COUNTERS), 4)
 
 
 @contextmanager
-def counters_that_start_late() -> Iterator[None]:
-    """Engines and nodes elaborated meanwhile count from :data:`START` on, after a reset too."""
-    of_engine = names_with(counters, "COUNTS_FROM = 0", f"COUNTS_FROM = {START}")["Counters"]
-    of_node = names_with(control, _RIGHT, f"{_RIGHT[:-1]}, init={START})")["NodeControl"]
-    with patch.object(engine, "Counters", of_engine), patch.object(node, "NodeControl", of_node):
+def counters_that_start_late(start: int = START) -> Iterator[None]:
+    """Engines and nodes elaborated meanwhile count from `start` on, after a reset too."""
+    bank = names_with(counter_bank, "COUNTS_FROM = 0", f"COUNTS_FROM = {start}")["CounterBank"]
+    with patch.object(counters, "CounterBank", bank), patch.object(control, "CounterBank", bank):
         yield
 
 

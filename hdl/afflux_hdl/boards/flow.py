@@ -50,7 +50,8 @@ STYLES = {
     # queue is in block RAM, and the LUTs are for logic.
     "operations.fifo.storage": "block",
     "delivery_queue.entries": "distributed",
-    "counters.shown": "distributed",
+    "counters.bank.shown": "distributed",
+    "control.bank.shown": "distributed",
 }
 """What memories are made of, where Yosys would choose otherwise."""
 

@@ -1,6 +1,6 @@
 """From the pins of an RGMII PHY to a whole appliance; clocks come from outside.
 
-Tested: `tests/hdl/test_boards_top.py`.
+Tested: `tests/hdl/test_boards_port.py`, `tests/hdl/test_boards_top.py`.
 """
 
 from typing import Any
@@ -33,7 +33,10 @@ class RgmiiPort(wiring.Component):
     """RGMII, MAC, node and management. The domains are `sync`, `rx` and `tx`.
 
     `rx` is clocked by the PHY's RXC, `tx` by 125 MHz, `sync` by more than 31.25 MHz and some. Only
-    gigabit links are supported; while the PHY reports another speed, nothing is received.
+    gigabit links in full duplex are supported. While the PHY reports another one, or none, nothing
+    is received and no frame begins to be sent: a few frames wait in the MAC, then nothing takes the
+    node's, so that it counts the link as down (`Node`). A PHY that does not report its link between
+    frames (`InbandStatus`) has one.
 
     Args:
         node: Parameters of the node.
@@ -101,7 +104,7 @@ class RgmiiPort(wiring.Component):
             status.valid.eq(rgmii.rx_valid),
             status.error.eq(rgmii.rx_error),
             mac.rx_data.eq(rgmii.rx_data),
-            mac.rx_valid.eq(rgmii.rx_valid & ~status.wrong_speed),
+            mac.rx_valid.eq(rgmii.rx_valid & ~status.down),
             mac.rx_error.eq(rgmii.rx_error),
             rgmii.tx_data.eq(mac.tx_data),
             rgmii.tx_enable.eq(mac.tx_enable),
@@ -111,6 +114,7 @@ class RgmiiPort(wiring.Component):
         for name in ("configured", "authenticated", "fault", "reset"):
             m.d.comb += getattr(self, name).eq(getattr(appliance, name))
         m.submodules.link = FFSynchronizer(status.link, self.link)
+        m.submodules.down = FFSynchronizer(status.down, mac.tx_hold, o_domain="tx")
         m.submodules.overflow = overflow = PulseSynchronizer("rx", "sync")
         came, left = Signal(), Signal()
         m.d.comb += [

@@ -305,7 +305,7 @@ NODE_FRAME_COUNTERS = (
     Counter("to_engine", "frame for the engine, which judges and counts it"),
     Counter("to_host", "frame passed to the host"),
     Counter("host_overflow", "frame for the host that did not fit into its buffer"),
-    Counter("host_off", "frame for the host while host_path was 0"),
+    Counter("host_off", "frame for the host while host_path was 0, or of no use to a management"),
     Counter("arp_replies", "ARP request answered"),
     Counter("echo_replies", "ICMP echo request answered"),
     Counter("echo_bad", "ICMP echo request with a wrong checksum or length"),

@@ -1,30 +1,15 @@
-"""Event counters: 64 bits each, read as two registers.
-
-::
-
-    events ─► step ─► recent, of each counter ─┬─► moved ─► + ─► totals, a memory
-                                               │            ▲       │
-                                               │            └───────┤
-                                               └──► value: the sum ◄┘
-
-Sixty-four flip-flops and an adder for each counter would be a quarter of a small engine. So what is
-recent is counted in a few bits, and in each cycle that of one counter, by turns, is moved into its
-total. A counter's value is its total, what is recent, and what is being moved.
-
-A reset clears no memory. In the first round of turns after it totals are overwritten and nothing is
-moved; until then the totals that are read are what they will be.
+"""Event counters of the engine, each read as two registers.
 
 Tested: `tests/sim/test_engine_counters.py`, `tests/hdl/test_counters.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import bits_for
 
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.layouts import Cause
-from afflux_hdl.lib.mux_tree import select
+from afflux_hdl.lib.counter_bank import CounterBank
 
 __all__ = ["Counters"]
 
@@ -36,9 +21,6 @@ STEPS = {
     "results_discarded": 2**17 - 1,
 }
 """Largest steps in one cycle, if not 1. All results of the largest pool are discarded at once."""
-
-COUNTS_FROM = 0
-"""Value of every counter after a reset."""
 
 
 class Counters(wiring.Component):
@@ -76,72 +58,20 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        count = len(registers.COUNTERS)
-        depth = 1 << bits_for(count - 1)
-
-        # Whose turn it is, and whose is next.
-        turn, following = Signal(range(count)), Signal(range(count), init=1)
-        clearing = Signal(init=1)
-        m.d.sync += [
-            turn.eq(following),
-            following.eq(Mux(following == count - 1, 0, following + 1)),
+        m.submodules.bank = bank = CounterBank(
+            steps={c.name: STEPS.get(c.name, 1) for c in registers.COUNTERS}
+        )
+        for counter in self._others:
+            m.d.comb += getattr(bank, counter.name).eq(getattr(self, counter.name))
+        for counter, cause in zip(registers.FRAME_COUNTERS, Cause, strict=True):
+            m.d.comb += getattr(bank, counter.name).eq(
+                (self.receive_judged & (self.receive_cause == cause))
+                | (self.admit_judged & (self.admit_cause == cause))
+            )
+        half = Signal()
+        m.d.sync += half.eq(self.address[0])
+        m.d.comb += [
+            bank.number.eq(self.address[1:]),
+            self.value.eq(Mux(half, bank.value[32:], bank.value[:32])),
         ]
-        with m.If(turn == count - 1):
-            m.d.sync += clearing.eq(0)
-
-        # What is recent: the steps of two rounds of turns at most.
-        recent, grown = [], []
-        for number, counter in enumerate(registers.COUNTERS):
-            if counter in self._others:
-                amount = getattr(self, counter.name)
-            else:
-                verdict = Cause(registers.FRAME_COUNTERS.index(counter))
-                amount = Signal(name=f"counts_{counter.name}")
-                m.d.comb += amount.eq(
-                    (self.receive_judged & (self.receive_cause == verdict))
-                    | (self.admit_judged & (self.admit_cause == verdict))
-                )
-            step = Signal.like(amount, name=f"step_{counter.name}")
-            most = 2 * count * STEPS.get(counter.name, 1)
-            sum_now = Signal(range(most + 1), name=f"recent_{counter.name}")
-            sum_next = Signal.like(sum_now, name=f"grown_{counter.name}")
-            m.d.comb += sum_next.eq(sum_now + step)
-            m.d.sync += [
-                step.eq(amount),
-                sum_now.eq(Mux(~clearing & (turn == number), 0, sum_next)),
-            ]
-            recent.append(sum_now)
-            grown.append(sum_next)
-
-        # A total is read a cycle ahead of its turn, and written in the cycle behind it.
-        m.submodules.totals = totals = memory.Memory(shape=64, depth=depth, init=[])
-        m.submodules.shown = shown = memory.Memory(shape=64, depth=depth, init=[])
-        total_read, shown_read = totals.read_port(), shown.read_port(domain="comb")
-        moved = Signal(max(len(value) for value in recent))
-        place, total, clears = Signal.like(turn), Signal(64), Signal(init=1)
-        m.d.comb += total_read.addr.eq(following)
-        m.d.sync += [
-            moved.eq(select(grown, turn)),
-            total.eq(total_read.data),
-            place.eq(turn),
-            clears.eq(clearing),
-        ]
-        for write in (totals.write_port(), shown.write_port()):
-            m.d.comb += [
-                write.en.eq(1),
-                write.addr.eq(place),
-                write.data.eq(Mux(clears, COUNTS_FROM, total + moved)),
-            ]
-
-        # What is moved has left the recent ones and is not in the total yet.
-        number, half = self.address[1:], Signal()
-        found, rest = Signal(64), Signal.like(moved)
-        m.d.comb += shown_read.addr.eq(number)
-        m.d.sync += [
-            half.eq(self.address[0]),
-            found.eq(Mux(clearing | clears, COUNTS_FROM, shown_read.data)),
-            rest.eq(Mux(~clears & (place == number), moved, select(recent, number))),
-        ]
-        value = Signal(64)
-        m.d.comb += [value.eq(found + rest), self.value.eq(Mux(half, value[32:], value[:32]))]
         return m

@@ -5,7 +5,7 @@ holds where else a job's results and partial sums go: its multicast group and it
 several network ports, the port table holds by which of them these two leave.
 
 Tested: `tests/sim/test_engine_jobs.py`, `tests/sim/test_engine_tree.py`,
-`tests/sim/test_planted_bugs.py`.
+`tests/sim/test_network_ports.py`, `tests/sim/test_planted_bugs.py`.
 """
 
 from amaranth.hdl import Module, Signal

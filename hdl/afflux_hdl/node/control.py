@@ -1,27 +1,33 @@
 """Node control: the node's own registers and counters.
 
-Tested: `tests/sim/test_cocotb_node.py`.
+Tested: `tests/hdl/test_counters.py`, `tests/sim/test_cocotb_node.py`.
 """
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import registers
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
+from afflux_hdl.lib.counter_bank import CounterBank
 from afflux_hdl.node.parameters import NodeParameters
 
-__all__ = ["NodeControl"]
+__all__ = ["NodeControl", "largest_steps"]
 
-AMOUNT_BITS = 7
-"""Bits of the largest step of a counter: 64 bytes in one cycle."""
+
+def largest_steps(parameters: NodeParameters) -> dict[str, int]:
+    """Return by how much each counter can grow in one cycle, by its name."""
+    of_bytes = parameters.engine.bus_bytes
+    # A request for ARP and one for an echo can be dropped at once.
+    several = {"replies_dropped": 2, "network_bytes_in": of_bytes, "network_bytes_out": of_bytes}
+    return {counter.name: several.get(counter.name, 1) for counter in registers.NODE_COUNTERS}
 
 
 class NodeControl(wiring.Component):
     """Registers and counters of `registers.NODE_REGISTERS` and `registers.NODE_COUNTERS`.
 
-    Latency: read data one cycle after the address; an event is counted one cycle later. Throughput:
-    an access and every counter in every cycle. Counters wrap.
+    Latency: read data one cycle after the address; an event is counted two cycles later.
+    Throughput: an access and every counter in every cycle. Counters wrap.
 
     Members:
         address, write, write_data: Register access; bits 0 and 1 of the address are ignored, and
@@ -40,7 +46,7 @@ class NodeControl(wiring.Component):
                 "write_data": In(32),
                 "read_data": Out(32),
                 "host_path": Out(1, init=1),
-                **{counter.name: In(AMOUNT_BITS) for counter in registers.NODE_COUNTERS},
+                **{name: In(range(most + 1)) for name, most in largest_steps(parameters).items()},
             }
         )
 
@@ -64,21 +70,20 @@ class NodeControl(wiring.Component):
         with m.If(self.write & (word == registers.node_address_of("host_path") // 4)):
             m.d.sync += self.host_path.eq(self.write_data)
 
-        totals = []
-        for counter in registers.NODE_COUNTERS:
-            total = Signal(64, name=f"total_{counter.name}")
-            amount = getattr(self, counter.name)
-            with m.If(amount != 0):
-                m.d.sync += total.eq(total + amount)
-            totals.append(total)
-        first = registers.NODE_COUNTER_BASE // 4
-        number = (word - first)[: len(word)]
-        from_counters, selected = Signal(), Signal(64)
-        half = Signal(32)
-        m.d.sync += from_counters.eq(number < 2 * len(totals))
+        steps = largest_steps(p)
+        m.submodules.bank = bank = CounterBank(steps=steps)
+        m.d.comb += [getattr(bank, name).eq(getattr(self, name)) for name in steps]
+        place = Signal.like(word)
+        from_counters, half = Signal(), Signal()
         m.d.comb += [
-            selected.eq(Array(totals)[number[1:]]),
-            self.read_data.eq(Mux(from_counters, half, answer)),
+            place.eq(word - registers.NODE_COUNTER_BASE // 4),
+            bank.number.eq(place[1:]),
+            self.read_data.eq(
+                Mux(from_counters, Mux(half, bank.value[32:], bank.value[:32]), answer)
+            ),
         ]
-        m.d.sync += half.eq(Mux(number[0], selected[32:], selected[:32]))
+        m.d.sync += [
+            from_counters.eq(place < 2 * len(registers.NODE_COUNTERS)),
+            half.eq(place[0]),
+        ]
         return m

@@ -63,6 +63,11 @@ class Node(wiring.Component):
     8 + H cycles, and from its last on `host_tx` to its first on `tx` 3, if nothing is in the way;
     from the engine to `tx` 1. Throughput: one beat in each cycle on each of the four streams.
 
+    Args:
+        parameters: Sizes.
+        managed: The host is the management of a board: only frames that it may have a use for pass
+            to it (`Classify`); the others count as `host_off`.
+
     Members:
         rx: Frames from the network, without frame check sequence.
         tx: Frames for the network; `error`, with `last`, marks one that is cut off.
@@ -72,8 +77,9 @@ class Node(wiring.Component):
         idle: Nothing of any frame is left inside. Byte and frame counts follow within 2 cycles.
     """
 
-    def __init__(self, parameters: NodeParameters) -> None:
+    def __init__(self, parameters: NodeParameters, *, managed: bool = False) -> None:
         self._parameters = parameters
+        self._managed = managed
         beat = PacketBeat(parameters.engine.bus_bits, parameters.engine.ports)
         super().__init__(
             {
@@ -92,7 +98,7 @@ class Node(wiring.Component):
         bits, ports = p.engine.bus_bits, p.engine.ports
         m.submodules.engine = engine = Engine(p.engine)
         m.submodules.control = control = NodeControl(p)
-        m.submodules.classify = classify = Classify(p.engine)
+        m.submodules.classify = classify = Classify(p.engine, managed=self._managed)
         m.submodules.arp = arp = Arp(bus_bits=bits, ports=ports)
         m.submodules.echo = echo = Echo(
             bus_bits=bits, buffer_bytes=p.echo_buffer_bytes, ports=ports

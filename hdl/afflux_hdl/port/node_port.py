@@ -14,7 +14,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from afflux_hdl.lib.count_across import CountAcross
+from afflux_hdl.lib.count_crossing import CountCrossing
 from afflux_hdl.lib.crossing import Crossing
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.whole_frame_crossing import WholeFrameCrossing
@@ -50,6 +50,7 @@ class NodePort(wiring.Component):
         rx_beats: Depth of the crossing from the MAC, in beats of the node.
         tx_beats: Depth of the crossing to the MAC, likewise: the longest frame, and one that is
             sent meanwhile.
+        managed: The host is the management of a board, see `Node`.
 
     Members:
         mac_rx: Frames that the MAC has received, in the domain `mac_rx`.
@@ -68,8 +69,10 @@ class NodePort(wiring.Component):
         mac_bits: int,
         rx_beats: int = 64,
         tx_beats: int = 512,
+        managed: bool = False,
     ) -> None:
         self._parameters = parameters
+        self._managed = managed
         self._mac_bits = mac_bits
         self._rx_beats, self._tx_beats = rx_beats, tx_beats
         host = PacketBeat(parameters.engine.bus_bits)
@@ -91,7 +94,7 @@ class NodePort(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.node = node = Node(self._parameters)
+        m.submodules.node = node = Node(self._parameters, managed=self._managed)
         for name in ("host_rx", "host_tx", "axil"):
             connect(m, flipped(getattr(self, name)), getattr(node, name))
         m.d.comb += self.idle.eq(node.idle)
@@ -113,7 +116,7 @@ class NodePort(wiring.Component):
             )
             connect(m, received, widen.i)
             received = widen.o
-        m.submodules.drops = drops = CountAcross(
+        m.submodules.drops = drops = CountCrossing(
             bits=EVENT_BITS, i_domain="mac_rx", o_domain="pins"
         )
         m.d.comb += [

@@ -44,7 +44,7 @@ finds no way. (P3 has the 100 MHz of Lattice's Versa board with this part.)"""
 TARGET_MHZ = 125
 """A byte a cycle at 1 Gbit/s, and a beat of 4 bytes at 4 Gbit/s."""
 
-DISTRIBUTED = ("operations.fifo.storage", "delivery_queue.entries", "counters.shown")
+DISTRIBUTED = ("operations.fifo.storage", "delivery_queue.entries", "counters.bank.shown")
 """Memories that are made of LUTs here. An ECP5 block RAM gives its data out late after the clock,
 and what these hold goes through logic at once. They are small.
 """

@@ -10,20 +10,9 @@ from collections.abc import Sequence
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from tests.support.box.simulated_box import SimulatedBox
+from tests.support.ported.port_rules import ports_for, source_port
 
-__all__ = ["TwoPorts", "port_of"]
-
-JOIN = 2
-
-
-def port_of(mac: bytes, udp_port: int) -> int:
-    """Return the port behind which an end is."""
-    return (mac[5] ^ udp_port) & 1
-
-
-def source_port(frame: bytes) -> int:
-    """Return the port by which a frame comes."""
-    return port_of(frame[6:12].ljust(6, b"\0"), int.from_bytes(frame[34:36], "big"))
+__all__ = ["TwoPorts"]
 
 
 class TwoPorts:
@@ -64,35 +53,17 @@ class TwoPorts:
         got: list[bytes] = []
         copies: Counter[bytes] = Counter()
         for _, port, frame in sent:
-            expected = self.ports_for(frame)
+            expected = ports_for(self._golden, frame)
             assert port in expected, f"by port {port}, not {expected}: {frame[:64].hex(' ', 4)}"
             copies[frame] += 1
             if copies[frame] % len(expected) == 1 % len(expected):
                 got.append(frame)
                 self.seen[frozenset(expected)] += 1
         for frame, number in copies.items():
-            expected = self.ports_for(frame)
+            expected = ports_for(self._golden, frame)
             by_port = Counter(port for _, port, each in sent if each == frame)
             assert by_port == dict.fromkeys(expected, number // len(expected)), by_port
         return got
-
-    def ports_for(self, frame: bytes) -> set[int]:
-        """Return the ports by which a frame of the node has to leave."""
-        jobs = [job for job in self._golden.jobs if job is not None]
-        if frame[0] & 1:
-            (job,) = (
-                job
-                for job in jobs
-                if job.group and job.group.endpoint.packed_address == frame[30:34] and job.joined
-            )
-            return {port_of(end.mac, end.port) for end in job.joined.values()}
-        own_port = int.from_bytes(frame[34:36], "big")
-        number = own_port - self._golden.endpoint.port - 1
-        if number >= 0:
-            (job,) = (job for job in jobs if job.number == number)
-            if not job.parent_joined:
-                return {0, 1}
-        return {port_of(frame[:6], int.from_bytes(frame[36:38], "big"))}
 
     def read(self, address: int) -> int:
         return self._box.read(address)

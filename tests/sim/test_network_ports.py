@@ -1,0 +1,114 @@
+"""Two network ports at one engine: each frame by its port, and bugs that are found."""
+
+import pytest
+
+from afflux_hdl.engine.parameters import Parameters
+from tests.checks import network_port_checks as checks
+from tests.scenarios.director import SMALL
+from tests.support.checkout import BUILD
+from tests.support.planted_engine import engine_verilog
+from tests.support.planting import Bug
+from tests.support.ported.ported_engine import PORTS, PortedEngine, build_ported
+
+pytestmark = pytest.mark.slow
+
+BUILT = Parameters(bus_bits=32, ports=PORTS, **SMALL)
+CHECKS = {
+    "forgotten": checks.check_ports_are_forgotten,
+    "moved": checks.check_moved_workers,
+    "bursts": checks.check_ports_of_bursts,
+    "answers": checks.check_answers_by_port,
+}
+TABLES, RECEIVE, TRANSMIT = "engine/tables.py", "engine/receive.py", "engine/transmit.py"
+
+BUGS = {
+    # A job's results for its group leave by the ports of the job that had its number before, too.
+    "the group of the job before": Bug(
+        TABLES, "[row.group.eq(0), row.parent.eq(-1)]", "row.parent.eq(-1)"
+    ),
+    # A job asks only where the parent was of the job that had its number before.
+    "the parent of the job before": Bug(
+        TABLES, "[row.group.eq(0), row.parent.eq(-1)]", "row.group.eq(0)"
+    ),
+    "a command forgets the ports of all jobs": Bug(
+        TABLES,
+        "self.write.enable & (self.write.address == n)",
+        "self.write.enable & ((self.write.address == n) | ~self.write.data.any())",
+    ),
+    "only the latest worker's port": Bug(
+        TABLES, "row.group.eq(row.group | self.write.data)", "row.group.eq(self.write.data)"
+    ),
+    "the seal by the next frame's port": Bug(
+        "engine/seal.py",
+        "Mux(sealing, sealed, output.o.payload.net_ports)",
+        "output.o.payload.net_ports",
+    ),
+    # A worker sits behind the port by which the frame before its JOIN has come.
+    "a frame comes by the port of the one before": Bug(
+        RECEIVE,
+        "m.d.sync += net_ports2.eq(beat1.net_ports)",
+        "with m.If(ended2):\n                m.d.sync += net_ports2.eq(beat1.net_ports)",
+    ),
+    "a frame leaves by the port of the one before": Bug(
+        TRANSMIT,
+        "m.d.sync += net_ports1.eq(order.peer.net_ports)",
+        "with m.If(last_issue):\n                m.d.sync += net_ports1.eq(order.peer.net_ports)",
+    ),
+    "a frame leaves by the port of the next one": Bug(
+        TRANSMIT,
+        "net_ports1.eq(order.peer.net_ports)",
+        "net_ports1.eq(self.i.payload.peer.net_ports)",
+    ),
+    "a partial sum by the group's ports": Bug(
+        "engine/replicate.py",
+        "peer1.net_ports.eq(self.read_ports.data.parent)",
+        "peer1.net_ports.eq(self.read_ports.data.group)",
+    ),
+    "whatever a parent sends says where it is": Bug(
+        "engine/engine.py",
+        "port_table.parent.enable.eq(admit.parent_joined)",
+        "port_table.parent.enable.eq(admit.judged | admit.parent_joined)",
+    ),
+}
+
+SHOWN = (
+    "the group of the job before",
+    "the seal by the next frame's port",
+    "a frame comes by the port of the one before",
+)
+"""Of which `make test` shows that they are found: three that checks through a box did not find."""
+
+
+@pytest.fixture(scope="module")
+def built():
+    return build_ported(BUILT)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_frame_leaves_by_its_port(built, name):
+    with PortedEngine.from_library(built) as engine:
+        CHECKS[name](engine, SMALL)
+
+
+def noticed(bug: Bug, name: str) -> list[str]:
+    """Return which checks notice a bug."""
+    folder = BUILD / "tests" / "planted" / name.replace(" ", "-")
+    options = {**SMALL, "ports": PORTS}
+    library = build_ported(BUILT, engine_verilog(folder, bug, BUILT.bus_bits, options))
+    found = []
+    for check in CHECKS:
+        with PortedEngine.from_library(library) as engine:
+            try:
+                CHECKS[check](engine, SMALL)
+            except Exception as error:
+                found.append(check)
+                print(f"{name}, {check}: {type(error).__name__} {str(error)[:200]}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SHOWN else pytest.mark.long) for name in BUGS],
+)
+def test_a_wrong_port_is_caught(name):
+    assert noticed(BUGS[name], name)
