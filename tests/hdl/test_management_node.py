@@ -100,14 +100,14 @@ def test_requests_among_packets_of_a_job(board):
     """Whatever comes between, each side gets what is for it."""
     with open_registers(board) as port:
         latest = port._latest
-        strays = management.management_counter_address("management_strays")
-        before = port.read(strays)
+        not_ours = management.management_counter_address("management_not_ours")
+        before = port.read(not_ours)
         off = registers.node_counter_address("host_off")
         before_off = port.read(off)
         # The node keeps what is no datagram, the management has the others.
         junk = [bytes(60), request_frame(b"x" * 42), request_frame(b"", to="10.0.0.8")]
         assert board.run(junk, after=5_000) == []
-        assert port.read(strays) == before + 1
+        assert port.read(not_ours) == before + 1
         assert port.read(off) == before_off + 1
         assert port._latest == latest + 4
 

@@ -32,17 +32,15 @@ class Readable(Protocol):
 
 
 def read_counter(port: Readable, address: int) -> int:
-    """Return the 64 bits of a counter that grows.
+    """Return the 64 bits of a counter that grows, a value that it has had meanwhile.
 
-    The lower word of the fastest counter takes a quarter of a second to go round, so this repeats
-    once at most.
+    However long the reads take: if the upper word has grown, the counter has passed the first
+    value with the new one.
     """
+    before = port.read(address + 4)
+    low = port.read(address)
     high = port.read(address + 4)
-    while True:
-        low, before = port.read(address), high
-        high = port.read(address + 4)
-        if high == before:
-            return high << 32 | low
+    return high << 32 | (low if high == before else 0)
 
 
 def engine_counters(port: Readable) -> dict[str, int]:

@@ -48,8 +48,8 @@ class Appliance(wiring.Component):
         tx: Frames for the network; `error`, with `last`, marks one that is cut off.
         entropy: Random bits, of no clock.
         configured: The board has an address.
-        authenticated: For a cycle: a request with a right tag was accepted.
-        fault: The management has found that its entropy source is stuck.
+        authenticated: For a cycle: a request of the controller was carried out.
+        fault: The settings are damaged, or the entropy source is stuck.
         reset: For a cycle: the controller wants the board to start anew.
     """
 
@@ -86,8 +86,7 @@ class Appliance(wiring.Component):
             management.entropy.eq(self.entropy),
             self.configured.eq(management.configured),
             self.authenticated.eq(management.authenticated),
+            self.fault.eq(management.fault),
+            self.reset.eq(management.reset),
         ]
-        for name in ("fault", "reset"):
-            if hasattr(management, name):
-                m.d.comb += getattr(self, name).eq(getattr(management, name))
         return m

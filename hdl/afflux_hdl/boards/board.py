@@ -46,7 +46,7 @@ class Board:
         rx_delay_ps, tx_clock_delay_ps: What the board leaves to the FPGA, see `RgmiiEcp5`.
         delays_from: Where these two come from.
         rgmii_attributes: Of some of the PHY's pins, beyond those of amaranth-boards.
-        leds: For each purpose in `lights.PURPOSES` its LED: resource, number and signal.
+        leds: For each purpose in `status_leds.PURPOSES` its LED: resource, number and signal.
         node: What fits; a 32-bit bus.
         engine_mhz: The engine's clock.
         arguments: For nextpnr: device and what else it takes.

@@ -45,7 +45,7 @@ class Crossing(wiring.Component):
     Members:
         i: Beats in, in the domain `writer`.
         o: Beats out, in the domain `reader`.
-        overflowed: In the domain `writer`, for a cycle: a frame is torn or dropped. 0 if not lossy.
+        overflowed: In the domain `writer`, for a cycle: a frame is cut or dropped. 0 if not lossy.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Crossing(wiring.Component):
             m.d.comb += self.i.ready.eq(fifo.w_rdy)
             return
         # `inside`: a part of the frame has gone. `lost`: the rest of the frame does not go.
-        # `owed`: a frame that was torn has no end yet.
+        # `owed`: a frame that was cut has no end yet.
         inside, lost, owed, passes = Signal(), Signal(), Signal(), Signal()
         m.d.comb += passes.eq(~lost & ~owed & fifo.w_rdy)
         with m.If(owed):

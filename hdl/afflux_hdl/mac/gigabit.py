@@ -48,7 +48,7 @@ class GigabitMac(wiring.Component):
     cycle, and nothing runs dry on the way out: frames leave from a buffer in which they are whole.
 
     Received frames come as they arrive, cut through; a bad one has `error` in its last beat (see
-    `Receive`). If `o` is not taken, frames are torn, and end with `error`, or dropped whole. A
+    `Receive`). If `o` is not taken, frames are cut, and end with `error`, or dropped whole. A
     frame to be sent that ends with `error` is dropped, and so is one that is larger than the
     buffer.
 
@@ -69,7 +69,7 @@ class GigabitMac(wiring.Component):
         rx_data, rx_valid, rx_error: As of GMII: RXD, RX_DV, RX_ER, in the domain `rx`.
         tx_data, tx_enable, tx_error: As of GMII: TXD, TX_EN, TX_ER, in the domain `tx`.
         tx_hold: In the domain `tx`: no frame begins to be sent, so `i` is no longer taken soon.
-        overflowed: In the domain `rx`, for a cycle: a frame was torn or dropped.
+        overflowed: In the domain `rx`, for a cycle: a frame was cut or dropped.
     """
 
     def __init__(

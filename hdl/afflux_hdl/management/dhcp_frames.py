@@ -153,7 +153,7 @@ def _read_fixed(p: Assembler) -> None:
     p.label("dhcp_frame")
     # Settings with an address: nothing is for a client that is not there.
     p.load(p["dhcp_state"])
-    p.jump_zero("drop_stray")
+    p.jump_zero("drop_not_ours")
     p.load(p["peer_port"])
     p.xor(p.constant(as_sent(_SERVER_PORT)))
     p.jump_not_zero("dhcp_ignore")
@@ -283,7 +283,7 @@ def _judge(p: Assembler) -> None:
     p.call("octet")
     p.jump_no_carry("dhcp_rest")
     p.skip()
-    p.jump_carry("stray")
+    p.jump_carry("not_ours")
     p.load(p["in_short"])
     p.jump_not_zero("dhcp_refuse")
     p.load(p["udp_checksum"])

@@ -14,7 +14,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from afflux_hdl.lib.count_across import CountAcross
+from afflux_hdl.lib.count_crossing import CountCrossing
 from afflux_hdl.lib.crossing import Crossing
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.whole_frame_crossing import WholeFrameCrossing
@@ -116,7 +116,7 @@ class NodePort(wiring.Component):
             )
             connect(m, received, widen.i)
             received = widen.o
-        m.submodules.drops = drops = CountAcross(
+        m.submodules.drops = drops = CountCrossing(
             bits=EVENT_BITS, i_domain="mac_rx", o_domain="pins"
         )
         m.d.comb += [
