@@ -407,7 +407,10 @@ def _waits(timeout_s: float, first_s: float = 0.0) -> Iterator[float]:
 
 def _name(address: int) -> str:
     """Return how messages name a register."""
-    tables = (registers.REGISTERS, registers.NODE_REGISTERS, management.MANAGEMENT_REGISTERS)
+    tables = (
+        *(registers.REGISTERS, registers.NODE_REGISTERS, registers.PORT_REGISTERS),
+        management.MANAGEMENT_REGISTERS,
+    )
     for table in tables:
         for register in table:
             if register.address == address:
