@@ -16,20 +16,30 @@ def written(tmp_path, content, mode=0o600):
 
 @pytest.mark.parametrize(
     "content",
-    [KEY, KEY.hex().encode(), KEY.hex().upper().encode() + b"\n", b" " + KEY.hex().encode()],
+    [KEY, KEY.hex().encode(), KEY.hex().upper().encode() + b"\r\n", b" " + KEY.hex().encode()],
 )
 def test_the_bytes_themselves_or_their_digits(tmp_path, content):
     assert key_of_file(written(tmp_path, content)) == KEY
 
 
 def test_raw_bytes_are_taken_as_they_are(tmp_path):
-    key = b"\n" + b"0" * 14 + b" "
+    key = b"\n" + bytes(14) + b" "
     assert key_of_file(written(tmp_path, key)) == key
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", KEY[:15], KEY + b"\n", KEY.hex().encode()[:-1], b"g" * 32, KEY.hex().encode() * 2],
+    [
+        b"",
+        KEY[:15],
+        KEY + b"\n",
+        KEY.hex().encode()[:-1],
+        # Half the digits: as many bytes as a key has.
+        b"0123456789abcdef",
+        b"0123456789abcde\n",
+        b"g" * 32,
+        KEY.hex().encode() * 2,
+    ],
 )
 def test_anything_else_is_no_key_and_is_not_shown(tmp_path, content):
     with pytest.raises(ValueError, match="has no key: it must have 16 bytes, or 32") as caught:

@@ -8,11 +8,12 @@ import pytest
 
 from afflux_drivers import _native
 from afflux_drivers.device.box import box_counters, describe_box
+from afflux_drivers.device.counters import read_counter
 from afflux_drivers.device.device import open_device
 from afflux_drivers.device.discovery import find_cards
 from afflux_drivers.device.errors import DeviceBusy, DeviceFailed, DeviceGone
 from afflux_drivers.device.location import DeviceUrl
-from afflux_drivers.device.lock import DeviceLock, card_of
+from afflux_drivers.device.lock import DeviceLock, card_of, registers_of
 from afflux_hdl.contract import box_registers, registers
 from tests.support.drivers.fake_pci import BAR_BYTES, CARD, FakePci, register_image
 from tests.support.management_board import KEY, BoardOnSocket
@@ -303,3 +304,61 @@ def test_finds_the_cards_with_an_engine(pci, tmp_path):
     (pci.folder(CARD) / "device").write_text("0x9039\n")
     assert list(find_cards(pci.root, tmp_path)) == []
     assert list(find_cards(tmp_path / "none", tmp_path)) == []
+
+
+def test_a_card_that_is_loaded_is_not_looked_at(pci, tmp_path, monkeypatch):
+    """Not even to see whether it has a box: what is off the bus may hang a host that reads it."""
+    monkeypatch.setattr("afflux_drivers.device.box.open_bar", None)
+    lock = DeviceLock(card_of(DeviceUrl.parse(URL)), directory=tmp_path)
+    (found,) = find_cards(pci.root, tmp_path)
+    lock.close()
+    assert found.build_time is None
+    assert "in use by process" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("udp://localhost:4699", "udp://127.0.0.1"),
+        ("udp://127.1", "udp://127.0.0.1"),
+        (f"file:///sys/bus/pci/devices/{CARD}/resource2?offset=0x100000", f"pcie://{CARD}"),
+        (f"file:///sys/bus/pci/devices/{CARD}/resource0_wc", f"pcie://{CARD}?bar=0&offset=0"),
+    ],
+)
+def test_registers_have_one_name(one, other):
+    assert registers_of(DeviceUrl.parse(one)) == registers_of(DeviceUrl.parse(other))
+
+
+def test_a_bar_by_its_file_is_the_cards(pci, opened, tmp_path):
+    file = f"file://{pci.bar}?offset=0x100000"
+    opened(file)
+    with pytest.raises(DeviceBusy):
+        opened()
+    with pytest.raises(DeviceBusy):
+        DeviceLock(card_of(DeviceUrl.parse(URL)), directory=tmp_path)
+
+
+def test_all_functions_are_one_card():
+    assert {card_of(DeviceUrl.parse(f"pcie://0000:3b:00.{n}")) for n in range(8)} == {
+        "pcie://0000:3b:00"
+    }
+
+
+class Racing:
+    """A counter that grows by so much between any two reads."""
+
+    def __init__(self, value, step):
+        self.value, self.step, self.reads = value, step, 0
+
+    def read(self, address):
+        self.value, self.reads = self.value + self.step, self.reads + 1
+        return self.value >> 32 if address == 4 else self.value & 0xFFFF_FFFF
+
+
+@pytest.mark.parametrize("start", [0, (1 << 32) - 3, (5 << 32) - 2])
+@pytest.mark.parametrize("step", [0, 1, 1 << 31, 3 << 32])
+def test_a_counter_is_read_in_three_reads_however_fast_it_grows(start, step):
+    port = Racing(start, step)
+    value = read_counter(port, 0)
+    assert start + step <= value <= port.value
+    assert port.reads == 3

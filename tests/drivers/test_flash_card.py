@@ -12,8 +12,9 @@ import pytest
 
 from afflux_drivers.device.errors import DeviceFailed
 from afflux_drivers.flash import card as card_module
-from afflux_drivers.flash.card import _Ended, _Signals, off_the_bus
+from afflux_drivers.flash.card import off_the_bus
 from afflux_drivers.flash.errors import FlashFailed, FlashRefused
+from afflux_drivers.flash.interruption import Ended, Signals
 from afflux_drivers.flash.runner import Runner
 from tests.support.checkout import ROOT
 from tests.support.drivers.fake_pci import BRIDGE, CARD, FakePci
@@ -114,13 +115,13 @@ def test_a_failure_to_rescan_restores_the_registers_all_the_same(pci):
     assert pci.config(BRIDGE) == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
 def test_signals_restore_all_and_count_afterwards(pci, number):
     before = pci.config(BRIDGE)
     program = textwrap.dedent(f"""
         import signal, time
         from pathlib import Path
-        from afflux_drivers.flash.card import _Ended, _Signals, off_the_bus
+        from afflux_drivers.flash.card import off_the_bus
         from afflux_drivers.flash.runner import Runner
         # Ignored where the tests run in the background of a shell.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -154,27 +155,27 @@ def test_signals_raise_once_and_never_while_things_are_restored():
     reached = []
     old = signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
     try:
-        with pytest.raises(FlashFailed, match="ended by signal 15"), _Signals() as signals:
+        with pytest.raises(FlashFailed, match="ended by signal 15"), Signals() as signals:
             signal.raise_signal(signal.SIGTERM)
             reached.append("nothing was there to be restored yet")
-            with pytest.raises(_Ended):
+            with pytest.raises(Ended):
                 signals.allow()
             signal.raise_signal(signal.SIGTERM)
             signals.hold()
             signal.raise_signal(signal.SIGTERM)
             reached.append("one has been raised, so no more")
             assert got == []
-            raise _Ended(15)
+            raise Ended(15)
         assert (len(got), len(reached)) == (1, 2)
-        with pytest.raises(FlashFailed), _Signals() as signals:
+        with pytest.raises(FlashFailed), Signals() as signals:
             signals.allow()
-            with pytest.raises(_Ended):
+            with pytest.raises(Ended):
                 signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGTERM)
             reached.append("one has been raised, so no more")
-            raise _Ended(15)
+            raise Ended(15)
         assert (len(got), len(reached)) == (2, 3)
-        with _Signals() as signals:
+        with Signals() as signals:
             signals.allow()
             signals.hold()
             signal.raise_signal(signal.SIGTERM)

@@ -1,5 +1,6 @@
 """Bitstream files: which board takes which, where they may be written, and what is no bitstream."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ from afflux_drivers.flash.checks import check_image, check_place, normal_part, r
 from afflux_drivers.flash.errors import FlashRefused
 from afflux_drivers.flash.report import Report, find_report
 from afflux_hdl.boards.table import BOARDS as OPEN_BOARDS
-from afflux_hdl.opennic.boards import ALVEO
+from afflux_hdl.vivado.alveo import ALVEO
 from tests.support.drivers.bitstreams import (
     ecp5_bit,
     ecp5_svf,
@@ -281,18 +282,29 @@ def test_reports_beside_a_file(tmp_path):
     assert (report.build_time, report.board) == (6, "")
     with pytest.raises(FlashRefused, match="is about another file"):
         find_report(bit, "cd")
-    for wrong in ("[]", "{", '{"build_time": "x"}', '{"build_time": true}', '{"board": 1}'):
+    for wrong in (
+        *("[]", "{", "[" * 100_000, '{"build_time": "x"}', '{"build_time": true}'),
+        *('{"board": 1}', '{"build_time": -1}', '{"build_time": 100000000000000000000}'),
+    ):
         (tmp_path / "a.json").write_text(wrong)
         with pytest.raises(FlashRefused, match=r"a\.json"):
             find_report(bit, "")
 
 
+def sparse(path, size):
+    path.touch()
+    os.truncate(path, size)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda path: None, "no such file"),
-        (lambda path: path.mkdir(), "no such file"),
+        (lambda path: None, "No such file"),
+        (lambda path: path.mkdir(), "not a regular file"),
         (lambda path: path.touch(), "0 bytes"),
+        (os.mkfifo, "not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: sparse(path, 10 << 30), "a file of 10737418240 bytes is no bitstream"),
     ],
 )
 def test_what_is_no_file(tmp_path, make, reason):
@@ -301,3 +313,39 @@ def test_what_is_no_file(tmp_path, make, reason):
         read_image(AU50, tmp_path / "a.bit")
     with pytest.raises(FlashRefused, match=r"au50 takes \.bit and \.mcs files"):
         read_image(AU50, tmp_path / "a.bin")
+
+
+@pytest.mark.parametrize("kind", [2, 4])
+def test_a_line_that_some_tools_would_wrap_is_refused(tmp_path, kind):
+    """Its end lies beyond its 64 KiB, or at their beginning: where the golden image is."""
+    start = 0x2000 if kind == 2 else USER
+    upper = 0x1000 if kind == 2 else 0x0100
+    lines = mcs(start, xilinx_words(256)).splitlines(keepends=True)
+    lines[-1:-1] = [
+        mcs_line(kind, 0, upper.to_bytes(2, "big")),
+        mcs_line(0, 0xFFF8, bytes(16)),
+    ]
+    path = written(tmp_path / "a.mcs", b"".join(lines))
+    with pytest.raises(FlashRefused, match=r"line 19 reaches beyond its 64 KiB"):
+        read_image(AU50, path)
+    lines[-2] = mcs_line(0, 0xFFF8, bytes(8))
+    image = read_image(AU50, written(path, b"".join(lines)))
+    assert (image.start + image.size) % 0x10000 == 0
+
+
+def test_a_header_that_was_changed_is_not_believed(tmp_path):
+    """What the FPGA will compare stands in the words themselves."""
+    content = bytearray(xilinx_bit("xcku3p-ffvb676-1-e"))
+    place = content.index(bytes.fromhex("aa995566")) + 8
+    for idcode, fits in ((0x04A63093, True), (0x14A63093, True), (0x14B77093, False)):
+        content[place : place + 8] = bytes.fromhex("30018001") + idcode.to_bytes(4, "big")
+        image = read_image(AS02MC04, written(tmp_path / "a.bit", bytes(content)))
+        assert image.idcode == idcode
+        if fits:
+            check_image(AS02MC04, image, None)
+        else:
+            with pytest.raises(FlashRefused, match="the part with the identity 0x14b77093"):
+                check_image(AS02MC04, image, None)
+    # Nobody here knows those of Alveo cards.
+    image = read_image(AU50, written(tmp_path / "b.bit", xilinx_bit()))
+    check_image(AU50, replace(image, idcode=1), None)

@@ -3,7 +3,6 @@
 import random
 from typing import Any
 
-import pytest
 from amaranth.sim import Simulator
 from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
@@ -12,6 +11,7 @@ from scapy.layers.l2 import Ether
 from afflux_hdl.boards.appliance import Appliance
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from tests.support.refusals import refused
 from tests.support.stand_in_management import StandInManagement
 
 NODE = NodeParameters(
@@ -25,7 +25,7 @@ def test_frames_for_the_host_reach_the_management_and_its_frames_the_network() -
     part = Appliance(NODE, StandInManagement())
     choose = random.Random(1)
     frames = [
-        raw(Ether(dst="ff:ff:ff:ff:ff:ff") / IP(dst="255.255.255.255") / UDP(dport=67) / payload)
+        raw(Ether(dst="ff:ff:ff:ff:ff:ff") / IP(dst="255.255.255.255") / UDP(dport=68) / payload)
         for payload in (choose.randbytes(size) for size in (18, 60, 301))
     ]
     came: list[bytes] = []
@@ -68,5 +68,5 @@ def test_frames_for_the_host_reach_the_management_and_its_frames_the_network() -
 
 
 def test_another_width_is_refused() -> None:
-    with pytest.raises(ValueError, match="a bus of 32 bits, not 512"):
+    with refused("a bus of 32 bits, not 512"):
         Appliance(NodeParameters(), StandInManagement())

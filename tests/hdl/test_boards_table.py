@@ -6,7 +6,7 @@ import pytest
 
 from afflux_hdl.boards.board import Board, pins_of
 from afflux_hdl.boards.ecp5_top import top_pins
-from afflux_hdl.boards.lights import PURPOSES
+from afflux_hdl.boards.status_leds import PURPOSES
 from afflux_hdl.boards.table import BOARDS, board_of
 
 ALL = pytest.mark.parametrize("board", BOARDS.values(), ids=list(BOARDS))

@@ -7,10 +7,10 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from afflux_hdl.lib import exchange, frame_arbiter
-from afflux_hdl.lib.exchange import Exchange
+from afflux_hdl.lib import frame_arbiter, request_crossing
 from afflux_hdl.lib.frame_arbiter import FrameArbiter
 from afflux_hdl.lib.packet_stream import PacketBeat
+from afflux_hdl.lib.request_crossing import RequestCrossing
 from afflux_hdl.opennic import outlet
 from afflux_hdl.opennic.outlet import Outlet
 from tests.support.part_player import at_once, pace, play
@@ -56,7 +56,7 @@ async def until(ctx: Any, domain: str, condition: Any, *values: Any, limit: int 
     raise AssertionError("waited in vain")
 
 
-def check_exchange(part: type[Exchange]) -> None:
+def check_request_crossing(part: type[RequestCrossing]) -> None:
     """Each request is carried out once, and answered by its response, whatever the clocks."""
     for outer_ns, sync_ns, phase_ns in ((8, 4, 0), (8, 4, 1), (7, 4, 0), (4, 7, 3), (5, 5, 2)):
         top = part(16, 16, lost=0xDEAD)
@@ -132,7 +132,7 @@ def test_an_outlet_takes_five_cycles() -> None:
 CHECKS: dict[str, Any] = {
     "outlet": (outlet, "Outlet", check_outlet),
     "arbiter": (frame_arbiter, "FrameArbiter", check_arbiter),
-    "exchange": (exchange, "Exchange", check_exchange),
+    "request crossing": (request_crossing, "RequestCrossing", check_request_crossing),
 }
 
 
@@ -163,24 +163,28 @@ BUGS = {
     ),
     "a source waits for ever": ("arbiter", "candidate = (n + distance)", "candidate = (distance)"),
     "the toggle goes back at once": (
-        "exchange",
+        "request crossing",
         "m.If(self.away & away_for.all())",
         "m.If(self.away)",
     ),
     "the toggle does not go back": (
-        "exchange",
+        "request crossing",
         "m.d.outer += asked.eq(0)",
         "m.d.outer += asked.eq(asked)",
     ),
     "a request is lost in a reset": (
-        "exchange",
+        "request crossing",
         """with m.If(self.away):
             m.d.outer += self.o.payload.eq(self._lost)
             m.next = "ANSWER"
         with m.Elif""",
         "with m.If",
     ),
-    "an answer is taken too early": ("exchange", "m.Elif(served_here == asked)", "m.Elif(1)"),
+    "an answer is taken too early": (
+        "request crossing",
+        "m.Elif(served_here == asked)",
+        "m.Elif(1)",
+    ),
 }
 
 

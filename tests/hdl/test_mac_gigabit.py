@@ -51,7 +51,7 @@ def run(
         for frame in received:
             checked = frame + zlib.crc32(frame).to_bytes(4, "little")
             octets += [(octet, 1) for octet in b"\x55" * 7 + b"\xd5" + checked] + [(0, 0)] * 12
-        for data, valid in octets + [(0, 0)] * 60:
+        for data, valid in [(0, 0), *octets, *[(0, 0)] * 60]:
             ctx.set(part.rx_data, data)
             ctx.set(part.rx_valid, valid)
             overflows += ctx.get(part.overflowed)

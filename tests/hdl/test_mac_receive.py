@@ -46,7 +46,7 @@ def play(part: Any, cycles: list[Octet]) -> list[Came]:
 
     async def run(ctx: Any) -> None:
         partial = b""
-        for cycle, (data, valid, error) in enumerate(cycles + [(0, 0, 0)] * 12):
+        for cycle, (data, valid, error) in enumerate([(0, 0, 0), *cycles, *[(0, 0, 0)] * 12]):
             ctx.set(part.data, data)
             ctx.set(part.valid, valid)
             ctx.set(part.error, error)
@@ -140,6 +140,47 @@ def test_what_is_not_a_frame_leaves_no_trace() -> None:
     check_nothing(Receive)
 
 
+def check_payload(built: Any) -> None:
+    """Receive frames whose payload has a frame in it, which is all that noise has left of them."""
+    good, inner = sealed(a_frame(64)), sealed(a_frame(70))
+    carrier = a_frame(50)
+    whole = b"\x55" * 7 + b"\xd5" + carrier + b"\x55" * 7 + b"\xd5" + inner
+    came = []
+    # The delimiter is spoilt; a byte of the preamble is; or the beginning is not seen at all.
+    for noise in (7, 3, 0):
+        octets = bytearray(whole)
+        octets[noise] ^= 0x10
+        cycles = [(octet, 1, 0) for octet in octets] + [(0, 0, 0)]
+        came += play(built(bytes_max=200), cycles + on_wire(good))
+    assert [(one.frame, one.error) for one in came] == [(good[:-4], False)] * 3
+
+
+def check_beginning(built: Any) -> None:
+    """Begin within a frame, as behind a reset: its payload is not taken for one."""
+    good, inner = sealed(a_frame(64)), sealed(a_frame(70))
+    part = built(bytes_max=200)
+    came: list[bytes] = []
+
+    async def run(ctx: Any) -> None:
+        for data, valid, _ in on_wire(inner) + on_wire(good):
+            ctx.set(part.data, data)
+            ctx.set(part.valid, valid)
+            if ctx.get(part.o.valid) and ctx.get(part.o.payload.last):
+                came.append(bytes([ctx.get(part.o.payload.data)]))
+            await ctx.tick()
+
+    simulator = Simulator(part)
+    simulator.add_clock(8e-9)
+    simulator.add_testbench(run)
+    simulator.run()
+    assert came == [good[-5:-4]]
+
+
+def test_a_frame_in_the_payload_of_a_spoilt_one_is_none() -> None:
+    check_payload(Receive)
+    check_beginning(Receive)
+
+
 def test_a_frame_by_scapy_is_good() -> None:
     frame = raw(Ether(src="02:00:00:00:00:01") / IP(dst="10.0.0.9") / UDP(dport=4700) / bytes(90))
     came = play(Receive(), on_wire(sealed(frame)))
@@ -149,7 +190,7 @@ def test_a_frame_by_scapy_is_good() -> None:
 def test_the_last_beat_comes_two_cycles_after_valid_has_fallen() -> None:
     frame = sealed(a_frame(60))
     came = play(Receive(), on_wire(frame))
-    falls = 8 + len(frame)
+    falls = 1 + 8 + len(frame)
     assert came[0].cycle == falls + 1
 
 
@@ -167,6 +208,13 @@ def test_the_last_beat_comes_two_cycles_after_valid_has_fallen() -> None:
         (check_good, "bytes_ == self._bytes_max - 1", "bytes_ == self._bytes_max - 2"),
         (check_good, "bytes_ == FRAME_BYTES_MIN - 1", "bytes_ == FRAME_BYTES_MIN"),
         (check_nothing, "filled.eq(0)", "filled.eq(filled)"),
+        (check_payload, "hunting & (self.data == START)", "self.data == START"),
+        (check_payload, "hunting.eq(0)", "hunting.eq(hunting)"),
+        (
+            check_beginning,
+            "hunting, inside, over = Signal(), S",
+            "hunting, inside, over = Signal(init=1), S",
+        ),
     ],
 )
 def test_planted_bugs_are_noticed(check: Any, right: str, wrong: str) -> None:

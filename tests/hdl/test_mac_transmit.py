@@ -96,6 +96,42 @@ def check_spoilt(built: Any) -> None:
     assert [good(one) for one in sent] == right
 
 
+def check_held(built: Any) -> None:
+    """Hold the transmitter at every cycle: frames leave whole, and none begins meanwhile."""
+    frame = random.Random(3).randbytes(60)
+    for begins in range(1, 100, 7):
+        part = built()
+        sent: list[tuple[int, int]] = []
+        cycles = 0
+
+        async def run(ctx: Any, part: Any = part, begins: int = begins, sent: Any = sent) -> None:
+            taken = 0
+            for cycle in range(400):
+                ctx.set(part.hold, begins <= cycle < begins + 150)
+                ctx.set(part.i.valid, taken < 2 * len(frame))
+                ctx.set(part.i.payload.data, frame[taken % len(frame)])
+                ctx.set(part.i.payload.last, taken % len(frame) == len(frame) - 1)
+                taken += ctx.get(part.i.valid) & ctx.get(part.i.ready)
+                sent.append((ctx.get(part.enable), ctx.get(part.data)))
+                await ctx.tick()
+
+        simulator = Simulator(part)
+        simulator.add_clock(8e-9)
+        simulator.add_testbench(run)
+        simulator.run()
+        rises = [n for n in range(1, 400) if sent[n][0] > sent[n - 1][0]]
+        assert len(rises) == 2
+        for rise in rises:
+            assert not begins + 3 <= rise < begins + 150
+            assert good(bytes(data for _, data in sent[rise : rise + 72])) == frame
+            cycles += 72
+        assert sum(enable for enable, _ in sent) == cycles
+
+
+def test_no_frame_begins_while_it_is_held() -> None:
+    check_held(Transmit)
+
+
 def test_frames_get_preamble_padding_check_sequence_and_gap() -> None:
     check_frames(Transmit)
 
@@ -134,7 +170,8 @@ def test_the_preamble_begins_two_cycles_after_the_offer() -> None:
         (check_spoilt, "spoilt.eq(missing | beat.error)", "spoilt.eq(missing)"),
         (check_spoilt, "spoilt.eq(missing | beat.error)", "spoilt.eq(beat.error)"),
         (check_spoilt, "stray.eq(missing)", "stray.eq(0)"),
-        (check_spoilt, "self.i.valid & ~stray", "self.i.valid"),
+        (check_spoilt, "self.i.valid & ~stray & ~self.hold", "self.i.valid & ~self.hold"),
+        (check_held, "self.i.valid & ~stray & ~self.hold", "self.i.valid & ~stray"),
     ],
 )
 def test_planted_bugs_are_noticed(check: Any, right: str, wrong: str) -> None:

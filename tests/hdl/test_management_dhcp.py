@@ -297,11 +297,11 @@ def check_hostile():
         for what, frame in server.hostile(Ether(asked), kind):
             before = (
                 client.state,
-                client.counter("dhcp_ignored") + client.counter("management_strays"),
+                client.counter("dhcp_ignored") + client.counter("management_not_ours"),
             )
             assert client.twin.feed(frame) == [], (state, what)
             assert client.state == before[0], (state, what)
-            ignored = client.counter("dhcp_ignored") + client.counter("management_strays")
+            ignored = client.counter("dhcp_ignored") + client.counter("management_not_ours")
             assert ignored == before[1] + 1, (state, what)
             assert not client.has_address()
     assert client.twin.feed(server.answer(asked)) == []
@@ -324,7 +324,7 @@ def test_every_bit_counts():
         assert client.twin.feed(bytes(flipped)) == [], bit
         ignored += 1
     assert client.state == 2
-    frames = client.counter("dhcp_ignored") + client.counter("management_strays")
+    frames = client.counter("dhcp_ignored") + client.counter("management_not_ours")
     assert frames == ignored
     assert client.twin.feed(offer)
 
@@ -346,10 +346,10 @@ def test_random_options():
         assert other.state == 3
 
 
-def test_marked_frames_are_strays():
+def test_marked_frames_are_not_ours():
     server, client = DhcpServer(), Client()
     client.twin.feed(server.answer(client.until(3)), bad=True)
-    assert (client.state, client.counter("management_strays")) == (2, 1)
+    assert (client.state, client.counter("management_not_ours")) == (2, 1)
 
 
 def test_settings_with_an_address_have_no_client():
@@ -358,7 +358,7 @@ def test_settings_with_an_address_have_no_client():
     assert client.wait(200) == []
     server = DhcpServer()
     client.twin.feed(server.answer(Client().until(3)))
-    assert client.counter("management_strays") == 1
+    assert client.counter("management_not_ours") == 1
     assert client.counter("dhcp_ignored") == 0
 
 
@@ -371,6 +371,11 @@ BUGS = {
     ),
     "client": (dhcp_frames, "expect(MAC, MAC + 1, MAC + 2)", "[p.take() for _ in range(3)]"),
     "lease": (dhcp_frames, "_LEASE_LEAST_S = 60", "_LEASE_LEAST_S = 59"),
+    "controller": (
+        dhcp_frames,
+        'p.or_(p["t"])\n    p.jump_zero("dhcp_unacceptable")',
+        'p.or_(p["t"])',
+    ),
     "truncated": (
         dhcp_frames,
         'p.load(p["in_short"])\n    p.jump_not_zero("dhcp_refuse")',

@@ -242,7 +242,7 @@ BUGS = {
         "p.subtract(p.constant(4 * len(management.MANAGEMENT_REGISTERS) + 4))",
     ),
     "frames that the MAC marked count": (
-        'p.skip()\n    p.jump_carry("stray")',
+        'p.skip()\n    p.jump_carry("not_ours")',
         "p.skip()",
     ),
 }

@@ -6,9 +6,9 @@ import pytest
 
 from afflux_hdl.opennic import __main__ as command
 from afflux_hdl.opennic import plugin
-from afflux_hdl.opennic.boards import ALVEO
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.plugin import instance, write_plugin
+from afflux_hdl.vivado.alveo import ALVEO
 
 FILES = {
     "README.md",

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from afflux_hdl.cmac.boards import BOARDS
 from afflux_hdl.cmac.project import write_cmac
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
@@ -20,6 +19,7 @@ from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.verilog import PortParameters
 from afflux_hdl.projects.__main__ import main
 from afflux_hdl.vivado import as02mc04
+from afflux_hdl.vivado.alveo import ALVEO
 from afflux_hdl.vivado.as02mc04_pins import PART, PINS
 from afflux_hdl.vivado.crossings import find_crossings
 from afflux_hdl.vivado.files import LISTING
@@ -60,7 +60,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cmac(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the files for an Alveo U50."""
     folder = tmp_path_factory.mktemp("au50")
-    write_cmac(folder, BOARDS["au50"], SETTINGS, built=SMALL)
+    write_cmac(folder, ALVEO["au50"], SETTINGS, built=SMALL)
     return folder
 
 
@@ -332,8 +332,8 @@ def test_alveo_cards_are_those_of_the_shell() -> None:
         "au250": "xcu250-figd2104-2l-e",
         "au280": "xcu280-fsvh2892-2L-e",
     }
-    assert {name: board.part for name, board in BOARDS.items()} == parts
-    for board in BOARDS.values():
-        columns = {lane.split("Y")[0] for lane in board.lanes}
-        rows = [int(lane.split("Y")[1]) for lane in board.lanes]
+    assert {name: card.part for name, card in ALVEO.items()} == parts
+    for card in ALVEO.values():
+        columns = {lane.split("Y")[0] for lane in card.cage.lanes}
+        rows = [int(lane.split("Y")[1]) for lane in card.cage.lanes]
         assert len(columns) == 1 and rows == list(range(rows[0], rows[0] + 4)) and rows[0] % 4 == 0

@@ -230,6 +230,47 @@ def test_resets_the_engine_through_the_shell(run, pci):
     assert "something else than this engine" in run("reset", URL, "--all")[2]
 
 
+def test_a_shell_that_is_another_is_not_reset(run, pci):
+    """There, register 0x14 of BAR 2 would be anything."""
+    for offset, device in ((0, "0x903f"), (0x100000, "0x9039")):
+        pci.set_registers(register_image(), offset)
+        (pci.folder(CARD) / "device").write_text(f"{device}\n")
+        before = pci.bar.read_bytes()
+        status, _, err = run("reset", f"{URL}?offset={offset}", "--all")
+        assert status == 1
+        assert "are not behind OpenNIC" in err
+        assert pci.bar.read_bytes() == before
+
+
+def test_a_reset_takes_no_engine_away_from_others(run, pci, tmp_path):
+    """The shell resets all engines of the card; one of them has a controller."""
+    pci.add_box(nodes=2)
+    pci.write_bar(0x18, b"\x01")
+    second = f"{URL}?offset=0x102000"
+    with open_device(second, sysfs=pci.root, locks=tmp_path):
+        status, _, err = run("reset", URL, "--all")
+    assert status == 1
+    assert f"{second} registers is in use by process {os.getpid()}" in err
+    assert pci.bar.read_bytes()[0x14:0x18] == bytes(4)
+    assert run("reset", URL, "--all")[0] == 0
+
+
+def test_switches_that_are_not_taken_are_reported(run, monkeypatch):
+    monkeypatch.setattr("afflux_drivers.device.window.RegisterWindow.write", lambda *_: None)
+    for words in (["--host-path", "off"], ["--output", "discard"]):
+        status, out, err = run("configure", URL, *words)
+        assert (status, out) == (1, "")
+        assert "was written" in err
+
+
+def test_ctrl_c_is_no_crash(run, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("afflux.commands.device.show.describe", interrupted)
+    assert run("show", URL) == (130, "", "afflux: interrupted\n")
+
+
 def test_jobs_that_there_are_not_need_no_reset(run):
     assert run("reset", URL) == (0, f"{URL}: no jobs\n", "")
 
@@ -290,6 +331,14 @@ def test_an_appliance_behind_a_real_socket(run, board, tmp_path):
         registers.COUNTERS + registers.NODE_COUNTERS + management.MANAGEMENT_COUNTERS
     )
     assert board.registers.writes == []
+    # Behind a MAC that counts what it loses there are three registers more.
+    assert "port_identity" not in values["registers"]
+    board.registers.values |= {0x880: registers.PORT_IDENTITY, 0x884: 7, 0x888: 2}
+    more = json.loads(run("counters", url, *key, "--json", "--all")[1])
+    assert set(more) - set(found) == set(registers.PORT_COUNTERS)
+    assert (more["port_rx_dropped"], more["port_tx_cut"]) == (7, 2)
+    values = json.loads(run("show", url, *key, "--json", "--registers")[1])
+    assert values["registers"]["port_rx_dropped"]["value"] == 7
     assert run("configure", url, *key, "--port", "5000")[0] == 1, "a job exists"
     assert run("reset", url, *key) == (0, f"{url}: ended job(s) 2\n", "")
     assert run("configure", url, *key, "--port", "5000")[0] == 0

@@ -113,12 +113,12 @@ def test_frames_are_answered_as_frames():
 @pytest.mark.parametrize(
     ("change", "counter"),
     [
-        (lambda f: f[:41], "management_strays"),
-        (lambda f: b"\x02" + bytes(5) + f[6:], "management_strays"),
-        (lambda f: f[:20] + b"\x20\x00" + f[22:], "management_strays"),
-        (lambda f: f[:36] + b"\x12\x5c" + f[38:], "management_strays"),
-        (lambda f: f[:6] + b"\x01" + f[7:], "management_strangers"),
-        (lambda f: f[:29] + b"\x02" + f[30:], "management_strangers"),
+        (lambda f: f[:41], "management_not_ours"),
+        (lambda f: b"\x02" + bytes(5) + f[6:], "management_not_ours"),
+        (lambda f: f[:20] + b"\x20\x00" + f[22:], "management_not_ours"),
+        (lambda f: f[:36] + b"\x12\x5c" + f[38:], "management_not_ours"),
+        (lambda f: f[:6] + b"\x01" + f[7:], "management_bad_source"),
+        (lambda f: f[:29] + b"\x02" + f[30:], "management_bad_source"),
         (lambda f: f[:-1], "management_malformed"),
         (lambda f: f[:24] + b"\0\0" + f[26:], "management_malformed"),
         (lambda f: f[:60] + bytes([f[60] ^ 1]) + f[61:], "management_malformed"),

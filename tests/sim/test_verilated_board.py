@@ -154,8 +154,8 @@ def test_who_is_not_the_controller_or_lacks_the_key_gets_nothing(board: BoardAsE
     board.board.send([board.management_frame(hello, "10.0.0.2")])
     board.board.run(1e-3, until_quiet=60e-6)
     assert board.board.receive() == []
-    strangers = management.management_counter_address("management_strangers")
-    assert board.read(strangers) == 1
+    bad_source = management.management_counter_address("management_bad_source")
+    assert board.read(bad_source) == 1
     with pytest.raises((WrongKey, DeviceGone)):
         UdpRegisters(
             ENGINE_ADDRESS, key=bytes(range(16)), timeout_s=0.5,

@@ -117,7 +117,8 @@ class DhcpServer:
             yield "no lease", other(options=[*good[:2], "end"])
             for lease in (0, 1, 59):
                 yield f"lease {lease}", other(options=[*good[:2], ("lease_time", lease), "end"])
-            for address in ("0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255"):
+            # The last one is the controller's.
+            for address in ("0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255", "10.0.0.1"):
                 yield address, other(yiaddr=address)
         for number, length in ((53, 0), (53, 2), (54, 3), (54, 5), (51, 3), (58, 2), (59, 8)):
             raw = bytes([number, length, *range(1, length + 1)])

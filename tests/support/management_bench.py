@@ -70,7 +70,7 @@ class BenchTop(TopLevel):
             m.d.comb += getattr(self, name).eq(getattr(management, name))
         taken, sent = management.i, management.o
         if self._node is not None:
-            m.submodules.node = node = Node(self._node)
+            m.submodules.node = node = Node(self._node, managed=True)
             wiring.connect(m, node.host_rx, management.i)
             wiring.connect(m, management.o, node.host_tx)
             wiring.connect(m, management.axil, node.axil)

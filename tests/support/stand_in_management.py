@@ -25,7 +25,9 @@ class StandInManagement(wiring.Component):
                 "axil": Out(AXI_LITE),
                 "entropy": In(1),
                 "configured": Out(1),
+                "fault": Out(1),
                 "authenticated": Out(1),
+                "reset": Out(1),
             }
         )
 

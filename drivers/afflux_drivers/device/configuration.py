@@ -1,21 +1,31 @@
 """Sets what an operator sets of a device: addresses, the way to its host, its output; resets it."""
 
+import contextlib
 import ipaddress
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from afflux_drivers.device.box import node_urls
 from afflux_drivers.device.description import jobs, wait_until_idle
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.errors import DeviceFailed
 from afflux_drivers.device.location import DeviceUrl
-from afflux_drivers.device.pci import SYSFS
+from afflux_drivers.device.lock import DeviceLock, registers_of
+from afflux_drivers.device.pci import SYSFS, PciFunction
 from afflux_drivers.device.pcie import open_bar
-from afflux_drivers.device.shells import OPEN_NIC, Shell
+from afflux_drivers.device.shells import OPEN_NIC, Shell, shell_of
 from afflux_hdl.contract import registers
 
-__all__ = ["address_of_text", "mac_of_text", "reset_jobs", "reset_user_logic", "set_local"]
+__all__ = [
+    "address_of_text",
+    "mac_of_text",
+    "reset_jobs",
+    "reset_user_logic",
+    "set_local",
+    "set_register",
+]
 
 _MAC = re.compile(r"[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}", re.IGNORECASE)
 _RESET_TIMEOUT_S = 2.0
@@ -52,6 +62,17 @@ def address_of_text(text: str) -> int:
     if first in (0, 127) or first >= 224:
         raise ValueError(f"{text} is not an address that one host of a network can have")
     return int(address)
+
+
+def set_register(device: Device, name: str, address: int, value: int) -> None:
+    """Write a register and read it back, as nobody reports a write over PCIe that was refused.
+
+    Raises:
+        DeviceFailed: It has another value then.
+    """
+    device.write(address, value)
+    if (found := device.read(address)) != value:
+        raise DeviceFailed(f"{device.url}: {name} reads {found:#x} after {value:#x} was written")
 
 
 def set_local(
@@ -107,12 +128,7 @@ def set_local(
     }
     device.write(registers.address_of("local_address"), 0)
     for name, value in wanted.items():
-        device.write(registers.address_of(name), value)
-    for name, value in wanted.items():
-        if (found := read(name)) != value:
-            raise DeviceFailed(
-                f"{device.url}: {name} reads {found:#x} after {value:#x} was written"
-            )
+        set_register(device, name, registers.address_of(name), value)
 
 
 def reset_jobs(device: Device, timeout_s: float = _DESTROY_TIMEOUT_S) -> Sequence[int]:
@@ -133,18 +149,34 @@ def reset_jobs(device: Device, timeout_s: float = _DESTROY_TIMEOUT_S) -> Sequenc
     return numbers
 
 
-def reset_user_logic(url: DeviceUrl, *, shell: Shell = OPEN_NIC, sysfs: Path = SYSFS) -> None:
-    """Have a card's shell reset the engine: jobs, counters and addresses are gone afterwards.
+def reset_user_logic(
+    url: DeviceUrl, *, shell: Shell = OPEN_NIC, sysfs: Path = SYSFS, locks: Path | None = None
+) -> None:
+    """Have a card's shell reset its engines: jobs, counters and addresses are gone afterwards.
 
-    The caller has the card's registers exclusively.
+    The caller has the registers at the URL exclusively; those of the card's other engines, which
+    are reset with it, are locked here.
 
     Raises:
-        DeviceFailed: The shell does not report its end in time, or cannot be reached.
+        DeviceFailed: The card has another shell, or it does not report its end in time, or cannot
+            be reached.
+        DeviceBusy: Somebody else uses one of the card's other engines.
     """
     request, status = shell.reset
-    whole = DeviceUrl("pcie", url.place, bar=shell.bar)
-    window = open_bar(whole, writable=True, sysfs=sysfs)
-    try:
+    # In another design these registers would be anything.
+    names = PciFunction(sysfs, url.place).identifiers()
+    inside = url.bar == shell.bar and shell.offset <= url.offset < 2 * shell.offset
+    if shell_of(*names) is not shell or not inside:
+        raise DeviceFailed(
+            f"{url}: the registers of {names[0]:04x}:{names[1]:04x} at {url.offset:#x} of BAR "
+            f"{url.bar} are not behind {shell.name}, so nothing here can reset that engine"
+        )
+    with contextlib.ExitStack() as stack:
+        for other in node_urls(url, sysfs):
+            if other != url:
+                stack.callback(DeviceLock(registers_of(other), directory=locks).close)
+        window = open_bar(DeviceUrl("pcie", url.place, bar=shell.bar), writable=True, sysfs=sysfs)
+        stack.callback(window.close)
         window.write(request, 1)
         deadline = time.monotonic() + _RESET_TIMEOUT_S
         while not window.read(status) & 1:
@@ -154,5 +186,3 @@ def reset_user_logic(url: DeviceUrl, *, shell: Shell = OPEN_NIC, sysfs: Path = S
                     f"{_RESET_TIMEOUT_S:g} s (register {status:#x} of BAR {shell.bar})"
                 )
             time.sleep(0.001)
-    finally:
-        window.close()

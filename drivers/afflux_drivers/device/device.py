@@ -1,16 +1,14 @@
 """A device: the registers of an engine behind a URL, looked at and locked."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from afflux_drivers.device.errors import DeviceFailed, DeviceGone
 from afflux_drivers.device.location import DeviceUrl
-from afflux_drivers.device.lock import DeviceLock, card_of
+from afflux_drivers.device.lock import DeviceLock, canonical, card_of, registers_of
 from afflux_drivers.device.pci import SYSFS
 from afflux_drivers.device.pcie import GONE, open_bar
 from afflux_drivers.device.udp import UdpRegisters
@@ -147,10 +145,12 @@ def open_device(
         url = DeviceUrl.parse(url)
     with contextlib.ExitStack() as stack:
         held: list[DeviceLock] = []
-        for name, shared in _locked(url, exclusive):
+        # A name is looked up once: another address later would be another board than is locked.
+        place = canonical(url)
+        for name, shared in _locked(place, exclusive):
             held.append(DeviceLock(name, shared=shared, directory=locks))
             stack.callback(held[-1].close)
-        port = _open_port(url, key, exclusive, timeout_s, sysfs)
+        port = _open_port(place if url.scheme == "udp" else url, key, exclusive, timeout_s, sysfs)
         stack.callback(port.close)
         device = Device(url, port, held, writable=exclusive)
         stack.pop_all()
@@ -163,9 +163,7 @@ def _locked(url: DeviceUrl, exclusive: bool) -> Iterator[tuple[str, bool]]:
         # Whoever loads the card anew has this one alone.
         yield card_of(url), True
     if exclusive:
-        # By whatever links a file is reached.
-        place = os.path.realpath(url.place) if url.scheme == "file" else url.place
-        yield f"{replace(url, place=place)} registers", False
+        yield registers_of(url), False
 
 
 def _open_port(

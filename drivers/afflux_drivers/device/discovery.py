@@ -1,5 +1,6 @@
 """Which cards of this host have an engine of Afflux in a shell that we know."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from afflux_drivers.device.box import node_urls
 from afflux_drivers.device.device import open_device
 from afflux_drivers.device.errors import DeviceFailed
 from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.device.lock import DeviceLock, card_of
 from afflux_drivers.device.pci import SYSFS, functions
 from afflux_drivers.device.shells import Shell, shell_of
 from afflux_hdl.contract import registers
@@ -48,7 +50,15 @@ def find_cards(sysfs: Path = SYSFS, locks: Path | None = None) -> Iterator[Found
         if shell is None:
             continue
         first = DeviceUrl("pcie", function.name, bar=shell.bar, offset=shell.offset)
-        for url in node_urls(first, sysfs):
+        try:
+            # Nobody looks at a card that is being loaded.
+            lock = DeviceLock(card_of(first), shared=True, directory=locks)
+        except DeviceFailed as error:
+            yield Found(first, shell, None, str(error))
+            continue
+        with contextlib.closing(lock):
+            urls = node_urls(first, sysfs)
+        for url in urls:
             try:
                 with open_device(url, exclusive=False, sysfs=sysfs, locks=locks) as device:
                     built = device.read(registers.address_of("build_time"))

@@ -1,9 +1,14 @@
 """The key that a controller and an appliance share: 128 bits, in a file."""
 
+import re
+
 from afflux_drivers.control.secret import private_bytes
 from afflux_hdl.contract.siphash import KEY_BYTES
 
 __all__ = ["KEY_BYTES", "key_of_file"]
+
+_HALF = re.compile(rb"[0-9a-fA-F\s]+")
+"""Half as many digits as there must be, most likely: 16 random bytes are never like that."""
 
 
 def key_of_file(path: str) -> bytes:
@@ -15,7 +20,7 @@ def key_of_file(path: str) -> bytes:
     """
     # Raw bytes may begin or end with what looks like white space.
     content = private_bytes(path, 2 * KEY_BYTES + 8)
-    if len(content) == KEY_BYTES:
+    if len(content) == KEY_BYTES and not _HALF.fullmatch(content):
         return content
     try:
         key = bytes.fromhex(content.decode("ascii"))

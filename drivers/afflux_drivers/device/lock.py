@@ -9,16 +9,24 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
+import socket
 import stat
+from dataclasses import replace
 from pathlib import Path
 
+from afflux_drivers.addresses import resolve
 from afflux_drivers.device.errors import DeviceBusy, DeviceFailed
 from afflux_drivers.device.location import DeviceUrl
 
-__all__ = ["DeviceLock", "card_of", "lock_directory"]
+__all__ = ["DeviceLock", "canonical", "card_of", "lock_directory", "registers_of"]
 
 _DIRECTORIES = (Path("/run/lock"), Path("/tmp"))
 _MODE = 0o666
+_BAR_FILE = re.compile(
+    r"/(?P<function>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])/resource(?P<bar>[0-5])(_wc)?"
+)
+"""How a file ends that is a BAR in sysfs."""
 
 
 def lock_directory() -> Path:
@@ -34,9 +42,35 @@ def _all_may_write(folder: Path) -> bool:
     return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH) and bool(mode & stat.S_ISVTX)
 
 
+def canonical(url: DeviceUrl) -> DeviceUrl:
+    """Return the URL that is the same for all ways to name these registers.
+
+    A host may be named or numbered, links may lead to a file, and a file may be a card's BAR.
+    """
+    if url.scheme == "udp":
+        # What cannot be resolved cannot be opened either, which says why.
+        with contextlib.suppress(OSError):
+            for each in resolve(url.place, url.port):
+                if each.family == socket.AF_INET:
+                    return replace(url, place=each.host)
+    if url.scheme == "file":
+        path = os.path.realpath(url.place)
+        found = _BAR_FILE.search(path)
+        if found is not None and found.end() == len(path):
+            bar = int(found["bar"])
+            return DeviceUrl("pcie", found["function"], bar=bar, offset=url.offset)
+        return replace(url, place=path)
+    return url
+
+
 def card_of(url: DeviceUrl) -> str:
-    """Return the name of the whole device, of which the URL may be one engine."""
-    return f"pcie://{url.place}" if url.scheme == "pcie" else str(url)
+    """Return the name of a whole card, of which the URL of the scheme "pcie" is one function."""
+    return f"pcie://{url.place.partition('.')[0]}"
+
+
+def registers_of(url: DeviceUrl) -> str:
+    """Return the name of a device's registers, by whatever URL it is named."""
+    return f"{canonical(url)} registers"
 
 
 class DeviceLock:
@@ -46,6 +80,9 @@ class DeviceLock:
         name: What is locked.
         shared: Others may have it shared at the same time.
         directory: Of the lock files.
+
+    Attributes:
+        file: The open file. A program that inherits it has the lock too, until `close`.
 
     Raises:
         DeviceBusy: Another has it; names the process that has.
@@ -57,25 +94,25 @@ class DeviceLock:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         path = folder / f"afflux-device-{digest}.lock"
         try:
-            self._file = _open(path)
+            self.file = _open(path)
         except OSError as error:
             raise DeviceFailed(f"{name}: cannot open its lock {path}: {error.strerror}") from None
         try:
-            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _holder(self._file)
-            os.close(self._file)
+            holder = _holder(self.file)
+            os.close(self.file)
             raise DeviceBusy(
                 f"{name} is in use by {holder} on this host: end that first (lock {path})"
             ) from None
         except BaseException:
-            os.close(self._file)
+            os.close(self.file)
             raise
         self._open = True
         # For the message of who comes next. Several that share it overwrite each other.
         with contextlib.suppress(OSError):
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            os.ftruncate(self.file, 0)
+            os.pwrite(self.file, f"{os.getpid()}\n".encode(), 0)
 
     def close(self) -> None:
         """Let others have it."""
@@ -83,8 +120,8 @@ class DeviceLock:
             self._open = False
             # Not by closing alone: a forked child may have inherited the open file.
             with contextlib.suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-            os.close(self._file)
+                fcntl.flock(self.file, fcntl.LOCK_UN)
+            os.close(self.file)
 
 
 def _open(path: Path) -> int:

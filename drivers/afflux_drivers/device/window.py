@@ -98,7 +98,7 @@ def open_file(path: str, offset: int, *, writable: bool) -> RegisterWindow:
     name = f"file://{path}"
     try:
         # A FIFO would wait for its other end.
-        mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_NONBLOCK | os.O_CLOEXEC
+        mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         file = os.open(path, mode)
     except OSError as error:
         raise DeviceFailed(f"{name}: cannot open: {error.strerror}") from None

@@ -125,6 +125,8 @@ BOARDS = {
             "colorlight-5a-75b",
             "LFE5U-25F-CABGA256",
             0x4111_1043,
+            # Revision 6.1 has 2 MiB (GD25Q16C), 7.0 to 8.2 have 4 (W25Q32JV), by chubby75's pages,
+            # and JTAG does not tell them apart. The lower halves are right on all of them.
             2 * _MIB,
             loader_board="colorlight",
         ),

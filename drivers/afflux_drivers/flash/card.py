@@ -9,17 +9,14 @@ whatever happens in between, signals included.
 
 import contextlib
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any
 
 from afflux_drivers.device.pci import COMMAND, COMMAND_MEMORY, PciFunction, functions
 from afflux_drivers.flash.errors import FlashFailed, FlashRefused
+from afflux_drivers.flash.interruption import Signals
 from afflux_drivers.flash.runner import Runner
 
 __all__ = ["off_the_bus"]
@@ -32,7 +29,6 @@ _DEVICE_CONTROL = 8
 _CONTROL_FATAL = 0x0004
 _MOST_CAPABILITIES = 48
 _BACK_AFTER_S = 15.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def off_the_bus(
         _Masked(port, "command", COMMAND, port.read_config(COMMAND, 2), _COMMAND_SERR),
         _device_control(port),
     ]
-    with _Signals() as signals:
+    with Signals() as signals:
         try:
             try:
                 signals.allow()
@@ -164,57 +160,3 @@ def _wait(runner: Runner, together: list[PciFunction]) -> None:
             time.sleep(0.05)
         if not function.read_config(COMMAND, 2) & COMMAND_MEMORY:
             _write_attribute(runner, function.folder / "enable")
-
-
-class _Ended(BaseException):
-    """A signal has asked this process to end."""
-
-
-class _Signals:
-    """Lets signals that would end this process raise an exception instead, once.
-
-    Before `allow`, behind `hold`, and behind that exception they only wait; at the end of the
-    `with` block the process gets the first of them, as it would have without all this. Only the
-    main thread gets signals; in others this does nothing.
-    """
-
-    def __init__(self) -> None:
-        self._held = True
-        self._first: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def allow(self) -> None:
-        """Raise an exception for a signal from now on, or for one that has waited."""
-        self._held = False
-        if self._first is not None:
-            self._held = True
-            raise _Ended(self._first)
-
-    def hold(self) -> None:
-        """Raise nothing from now on."""
-        self._held = True
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            self._before = {each: signal.signal(each, self._take) for each in _SIGNALS}
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if self._first is not None:
-            signal.raise_signal(self._first)
-            # Its handler may have let us live.
-            if isinstance(error, _Ended):
-                raise FlashFailed(f"ended by signal {self._first}") from None
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        self._first = number if self._first is None else self._first
-        if not self._held:
-            self._held = True
-            raise _Ended(number)

@@ -49,7 +49,7 @@ def check_image(board: FlashBoard, image: Image, report: Report | None) -> None:
         FlashRefused: It is for another one, or nobody knows for which.
     """
     part = image.part or (report.part if report is not None else "")
-    if image.idcode is not None and image.idcode not in board.idcodes:
+    if image.idcode is not None and board.idcodes and not _fits(board, image.idcode):
         expected = ", ".join(f"{each:#010x}" for each in sorted(board.idcodes))
         raise FlashRefused(
             f"{image.path} is for the part with the identity {image.idcode:#010x}; {board.name} "
@@ -64,6 +64,12 @@ def check_image(board: FlashBoard, image: Image, report: Report | None) -> None:
         )
     if report is not None and report.board and report.board != board.name:
         raise FlashRefused(f"{report.path}: this was built for {report.board}, not {board.name}")
+
+
+def _fits(board: FlashBoard, idcode: int) -> bool:
+    # The upper four bits of AMD's are the revision of the silicon.
+    mask = 0x0FFF_FFFF if board.maker == "xilinx" else 0xFFFF_FFFF
+    return any(not (idcode ^ each) & mask for each in board.idcodes)
 
 
 def check_place(board: FlashBoard, image: Image, partition: str | None, offset: int | None) -> int:

@@ -2,13 +2,13 @@
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.location import DeviceUrl
-from afflux_drivers.device.lock import DeviceLock, card_of
+from afflux_drivers.device.lock import DeviceLock, card_of, registers_of
 from afflux_drivers.device.pci import SYSFS
 from afflux_drivers.flash.boards import FlashBoard, board_of
 from afflux_drivers.flash.card import off_the_bus
@@ -16,6 +16,7 @@ from afflux_drivers.flash.checks import check_image, check_place, read_image
 from afflux_drivers.flash.errors import FlashRefused
 from afflux_drivers.flash.identity import check_identity
 from afflux_drivers.flash.image import Image
+from afflux_drivers.flash.interruption import Signals
 from afflux_drivers.flash.openfpgaloader import Cable, prepare_openfpgaloader
 from afflux_drivers.flash.qspi import prepare_over_pcie
 from afflux_drivers.flash.report import find_report
@@ -42,6 +43,7 @@ class Order:
         hw_device, target: Names in Vivado's hardware manager, if the usual ones do not do.
         limit_s: Seconds for each program; None for the usual ones.
         wait_s: Seconds until the board must answer afterwards.
+        device: Where its registers are; None if nobody has said it.
     """
 
     board: str
@@ -57,6 +59,7 @@ class Order:
     target: str | None = None
     limit_s: float | None = None
     wait_s: float = 30.0
+    device: DeviceUrl | None = None
 
 
 def flash(
@@ -79,7 +82,7 @@ def flash(
     Raises:
         FlashRefused: It could harm the board, or cannot be right; nothing was touched.
         FlashFailed: It did not work.
-        DeviceBusy: The card is in use.
+        DeviceBusy: The card, the adapter or the registers at `Order.device` are in use.
     """
     board = board_of(order.board)
     image = read_image(board, order.file)
@@ -98,18 +101,12 @@ def flash(
     where = "FPGA" if offset is None else "flash"
     start = "" if offset is None else f", from {offset:#010x} on"
     runner.say(f"{image.path} ({part}) goes into the {where} of {board.name}{start}{until}")
-    with contextlib.ExitStack() as stack:
-        if order.card is not None and not runner.dry:
-            name = card_of(DeviceUrl("pcie", order.card))
-            stack.callback(DeviceLock(name, directory=locks).close)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="afflux-flash-")))
-        # All that can be wrong beside the card itself is found before the host lets go of it.
-        load = _prepare(order, board, image, offset, folder, runner)
-        if order.card is not None and not order.over_pcie:
-            stack.enter_context(
-                off_the_bus(order.card, comes_back=board.comes_back, sysfs=sysfs, runner=runner)
-            )
-        load()
+    with Signals() as signals:
+        try:
+            signals.allow()
+            _load(order, board, image, offset, runner, sysfs, locks)
+        finally:
+            signals.hold()
     if order.over_pcie:
         runner.say("the card starts from it at the next cold start; until then the old design runs")
     elif open_it is None:
@@ -118,6 +115,46 @@ def flash(
         runner.say("(identity, release and build time are read, and compared with the report)")
     else:
         runner.say(check_identity(open_it, report, wait_s=order.wait_s))
+
+
+def _load(
+    order: Order,
+    board: FlashBoard,
+    image: Image,
+    offset: int | None,
+    runner: Runner,
+    sysfs: Path,
+    locks: Path | None,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        if not runner.dry:
+            for name in _locked(order):
+                lock = DeviceLock(name, directory=locks)
+                stack.callback(lock.close)
+                runner.locks.append(lock.file)
+                stack.callback(runner.locks.remove, lock.file)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="afflux-flash-")))
+        if not runner.dry:
+            image = image.copied(folder)
+        # All that can be wrong beside the card itself is found before the host lets go of it.
+        load = _prepare(order, board, image, offset, folder, runner)
+        if order.card is not None and not order.over_pcie:
+            stack.enter_context(
+                off_the_bus(order.card, comes_back=board.comes_back, sysfs=sysfs, runner=runner)
+            )
+        load()
+
+
+def _locked(order: Order) -> Iterator[str]:
+    """Yield what nobody else on this host may use while the board is loaded."""
+    if order.card is not None:
+        yield card_of(DeviceUrl("pcie", order.card))
+    if not order.over_pcie:
+        adapter = order.cable.serial or order.target or "of any serial number"
+        yield f"the JTAG adapter {adapter}"
+    # Whoever rules it would lose its jobs. A card has been seen to.
+    if order.device is not None and order.device.scheme != "pcie":
+        yield registers_of(order.device)
 
 
 def _prepare(

@@ -1,6 +1,8 @@
 """An image that may be loaded: what all kinds of bitstream files say about themselves."""
 
-from dataclasses import dataclass
+import os
+import stat
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from afflux_drivers.flash.errors import FlashRefused
@@ -15,13 +17,15 @@ class Image:
     """What was found in a bitstream file.
 
     Attributes:
-        path: The file.
+        path: The file, as it was named.
         kind: "bit", "svf" or "mcs".
         part: FPGA and package that it names; empty if it names none.
         idcode: JTAG identity that it expects; None if it has none.
         start: First address in a flash that it says itself; None if it says none.
         size: Bytes that it takes from there.
         digest: SHA-256 of the file.
+        content: What was looked at.
+        copy: A file that has this content; None: there is none, and `path` had it.
     """
 
     path: Path
@@ -31,6 +35,26 @@ class Image:
     start: int | None
     size: int
     digest: str
+    content: bytes = field(repr=False)
+    copy: Path | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file that programs are given: an absolute path, which no program takes for a word."""
+        return (self.copy or self.path).absolute()
+
+    def copied(self, folder: Path) -> "Image":
+        """Return the same, with a copy in a folder that only this user can write to.
+
+        Programs read it again, minutes later: what they load is what was looked at, whatever has
+        become of the file meanwhile.
+
+        Raises:
+            OSError: There is no space for it.
+        """
+        copy = folder / f"image.{self.kind}"
+        copy.write_bytes(self.content)
+        return replace(self, copy=copy)
 
 
 def read_file(path: Path) -> bytes:
@@ -40,12 +64,20 @@ def read_file(path: Path) -> bytes:
         FlashRefused: It cannot be read, is empty, or is larger than any bitstream.
     """
     try:
-        # A FIFO or a device would be waited for.
-        if not path.is_file():
-            raise FlashRefused(f"{path}: there is no such file")
-        size = path.stat().st_size
-        if not 0 < size <= _MOST_BYTES:
-            raise FlashRefused(f"{path}: a file of {size} bytes is no bitstream")
-        return path.read_bytes()
+        # A FIFO would be waited for.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise FlashRefused(f"{path}: cannot read it: {error.strerror}") from None
+    try:
+        # Of the file that is open, whatever has its name by now.
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            raise FlashRefused(f"{path} is not a regular file")
+        if not 0 < status.st_size <= _MOST_BYTES:
+            raise FlashRefused(f"{path}: a file of {status.st_size} bytes is no bitstream")
+        with open(number, "rb", closefd=False) as file:
+            return file.read(_MOST_BYTES)
+    except OSError as error:
+        raise FlashRefused(f"{path}: cannot read it: {error.strerror}") from None
+    finally:
+        os.close(number)

@@ -64,6 +64,7 @@ def read_bit(path: Path, data: bytes) -> Image:
         start=None,
         size=len(data),
         digest=hashlib.sha256(data).hexdigest(),
+        content=data,
     )
 
 
@@ -99,4 +100,5 @@ def read_svf(path: Path, data: bytes) -> Image:
         start=None,
         size=len(data),
         digest=hashlib.sha256(data).hexdigest(),
+        content=data,
     )

@@ -5,6 +5,7 @@ verified, since the addresses decide what is overwritten.
 """
 
 import hashlib
+import io
 from pathlib import Path
 
 from afflux_drivers.flash.errors import FlashRefused
@@ -14,6 +15,7 @@ from afflux_drivers.flash.xilinx_file import SYNC_WORD
 __all__ = ["read_mcs"]
 
 _DATA, _END, _SEGMENT, _LINEAR = 0, 1, 2, 4
+_SEGMENT_BYTES = 1 << 16
 _SYNC_WITHIN = 4096
 _SWAPPED = bytes(int(f"{octet:08b}"[::-1], 2) for octet in SYNC_WORD)
 
@@ -26,7 +28,7 @@ def read_mcs(path: Path, data: bytes) -> Image:
     """
     base, first, end, ended = 0, None, 0, False
     beginning = bytearray()
-    for number, line in enumerate(data.split(b"\n"), 1):
+    for number, line in enumerate(io.BytesIO(data), 1):
         text = line.strip()
         if not text:
             continue
@@ -34,8 +36,12 @@ def read_mcs(path: Path, data: bytes) -> Image:
             raise FlashRefused(f"{path}, line {number}: there is more after the end")
         record = _record(path, number, text)
         kind, content = record[3], record[4:-1]
-        address = base + int.from_bytes(record[1:3], "big")
+        within = int.from_bytes(record[1:3], "big")
+        address = base + within
         if kind == _DATA:
+            if within + len(content) > _SEGMENT_BYTES:
+                # Some tools go on with the next 64 KiB, some at the beginning of these.
+                raise FlashRefused(f"{path}, line {number} reaches beyond its 64 KiB")
             if address < (address if first is None else first):
                 raise FlashRefused(f"{path}, line {number}: addresses go down to {address:#x}")
             first = address if first is None else first
@@ -60,6 +66,7 @@ def read_mcs(path: Path, data: bytes) -> Image:
         start=first,
         size=end - first,
         digest=hashlib.sha256(data).hexdigest(),
+        content=data,
     )
 
 

@@ -178,7 +178,7 @@ def prepare_openfpgaloader(
         words, usual_s = ["--write-flash", "--offset", str(offset), "--verify"], _FLASH_LIMIT_S
 
     def load() -> None:
-        run([*words, str(image.path)], usual_s if limit_s is None else limit_s)
+        run([*words, str(image.file)], usual_s if limit_s is None else limit_s)
 
     return load
 

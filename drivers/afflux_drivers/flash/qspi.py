@@ -42,7 +42,7 @@ def prepare_over_pcie(
         )
     command = [
         program,
-        "--primary", str(image.path.resolve()),
+        "--primary", str(image.file),
         "--card", card,
         "--bar", str(OPEN_NIC.bar),
         "--bar-offset", f"{_CONTROLLER:#x}",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from afflux_drivers.flash.errors import FlashRefused
+from afflux_drivers.flash.image import read_file
 
 __all__ = ["Report", "find_report"]
 
@@ -51,8 +52,8 @@ def find_report(bitstream: Path, digest: str) -> Report | None:
 
 def _read(path: Path) -> Report:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(read_file(path))
+    except (ValueError, RecursionError) as error:
         raise FlashRefused(f"{path}: cannot read this report: {error}") from None
     if not isinstance(content, dict):
         raise FlashRefused(f"{path}: this is not a report about a bitstream")
@@ -63,10 +64,13 @@ def _read(path: Path) -> Report:
             raise FlashRefused(f"{path}: {name} is {found!r}")
         return empty if found is None else found
 
+    build_time = value("build_time", int, None)
+    if build_time is not None and not 0 <= build_time < 1 << 32:
+        raise FlashRefused(f"{path}: build_time is {build_time}, and the register has 32 bits")
     return Report(
         path=path,
         board=value("board", str, ""),
         part=value("part", str, ""),
-        build_time=value("build_time", int, None),
+        build_time=build_time,
         digest=value("sha256", str, "").lower(),
     )

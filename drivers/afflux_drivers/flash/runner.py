@@ -1,15 +1,16 @@
 """Carries out what loading a board takes: programs with a time limit, and writes that are shown.
 
-In a dry run everything is shown and nothing is done.
+In a dry run everything is shown and nothing is done. That nobody can see what is shown, as when the
+reader of the output has ended, stops nothing: half a bitstream is worse than no words about it.
 """
 
+import codecs
 import contextlib
 import os
 import select
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,10 +21,12 @@ __all__ = ["Runner"]
 _KEPT_BYTES = 64 << 10
 _LAST_LINES = 12
 _END_S = 5.0
+_LOOK_EVERY_S = 0.2
+_PAUSE_S = 0.01
 
 
-def _print(text: str) -> None:
-    print(text, flush=True)
+def _print(text: str, end: str = "\n") -> None:
+    print(text, end=end, flush=True)
 
 
 class Runner:
@@ -35,10 +38,17 @@ class Runner:
 
     Attributes:
         dry: As given.
+        locks: Open files that programs inherit: a lock lasts for as long as one of them runs, even
+            if this process is killed.
     """
 
     def __init__(self, *, dry: bool = False, say: Callable[[str], None] = _print) -> None:
-        self.dry, self.say = dry, say
+        self.dry, self._show = dry, say
+        self.locks: list[int] = []
+
+    def say(self, text: str) -> None:
+        """Show a line, if that is possible."""
+        _try_to(self._show, text)
 
     def do(self, what: str, act: Callable[[], object]) -> None:
         """Show what is done, and do it."""
@@ -60,7 +70,7 @@ class Runner:
             command: The program and its arguments.
             limit_s: Seconds until it is ended.
             environment: Variables beside those of this process.
-            shown: Show what it prints, as it comes.
+            shown: Show what it prints, as it comes. Of one that is not, nothing is at stake.
 
         Raises:
             FlashFailed: It cannot be started, fails, or is not over in time; the message has the
@@ -72,25 +82,22 @@ class Runner:
         self.say(f"+ {shlex.join(command)}")
         if self.dry:
             return ""
+        harm = (
+            ". What it was writing may be half written: load the board again before it is "
+            "switched off"
+            if shown
+            else ""
+        )
+        process = self._start(command, program)
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                # So that a signal to this process lets it clean up first, and its children with it.
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise FlashFailed(f"cannot start {program}: {error.strerror}") from None
-        try:
-            text = self._follow(process, limit_s, shown)
-            status = process.wait(_END_S)
+            text, status = self._follow(process, limit_s, shown)
         except subprocess.TimeoutExpired:
             raise FlashFailed(
-                f"{program} was not over after {limit_s:g} s, and was ended. What it was "
-                "writing may be half written: load the board again before it is switched off"
+                f"{program} was not over after {limit_s:g} s, and was ended{harm}"
             ) from None
+        except BaseException:
+            self.say(f"({program} is ended{harm})")
+            raise
         finally:
             _end(process)
         if status:
@@ -99,33 +106,75 @@ class Runner:
             raise FlashFailed(f"{program} failed ({how}):\n{last}".rstrip())
         return text
 
-    def _follow(self, process: "subprocess.Popen[bytes]", limit_s: float, shown: bool) -> str:
+    def _start(self, command: Sequence[str], program: str) -> "subprocess.Popen[bytes]":
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=self.locks,
+                # So that a signal to this process lets it clean up first, and its children with it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise FlashFailed(f"cannot start {program}: {error.strerror}") from None
+
+    def _follow(
+        self, process: "subprocess.Popen[bytes]", limit_s: float, shown: bool
+    ) -> tuple[str, int]:
+        """Return what a program has printed, and its status."""
         assert process.stdout is not None
         output = process.stdout.fileno()
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         kept = bytearray()
         deadline = time.monotonic() + limit_s
         while (left_s := deadline - time.monotonic()) > 0:
-            if not select.select([output], [], [], left_s)[0]:
-                continue
+            # It may leave its output to a child that lives on, as Vivado does to its hw_server.
+            status = process.poll()
+            if not select.select([output], [], [], min(left_s, _LOOK_EVERY_S))[0]:
+                if status is None:
+                    continue
+                return kept.decode("utf-8", "replace"), status
             piece = os.read(output, 4096)
             if not piece:
-                return kept.decode("utf-8", "replace")
+                # Whoever closes its output need not end at once.
+                return kept.decode("utf-8", "replace"), process.wait(max(_PAUSE_S, left_s))
             kept += piece
             del kept[:-_KEPT_BYTES]
             if shown:
-                sys.stdout.write(piece.decode("utf-8", "replace"))
-                sys.stdout.flush()
+                _try_to(_print, decoder.decode(piece), "")
         raise subprocess.TimeoutExpired(process.args, limit_s)
+
+
+def _try_to(show: Callable[..., None], *words: str) -> None:
+    # Its reader has ended, its disk is full, it is closed, or it has no such letters.
+    with contextlib.suppress(OSError, ValueError):
+        show(*words)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End a program, and what it has started, if they still run."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            break
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
+        deadline = time.monotonic() + _END_S
+        while (running := _runs(process)) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        if not running:
+            break
     if process.stdout is not None:
         process.stdout.close()
+
+
+def _runs(process: "subprocess.Popen[bytes]") -> bool:
+    """Return whether a program, or anything of its group, runs."""
+    if process.poll() is None:
+        return True
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -50,9 +50,10 @@ def _open(board: FlashBoard, hw_device: str | None, target: str | None) -> str:
 open_hw_manager
 connect_hw_server -allow_non_jtag
 {chosen}
-set devices [get_hw_devices -quiet {_quoted(glob)}]
+set glob {_quoted(glob)}
+set devices [get_hw_devices -quiet $glob]
 if {{[llength $devices] != 1}} {{
-    puts "AFFLUX: {board.name} should be one device {glob}; there are: [get_hw_devices]"
+    puts "AFFLUX: {board.name} should be one device $glob; there are: [get_hw_devices]"
     exit 3
 }}
 set device [lindex $devices 0]
@@ -147,7 +148,7 @@ def prepare_vivado(
         FlashRefused: The image that Vivado has made would reach beyond its partition.
     """
     program = "vivado" if runner.dry else find_vivado()
-    path = image.path.resolve()
+    path = image.file
 
     def run(script: str, usual_s: float) -> None:
         file = folder / "flash.tcl"

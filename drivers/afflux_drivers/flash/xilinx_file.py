@@ -19,6 +19,11 @@ SYNC_WORD = bytes.fromhex("aa995566")
 
 _SYNC_WITHIN = 4096
 
+_WRITE_IDCODE = bytes.fromhex("30018001")
+"""Type 1 packet: one word to the register IDCODE, which the FPGA compares with its own (UG570)."""
+
+_IDCODE_WITHIN = 4096
+
 
 def read_bit(path: Path, data: bytes) -> Image:
     """Look at a .bit file.
@@ -40,11 +45,24 @@ def read_bit(path: Path, data: bytes) -> Image:
         path=path,
         kind="bit",
         part=part,
-        idcode=None,
+        idcode=_idcode(words),
         start=None,
         size=len(words),
         digest=hashlib.sha256(data).hexdigest(),
+        content=data,
     )
+
+
+def _idcode(words: bytes) -> int | None:
+    """Return the identity that the words themselves name; None if it is not among the first.
+
+    A header is text that anybody may have changed.
+    """
+    start = words.index(SYNC_WORD) + len(SYNC_WORD)
+    for place in range(start, min(start + _IDCODE_WITHIN, len(words) - 7), 4):
+        if words[place : place + 4] == _WRITE_IDCODE:
+            return int.from_bytes(words[place + 4 : place + 8], "big")
+    return None
 
 
 def _fields(path: Path, data: bytes, place: int) -> tuple[dict[str, str], bytes]:

@@ -29,9 +29,9 @@ APPLIANCE_BUS_BITS = 32
 class Appliance(wiring.Component):
     """Node and management in one clock domain.
 
-    All frames that are not for the engine, and that the node does not answer itself, go to the
-    management; it alone writes registers. Until it has set an address the node passes everything
-    to it and sums nothing.
+    Frames that are not for the engine, that the node does not answer itself, and for which the
+    management may have a use (`Classify`), go to it; it alone writes registers. Until it has set an
+    address nothing is summed.
 
     Latency and throughput are those of the node; `rx` never stalls.
 
@@ -48,8 +48,8 @@ class Appliance(wiring.Component):
         tx: Frames for the network; `error`, with `last`, marks one that is cut off.
         entropy: Random bits, of no clock.
         configured: The board has an address.
-        authenticated: For a cycle: a request with a right tag was accepted.
-        fault: The management has found that its entropy source is stuck.
+        authenticated: For a cycle: a request of the controller was carried out.
+        fault: The settings are damaged, or the entropy source is stuck.
         reset: For a cycle: the controller wants the board to start anew.
     """
 
@@ -75,7 +75,7 @@ class Appliance(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.node = node = Node(self._node)
+        m.submodules.node = node = Node(self._node, managed=True)
         m.submodules.management = management = self._management
         connect(m, flipped(self.rx), node.rx)
         connect(m, node.tx, flipped(self.tx))
@@ -86,8 +86,7 @@ class Appliance(wiring.Component):
             management.entropy.eq(self.entropy),
             self.configured.eq(management.configured),
             self.authenticated.eq(management.authenticated),
+            self.fault.eq(management.fault),
+            self.reset.eq(management.reset),
         ]
-        for name in ("fault", "reset"):
-            if hasattr(management, name):
-                m.d.comb += getattr(self, name).eq(getattr(management, name))
         return m

@@ -46,10 +46,11 @@ class Board:
         rx_delay_ps, tx_clock_delay_ps: What the board leaves to the FPGA, see `RgmiiEcp5`.
         delays_from: Where these two come from.
         rgmii_attributes: Of some of the PHY's pins, beyond those of amaranth-boards.
-        leds: For each purpose in `lights.PURPOSES` its LED: resource, number and signal.
+        leds: For each purpose in `status_leds.PURPOSES` its LED: resource, number and signal.
         node: What fits; a 32-bit bus.
         engine_mhz: The engine's clock.
         arguments: For nextpnr: device and what else it takes.
+        inband_status: What the PHY reports between frames counts, see `RgmiiPort`.
         notes: What people must know, a sentence each.
     """
 
@@ -67,6 +68,7 @@ class Board:
     engine_mhz: Fraction
     arguments: tuple[str, ...]
     rgmii_attributes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    inband_status: bool = True
     notes: tuple[str, ...] = ()
 
     @property

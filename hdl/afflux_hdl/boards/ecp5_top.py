@@ -55,9 +55,9 @@ from amaranth.hdl import (
 from amaranth.lib.cdc import FFSynchronizer, ResetSynchronizer
 
 from afflux_hdl.boards.board import Board, Pin, pins_of
-from afflux_hdl.boards.lights import Lights
 from afflux_hdl.boards.pll import Pll
 from afflux_hdl.boards.port import RgmiiPort
+from afflux_hdl.boards.status_leds import StatusLeds
 from afflux_hdl.lib.top_level import TopLevel
 from afflux_hdl.node.parameters import NodeParameters
 
@@ -168,6 +168,7 @@ class Ecp5Top(TopLevel):
             self._management,
             rx_delay_ps=board.rx_delay_ps,
             tx_clock_delay_ps=board.tx_clock_delay_ps,
+            inband_status=board.inband_status,
         )
         for name in RGMII_IN:
             m.d.comb += getattr(port, f"pin_{name}").eq(self._pin(f"rgmii_{name}"))
@@ -177,17 +178,17 @@ class Ecp5Top(TopLevel):
         m.d.comb += port.entropy.eq(ClockSignal("osc"))
         self._reset(m, port.reset)
 
-        m.submodules.lights = lights = Lights()
+        m.submodules.leds = leds = StatusLeds()
         m.d.comb += [
-            lights.has_address.eq(port.configured),
-            lights.has_link.eq(port.link),
-            lights.frame.eq(port.frame),
-            lights.faulty.eq(port.fault | port.overflowed),
+            leds.has_address.eq(port.configured),
+            leds.has_link.eq(port.link),
+            leds.frame.eq(port.frame),
+            leds.faulty.eq(port.fault | port.overflowed),
         ]
         for name, pins in top_pins(board):
             purpose = name.removeprefix("led_")
             if name.startswith("led_"):
-                m.d.comb += self._pin(name).eq(getattr(lights, purpose) ^ pins[0].inverted)
+                m.d.comb += self._pin(name).eq(getattr(leds, purpose) ^ pins[0].inverted)
             elif name == "phy_reset":
                 m.d.comb += self._pin(name).eq(~phy_awake ^ pins[0].inverted)
         return m

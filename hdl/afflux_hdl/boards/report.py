@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from afflux_hdl.boards.board import Board
-from afflux_hdl.boards.lights import PURPOSES
 from afflux_hdl.boards.port import frame_bytes_max
+from afflux_hdl.boards.status_leds import PURPOSES
 from afflux_hdl.contract import wire
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.node.parameters import NodeParameters
@@ -87,7 +87,7 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
         "settings in the bitstream:",
         f"  {settings!r}",
         "",
-        "lights:",
+        "LEDs:",
         *(f"  {purpose}: {PURPOSES[purpose]}" for purpose in board.leds),
         "",
         f"delays of RGMII: data in {board.rx_delay_ps} ps, clock out {board.tx_clock_delay_ps} ps"

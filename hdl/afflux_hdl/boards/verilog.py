@@ -9,14 +9,12 @@ Tested: `tests/sim/test_verilated_board.py`.
 
 import argparse
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 from afflux_hdl.boards.ecp5_top import APPLIANCE_MODULE, generate_appliance
 from afflux_hdl.boards.placed_settings import PLACEHOLDER
-from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.management.management import Management
-from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.node.options import add_node_options, node_from_options
 
 __all__ = ["main"]
 
@@ -28,28 +26,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--clock-hz", type=int, default=50_000_000, help="of the engine")
     parser.add_argument("--entropy-blocks", type=int, default=64)
     parser.add_argument("--entropy-spacing-bits", type=int, default=6)
-    engine_names = [each.name for each in fields(Parameters)]
-    node_names = [each.name for each in fields(NodeParameters) if each.name != "engine"]
-    for defaults, names in ((Parameters(), engine_names), (NodeParameters(), node_names)):
-        for name in names:
-            option = "--" + name.replace("_", "-")
-            parser.add_argument(option, type=int, default=getattr(defaults, name))
-    options = vars(parser.parse_args(arguments))
+    add_node_options(parser)
+    options = parser.parse_args(arguments)
     try:
-        engine = Parameters(**{name: options[name] for name in engine_names})
-        node = NodeParameters(engine=engine, **{name: options[name] for name in node_names})
         management = Management(
             settings=PLACEHOLDER,
-            clock_hz=options["clock_hz"],
-            entropy_blocks=options["entropy_blocks"],
-            entropy_spacing_bits=options["entropy_spacing_bits"],
+            clock_hz=options.clock_hz,
+            entropy_blocks=options.entropy_blocks,
+            entropy_spacing_bits=options.entropy_spacing_bits,
         )
-        text = generate_appliance(node, management)
+        text = generate_appliance(node_from_options(options), management)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    folder: Path = options["output"]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{APPLIANCE_MODULE}.v"
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / f"{APPLIANCE_MODULE}.v"
     path.write_text(text)
     sys.stdout.write(f"{path}\n")
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from afflux_hdl.cmac.boards import Board
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.verilog import PORT_MODULE, PortParameters, generate_port
+from afflux_hdl.vivado.alveo import Alveo
 from afflux_hdl.vivado.as02mc04 import RTL as VIVADO_RTL
 from afflux_hdl.vivado.crossings import constraints, find_crossings, mark_synchronisers
 from afflux_hdl.vivado.files import fill, write_files
@@ -38,18 +38,18 @@ def parameters(build_time: int = 0) -> PortParameters:
 
 def write_cmac(
     folder: Path,
-    board: Board,
+    card: Alveo,
     settings: Settings,
     build_time: int = 0,
     built: PortParameters | None = None,
 ) -> list[Path]:
-    """Write the files for `board` into `folder`, and return their paths.
+    """Write the files for `card` into `folder`, and return their paths.
 
     Equal arguments give equal files.
 
     Args:
         folder: Made if it is not there.
-        board: The card.
+        card: The card; its first cage is used.
         settings: Of its management.
         build_time: In seconds since 1970, for a register.
         built: Sizes other than those of `parameters`.
@@ -59,21 +59,22 @@ def write_cmac(
     verilog = mark_synchronisers(generate_port(sizes, management))
     crossings = find_crossings(verilog)
     sources = ("afflux_cmac.v", f"{PORT_MODULE}.v")
-    one, two, three, four = board.lanes
+    cage = card.cage
+    one, two, three, four = cage.lanes
     values = {
-        "board": board.name,
-        "part": board.part,
-        "core": board.core,
-        "refclk_mhz": f"{board.refclk_mhz:g}" if board.refclk_mhz == 156.25 else "161.1328125",
-        "refclk_p": board.refclk_pins[0],
-        "refclk_n": board.refclk_pins[1],
+        "board": card.name,
+        "part": card.part,
+        "core": cage.core,
+        "refclk_mhz": f"{cage.refclk_hz / 1e6:.10g}",
+        "refclk_p": cage.refclk_pins[0],
+        "refclk_n": cage.refclk_pins[1],
         "lane_one": one,
         "lane_two": two,
         "lane_three": three,
         "lane_four": four,
         "first_lane": one,
         "last_lane": four,
-        "lanes": ", ".join(board.lanes),
+        "lanes": ", ".join(cage.lanes),
         "sources": "".join(f"    rtl/{name}\n" for name in sources),
         "address": settings.address or "from DHCP",
         "controller": settings.controller,

@@ -166,8 +166,8 @@ MANAGEMENT_REGISTERS = (
 
 MANAGEMENT_COUNTERS = (
     Counter("management_frames", "frame from the node's host port"),
-    Counter("management_strays", "frame that is neither for the management nor for DHCP, dropped"),
-    Counter("management_strangers", "datagram to the management from another address, dropped"),
+    Counter("management_not_ours", "frame neither for the management nor for DHCP, dropped"),
+    Counter("management_bad_source", "datagram to the management from another address, dropped"),
     Counter("management_malformed", "datagram to it with a wrong length, checksum or field"),
     Counter("management_forged", "request with a wrong tag, dropped"),
     Counter("management_hellos", "HELLO answered"),

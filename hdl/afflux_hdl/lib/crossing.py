@@ -29,8 +29,9 @@ class Crossing(wiring.Component):
     no room for its first beat, or whose beginning meets that end, disappears whole. Either counts.
 
     A reset of the writer empties the FIFO; a frame of which `o` has shown a part gets a last beat
-    with `error`. A reset of the reader alone loses at most the beat that `o` offers: let
-    `frame_boundary.WholeFrames` follow.
+    with `error`. It must last 4 cycles or more of the slower clock: behind a shorter one the writer
+    still counts with the places that the reader had taken before. A reset of the reader alone loses
+    at most the beat that `o` offers: let `frame_boundary.WholeFrames` follow.
 
     Args:
         bus_bits: Width of the packet stream.
@@ -44,7 +45,7 @@ class Crossing(wiring.Component):
     Members:
         i: Beats in, in the domain `writer`.
         o: Beats out, in the domain `reader`.
-        overflowed: In the domain `writer`, for a cycle: a frame is torn or dropped. 0 if not lossy.
+        overflowed: In the domain `writer`, for a cycle: a frame is cut or dropped. 0 if not lossy.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Crossing(wiring.Component):
             m.d.comb += self.i.ready.eq(fifo.w_rdy)
             return
         # `inside`: a part of the frame has gone. `lost`: the rest of the frame does not go.
-        # `owed`: a frame that was torn has no end yet.
+        # `owed`: a frame that was cut has no end yet.
         inside, lost, owed, passes = Signal(), Signal(), Signal(), Signal()
         m.d.comb += passes.eq(~lost & ~owed & fifo.w_rdy)
         with m.If(owed):

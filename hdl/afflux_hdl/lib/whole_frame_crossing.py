@@ -8,7 +8,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from afflux_hdl.lib.count_across import CountAcross
+from afflux_hdl.lib.count_crossing import CountCrossing
 from afflux_hdl.lib.packet_stream import PacketBeat
 
 __all__ = ["WholeFrameCrossing"]
@@ -65,17 +65,17 @@ class WholeFrameCrossing(wiring.Component):
         m.submodules.content = content = memory.Memory(
             shape=self._beat.size, depth=self._depth, init=[]
         )
-        m.submodules.frames = frames = CountAcross(
+        m.submodules.frames = frames = CountCrossing(
             bits=bits, i_domain=self._writer, o_domain=self._reader
         )
-        m.submodules.freed = freed = CountAcross(
+        m.submodules.freed = freed = CountCrossing(
             bits=bits, i_domain=self._reader, o_domain=self._writer
         )
         self._write(m, content.write_port(domain=self._writer), frames, freed.count)
         self._read(m, content.read_port(domain=self._reader), freed, frames.count)
         return m
 
-    def _write(self, m: Module, port: Value, frames: CountAcross, freed: Value) -> None:
+    def _write(self, m: Module, port: Value, frames: CountCrossing, freed: Value) -> None:
         w, last = m.d[self._writer], self.i.payload.last
         written = Signal(len(freed), reset_less=True)
         beats = Signal(range(self._depth), reset_less=True)
@@ -99,7 +99,7 @@ class WholeFrameCrossing(wiring.Component):
         with m.If(self.i.valid & self.i.ready):
             w += dropping.eq((dropping | self.cut) & ~last)
 
-    def _read(self, m: Module, port: Value, freed: CountAcross, frames: Value) -> None:
+    def _read(self, m: Module, port: Value, freed: CountCrossing, frames: Value) -> None:
         r = m.d[self._reader]
         # Beside each number is the next one: no adder is in the way of `ready`.
         head, ended = (

@@ -48,7 +48,7 @@ class GigabitMac(wiring.Component):
     cycle, and nothing runs dry on the way out: frames leave from a buffer in which they are whole.
 
     Received frames come as they arrive, cut through; a bad one has `error` in its last beat (see
-    `Receive`). If `o` is not taken, frames are torn, and end with `error`, or dropped whole. A
+    `Receive`). If `o` is not taken, frames are cut, and end with `error`, or dropped whole. A
     frame to be sent that ends with `error` is dropped, and so is one that is larger than the
     buffer.
 
@@ -68,7 +68,8 @@ class GigabitMac(wiring.Component):
         o: Frames received, without check sequence.
         rx_data, rx_valid, rx_error: As of GMII: RXD, RX_DV, RX_ER, in the domain `rx`.
         tx_data, tx_enable, tx_error: As of GMII: TXD, TX_EN, TX_ER, in the domain `tx`.
-        overflowed: In the domain `rx`, for a cycle: a frame was torn or dropped.
+        tx_hold: In the domain `tx`: no frame begins to be sent, so `i` is no longer taken soon.
+        overflowed: In the domain `rx`, for a cycle: a frame was cut or dropped.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class GigabitMac(wiring.Component):
                 "tx_data": Out(8),
                 "tx_enable": Out(1),
                 "tx_error": Out(1),
+                "tx_hold": In(1),
                 "overflowed": Out(1),
             }
         )
@@ -145,6 +147,7 @@ class GigabitMac(wiring.Component):
         connect(m, crossing.o, narrow.i)
         connect(m, narrow.o, transmit.i)
         m.d.comb += [
+            transmit.hold.eq(self.tx_hold),
             self.tx_data.eq(transmit.data),
             self.tx_enable.eq(transmit.enable),
             self.tx_error.eq(transmit.error),

@@ -10,12 +10,14 @@ from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.packet_stream import PacketBeat
 
-__all__ = ["FCS_BYTES", "FRAME_BYTES_MIN", "START", "Receive"]
+__all__ = ["FCS_BYTES", "FRAME_BYTES_MIN", "PREAMBLE", "START", "Receive"]
 
 FRAME_BYTES_MIN = 64
 """The shortest frame, with its frame check sequence (IEEE 802.3, clause 4A.4.2)."""
 
 FCS_BYTES = 4
+
+PREAMBLE = 0x55
 
 START = 0xD5
 """The start frame delimiter, behind the preamble."""
@@ -24,8 +26,13 @@ START = 0xD5
 class Receive(wiring.Component):
     """Finds frames between preamble and gap, and checks and strips their frame check sequence.
 
-    What follows the first start delimiter is the frame, however much of the preamble the PHY has
-    left. The gap may be as short as a cycle. A frame ends with `error` if its check sequence is
+    What follows the start delimiter is the frame, however much of the preamble the PHY has left,
+    even none; but between gap and delimiter there may be nothing else. A delimiter further on is
+    one of somebody's payload: where noise has spoilt the true one, or a reset ends within a frame,
+    a frame in the payload of another one would be taken for one from this network, with a check
+    sequence that is right if its author has seen to that. The gap may be as short as a cycle.
+
+    A frame ends with `error` if its check sequence is
     wrong, if it is shorter than 64 bytes or longer than `bytes_max` (both with check sequence), or
     if the PHY has reported an error since its preamble began. Of one that is too long the rest is
     left out; one of fewer than 5 bytes has nothing to be marked, and leaves no trace.
@@ -58,7 +65,8 @@ class Receive(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.crc = crc = catalog.CRC32_ETHERNET(data_width=8).create()
-        inside, over = Signal(), Signal()
+        # `hunting`: since the gap there was nothing but preamble.
+        hunting, inside, over = Signal(), Signal(), Signal()
         # The last bytes of the frame: one that is passed on when another one follows, and the four
         # that may be the check sequence.
         held = Signal(8 * (FCS_BYTES + 1))
@@ -75,13 +83,15 @@ class Receive(wiring.Component):
             passes.eq(inside & ~over & filled[-1]),
         ]
         with m.If(~self.valid):
-            m.d.sync += [inside.eq(0), over.eq(0), reported.eq(0)]
+            m.d.sync += [hunting.eq(1), inside.eq(0), over.eq(0), reported.eq(0)]
         with m.Else():
             with m.If(self.error):
                 m.d.sync += reported.eq(1)
+            with m.If(self.data != PREAMBLE):
+                m.d.sync += hunting.eq(0)
             with m.If(~inside):
                 m.d.sync += [
-                    inside.eq(self.data == START),
+                    inside.eq(hunting & (self.data == START)),
                     filled.eq(0),
                     bytes_.eq(0),
                     long_enough.eq(0),

@@ -9,11 +9,10 @@ from amaranth.lib.crc import catalog
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.packet_stream import PacketBeat
-from afflux_hdl.mac.receive import FCS_BYTES, FRAME_BYTES_MIN, START
+from afflux_hdl.mac.receive import FCS_BYTES, FRAME_BYTES_MIN, PREAMBLE, START
 
-__all__ = ["GAP_BYTES", "PREAMBLE", "PREAMBLE_BYTES", "Transmit"]
+__all__ = ["GAP_BYTES", "PREAMBLE_BYTES", "Transmit"]
 
-PREAMBLE = 0x55
 PREAMBLE_BYTES = 8
 """With the start delimiter."""
 
@@ -34,6 +33,7 @@ class Transmit(wiring.Component):
 
     Members:
         i: Frames without check sequence, a byte in each beat.
+        hold: No frame begins; one that has begun goes on.
         data, enable, error: As of GMII: TXD, TX_EN, TX_ER, the last one always 0.
     """
 
@@ -41,6 +41,7 @@ class Transmit(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(8))),
+                "hold": In(1),
                 "data": Out(8),
                 "enable": Out(1),
                 "error": Out(1),
@@ -54,14 +55,16 @@ class Transmit(wiring.Component):
         count = Signal(range(FRAME_BYTES_MIN))
         # `spoilt`: the check sequence is inverted. `stray`: the rest of the frame is left out.
         spoilt, stray = Signal(), Signal()
-        sends, byte = Signal(), Signal(8)
-        m.d.comb += crc.data.eq(byte)
+        # What is checked has a signal of its own: else there would be a way from the check sequence
+        # through the choice of the next byte back to itself, longer than any that is used.
+        sends, byte, checked = Signal(), Signal(8), Signal(8)
+        m.d.comb += crc.data.eq(checked)
         m.d.sync += [self.enable.eq(sends), self.data.eq(byte), count.eq(count + 1)]
         unpadded = FRAME_BYTES_MIN - FCS_BYTES
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += count.eq(0)
-                with m.If(self.i.valid & ~stray):
+                with m.If(self.i.valid & ~stray & ~self.hold):
                     m.next = "PREAMBLE"
             with m.State("PREAMBLE"):
                 ends = count == PREAMBLE_BYTES - 1
@@ -78,6 +81,7 @@ class Transmit(wiring.Component):
                 m.d.comb += [
                     sends.eq(1),
                     byte.eq(beat.data),
+                    checked.eq(beat.data),
                     crc.valid.eq(1),
                     self.i.ready.eq(1),
                 ]

@@ -5,6 +5,7 @@ Tested: `tests/hdl/test_management_dhcp.py`.
 
 from afflux_hdl.management.instructions import Assembler, Port, Special
 from afflux_hdl.management.memory_map import (
+    CONTROLLER,
     MAC,
     X_NEXT,
     DhcpMessage,
@@ -152,7 +153,7 @@ def _read_fixed(p: Assembler) -> None:
     p.label("dhcp_frame")
     # Settings with an address: nothing is for a client that is not there.
     p.load(p["dhcp_state"])
-    p.jump_zero("drop_stray")
+    p.jump_zero("drop_not_ours")
     p.load(p["peer_port"])
     p.xor(p.constant(as_sent(_SERVER_PORT)))
     p.jump_not_zero("dhcp_ignore")
@@ -282,7 +283,7 @@ def _judge(p: Assembler) -> None:
     p.call("octet")
     p.jump_no_carry("dhcp_rest")
     p.skip()
-    p.jump_carry("stray")
+    p.jump_carry("not_ours")
     p.load(p["in_short"])
     p.jump_not_zero("dhcp_refuse")
     p.load(p["udp_checksum"])
@@ -366,8 +367,16 @@ def _judge(p: Assembler) -> None:
     p.call("dhcp_first_request")
     p.jump("dhcp_taken")
 
-    # A = 0 if the address is one that a host can have, and the lease is long enough.
+    # A = 0 if the address is one that a host can have, and the lease is long enough. It must not be
+    # the controller's: a board that has it answers to ARP in its place.
     p.label("dhcp_acceptable")
+    p.load(p["in_address"])
+    p.xor(CONTROLLER)
+    p.store(p["t"])
+    p.load(p["in_address"] + 1)
+    p.xor(CONTROLLER + 1)
+    p.or_(p["t"])
+    p.jump_zero("dhcp_unacceptable")
     p.load(p["in_address"])
     p.and_(p.constant(0x00FF))
     p.jump_zero("dhcp_unacceptable")

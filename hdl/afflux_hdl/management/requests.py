@@ -37,8 +37,8 @@ __all__ = ["access", "answer", "requests"]
 def requests(p: Assembler) -> None:
     """Judge a datagram to the management."""
     message = p["message"]
-    p.label("drop_strangers")
-    point_at_counter(p, "management_strangers")
+    p.label("drop_bad_source")
+    point_at_counter(p, "management_bad_source")
     p.jump("drop")
     p.label("drop_malformed")
     point_at_counter(p, "management_malformed")
@@ -52,12 +52,12 @@ def requests(p: Assembler) -> None:
     for n in range(2):
         p.load(p["source"] + n)
         p.xor(CONTROLLER + n)
-        p.jump_not_zero("drop_strangers")
+        p.jump_not_zero("drop_bad_source")
     p.load(p["peer_port"])
-    p.jump_zero("drop_strangers")
+    p.jump_zero("drop_bad_source")
     p.load(p["peer_mac"])
     p.and_(p.constant(1))
-    p.jump_not_zero("drop_strangers")
+    p.jump_not_zero("drop_bad_source")
     for name, wanted in (
         ("ip_length", as_sent(IP_BYTES)),
         ("ip_sum", 0xFFFF),
@@ -72,7 +72,7 @@ def requests(p: Assembler) -> None:
         p.store(X_NEXT)
     p.jump_carry("drop_malformed")
     p.skip()
-    p.jump_carry("stray")
+    p.jump_carry("not_ours")
     p.call("udp_right")
     p.jump_not_zero("malformed")
     p.load(message)

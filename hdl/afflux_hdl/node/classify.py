@@ -50,6 +50,8 @@ HEADER_BYTES = FrameStart.size // 8
 ECHO_FRAME_MAX = 1518
 """Bytes of the largest frame with an echo request that is answered here."""
 
+DHCP_CLIENT_PORT = 68
+
 COMPARE_CYCLES = 8
 """More cycles than pass between a frame's last header beat and its destination."""
 
@@ -64,7 +66,7 @@ class Destination(enum.Enum, shape=3):  # type: ignore[call-arg]
     ECHO = 3
     """An ICMP echo request to the local address."""
     NOBODY = 4
-    """It is for the host, but the host path is off."""
+    """It is for the host, but the host path is off, or the management has no use for it."""
 
 
 class Classify(wiring.Component):
@@ -80,6 +82,12 @@ class Classify(wiring.Component):
     * HOST: all others; among them frames with an 802.1Q tag, frames shorter than `HEADER_BYTES`,
       and frames marked as bad whose header is none of the above. NOBODY if the host path is off.
 
+    A management has its place where a host would be, and less time for each frame than the network
+    takes. So of all others only those are for it that it may have a use for: UDP in IPv4 without
+    options, not a fragment, to the MAC address of one host, or to broadcast and port 68 (DHCP).
+    NOBODY for the rest, so that a storm of broadcasts costs no room in its buffer. The local
+    addresses do not count: whoever sets others than the management's can set them back.
+
     All fragments of a datagram go one way, to the host, which may put them together. While the
     local address is 0.0.0.0, as after reset, no frame is for anybody but the host.
 
@@ -90,6 +98,7 @@ class Classify(wiring.Component):
 
     Args:
         parameters: The engine's parameters.
+        managed: There is a management in place of a host.
 
     Members:
         i: Frames from the network.
@@ -100,8 +109,9 @@ class Classify(wiring.Component):
         idle: No frame is in flight.
     """
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: Parameters, *, managed: bool = False) -> None:
         self._parameters = parameters
+        self._managed = managed
         beat = PacketBeat(parameters.bus_bits, parameters.ports)
         super().__init__(
             {
@@ -140,7 +150,7 @@ class Classify(wiring.Component):
 
         # Stage 4: the destination.
         known4, destination4 = Signal(), Signal(Destination)
-        ours, udp, icmp = Signal(), Signal(), Signal()
+        ours, udp, icmp, wanted = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             ours.eq(flags3.to_mac & flags3.ipv4 & flags3.to_address),
             udp.eq(flags3.udp & flags3.port & ~flags3.fragment),
@@ -151,7 +161,12 @@ class Classify(wiring.Component):
                 & flags3.echo_length
                 & flags3.of_host
             ),
+            wanted.eq(self.host_path),
         ]
+        if self._managed:
+            datagram = flags3.ipv4 & flags3.udp & ~flags3.fragment & ~flags3.short
+            to_host = ~flags3.group | (flags3.broadcast & flags3.dhcp)
+            m.d.comb += wanted.eq(self.host_path & datagram & to_host)
         m.d.sync += known4.eq(known3)
         with m.If(~flags3.short & ours & udp):
             m.d.sync += destination4.eq(Destination.ENGINE)
@@ -160,7 +175,7 @@ class Classify(wiring.Component):
         with m.Elif(~flags3.short & flags3.arp & (flags3.to_mac | flags3.broadcast)):
             m.d.sync += destination4.eq(Destination.ARP)
         with m.Else():
-            m.d.sync += destination4.eq(Mux(self.host_path, Destination.HOST, Destination.NOBODY))
+            m.d.sync += destination4.eq(Mux(wanted, Destination.HOST, Destination.NOBODY))
         m.d.comb += [destinations.i.valid.eq(known4), destinations.i.payload.eq(destination4)]
 
         # Beats leave as soon as their frame's destination is known.
@@ -183,6 +198,7 @@ class Classify(wiring.Component):
         names = (
             *("short", "to_mac", "broadcast", "ipv4", "to_address", "udp", "icmp", "port"),
             *("fragment", "echo_request", "echo_length", "of_host", "arp"),
+            *(("group", "dhcp") if self._managed else ()),
         )
         known, flags = Signal(), Signal(data.StructLayout(dict.fromkeys(names, 1)))
         ethernet, ipv4, udp = (header.header.udp[name] for name in ("ethernet", "ipv4", "udp"))
@@ -226,4 +242,9 @@ class Classify(wiring.Component):
                 & has_address
             ),
         ]
+        if self._managed:
+            m.d.sync += [
+                flags.group.eq(ethernet.destination[0]),
+                flags.dhcp.eq(port == DHCP_CLIENT_PORT),
+            ]
         return known, flags

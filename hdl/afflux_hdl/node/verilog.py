@@ -2,15 +2,14 @@
 
 import argparse
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 from amaranth.hdl import Module, Signal
 
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
-from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.top_level import TopLevel
 from afflux_hdl.node.node import Node
+from afflux_hdl.node.options import add_node_options, node_from_options
 from afflux_hdl.node.parameters import NodeParameters
 
 __all__ = ["NODE_MODULE", "NodeTop", "generate_node"]
@@ -117,21 +116,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line: `python -m afflux_hdl.node.verilog -o DIR`."""
     parser = argparse.ArgumentParser(description="Write the node out as Verilog.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
-    engine_names = [each.name for each in fields(Parameters)]
-    node_names = ["host_buffer_bytes", "echo_buffer_bytes"]
-    for defaults, names in ((Parameters(), engine_names), (NodeParameters(), node_names)):
-        for name in names:
-            option = "--" + name.replace("_", "-")
-            parser.add_argument(option, type=int, default=getattr(defaults, name))
-    options = vars(parser.parse_args(arguments))
+    add_node_options(parser)
+    options = parser.parse_args(arguments)
     try:
-        engine = Parameters(**{name: options[name] for name in engine_names})
-        parameters = NodeParameters(engine=engine, **{name: options[name] for name in node_names})
+        parameters = node_from_options(options)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    folder: Path = options["output"]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{NODE_MODULE}.v"
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / f"{NODE_MODULE}.v"
     path.write_text(generate_node(parameters))
     sys.stdout.write(f"{path}\n")
 

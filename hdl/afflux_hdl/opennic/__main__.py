@@ -2,21 +2,18 @@
 
 import argparse
 import sys
-from dataclasses import fields
 from pathlib import Path
 
-from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node.parameters import NodeParameters
-from afflux_hdl.opennic.boards import ALVEO
+from afflux_hdl.node.options import add_node_options, node_from_options
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.plugin import write_plugin
+from afflux_hdl.opennic.streams import BUS_BITS
+from afflux_hdl.vivado.alveo import ALVEO
 
 __all__ = ["main"]
 
 FIXED = ("bus_bits", "ports")
-"""Parameters of the engine that follow from the shell and from the ports of the box."""
-
-NODE_NAMES = ("host_buffer_bytes", "echo_buffer_bytes")
+"""Sizes of the engine that follow from the shell and from the ports of the box."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -29,25 +26,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--functions", type=int, help="streams of the host (one for each port)")
     default = BoxParameters.port_buffer_bytes
     parser.add_argument("--port-buffer-bytes", type=int, default=default)
-    engine_names = [each.name for each in fields(Parameters) if each.name not in FIXED]
-    for defaults, names in ((Parameters(), engine_names), (NodeParameters(), NODE_NAMES)):
-        for name in names:
-            option = "--" + name.replace("_", "-")
-            parser.add_argument(option, type=int, default=getattr(defaults, name))
-    options = vars(parser.parse_args(arguments))
+    add_node_options(parser, FIXED)
+    options = parser.parse_args(arguments)
     try:
-        ports, nodes = options["ports"], options["nodes"]
-        own = max(ports, 1) if nodes == 1 else 1
-        engine = Parameters(**{name: options[name] for name in engine_names}, ports=min(own, 8))
-        node = NodeParameters(engine=engine, **{name: options[name] for name in NODE_NAMES})
+        ports, nodes = options.ports, options.nodes
+        # Too many or too few of the box are its own to refuse.
+        shared = min(max(ports, 1), 8) if nodes == 1 else 1
         parameters = BoxParameters(
-            node=node,
+            node=node_from_options(options, bus_bits=BUS_BITS, ports=shared),
             ports=ports,
             nodes=nodes,
-            functions=options["functions"] or ports,
-            port_buffer_bytes=options["port_buffer_bytes"],
+            functions=options.functions or ports,
+            port_buffer_bytes=options.port_buffer_bytes,
         )
-        written = write_plugin(options["board"], parameters, options["output"])
+        written = write_plugin(options.board, parameters, options.output)
     except ValueError as error:
         sys.exit(f"error: {error}")
     sys.stdout.write("".join(f"{path}\n" for path in written))

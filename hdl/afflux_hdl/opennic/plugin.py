@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from afflux_hdl.contract import wire
-from afflux_hdl.opennic.boards import ALVEO
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.readme import MAX_PACKET_LENGTH, readme
 from afflux_hdl.opennic.verilog import BOX_MODULE, STREAM_WIDTHS, STREAMS, generate_box
+from afflux_hdl.vivado.alveo import ALVEO
 
 __all__ = ["instance", "plugin_files", "write_plugin"]
 

@@ -8,8 +8,8 @@ from afflux_hdl.contract.box_registers import (
     box_counter_address,
     node_base,
 )
-from afflux_hdl.opennic.boards import ALVEO
 from afflux_hdl.opennic.parameters import BoxParameters
+from afflux_hdl.vivado.alveo import ALVEO
 
 __all__ = ["MAX_PACKET_LENGTH", "build_command", "readme"]
 

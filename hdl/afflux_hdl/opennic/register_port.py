@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.contract.box_registers import PAGE_BYTES
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
-from afflux_hdl.lib.exchange import Exchange
+from afflux_hdl.lib.request_crossing import RequestCrossing
 from afflux_hdl.node.axi_lite import SLVERR, ReadData
 from afflux_hdl.node.node import AXI_LITE
 
@@ -38,14 +38,15 @@ class RegisterPort(wiring.Component):
     Every access is answered. To an address in no page, and while `away` holds, that is `SLVERR`,
     and 0 of a read.
 
-    Latency: that of `Exchange` and of the page. Throughput: one write and one read in that time.
+    Latency: that of `RequestCrossing` and of the page. Throughput: one write and one read in that
+    time.
 
     Args:
         pages: Names of pages by their number: page n begins at n·4096.
 
     Members:
         shell: The shell's side, in domain `outer`.
-        away: In domain `outer`: the nodes are in reset; see `Exchange`.
+        away: In domain `outer`: the nodes are in reset; see `RequestCrossing`.
         (name of a page): Its registers, in domain `sync`.
     """
 
@@ -67,8 +68,8 @@ class RegisterPort(wiring.Component):
         m = Module()
         shell = self.shell
         lost = data.Const(ReadData, SLVERR << 32)
-        m.submodules.writes = writes = Exchange(Write, 2, lost=Const(SLVERR, 2))
-        m.submodules.reads = reads = Exchange(32, ReadData, lost=lost)
+        m.submodules.writes = writes = RequestCrossing(Write, 2, lost=Const(SLVERR, 2))
+        m.submodules.reads = reads = RequestCrossing(32, ReadData, lost=lost)
         connect(m, writes.o, flipped(shell.b))
         connect(m, reads.o, flipped(shell.r))
         m.d.comb += [
@@ -84,11 +85,11 @@ class RegisterPort(wiring.Component):
             reads.i.payload.eq(shell.ar.payload),
             shell.ar.ready.eq(reads.i.ready),
         ]
-        for exchange, address in ((writes, shell.aw.payload), (reads, shell.ar.payload)):
-            m.d.comb += exchange.refuse.eq(1)
+        for crossing, address in ((writes, shell.aw.payload), (reads, shell.ar.payload)):
+            m.d.comb += crossing.refuse.eq(1)
             with m.Switch(address[REGISTER_ADDRESS_BITS:]):
                 with m.Case(*self._pages):
-                    m.d.comb += exchange.refuse.eq(0)
+                    m.d.comb += crossing.refuse.eq(0)
 
         # A page takes the address and the data of a write as it likes.
         aw_taken, w_taken = Signal(), Signal()

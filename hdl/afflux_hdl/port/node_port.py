@@ -14,7 +14,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from afflux_hdl.lib.count_across import CountAcross
+from afflux_hdl.lib.count_crossing import CountCrossing
 from afflux_hdl.lib.crossing import Crossing
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.whole_frame_crossing import WholeFrameCrossing
@@ -50,14 +50,16 @@ class NodePort(wiring.Component):
         rx_beats: Depth of the crossing from the MAC, in beats of the node.
         tx_beats: Depth of the crossing to the MAC, likewise: the longest frame, and one that is
             sent meanwhile.
+        managed: The host is the management of a board, see `Node`.
 
     Members:
         mac_rx: Frames that the MAC has received, in the domain `mac_rx`.
         mac_tx: Frames for the MAC to send, in the domain `mac_tx`.
         mac_rx_reset, mac_tx_reset: The MAC is being reset; each in the domain of that name.
         host_rx, host_tx, axil, idle: As the node's.
-        rx_dropped: Frames that found no room before the node, modulo 2**32.
-        tx_cut: Frames that were too long to be kept whole, modulo 2**32; their end has `user`.
+        rx_dropped: Frames that found no room before the node, modulo 2**32; a register too.
+        tx_cut: Frames that were too long to be kept whole, modulo 2**32; their end has `user`. A
+            register too.
         tx_paused: In the domain `mac_tx`: the MAC has run dry within a frame. Must never be.
     """
 
@@ -68,8 +70,10 @@ class NodePort(wiring.Component):
         mac_bits: int,
         rx_beats: int = 64,
         tx_beats: int = 512,
+        managed: bool = False,
     ) -> None:
         self._parameters = parameters
+        self._managed = managed
         self._mac_bits = mac_bits
         self._rx_beats, self._tx_beats = rx_beats, tx_beats
         host = PacketBeat(parameters.engine.bus_bits)
@@ -91,10 +95,14 @@ class NodePort(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.node = node = Node(self._parameters)
+        m.submodules.node = node = Node(self._parameters, managed=self._managed, port_counters=True)
         for name in ("host_rx", "host_tx", "axil"):
             connect(m, flipped(getattr(self, name)), getattr(node, name))
-        m.d.comb += self.idle.eq(node.idle)
+        m.d.comb += [
+            self.idle.eq(node.idle),
+            node.port_rx_dropped.eq(self.rx_dropped),
+            node.port_tx_cut.eq(self.tx_cut),
+        ]
         self._receive(m, node)
         self._send(m, node)
         return m
@@ -113,7 +121,7 @@ class NodePort(wiring.Component):
             )
             connect(m, received, widen.i)
             received = widen.o
-        m.submodules.drops = drops = CountAcross(
+        m.submodules.drops = drops = CountCrossing(
             bits=EVENT_BITS, i_domain="mac_rx", o_domain="pins"
         )
         m.d.comb += [

@@ -110,7 +110,11 @@ class PortTop(TopLevel):
         m.d.comb += wanted.eq(asked | ordered.any())
         reset = self.drive_clock(m, wanted)
         m.submodules.port = port = NodePort(
-            p.node, mac_bits=p.mac_bits, rx_beats=p.rx_beats, tx_beats=p.tx_beats
+            p.node,
+            mac_bits=p.mac_bits,
+            rx_beats=p.rx_beats,
+            tx_beats=p.tx_beats,
+            managed=self._management is not None,
         )
         for name, stream, mac_reset in (
             ("mac_rx", port.mac_rx, port.mac_rx_reset),

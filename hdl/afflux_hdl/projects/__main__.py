@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from afflux_hdl.boards.options import add_options, settings_of
-from afflux_hdl.cmac.boards import BOARDS
 from afflux_hdl.cmac.project import write_cmac
 from afflux_hdl.vivado import as02mc04
+from afflux_hdl.vivado.alveo import ALVEO
 
 __all__ = ["PROJECTS", "main"]
 
 PROJECTS = {as02mc04.TOP: as02mc04.write_project} | {
-    name: partial(write_cmac, board=board) for name, board in BOARDS.items()
+    name: partial(write_cmac, card=card) for name, card in ALVEO.items()
 }
 """By board: what writes its project."""
 

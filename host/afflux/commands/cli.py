@@ -14,17 +14,51 @@ from afflux_drivers.errors import AffluxError
 
 __all__ = ["main"]
 
+_INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
+    _keep_standard_files()
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return status
+        return status if _flushed() else 1
     except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does; nothing may be flushed into it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed it, as `head` does.
+        _drop_output()
         return 1
+    except KeyboardInterrupt:
+        print("afflux: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _flushed() -> bool:
+    """Return whether all output could be written, and report it otherwise."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"afflux: cannot write the output: {error.strerror}", file=sys.stderr)
+        _drop_output()
+        return False
+    return True
+
+
+def _drop_output() -> None:
+    # Python would flush it once more.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _keep_standard_files() -> None:
+    # Whoever has closed standard output would get what is written there into the next file that
+    # is opened: the registers of a card, or a lock.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _run(words: list[str]) -> int:

@@ -1,16 +1,13 @@
 """The command `afflux flash`: loads a bitstream into a board, and looks at the board afterwards."""
 
 import argparse
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from afflux.group.settings import Settings
+from afflux.commands.device.options import add_key_file, add_stand_ins, checked, key_of, seconds
 from afflux_drivers.device.device import Device, open_device
-from afflux_drivers.device.key import key_of_file
 from afflux_drivers.device.location import EXPECTED, DeviceUrl
-from afflux_drivers.device.pci import SYSFS
 from afflux_drivers.errors import AffluxError
 from afflux_drivers.flash.boards import BOARDS, board_of
 from afflux_drivers.flash.flash import Order, flash
@@ -19,7 +16,7 @@ from afflux_drivers.flash.runner import Runner
 
 __all__ = ["add_arguments", "run"]
 
-_INTERRUPTED = 130
+_DAY_S = 86400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,28 +50,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", help="JTAG target, as Vivado's hardware manager calls it")
     parser.add_argument(
         "--device",
-        type=_url,
+        type=checked(DeviceUrl.parse),
         metavar="URL",
         help=f"where its registers are afterwards: {EXPECTED} (an Alveo card's: those of --card)",
     )
+    add_key_file(parser)
     parser.add_argument(
-        "--key-file",
-        metavar="FILE",
-        help="has the key of an appliance (default: AFFLUX_DEVICE_KEY_FILE)",
-    )
-    parser.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="for each program that is run"
+        "--timeout", type=seconds(_DAY_S), metavar="SECONDS", help="for each program that is run"
     )
     parser.add_argument(
         "--wait",
-        type=_seconds,
+        type=seconds(_DAY_S),
         default=30.0,
         metavar="SECONDS",
         help="until it must answer afterwards (%(default)s)",
     )
-    # For tests: folders that stand in for sysfs, and for that of the locks.
-    parser.add_argument("--sysfs", type=Path, default=SYSFS, help=argparse.SUPPRESS)
-    parser.add_argument("--locks", type=Path, help=argparse.SUPPRESS)
+    add_stand_ins(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -93,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         target=arguments.target,
         limit_s=arguments.timeout,
         wait_s=arguments.wait,
+        device=arguments.device,
     )
     try:
         flash(
@@ -102,9 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
             sysfs=arguments.sysfs,
             locks=arguments.locks,
         )
-    except KeyboardInterrupt:
-        print("afflux flash: interrupted", file=sys.stderr)
-        return _INTERRUPTED
     except (AffluxError, ValueError, OSError) as error:
         print(f"afflux flash: {error}", file=sys.stderr)
         return 1
@@ -118,13 +107,9 @@ def _opener(arguments: argparse.Namespace) -> Callable[[], Device] | None:
         url = DeviceUrl.parse(f"pcie://{arguments.card}")
     if url is None:
         return None
-    where = url
-    key = None
-    if where.scheme == "udp":
-        file = arguments.key_file or Settings.from_environment().device_key_file
-        key = None if file is None else key_of_file(file)
-        if key is None:
-            raise ValueError(f"{where}: --key-file, or AFFLUX_DEVICE_KEY_FILE, must name its key")
+    where, key = url, key_of(arguments, url)
+    if where.scheme == "udp" and key is None:
+        raise ValueError(f"{where}: --key-file, or AFFLUX_DEVICE_KEY_FILE, must name its key")
 
     def open_it() -> Device:
         return open_device(
@@ -141,20 +126,3 @@ def _card(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a PCIe function such as 0000:3b:00.0"
         ) from None
-
-
-def _url(text: str) -> DeviceUrl:
-    try:
-        return DeviceUrl.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, up to a day")
-    return value

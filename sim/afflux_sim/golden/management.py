@@ -15,8 +15,8 @@ __all__ = ["COUNTERS", "GoldenManagement", "NodeBus"]
 
 COUNTERS = (
     "management_frames",
-    "management_strays",
-    "management_strangers",
+    "management_not_ours",
+    "management_bad_source",
     "management_malformed",
     "management_forged",
     "management_hellos",
@@ -129,9 +129,9 @@ class GoldenManagement:
             and frame[36:38] == self.port
         )
         if not ours:
-            return "management_strays"
+            return "management_not_ours"
         if frame[26:30] != self.controller or frame[34:36] == b"\0\0" or frame[6] & 1:
-            return "management_strangers"
+            return "management_bad_source"
         pseudo = frame[26:34] + b"\x00\x11" + frame[38:40]
         right = (
             len(frame) >= 84

@@ -1,17 +1,13 @@
 """The command `afflux device`: its options, and which function does what they ask for."""
 
 import argparse
-import math
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from afflux.commands.device import configure, counters, listing, reset, show
-from afflux.group.settings import Settings
+from afflux.commands.device.options import add_key_file, add_stand_ins, checked, key_of, seconds
 from afflux_drivers.device.device import Device, open_device
-from afflux_drivers.device.key import key_of_file
 from afflux_drivers.device.location import EXPECTED, DeviceUrl
-from afflux_drivers.device.pci import SYSFS
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract.registers import WriteRefused
 
@@ -38,34 +34,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_common(listed)
     for name, (_, add, text) in _SUBCOMMANDS.items():
         action = actions.add_parser(name, help=text)
-        action.add_argument("url", type=_url, metavar="URL", help=EXPECTED)
+        action.add_argument("url", type=checked(DeviceUrl.parse), metavar="URL", help=EXPECTED)
         add(action)
         _add_common(action)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--key-file",
-        metavar="FILE",
-        help="has the key of boards in the network (default: AFFLUX_DEVICE_KEY_FILE)",
-    )
+    add_key_file(parser)
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds(3600),
         default=2.0,
         metavar="SECONDS",
         help="for each answer of a board in the network, repeats included (%(default)s)",
     )
-    # For tests: folders that stand in for sysfs, and for that of the locks.
-    parser.add_argument("--sysfs", type=Path, default=SYSFS, help=argparse.SUPPRESS)
-    parser.add_argument("--locks", type=Path, help=argparse.SUPPRESS)
+    add_stand_ins(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Return the exit status: 0, or 1 if a device cannot do what is asked for."""
     try:
         if arguments.action == "list":
-            return listing.run(arguments, _key(arguments))
+            return listing.run(arguments, key_of(arguments))
         return _SUBCOMMANDS[arguments.action][0](arguments, _opener(arguments))
     except (AffluxError, WriteRefused, ValueError, OSError) as error:
         print(f"afflux device {arguments.action}: {error}", file=sys.stderr)
@@ -79,7 +69,7 @@ def _opener(arguments: argparse.Namespace) -> Callable[[bool], Device]:
         url = arguments.url
         return open_device(
             url,
-            key=_key(arguments) if url.scheme == "udp" else None,
+            key=key_of(arguments, url),
             exclusive=exclusive,
             timeout_s=arguments.timeout,
             sysfs=arguments.sysfs,
@@ -87,25 +77,3 @@ def _opener(arguments: argparse.Namespace) -> Callable[[bool], Device]:
         )
 
     return open_it
-
-
-def _key(arguments: argparse.Namespace) -> bytes | None:
-    file = arguments.key_file or Settings.from_environment().device_key_file
-    return None if file is None else key_of_file(file)
-
-
-def _url(text: str) -> DeviceUrl:
-    try:
-        return DeviceUrl.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, up to 3600")
-    return value

@@ -3,8 +3,14 @@
 import argparse
 from collections.abc import Callable
 
+from afflux.commands.device.options import checked
 from afflux.commands.device.text import columns, flat
-from afflux_drivers.device.configuration import address_of_text, mac_of_text, set_local
+from afflux_drivers.device.configuration import (
+    address_of_text,
+    mac_of_text,
+    set_local,
+    set_register,
+)
 from afflux_drivers.device.description import local_addresses
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.errors import DeviceFailed
@@ -15,8 +21,8 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--mac", type=_checked(mac_of_text), help="MAC address, of one host")
-    parser.add_argument("--address", type=_checked(address_of_text), help="IPv4 address")
+    parser.add_argument("--mac", type=checked(mac_of_text), help="MAC address, of one host")
+    parser.add_argument("--address", type=checked(address_of_text), help="IPv4 address")
     parser.add_argument("--port", type=int, help="UDP port of job packets")
     parser.add_argument(
         "--host-path",
@@ -29,16 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what becomes of all that the engine would send",
     )
     parser.add_argument("--force", action="store_true", help="although jobs exist")
-
-
-def _checked(read: Callable[[str], int]) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
 
 
 def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int:
@@ -54,9 +50,9 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
             set_local(device, **addresses, although_jobs_run=arguments.force)
         if arguments.host_path:
             where = registers.node_address_of("host_path")
-            device.write(where, arguments.host_path == "on")
+            set_register(device, "host_path", where, arguments.host_path == "on")
         if arguments.output:
             where = registers.address_of("transmit_control")
-            device.write(where, arguments.output == "discard")
+            set_register(device, "transmit_control", where, arguments.output == "discard")
         print(columns(flat(local_addresses(device))))
     return 0

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
             return 0
         if device.url.scheme != "pcie":
             raise DeviceFailed(f"{device.url}: nothing there resets the engine as a whole")
-        reset_user_logic(device.url, sysfs=arguments.sysfs)
+        reset_user_logic(device.url, sysfs=arguments.sysfs, locks=arguments.locks)
         left = device.read(registers.address_of("local_address"))
         if left:
             raise DeviceFailed(

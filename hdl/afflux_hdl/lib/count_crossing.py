@@ -1,4 +1,4 @@
-"""Count across: events of one clock domain, counted in another.
+"""Count crossing: events of one clock domain, counted in another.
 
 Tested: `tests/hdl/test_whole_frame_crossing.py`.
 """
@@ -8,10 +8,10 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["CountAcross"]
+__all__ = ["CountCrossing"]
 
 
-class CountAcross(wiring.Component):
+class CountCrossing(wiring.Component):
     """Counts events modulo a power of two, in another clock domain than that in which they happen.
 
     The count crosses in Gray code: of the bits that are sampled, one at most is changing, so what

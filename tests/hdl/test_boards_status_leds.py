@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from amaranth.sim import Simulator
 
-from afflux_hdl.boards import lights
-from afflux_hdl.boards.lights import PURPOSES, Lights
+from afflux_hdl.boards import status_leds
+from afflux_hdl.boards.status_leds import PURPOSES, StatusLeds
 from tests.support.planting import names_with
 
 PAUSE_BITS = 4
@@ -59,7 +59,7 @@ def check(built: Any) -> None:
 
 
 def test_each_led_shows_what_is_written() -> None:
-    check(Lights)
+    check(StatusLeds)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_each_led_shows_what_is_written() -> None:
 )
 def test_planted_bugs_are_noticed(right: str, wrong: str) -> None:
     with pytest.raises(AssertionError):
-        check(names_with(lights, right, wrong)["Lights"])
+        check(names_with(status_leds, right, wrong)["StatusLeds"])

@@ -1,26 +1,27 @@
 """What the LEDs show.
 
-Tested: `tests/hdl/test_boards_lights.py`.
+Tested: `tests/hdl/test_boards_status_leds.py`.
 """
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["PURPOSES", "Lights"]
+__all__ = ["PURPOSES", "StatusLeds"]
 
 PURPOSES = {
     "configured": "the board has an address",
     "link": "the PHY reports a link of 1 Gbit/s in full duplex",
     "activity": "dark for a moment with each frame, else as `configured`",
-    "fault": "the entropy source is stuck, or a frame was lost before the node",
+    "fault": "the settings are damaged, the entropy source is stuck, or a frame was lost before the"
+    " node",
     "combined": "dark: no address. On: an address, and dark for a moment with each frame."
     " Blinking evenly: a fault",
 }
 """What a LED may be for, and when it is lit."""
 
 
-class Lights(wiring.Component):
+class StatusLeds(wiring.Component):
     """Makes events long enough to be seen.
 
     Args:

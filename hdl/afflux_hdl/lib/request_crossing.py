@@ -1,4 +1,4 @@
-"""Exchange: one request at a time to another clock, and its response back.
+"""Request crossing: one request at a time to another clock, and its response back.
 
 ::
 
@@ -17,13 +17,13 @@ from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.synchroniser import Synchroniser
 
-__all__ = ["Exchange"]
+__all__ = ["RequestCrossing"]
 
 SETTLED = 8
 """Cycles of `outer` for which `away` has held when the other end is in reset too."""
 
 
-class Exchange(wiring.Component):
+class RequestCrossing(wiring.Component):
     """Carries a request over and its response back.
 
     Frequency and phase of the two clocks do not matter as long as one is at most twice as fast as

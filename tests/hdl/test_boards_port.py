@@ -1,0 +1,193 @@
+"""From GMII to GMII through a board's port: what a link at a wrong speed does to it."""
+
+import zlib
+from typing import Any
+
+import pytest
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.sim import Simulator
+from scapy.compat import raw
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from afflux_hdl.boards import port
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.node.parameters import NodeParameters
+from tests.support.planting import names_with
+from tests.support.stand_in_management import StandInManagement
+
+NODE = NodeParameters(
+    engine=Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2, link_timeout=64),
+    host_buffer_bytes=2048,
+    echo_buffer_bytes=2048,
+)
+UP, SLOW, HALF, DOWN = 0xDD, 0xBB, 0x55, 0xCC
+FRAME = raw(Ether(dst="ff:ff:ff:ff:ff:ff") / IP(dst="255.255.255.255") / UDP(dport=68) / bytes(18))
+"""The stand-in for the management sends back what it gets."""
+
+SEALED = FRAME + zlib.crc32(FRAME).to_bytes(4, "little")
+
+FRAME_US = 4
+"""Longer than a frame takes from the one pins to the others."""
+
+
+class BarePins(Elaboratable):
+    """Stands where the pins' registers are: GMII is what the test makes it."""
+
+    def __init__(self, **delays: int) -> None:
+        for name, width in (
+            *(("pin_rx_ctl", 1), ("pin_rx_data", 4)),
+            *(("pin_tx_clk", 1), ("pin_tx_ctl", 1), ("pin_tx_data", 4)),
+            *(("rx_data", 8), ("rx_valid", 1), ("rx_error", 1)),
+            *(("tx_data", 8), ("tx_enable", 1), ("tx_error", 1)),
+        ):
+            setattr(self, name, Signal(width, name=name))
+
+    def elaborate(self, platform: object) -> Module:
+        return Module()
+
+
+class Link:
+    """A PHY whose status the test sets."""
+
+    def __init__(self, module: Any, **options: Any) -> None:
+        made: list[BarePins] = []
+
+        def pins(**delays: int) -> BarePins:
+            made.append(BarePins(**delays))
+            return made[-1]
+
+        module["RgmiiEcp5"] = pins
+        self.simulator = Simulator(module["RgmiiPort"](NODE, StandInManagement(), **options))
+        self.pins: Any = made[0]
+        self.status = 0
+        self.frames = 0
+        self.sent = 0
+        for domain, period_ns in (("sync", 20), ("rx", 8.001), ("tx", 7.999)):
+            self.simulator.add_clock(period_ns * 1e-9, domain=domain)
+        self.simulator.add_testbench(self._receive, background=True)
+        self.simulator.add_testbench(self._send, background=True)
+
+    async def _receive(self, ctx: Any) -> None:
+        octets = b"\x55" * 7 + b"\xd5" + SEALED
+        while True:
+            ctx.set(self.pins.rx_data, self.status)
+            for _ in range(12):
+                await ctx.tick("rx")
+            if self.frames:
+                self.frames -= 1
+                ctx.set(self.pins.rx_valid, 1)
+                for octet in octets:
+                    ctx.set(self.pins.rx_data, octet)
+                    await ctx.tick("rx")
+                ctx.set(self.pins.rx_valid, 0)
+
+    async def _send(self, ctx: Any) -> None:
+        octets = b""
+        async for _, _, enable, octet in ctx.tick("tx").sample(
+            self.pins.tx_enable, self.pins.tx_data
+        ):
+            if enable:
+                octets += bytes([octet])
+            elif octets:
+                assert octets[8:] == SEALED
+                self.sent += 1
+                octets = b""
+
+
+def check_speeds(module: Any) -> None:
+    """Send and receive at one gigabit only, once the PHY says so; without status, always."""
+    link = Link(module)
+
+    async def run(ctx: Any) -> None:
+        # The address is set, and nothing is under way.
+        await ctx.delay(1e-6)
+        link.sent = 0
+
+        async def passed(status: int) -> int:
+            before = link.sent
+            link.status = status
+            await ctx.delay(0.5e-6)
+            link.frames = 1
+            await ctx.delay(FRAME_US * 1e-6)
+            return link.sent - before
+
+        # No status, then several.
+        assert await passed(0) == 1
+        assert await passed(SLOW) == 0
+        assert await passed(UP) == 1
+        assert await passed(HALF) == 0
+        assert await passed(DOWN) == 0
+        assert await passed(UP) == 1
+
+    link.simulator.add_testbench(run)
+    link.simulator.run()
+
+
+def check_waiting(module: Any) -> None:
+    """Let the link go while frames leave: no more begin, and those that have begun end well."""
+    link = Link(module)
+
+    async def run(ctx: Any) -> None:
+        await ctx.delay(1e-6)
+        link.status = UP
+        await ctx.delay(1e-6)
+        link.sent, link.frames = 0, 6
+        await ctx.delay(4e-6)
+        link.status = SLOW
+        await ctx.delay(3e-6)
+        before = link.sent
+        assert 0 < before < 6
+        await ctx.delay(8e-6)
+        assert link.sent == before
+        # What waited in the board leaves when the link is right again.
+        link.status = UP
+        await ctx.delay(4e-6)
+        assert link.sent > before
+
+    link.simulator.add_testbench(run)
+    link.simulator.run()
+
+
+def check_without(module: Any) -> None:
+    """Take no notice of what looks like a report."""
+    link = Link(module, inband_status=False)
+
+    async def run(ctx: Any) -> None:
+        link.status = SLOW
+        link.sent, link.frames = 0, 2
+        await ctx.delay(2 * FRAME_US * 1e-6)
+        assert link.sent == 2
+
+    link.simulator.add_testbench(run)
+    link.simulator.run()
+
+
+def fresh() -> dict[str, Any]:
+    return names_with(port, "ENVELOPE_BYTES = 2000", "ENVELOPE_BYTES = 2000")
+
+
+def test_nothing_passes_but_at_a_gigabit_in_full_duplex() -> None:
+    check_speeds(fresh())
+
+
+def test_a_report_may_be_ignored() -> None:
+    check_without(fresh())
+
+
+def test_frames_under_way_end_well_when_the_link_goes() -> None:
+    check_waiting(fresh())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("check", "right", "wrong"),
+    [
+        (check_speeds, "rgmii.rx_valid & ~down", "rgmii.rx_valid"),
+        (check_waiting, "mac.tx_hold, o_domain", "Signal(), o_domain"),
+        (check_without, "if self._inband_status:", "if True:"),
+    ],
+)
+def test_planted_bugs_are_noticed(check: Any, right: str, wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        check(names_with(port, right, wrong))

@@ -1,0 +1,199 @@
+"""A complete simulated board, from RGMII pins to RGMII pins, sums for ranks as software does."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import afflux
+from afflux.commands import serve
+from afflux.group import launched_aggregator
+from afflux_drivers.control.client import read_counters
+from afflux_drivers.device.description import jobs
+from afflux_drivers.device.device import open_device
+from afflux_drivers.device.key import key_of_file
+from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.errors import AggregatorRefused
+from afflux_sim.board.simulated_appliance import SIZES
+from tests.support.host import serving
+from tests.support.host.ranks import caught, run_ranks, values
+
+# The model may have to be built first; every wait of these tests is bounded below.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+BOARD = {"AFFLUX_AGGREGATOR": "board://"}
+
+
+def test_the_command_has_the_sizes_of_the_simulated_board():
+    """It cannot import them, as the simulation may not be installed."""
+    assert serve._DEFAULTS["board"] == SIZES
+
+
+def reduce_some(rank, _size):
+    """Return the bits of sums and maxima of all kinds, and what was counted on the way."""
+    generator = torch.Generator().manual_seed(rank)
+    results = []
+    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+        # A tensor of nothing, one exact sum, a block, a slot and one element, several rounds.
+        for count in (0, 20, 74, 5 * 64 + 1, 7_000):
+            for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
+                tensor = (100 * torch.randn(count, generator=generator)).to(dtype)
+                if dtype != torch.int32 and count > 1000:
+                    tensor[7] = float("nan") if rank == 0 else 1.0
+                    tensor[70 + rank] = float("inf")
+                    tensor[640:1920] = 0
+                dist.all_reduce(tensor, op=op)
+                results.append(tensor.view(torch.uint8).numpy().tobytes())
+    dist.barrier()
+    counted = afflux.statistics()
+    asked = (afflux.engine_counters(), afflux.engine_description()) if rank == 0 else ({}, {})
+    return results, counted, *asked
+
+
+@pytest.fixture(scope="module")
+def of_software():
+    """Return the bits of the software engine."""
+    environment = {"AFFLUX_AGGREGATOR": "soft://"}
+    (first, *_), *_ = values(run_ranks(reduce_some, 3, environment=environment))
+    return first
+
+
+def test_a_board_that_the_ranks_start_gives_the_bits_of_software_whatever_is_lost(of_software):
+    environment = {**BOARD, "AFFLUX_TEST_LOSS": "0.03"}
+    # A build of the model takes longer than all sums.
+    found = values(
+        run_ranks(reduce_some, 3, environment=environment, timeout_s=200.0, limit_s=250.0)
+    )
+    for results, counted, _, _ in found:
+        assert results == of_software
+        assert counted["engine"] == "board"
+        assert counted["lanes"] == 5
+    _, _, counters, description = found[0]
+    assert counters["blocks_accepted"] == sum(counted["blocks_sent"] for _, counted, _, _ in found)
+    assert description["cycles"] > 0
+    assert sum(counted["dropped_sent"] for _, counted, _, _ in found) > 0
+
+
+def lose_the_engine(rank, _size):
+    dist.all_reduce(torch.ones(10))
+    # The others may still need their result sent again.
+    time.sleep(0.5)
+    if rank == 0:
+        (aggregator,) = launched_aggregator._launched.values()
+        os.kill(aggregator.process.pid, signal.SIGKILL)
+    return caught(lambda: dist.all_reduce(torch.ones(20_000)))
+
+
+def test_a_board_that_ends_with_its_process_is_named_at_every_rank():
+    environment = {**BOARD, "AFFLUX_PEER_TIMEOUT": "1"}
+    for message, kind, seconds in values(run_ranks(lose_the_engine, 2, environment=environment)):
+        assert kind in ("AggregatorUnreachable", "GroupFailed")
+        assert "aggregator at 127.0.0.2:" in message
+        assert seconds < 7
+
+
+# A board on a table: it runs alone, and `afflux serve --device` is its controller.
+
+
+@pytest.fixture
+def board(tmp_path):
+    """Yield a board's process, the URL of its registers, and the file with its key."""
+    key = tmp_path / "board.key"
+    command = ["-m", "afflux_sim.board", "--port", "0", "--engine-port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, *command, "--key-file", str(key)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("afflux: simulated board at udp://127.0.0.2:"), line
+        yield process, line.split()[4].rstrip(","), key
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@contextlib.contextmanager
+def controlled(device, key):
+    """Yield a controller's process, its first line, and its port if it serves."""
+    # As a script it does not load torch.
+    process, line = serving.start(
+        *("--device", device, "--key-file", str(key), "--port", "0"), program=(serve.__file__,)
+    )
+    try:
+        yield process, line, int(line.rpartition(":")[2]) if " engine on " in line else 0
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def jobs_on(device, key):
+    with open_device(DeviceUrl.parse(device), key=key_of_file(str(key))) as opened:
+        return jobs(opened)
+
+
+def test_the_controller_with_the_key_gives_ranks_their_job_and_takes_it_back(
+    board, of_software, tmp_path
+):
+    _, device, key = board
+    other = tmp_path / "other.key"
+    other.touch(mode=0o600)
+    other.write_text("00" * 16)
+    began = time.monotonic()
+    with controlled(device, other) as (process, line, _):
+        assert process.wait(20) == 1
+        assert time.monotonic() - began < 20
+        assert line.startswith(f"afflux: cannot serve: {device}: open: "), line
+        assert "none under this key: it is not the key of this board's settings" in line
+    with controlled(device, key) as (process, line, port):
+        assert line.startswith("afflux: board engine on udp://127.0.0.1:"), line
+        environment = {"AFFLUX_AGGREGATOR": f"udp://127.0.0.1:{port}"}
+        for results, counted, _, _ in values(run_ranks(reduce_some, 3, environment=environment)):
+            assert results == of_software
+            assert counted["engine"] == "board"
+        # It has no time to tidy up: what is gone, the ranks have given back.
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with open_device(DeviceUrl.parse(device), key=key_of_file(str(key))) as opened:
+        assert jobs(opened) == []
+
+
+def lose_the_board(rank, _size, board_pid):
+    dist.all_reduce(torch.ones(10))
+    # The others may still need their result sent again.
+    time.sleep(0.5)
+    if rank == 0:
+        os.kill(board_pid, signal.SIGKILL)
+    return caught(lambda: dist.all_reduce(torch.ones(20_000)))
+
+
+def test_a_board_that_dies_is_named_at_every_rank_and_by_its_controller(board):
+    process, device, key = board
+    with controlled(device, key) as (controller, _, port):
+        environment = {
+            "AFFLUX_AGGREGATOR": f"udp://127.0.0.1:{port}",
+            "AFFLUX_PEER_TIMEOUT": "1",
+            "AFFLUX_CLOSE_TIMEOUT": "1",
+        }
+        outcomes = run_ranks(lose_the_board, 2, process.pid, environment=environment)
+        for message, kind, seconds in values(outcomes):
+            assert kind in ("AggregatorUnreachable", "GroupFailed")
+            assert "aggregator at 127.0.0.2:" in message
+            assert seconds < 7
+        # Whoever comes later is told what is wrong, and not left waiting.
+        began = time.monotonic()
+        with pytest.raises(AggregatorRefused, match=rf"{device}: .*no answer within .* s"):
+            read_counters(("127.0.0.1", port), 10.0)
+        assert time.monotonic() - began < 15
+        # It would try to end the job.
+        controller.kill()
