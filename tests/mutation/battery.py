@@ -4,7 +4,7 @@ All of them are checks of the test suite, on an engine that is built for little.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from afflux_hdl.engine.parameters import Parameters
@@ -43,6 +43,12 @@ from tests.checks.link_checks import (
 )
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed, check_zeros
 from tests.checks.near_checks import misjudged
+from tests.checks.network_port_checks import (
+    check_answers_by_port,
+    check_moved_workers,
+    check_ports_are_forgotten,
+    check_ports_of_bursts,
+)
 from tests.checks.node_battery import node_battery
 from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
@@ -73,8 +79,17 @@ from tests.mutation.flip_checks import check_flips
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
+from tests.support.ported.ported_engine import PORTS
 
-__all__ = ["Trial", "battery_of_node", "full_battery", "parameters", "short_battery"]
+__all__ = [
+    "Trial",
+    "battery_of_node",
+    "battery_of_options",
+    "full_battery",
+    "option_parameters",
+    "parameters",
+    "short_battery",
+]
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,11 @@ class Trial:
 def parameters(bus_bits: int) -> Parameters:
     """Of the mutated engine: as the tests have it."""
     return Parameters(bus_bits=bus_bits, **BUILDS[bus_bits])
+
+
+def option_parameters(bus_bits: int) -> Parameters:
+    """Of the engine with all options of which their own logic is mutated."""
+    return replace(parameters(bus_bits), ports=PORTS, ram_output_register=1)
 
 
 def _fuzz(engine: VerilatedEngine, build: Build) -> None:
@@ -135,6 +155,21 @@ def battery_of_node(bus_bits: int) -> list[Trial]:
         Trial("reset at rest", partial(check_reset_at_rest, built=built), timed=True),
         Trial("answer rates", partial(check_answer_rates, built=built)),
         Trial("node's link timeout", partial(check_node_link_timeout, built=built)),
+    ]
+
+
+def battery_of_options(bus_bits: int, flips: int = 0) -> list[Trial]:
+    """Return all checks of an engine with options; those of its ports come first.
+
+    Its network ports are looked at by the others as well (`tests.support.ported.ported_engine`).
+    """
+    build = BUILDS[bus_bits]
+    return [
+        Trial("forgotten ports", partial(check_ports_are_forgotten, build=build), exact=True),
+        Trial("moved workers", partial(check_moved_workers, build=build), exact=True),
+        Trial("ports of bursts", partial(check_ports_of_bursts, build=build)),
+        Trial("answers by port", partial(check_answers_by_port, build=build), exact=True),
+        *full_battery(bus_bits, flips, later=1),
     ]
 
 

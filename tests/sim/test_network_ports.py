@@ -4,6 +4,7 @@ The engine has the output register of the slot memory as well, so that each run 
 engine with all options; `test_output_register.py` asks more of it.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 OPTIONS = {"ports": PORTS, "ram_output_register": 1}
 BUILT = Parameters(bus_bits=32, **OPTIONS, **SMALL)
-CHECKS = {
+CHECKS: dict[str, Callable[..., object]] = {
     "forgotten": checks.check_ports_are_forgotten,
     "moved": checks.check_moved_workers,
     "bursts": checks.check_ports_of_bursts,
