@@ -13,7 +13,18 @@ pause: it is never ahead of a walk that began when its order could come first.
 """
 
 from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import (
+    Assert,
+    Cat,
+    Const,
+    Cover,
+    Elaboratable,
+    Module,
+    Mux,
+    Signal,
+    Value,
+    ValueLike,
+)
 from amaranth.lib import data
 
 from afflux_hdl.engine.layouts import Delivery, OperationKind, SlotOperation
@@ -122,8 +133,10 @@ class DistanceHarness(Elaboratable):
             delays.append(Signal(name=f"addressed_{n}"))
             m.d.sync += delays[-1].eq(delays[-2])
         now_written = Mux(of_words, delays[words_delay], delays[block_delay])
-        # As `READ_BEHIND_WRITE` says: of blocks one less with an output register.
-        least = Mux(of_words, READ_BEHIND_WRITE, READ_BEHIND_WRITE - p.ram_output_register)
+        least: ValueLike = READ_BEHIND_WRITE
+        if p.ram_output_register:
+            # As is said there: of blocks one less.
+            least = Mux(of_words, READ_BEHIND_WRITE, READ_BEHIND_WRITE - 1)
         since = Signal(range(READ_BEHIND_WRITE + 2))
         with m.If(addresses):
             m.d.sync += addressed.eq(1)
