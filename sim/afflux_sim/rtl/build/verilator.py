@@ -37,7 +37,7 @@ _SHIMS = Path(__file__).parents[1]
 ENGINE = Model("afflux_engine", "VAffluxEngine", _SHIMS / "shim.cpp")
 NODE = Model("afflux_node", "VAffluxNode", _SHIMS / "node_shim.cpp")
 BOARD = Model(
-    "afflux_rgmii", "VAffluxBoard", _SHIMS / "board_shim.cpp", cells=_SHIMS / "ecp5_pins.v"
+    "afflux_rgmii", "VAffluxBoard", _SHIMS / "board_shim.cpp", cells=_SHIMS / "ecp5_cells.v"
 )
 
 VERILATOR_FLAGS = (
