@@ -60,6 +60,10 @@ def _node_registers() -> str:
     return _register_table(registers.NODE_REGISTERS)
 
 
+def _port_registers() -> str:
+    return _register_table(registers.PORT_REGISTERS)
+
+
 def _register_table(table: Iterable[registers.Register]) -> str:
     lines = ["| address | register | bits | access | meaning |", "|---|---|---|---|---|"]
     for register in table:
@@ -112,6 +116,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "reasons": _reasons,
     "node_counters": _node_counters,
     "node_registers": _node_registers,
+    "port_registers": _port_registers,
     "management_message": _management_message,
     "management_status": _management_status,
     "management_registers": _management_registers,

@@ -14,7 +14,7 @@ from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Group, Job, ParentJob
 from tests.scenarios.performer import perform
 from tests.scenarios.tree_cases import TREE_CASES
-from tests.support.ported.port_rules import ports_for
+from tests.support.port_rules import ports_for
 from tests.support.ported.ported_engine import EVERY, ComingFrame, PortedEngine, SentFrame
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Leases of jobs: renewed, run out, taken over by the next process that rules the board."""
+"""Leases of jobs: renewed, run out, taken over by the board's next controller."""
 
 import json
 import logging

@@ -50,7 +50,7 @@ class BarePins(Elaboratable):
 class Link:
     """A PHY whose status the test sets."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, **options: Any) -> None:
         made: list[BarePins] = []
 
         def pins(**delays: int) -> BarePins:
@@ -58,7 +58,7 @@ class Link:
             return made[-1]
 
         module["RgmiiEcp5"] = pins
-        self.simulator = Simulator(module["RgmiiPort"](NODE, StandInManagement()))
+        self.simulator = Simulator(module["RgmiiPort"](NODE, StandInManagement(), **options))
         self.pins: Any = made[0]
         self.status = 0
         self.frames = 0
@@ -149,12 +149,30 @@ def check_waiting(module: Any) -> None:
     link.simulator.run()
 
 
+def check_without(module: Any) -> None:
+    """Take no notice of what looks like a report."""
+    link = Link(module, inband_status=False)
+
+    async def run(ctx: Any) -> None:
+        link.status = SLOW
+        link.sent, link.frames = 0, 2
+        await ctx.delay(2 * FRAME_US * 1e-6)
+        assert link.sent == 2
+
+    link.simulator.add_testbench(run)
+    link.simulator.run()
+
+
 def fresh() -> dict[str, Any]:
     return names_with(port, "ENVELOPE_BYTES = 2000", "ENVELOPE_BYTES = 2000")
 
 
 def test_nothing_passes_but_at_a_gigabit_in_full_duplex() -> None:
     check_speeds(fresh())
+
+
+def test_a_report_may_be_ignored() -> None:
+    check_without(fresh())
 
 
 def test_frames_under_way_end_well_when_the_link_goes() -> None:
@@ -165,8 +183,9 @@ def test_frames_under_way_end_well_when_the_link_goes() -> None:
 @pytest.mark.parametrize(
     ("check", "right", "wrong"),
     [
-        (check_speeds, "rgmii.rx_valid & ~status.down", "rgmii.rx_valid"),
+        (check_speeds, "rgmii.rx_valid & ~down", "rgmii.rx_valid"),
         (check_waiting, "mac.tx_hold, o_domain", "Signal(), o_domain"),
+        (check_without, "if self._inband_status:", "if True:"),
     ],
 )
 def test_planted_bugs_are_noticed(check: Any, right: str, wrong: str) -> None:

@@ -82,7 +82,7 @@ class Bench:
                 cycle += 1
             self.cycles_to_write = cycle
             ctx.set(part.i.valid, 0)
-            await ctx.tick("reader").repeat(60)
+            await ctx.tick("reader").repeat(150)
             done = True
 
         async def read(ctx: Any) -> None:
@@ -182,17 +182,20 @@ def test_a_crossing_that_overflows_drops_or_marks_whole_frames() -> None:
     check_overflow(Crossing)
 
 
-def check_writer_reset(built: Any) -> None:
+def check_writer_reset(
+    built: Any, periods_ns: tuple[float, float] = (8.0, 9.1), seeds: int = 4
+) -> None:
     sent = flat(frames(30, 4, 3))
-    for seed in range(4):
+    lasts = round(4 * max(periods_ns) / periods_ns[0])
+    for seed in range(seeds):
         choose = random.Random(seed)
         at = sorted(choose.sample(range(20, 200), 4))
         bench = Bench(built)
 
         def during(ctx: Any, cycle: int, bench: Bench = bench, at: list[int] = at) -> None:
-            ctx.set(bench.reset, any(0 <= cycle - start < 4 for start in at))
+            ctx.set(bench.reset, any(0 <= cycle - start < lasts for start in at))
 
-        bench.run(sent, (8.0, 9.1), takes=(0.6, 0.12)[seed % 2], during=during, seed=seed)
+        bench.run(sent, periods_ns, takes=(0.6, 0.12)[seed % 2], during=during, seed=seed)
         cut = 0
         by_number = {frame[0][0] >> 8: frame for frame in whole(sent)}
         came = whole(bench.came)
@@ -211,6 +214,8 @@ def check_writer_reset(built: Any) -> None:
 
 def test_a_reset_of_the_writer_ends_the_frame_that_it_cuts_off() -> None:
     check_writer_reset(Crossing)
+    for periods_ns in ((3.1, 40.0), (40.0, 3.1)):
+        check_writer_reset(Crossing, periods_ns, seeds=1)
 
 
 def check_latency(built: Any) -> None:

@@ -331,6 +331,14 @@ def test_an_appliance_behind_a_real_socket(run, board, tmp_path):
         registers.COUNTERS + registers.NODE_COUNTERS + management.MANAGEMENT_COUNTERS
     )
     assert board.registers.writes == []
+    # Behind a MAC that counts what it loses there are three registers more.
+    assert "port_identity" not in values["registers"]
+    board.registers.values |= {0x880: registers.PORT_IDENTITY, 0x884: 7, 0x888: 2}
+    more = json.loads(run("counters", url, *key, "--json", "--all")[1])
+    assert set(more) - set(found) == set(registers.PORT_COUNTERS)
+    assert (more["port_rx_dropped"], more["port_tx_cut"]) == (7, 2)
+    values = json.loads(run("show", url, *key, "--json", "--registers")[1])
+    assert values["registers"]["port_rx_dropped"]["value"] == 7
     assert run("configure", url, *key, "--port", "5000")[0] == 1, "a job exists"
     assert run("reset", url, *key) == (0, f"{url}: ended job(s) 2\n", "")
     assert run("configure", url, *key, "--port", "5000")[0] == 0

@@ -21,7 +21,7 @@ from afflux_hdl.contract.management import (
     Status,
     management_address_of,
 )
-from afflux_hdl.contract.registers import node_counter_address
+from afflux_hdl.contract.registers import PORT_IDENTITY, node_counter_address, port_address_of
 from tests.scenarios.afflux_layer import ENGINE_PORT
 from tests.scenarios.director import Actions, Director
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
@@ -161,4 +161,5 @@ async def a_job_from_the_first_packet_on(dut: Any) -> None:
     # That of the session is the first frame that the node has sent since.
     assert await testbench.read(node_counter_address("network_frames_out")) == 1
     assert not dut.fault.value
+    assert await testbench.read(port_address_of("port_identity")) == PORT_IDENTITY
     assert int(dut.rx_dropped.value) == int(dut.tx_cut.value) == 0

@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge
 
+from afflux_hdl.contract.registers import PORT_IDENTITY, port_address_of
 from afflux_sim.testbench.pace import Pace
 from tests.scenarios.cases import Round
 from tests.scenarios.director import Actions, Build, Director
@@ -144,7 +145,7 @@ async def floods_of_small_frames(dut: Any) -> None:
         sent += count
     counted = await testbench.counters()
     dropped = int(dut.rx_dropped.value)
-    assert dropped == lost
+    assert dropped == lost == await testbench.read(port_address_of("port_rx_dropped"))
     # Those that were cut off in the middle arrive as bad ones, the others not at all.
     assert counted["bad_frames"] <= dropped and counted["host_overflow"] == 0
     assert counted["network_frames_in"] - counted["bad_frames"] == sent - lost
@@ -162,6 +163,8 @@ async def too_long_to_be_kept(dut: Any) -> None:
     kept = [(frame[:size], len(frame) > size) for frame in frames]
     assert sent == kept
     assert int(dut.tx_cut.value) == 2
+    assert await testbench.read(port_address_of("port_tx_cut")) == 2
+    assert await testbench.read(port_address_of("port_identity")) == PORT_IDENTITY
 
 
 @cocotb.test()

@@ -1,4 +1,4 @@
-"""An engine that is in the network itself: whoever rules it sees registers, no packet of a job.
+"""An engine that is in the network itself: its controller sees registers, no packet of a job.
 
 The engine is in a node (`docs/node.md`). There are two kinds of boards:
 

@@ -1,4 +1,4 @@
-"""The jobs of a board, in a file of its controller: a board outlives the process that rules it.
+"""The jobs of a board, in a file of its controller: a board outlives that process.
 
 A board goes on summing when its controller dies, and does not give away the keys of its jobs. So
 whoever takes over, most likely the same command started again, finds in this file which jobs are

@@ -291,7 +291,7 @@ class JobTable:
         lost = [number for number in self._jobs if not self._is_enabled(number)]
         for number in lost:
             _log.error(
-                "the engine has lost job %d: it was reset, or somebody else rules it", number
+                "the engine has lost job %d: it was reset, or it has another controller", number
             )
             self._drop(self._jobs[number])
         if lost:

@@ -52,7 +52,7 @@ class AggregatorServer:
         access: Who may create jobs, and how many; by default any program of this host may.
         may_move: Workers may join from another address while their job runs, as where addresses
             are translated on the way.
-        journal: Of the jobs of a board, for whoever rules it next; None: there is none.
+        journal: Of the jobs of a board, for its next controller; None: there is none.
 
     Attributes:
         address: Host and port on which it listens.

@@ -24,7 +24,7 @@ class Renewal:
     """Renews leases until it is stopped, or one of their jobs is over.
 
     While an aggregator cannot be reached it goes on trying: the jobs of a board live on without
-    their controller, and whoever rules the board next gives them a lease to be renewed.
+    their controller, and the board's next one gives them a lease to be renewed.
 
     Args:
         leases: Those that were granted no time are left alone.

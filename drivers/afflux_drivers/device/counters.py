@@ -10,18 +10,21 @@ __all__ = [
     "Readable",
     "difference",
     "engine_counters",
+    "has_port_registers",
     "management_counters",
     "node_counters",
+    "port_counters",
     "read_counter",
 ]
 
 _OF_MANAGEMENT = frozenset(each.name for each in management.MANAGEMENT_COUNTERS)
+_OF_A_PORT = frozenset(registers.PORT_COUNTERS)
 _OF_A_BOX = re.compile(r"(port|host)[0-9]+_")
 
 
 def _is_short(name: str) -> bool:
     """Return whether a counter has 32 bits."""
-    return name in _OF_MANAGEMENT or _OF_A_BOX.match(name) is not None
+    return name in _OF_MANAGEMENT | _OF_A_PORT or _OF_A_BOX.match(name) is not None
 
 
 class Readable(Protocol):
@@ -67,11 +70,24 @@ def management_counters(port: Readable) -> dict[str, int]:
     }
 
 
+def has_port_registers(port: Readable) -> bool:
+    """Return whether an appliance has a MAC with clocks of its own, whose losses it counts."""
+    # Elsewhere the read is refused, and gives 0.
+    return port.read(registers.port_address_of("port_identity")) == registers.PORT_IDENTITY
+
+
+def port_counters(port: Readable) -> dict[str, int]:
+    """Return what an appliance's MAC has lost, by name, if it has registers for that."""
+    if not has_port_registers(port):
+        return {}
+    return {name: port.read(registers.port_address_of(name)) for name in registers.PORT_COUNTERS}
+
+
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int] | None:
     """Return by how much counters have grown; None if they began anew meanwhile, as by a reset.
 
-    Those of 32 bits, of a board's management and of a box, may have gone round; none of 64 bits
-    does within the life of a machine.
+    Those of 32 bits, of a board's management, its MAC and of a box, may have gone round; none of
+    64 bits does within the life of a machine.
     """
     if any(after[name] < value for name, value in before.items() if not _is_short(name)):
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from afflux_drivers.device.counters import has_port_registers
 from afflux_drivers.device.device import Device
 from afflux_drivers.device.errors import DeviceFailed
 from afflux_hdl.contract import management, registers
@@ -170,6 +171,8 @@ def all_registers(device: Device) -> Iterator[tuple[registers.Register, int]]:
     if device.has_node:
         table += registers.NODE_REGISTERS
     if device.appliance is not None:
+        if has_port_registers(device):
+            table += registers.PORT_REGISTERS
         table += management.MANAGEMENT_REGISTERS
     for each in table:
         if each.access is not registers.Access.WRITE_ONLY:

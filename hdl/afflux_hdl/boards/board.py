@@ -50,6 +50,7 @@ class Board:
         node: What fits; a 32-bit bus.
         engine_mhz: The engine's clock.
         arguments: For nextpnr: device and what else it takes.
+        inband_status: What the PHY reports between frames counts, see `RgmiiPort`.
         notes: What people must know, a sentence each.
     """
 
@@ -67,6 +68,7 @@ class Board:
     engine_mhz: Fraction
     arguments: tuple[str, ...]
     rgmii_attributes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    inband_status: bool = True
     notes: tuple[str, ...] = ()
 
     @property

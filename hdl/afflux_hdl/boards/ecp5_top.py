@@ -168,6 +168,7 @@ class Ecp5Top(TopLevel):
             self._management,
             rx_delay_ps=board.rx_delay_ps,
             tx_clock_delay_ps=board.tx_clock_delay_ps,
+            inband_status=board.inband_status,
         )
         for name in RGMII_IN:
             m.d.comb += getattr(port, f"pin_{name}").eq(self._pin(f"rgmii_{name}"))

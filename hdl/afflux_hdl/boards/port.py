@@ -42,6 +42,8 @@ class RgmiiPort(wiring.Component):
         node: Parameters of the node.
         management: The management, see `Appliance`.
         rx_delay_ps, tx_clock_delay_ps: See `RgmiiEcp5`.
+        inband_status: What the PHY reports of its link counts. False is for a PHY that shows
+            something between frames that only looks like a report.
 
     Members:
         pin_*: The pins of RGMII, except RXC.
@@ -59,8 +61,10 @@ class RgmiiPort(wiring.Component):
         *,
         rx_delay_ps: int = 0,
         tx_clock_delay_ps: int = 0,
+        inband_status: bool = True,
     ) -> None:
         self._node = node
+        self._inband_status = inband_status
         self._management = management
         self._rx_delay_ps, self._tx_clock_delay_ps = rx_delay_ps, tx_clock_delay_ps
         super().__init__(
@@ -90,7 +94,7 @@ class RgmiiPort(wiring.Component):
         m.submodules.mac = mac = GigabitMac(
             bytes_max=longest, buffer_bytes=1 << (longest - 1).bit_length()
         )
-        status = InbandStatus()
+        status, down = InbandStatus(), Signal()
         m.submodules.status = DomainRenamer("rx")(status)
         m.submodules.appliance = appliance = Appliance(self._node, self._management)
         connect(m, mac.o, appliance.rx)
@@ -104,7 +108,7 @@ class RgmiiPort(wiring.Component):
             status.valid.eq(rgmii.rx_valid),
             status.error.eq(rgmii.rx_error),
             mac.rx_data.eq(rgmii.rx_data),
-            mac.rx_valid.eq(rgmii.rx_valid & ~status.down),
+            mac.rx_valid.eq(rgmii.rx_valid & ~down),
             mac.rx_error.eq(rgmii.rx_error),
             rgmii.tx_data.eq(mac.tx_data),
             rgmii.tx_enable.eq(mac.tx_enable),
@@ -114,7 +118,9 @@ class RgmiiPort(wiring.Component):
         for name in ("configured", "authenticated", "fault", "reset"):
             m.d.comb += getattr(self, name).eq(getattr(appliance, name))
         m.submodules.link = FFSynchronizer(status.link, self.link)
-        m.submodules.down = FFSynchronizer(status.down, mac.tx_hold, o_domain="tx")
+        if self._inband_status:
+            m.d.comb += down.eq(status.down)
+            m.submodules.down = FFSynchronizer(down, mac.tx_hold, o_domain="tx")
         m.submodules.overflow = overflow = PulseSynchronizer("rx", "sync")
         came, left = Signal(), Signal()
         m.d.comb += [

@@ -284,8 +284,12 @@ __all__ += [
     "NODE_HOST_COUNTERS",
     "NODE_IDENTITY",
     "NODE_REGISTERS",
+    "PORT_COUNTERS",
+    "PORT_IDENTITY",
+    "PORT_REGISTERS",
     "node_address_of",
     "node_counter_address",
+    "port_address_of",
 ]
 
 NODE_BASE = 0x800
@@ -300,6 +304,19 @@ NODE_REGISTERS = (
     Register("build_host_buffer", NODE_BASE + 0x8, 32, RO, "bytes of the buffer in each direction"),
     Register("build_echo_buffer", NODE_BASE + 0xC, 32, RO, "bytes of the buffer of echo requests"),
 )
+
+PORT_IDENTITY = 0x4146_4C50
+"""Value of the port_identity register: "AFLP"."""
+
+PORT_REGISTERS = (
+    Register("port_identity", NODE_BASE + 0x80, 32, RO, 'constant 0x41464C50, "AFLP"'),
+    Register("port_rx_dropped", NODE_BASE + 0x84, 32, RO, "frames without room before the node"),
+    Register("port_tx_cut", NODE_BASE + 0x88, 32, RO, "frames spoiled as too long to be kept"),
+)
+"""Of a node behind a MAC that has clocks of its own (`hdl/afflux_hdl/port`), and of no other."""
+
+PORT_COUNTERS = tuple(each.name for each in PORT_REGISTERS[1:])
+"""Those that count, modulo 2**32, from when the FPGA was configured: no reset clears them."""
 
 NODE_FRAME_COUNTERS = (
     Counter("to_engine", "frame for the engine, which judges and counts it"),
@@ -347,6 +364,15 @@ def node_address_of(name: str) -> int:
         KeyError: If there is none.
     """
     return _find(NODE_REGISTERS, name, "register of the node")[1].address
+
+
+def port_address_of(name: str) -> int:
+    """Return the byte address of the register called `name` of a node behind a MAC.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    return _find(PORT_REGISTERS, name, "register of the port")[1].address
 
 
 def node_counter_address(name: str) -> int:

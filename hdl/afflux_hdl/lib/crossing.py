@@ -29,8 +29,9 @@ class Crossing(wiring.Component):
     no room for its first beat, or whose beginning meets that end, disappears whole. Either counts.
 
     A reset of the writer empties the FIFO; a frame of which `o` has shown a part gets a last beat
-    with `error`. A reset of the reader alone loses at most the beat that `o` offers: let
-    `frame_boundary.WholeFrames` follow.
+    with `error`. It must last 4 cycles or more of the slower clock: behind a shorter one the writer
+    still counts with the places that the reader had taken before. A reset of the reader alone loses
+    at most the beat that `o` offers: let `frame_boundary.WholeFrames` follow.
 
     Args:
         bus_bits: Width of the packet stream.

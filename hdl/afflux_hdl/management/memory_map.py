@@ -32,7 +32,6 @@ __all__ = [
     "RESET_PERIODS",
     "SEQUENCE_AT",
     "SESSION_AT",
-    "SETTINGS_WORDS",
     "TAGGED_BLOCKS",
     "TAG_AT",
     "UDP_BYTES",
@@ -54,7 +53,6 @@ X, X_NEXT = Mode.INDEXED, Mode.ADVANCING
 # Where the settings have what, in words.
 MAC, FLAGS, ADDRESS, CONTROLLER, PORT, ENGINE_PORT = 2, 5, 6, 8, 10, 11
 NAME, KEY, CHECK = 12, 20, 28
-SETTINGS_WORDS = management.SETTINGS_BYTES // 2
 
 HISTORY_BASE = 512
 """First word of the history; all else is below."""

@@ -67,6 +67,7 @@ class Node(wiring.Component):
         parameters: Sizes.
         managed: The host is the management of a board: only frames that it may have a use for pass
             to it (`Classify`); the others count as `host_off`.
+        port_counters: With the registers `registers.PORT_REGISTERS`.
 
     Members:
         rx: Frames from the network, without frame check sequence.
@@ -75,11 +76,15 @@ class Node(wiring.Component):
         host_tx: Frames from the host; `error`, with `last`, has the frame dropped.
         axil: Registers of the engine and, from `registers.NODE_BASE` on, of the node.
         idle: Nothing of any frame is left inside. Byte and frame counts follow within 2 cycles.
+        port_rx_dropped, port_tx_cut: With `port_counters`: what these registers show.
     """
 
-    def __init__(self, parameters: NodeParameters, *, managed: bool = False) -> None:
+    def __init__(
+        self, parameters: NodeParameters, *, managed: bool = False, port_counters: bool = False
+    ) -> None:
         self._parameters = parameters
         self._managed = managed
+        self._port_registers = registers.PORT_REGISTERS if port_counters else ()
         beat = PacketBeat(parameters.engine.bus_bits, parameters.engine.ports)
         super().__init__(
             {
@@ -89,6 +94,7 @@ class Node(wiring.Component):
                 "host_tx": In(stream.Signature(beat)),
                 "axil": In(AXI_LITE),
                 "idle": Out(1),
+                **({name: In(32) for name in registers.PORT_COUNTERS} if port_counters else {}),
             }
         )
 
@@ -210,7 +216,7 @@ class Node(wiring.Component):
         return m
 
     def _registers(self, m: Module, engine: Engine, control: NodeControl) -> None:
-        every = (*registers.REGISTERS, *registers.NODE_REGISTERS)
+        every = (*registers.REGISTERS, *registers.NODE_REGISTERS, *self._port_registers)
         counters = [
             *(registers.counter_address(counter.name) for counter in registers.COUNTERS),
             *(registers.node_counter_address(counter.name) for counter in registers.NODE_COUNTERS),
@@ -234,7 +240,17 @@ class Node(wiring.Component):
             control.address.eq(slave.address),
             control.write.eq(slave.write & for_node),
             control.write_data.eq(slave.write_data),
-            slave.read_data.eq(Mux(was_for_node, control.read_data, engine.register_read_data)),
             slave.refused.eq(engine.register_refused),
         ]
         m.d.sync += was_for_node.eq(for_node)
+        found = Mux(was_for_node, control.read_data, engine.register_read_data)
+        if self._port_registers:
+            of_port, shown = Signal(), Signal(32)
+            m.d.sync += of_port.eq(0)
+            with m.Switch(slave.address):
+                for register in self._port_registers:
+                    with m.Case(register.address):
+                        value = getattr(self, register.name, registers.PORT_IDENTITY)
+                        m.d.sync += [of_port.eq(1), shown.eq(value)]
+            found = Mux(of_port, shown, found)
+        m.d.comb += slave.read_data.eq(found)

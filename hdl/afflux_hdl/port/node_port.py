@@ -57,8 +57,9 @@ class NodePort(wiring.Component):
         mac_tx: Frames for the MAC to send, in the domain `mac_tx`.
         mac_rx_reset, mac_tx_reset: The MAC is being reset; each in the domain of that name.
         host_rx, host_tx, axil, idle: As the node's.
-        rx_dropped: Frames that found no room before the node, modulo 2**32.
-        tx_cut: Frames that were too long to be kept whole, modulo 2**32; their end has `user`.
+        rx_dropped: Frames that found no room before the node, modulo 2**32; a register too.
+        tx_cut: Frames that were too long to be kept whole, modulo 2**32; their end has `user`. A
+            register too.
         tx_paused: In the domain `mac_tx`: the MAC has run dry within a frame. Must never be.
     """
 
@@ -94,10 +95,14 @@ class NodePort(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.node = node = Node(self._parameters, managed=self._managed)
+        m.submodules.node = node = Node(self._parameters, managed=self._managed, port_counters=True)
         for name in ("host_rx", "host_tx", "axil"):
             connect(m, flipped(getattr(self, name)), getattr(node, name))
-        m.d.comb += self.idle.eq(node.idle)
+        m.d.comb += [
+            self.idle.eq(node.idle),
+            node.port_rx_dropped.eq(self.rx_dropped),
+            node.port_tx_cut.eq(self.tx_cut),
+        ]
         self._receive(m, node)
         self._send(m, node)
         return m

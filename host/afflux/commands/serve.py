@@ -1,7 +1,7 @@
 """An aggregator as a process: an engine behind a UDP socket, or on a board, until it is stopped.
 
-The process that rules a board is its controller. The board's packets do not pass here, so sums of
-jobs that run go on without it; another one takes the jobs over.
+With `--device` this process is a board's controller. The board's packets do not pass here, so sums
+of jobs that run go on without it; another one takes the jobs over.
 
 soft://, rtl:// and board:// start this file as a script (`python serve.py --engine soft …`), so it
 imports nothing from the package above it, whose first import would load torch.

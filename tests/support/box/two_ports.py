@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from tests.support.box.simulated_box import SimulatedBox
-from tests.support.ported.port_rules import ports_for, source_port
+from tests.support.port_rules import ports_for, source_port
 
 __all__ = ["TwoPorts"]
 

@@ -16,7 +16,7 @@ from afflux_sim.rtl.shim_binding import load
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_model import SimulationError
-from tests.support.ported.port_rules import PortRules, source_port
+from tests.support.port_rules import PortRules, source_port
 
 __all__ = [
     "EVERY",

@@ -13,6 +13,7 @@ from afflux_drivers.device.counters import (
     engine_counters,
     management_counters,
     node_counters,
+    port_counters,
 )
 from afflux_drivers.device.device import Device
 
@@ -58,7 +59,7 @@ def _read(device: Device, sysfs: Path) -> dict[str, int]:
     if device.has_node:
         found |= node_counters(device)
     if device.appliance is not None:
-        found |= management_counters(device)
+        found |= management_counters(device) | port_counters(device)
     return found | box_counters(device, sysfs)
 
 
