@@ -55,13 +55,17 @@ help: ## show this list
 	@echo '  variables, with what they are now:'
 	@echo '  PYTHON=$(PYTHON)          the interpreter that setup creates .venv with'
 	@echo '  AGGREGATOR=$(AGGREGATOR)          what the demo simulates: rtl, the engine; board, a whole board'
-	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses, 0 to 1'
-	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test and sim, such as "-n 1" or "-k wire -x"'
+	@echo '  LOSS=$(LOSS)                  share of packets that the demo loses each way, 0 to 0.5'
+	@echo '  PYTEST_ARGS="$(PYTEST_ARGS)"          for test, test-long and sim, as "-n 1" or "-k wire -x"'
 	@echo '  BENCH_ARGS="$(BENCH_ARGS)"           for bench and the other bench-*'
-	@echo '  BOARD=$(BOARD)          for bitstream'
+	@echo '  BOARD=$(BOARD)       for bitstream, project, cmac and opennic, each of which has its own'
 	@echo '  BITSTREAM_ARGS="$(BITSTREAM_ARGS)"       for bitstream: --help lists settings and sizes'
+	@echo '  PROJECT_ARGS="$(PROJECT_ARGS)"         for project and cmac: --help lists settings'
+	@echo '  PORTS=$(PORTS)                 for opennic: ports of 100 Gbit/s, 1 or 2'
+	@echo '  OPENNIC_ARGS="$(OPENNIC_ARGS)"         for opennic, such as "--nodes 2 --functions 4"'
 	@echo '  FRAMES=$(FRAMES)          for fuzz'
 	@echo '  COMPAT_VERSIONS="$(COMPAT_VERSIONS)"      for compat, such as "2.14 2.15.0"'
+	@echo '  SYNTH_ARGS, FORMAL_ARGS, MUTATION_ARGS, CONFORMANCE_ARGS, NATIVE_TEST_ARGS   likewise'
 
 .PHONY: setup
 setup: $(ADAPTER) ## create .venv and install the project into it (the others do so first)
@@ -85,11 +89,11 @@ native-test: $(INSTALLED) ## the C++ tests: plain, and under address, undefined 
 	tools/test_native.sh $(NATIVE_TEST_ARGS)
 
 .PHONY: demo
-demo: $(ADAPTER) ## train a small network through the simulated engine, or board; LOSS=0.01 loses packets
+demo: $(ADAPTER) ## train a small network through the simulated engine; AGGREGATOR=board, LOSS=0.01
 	$(PY) -m afflux.demo --loss "$(LOSS)" --aggregator "$(AGGREGATOR)"
 
 .PHONY: test
-test: $(ADAPTER) ## all tests, those in the simulator included
+test: $(ADAPTER) ## all tests but those of test-long, those in the simulator included
 	$(PYTEST) tests $(PYTEST_ARGS)
 
 .PHONY: test-long
@@ -97,7 +101,7 @@ test-long: $(ADAPTER) ## the tests that test leaves out: more planted bugs, the 
 	$(PYTEST) tests -m long $(PYTEST_ARGS)
 
 .PHONY: sim
-sim: $(SETUP) ## only the cocotb tests of engine and node
+sim: $(SETUP) ## only the cocotb tests: engine, node, port and board
 	$(PYTEST) tests/sim/test_cocotb_*.py $(PYTEST_ARGS)
 
 .PHONY: lint
@@ -165,14 +169,14 @@ bench-overlap: $(ADAPTER) ## steps of training by priority, between hosts, into 
 bench-training: $(ADAPTER) ## trainings with each scheme, and to a loss between hosts, into build/bench/convergence.json
 	@mkdir -p build/bench
 	$(PY) -m benchmarks.training.schemes $(BENCH_ARGS)
-	$(PY) -m benchmarks.network.to_loss
+	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.to_loss
 
 .PHONY: synth
 synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)
 
 .PHONY: bitstream
-bitstream: $(SETUP) ## a bitstream for BOARD, into build/boards; BITSTREAM_ARGS="--address dhcp" and so on
+bitstream: $(SETUP) ## a bitstream for an open BOARD, into build/boards; BITSTREAM_ARGS="--address dhcp" and so on
 	SOURCE_DATE_EPOCH=$(GATEWARE_TIME) $(PY) -m afflux_hdl.boards "$(BOARD)" $(BITSTREAM_ARGS)
 
 .PHONY: formal

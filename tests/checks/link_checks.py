@@ -36,7 +36,7 @@ def check_operator_discards(engine: VerilatedEngine, build: Build) -> None:
     """
     director, job = _configured(engine, build)
     golden = director.golden
-    frames = _rounds(job)
+    frames = job.full_rounds()
     results = [answer for frame in frames for answer in golden.receive(frame)]
     cut_before = engine.statistics().frames_cut
     engine.write(address_of("transmit_control"), 1)
@@ -67,7 +67,7 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     """
     director, job = _configured(engine, build)
     golden = director.golden
-    frames = _rounds(job)
+    frames = job.full_rounds()
     results = [answer for frame in frames for answer in golden.receive(frame)]
     before = perform(engine, director.read_counters())
     cut_before = engine.statistics().frames_cut
@@ -80,7 +80,7 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     for command in (Command.CREATE, Command.DESTROY):
         _command(engine, other, command, COMMAND_CYCLES)
     # What is completed meanwhile is lost as well.
-    frames = _rounds(job, 1)
+    frames = job.full_rounds(1)
     results += [answer for frame in frames for answer in golden.receive(frame)]
     assert engine.play(frames, STUCK) == []
     _cycles(engine, COMMAND_CYCLES)
@@ -98,7 +98,7 @@ def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build)
     _recover(engine, director, job, 1)
     assert engine.statistics().frames_cut == cut_before + 1
     # The job whose own results are under way, before the link counts as down.
-    engine.play(_rounds(job, 2), STUCK)
+    engine.play(job.full_rounds(2), STUCK)
     _command(engine, job, Command.DESTROY, Parameters().link_timeout + COMMAND_CYCLES)
     assert engine.read(address_of("delivery_level")) == 0
 
@@ -134,15 +134,6 @@ def _configured(engine: VerilatedEngine, build: Build) -> tuple[Director, Job]:
     perform(engine, director.configure())
     perform(engine, director.create(job))
     return director, job
-
-
-def _rounds(job: Job, step: int = 0) -> list[bytes]:
-    """Return a whole round of each slot, with blocks in every lane."""
-    return [
-        job.data(worker, slot, step, {lane: [worker, slot] * 32 for lane in range(job.lanes)})
-        for slot in range(job.slots)
-        for worker in range(job.workers)
-    ]
 
 
 def _command(engine: VerilatedEngine, job: Job, command: Command, cycles: int) -> None:
@@ -196,7 +187,7 @@ def check_reset_amid_frames(engine: VerilatedEngine, build: Build) -> None:
     tails = cuts = 0
     for _ in range(24):
         director, job = _configured(engine, build)
-        rounds = _rounds(replace(job, slots=2))
+        rounds = replace(job, slots=2).full_rounds()
         whole = [answer for frame in rounds for answer in director.golden.receive(frame)]
         # Frames of all numbers of beats, which are nobody's.
         frames = [*rounds, *(choose.randbytes(choose.randrange(1, 400)) for _ in range(30))]

@@ -30,10 +30,10 @@ from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
 from afflux_sim.rtl.verilated_node import NodePace, VerilatedNode
 from tests.checks.engine_checks import BUILDS
 from tests.scenarios.afflux_layer import ENGINE_PORT
-from tests.scenarios.cases import CASES
-from tests.scenarios.director import Actions, Build, Director
+from tests.scenarios.director import Build, Director
 from tests.scenarios.golden_node import GoldenNode, Sent, count_missing, echo_reply_of
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC, Job
+from tests.scenarios.node_cases import every_case
 from tests.scenarios.node_frames import (
     PEER_ADDRESS,
     PEER_MAC,
@@ -45,7 +45,6 @@ from tests.scenarios.node_frames import (
 )
 from tests.scenarios.packing import with_ip_checksum
 from tests.scenarios.performer import paces, perform
-from tests.scenarios.tree_cases import TREE_CASES
 
 __all__ = [
     "Beside",
@@ -473,20 +472,7 @@ def check_cases_within(node: VerilatedNode, built: NodeParameters) -> None:
     workers, lanes = min(3, build["workers"]), min(2, build["lanes"])
     job = Job(number=1, workers=workers, lanes=lanes, slots=2, slot_base=3)
     director = Director(**build)
-    cases = [case for name, case in CASES.items() if name != "non_switchml"]
-
-    def scenario() -> Actions[None]:
-        yield from director.configure()
-        for case in (*cases, *TREE_CASES.values()):
-            yield from director.create(job)
-            yield from case(director, job, random.Random(1))
-        got = yield from director.read_counters()
-        # What passes to the host instead is not the engine's to count.
-        passed = {"frames_in", "bytes_in", "not_ours"}
-        wrong = {name for name, value in got.items() if value != director.golden.counters[name]}
-        assert wrong <= passed, wrong
-
-    perform(NodeAsEngine(node), scenario(), paces(0.9, 0.1, 1))
+    perform(NodeAsEngine(node), every_case(director, job), paces(0.9, 0.1, 1))
 
 
 def node_parameters(bus_bits: int) -> NodeParameters:

@@ -39,12 +39,12 @@ def check_link_down(node: VerilatedNode, built: NodeParameters) -> None:
     choose = random.Random(31)
     director, job = _configured(node, built)
     before = _counters(node)
-    results = [frame for sent in _rounds(job) for frame in director.golden.receive(sent)]
+    results = [frame for sent in job.full_rounds() for frame in director.golden.receive(sent)]
     node.pace(STUCK)
     asked = [arp_request(), echo_request(bytes(100))] * 40
     # More than the buffer holds: the host waits at first, and then it does not any more.
     host = [bytes([n]) * FRAME_BYTES for n in range(2 * built.host_buffer_bytes // FRAME_BYTES)]
-    assert node.play([*_rounds(job), *asked], host, drain=False) == ([], [])
+    assert node.play([*job.full_rounds(), *asked], host, drain=False) == ([], [])
     assert node.statistics().cycles > built.engine.link_timeout
     assert node.read(address_of("transmit_state")) == 1
     # What the network and the host send still arrives where it is to go.
@@ -157,7 +157,7 @@ def check_share(node: VerilatedNode, built: NodeParameters) -> None:
     flood = echo_request(bytes(1400))
     results: set[bytes] = set()
     frames: list[bytes] = []
-    for sent in _rounds(job):
+    for sent in job.full_rounds():
         results |= set(director.golden.receive(sent))
         frames += [sent, flood, arp_request()]
     node.pace(NodePace(network_ready=0.5))
@@ -185,15 +185,6 @@ def _configured(node: VerilatedNode, built: NodeParameters) -> tuple[Director, J
     perform(as_engine, director.configure())
     perform(as_engine, director.create(job))
     return director, job
-
-
-def _rounds(job: Job, step: int = 0) -> list[bytes]:
-    """Return a whole round of each slot, with blocks in every lane."""
-    return [
-        job.data(worker, slot, step, {lane: [worker, slot] * 32 for lane in range(job.lanes)})
-        for slot in range(job.slots)
-        for worker in range(job.workers)
-    ]
 
 
 def _command(node: VerilatedNode, command: Command, number: int) -> None:

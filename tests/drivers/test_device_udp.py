@@ -287,3 +287,23 @@ def test_waits_are_bounded():
     assert waits[:3] == [0.005, 0.01, 0.02]
     assert sum(waits) >= 3.0
     assert len(waits) < 15
+    assert list(udp._waits(3.0, 0.04))[:2] == [0.04, 0.08]
+    # Answers may have taken as long as they may.
+    assert list(udp._waits(3.0, 5.0))[:2] == [0.1, 0.2]
+
+
+def test_a_board_that_takes_long_is_not_asked_again_and_again(board):
+    board.slow_s = 0.02
+    with client(board, timeout_s=20.0) as port:
+        for _ in range(10):
+            port.read(0x000)
+        before = len(board.seen)
+        for _ in range(20):
+            port.read(0x000)
+        # 3 of each, if every one were sent again after 5 ms and 10 more.
+        assert len(board.seen) - before < 30
+        # And after one that is as fast as others, a loss is soon noticed again.
+        board.slow_s = 0.0
+        for _ in range(20):
+            port.read(0x000)
+        assert port._answered_s < 0.0025

@@ -129,6 +129,14 @@ class Job:
         fields |= self._round_fields(slot, step, blocks or {}, words)
         return self.wrap(worker, Afflux(**(fields | changes)), block_bytes(blocks or {}))
 
+    def full_rounds(self, step: int = 0) -> list[bytes]:
+        """Return a whole round of each slot, with blocks in every lane."""
+        return [
+            self.data(worker, slot, step, {lane: [worker, slot] * 32 for lane in range(self.lanes)})
+            for slot in range(self.slots)
+            for worker in range(self.workers)
+        ]
+
     def probe(self, worker: int, slot: int, step: int, **changes: Any) -> bytes:
         return self.data(worker, slot, step, words=[0] * 16, **{"type": "PROBE", **changes})
 

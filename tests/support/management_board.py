@@ -4,6 +4,7 @@ import contextlib
 import random
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 from afflux_hdl.contract.management import Settings
@@ -69,6 +70,7 @@ class BoardOnSocket:
         self.seen: list[bytes] = []
         self.drop_answers = 0
         self.silent = False
+        self.slow_s = 0.0
         self.restart()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -124,6 +126,7 @@ class BoardOnSocket:
         self._held.clear()
 
     def _take(self, payload: bytes, where: tuple[str, int]) -> None:
+        time.sleep(self.slow_s)
         self.seen.append(payload)
         self.golden.pass_time(100_000)
         resets = self.golden.resets

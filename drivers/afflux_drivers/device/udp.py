@@ -41,6 +41,10 @@ _FIRST_WAIT_S = 0.005
 client waits, others may get in less than `management.HISTORY` requests, or it never learns whether
 its own was carried out."""
 
+_FIRST_WAIT_LONGEST_S = 0.1
+"""The same where answers take longer: twice what they took of late, but no more than this. A board
+in simulation takes 5 ms or more, and each repeat would take it as long again, for nothing."""
+
 _PAUSE_S = 0.02
 """Between looks at what is not there yet."""
 
@@ -194,6 +198,9 @@ class UdpRegisters:
         self._session = self._latest = 0
         self._in_step = False
         self._restarted = False
+        # From a request to its answer, of late. One that was repeated counts from the first time:
+        # it may seem too long after a loss, never too short.
+        self._answered_s = 0.0
         try:
             self._session, self._latest = self._hello("open")
             self._in_step = True
@@ -347,8 +354,9 @@ class UdpRegisters:
     def _exchange(self, request: Request, what: str) -> Answer:
         """Send a request until its answer comes."""
         sent = wrong = 0
-        give_up = time.monotonic() + self._timeout_s
-        for wait_s in _waits(self._timeout_s):
+        began = time.monotonic()
+        give_up = began + self._timeout_s
+        for wait_s in _waits(self._timeout_s, 2 * self._answered_s):
             self._transport.send(request.payload)
             sent += 1
             until = min(give_up, time.monotonic() + wait_s)
@@ -370,6 +378,7 @@ class UdpRegisters:
                         f"{ipaddress.IPv4Address(answer.board)}; two boards must not have one key"
                     )
                 else:
+                    self._answered_s += (time.monotonic() - began - self._answered_s) / 4
                     return answer
         where = f"{self.url}: {what}: "
         if wrong and request.kind == MessageType.HELLO:
@@ -387,9 +396,9 @@ class UdpRegisters:
         )
 
 
-def _waits(timeout_s: float) -> Iterator[float]:
+def _waits(timeout_s: float, first_s: float = 0.0) -> Iterator[float]:
     """Yield how long to wait for an answer after each time that a request is sent."""
-    wait_s, sum_s = _FIRST_WAIT_S, 0.0
+    wait_s, sum_s = min(max(_FIRST_WAIT_S, first_s), _FIRST_WAIT_LONGEST_S), 0.0
     while sum_s < timeout_s:
         yield wait_s
         sum_s += wait_s

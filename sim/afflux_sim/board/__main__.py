@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from afflux_drivers.device.key import key_of_file
+from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import management, wire
 from afflux_sim.board.simulated_appliance import (
     SIZES,
@@ -24,10 +25,17 @@ from afflux_sim.board.simulated_appliance import (
     board_settings,
 )
 from afflux_sim.rtl.verilated_board import VerilatedBoard
+from afflux_sim.rtl.verilated_model import SimulationError
 
 __all__ = ["main"]
 
 READY = "afflux: simulated board at udp://{}:{}, its engine's port is {}"
+"""The line on standard output when it answers."""
+
+FAILED = "afflux: cannot simulate a board: {}"
+"""The line on standard error if it does not start."""
+
+_STARTING = "afflux: starting a simulated board (the first time, it is compiled: half a minute)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,25 +63,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, size in SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=size, help="of the engine (%(default)s)")
     arguments = parser.parse_args(argv)
-    stopped = threading.Event()
+    stopped, ready = threading.Event(), threading.Event()
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        # A compiler at work is ended, and not waited for.
+        if not ready.is_set():
+            raise SystemExit(0)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    with contextlib.suppress(FileExistsError):
-        _make_key(arguments.key_file)
+        signal.signal(number, stop)
     try:
+        with contextlib.suppress(FileExistsError):
+            _make_key(arguments.key_file)
         key = key_of_file(str(arguments.key_file))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         parser.error(str(error))
-    sizes = {name: getattr(arguments, name) for name in SIZES}
-    board = VerilatedBoard(board_parameters(**sizes), board_settings(key))
-    appliance = SimulatedAppliance(board, arguments.engine_port, arguments.port)
-    # The port is said to the board; then its registers are left to whoever comes.
-    BoardInProcess(appliance, key).leave()
+    print(_STARTING, file=sys.stderr, flush=True)
     try:
+        sizes = {name: getattr(arguments, name) for name in SIZES}
+        board = VerilatedBoard(board_parameters(**sizes), board_settings(key))
+        appliance = SimulatedAppliance(board, arguments.engine_port, arguments.port)
+        # The port is said to the board; then its registers are left to whoever comes.
+        BoardInProcess(appliance, key).leave()
+    except (AffluxError, OSError, RuntimeError, ValueError) as error:
+        print(FAILED.format(error), file=sys.stderr)
+        return 1
+    try:
+        ready.set()
         print(READY.format(*appliance.management, appliance.address[1]), flush=True)
         while not stopped.wait(0.5):
             appliance.check()
         return 0
+    except SimulationError as error:
+        print(FAILED.format(error), file=sys.stderr)
+        return 1
     finally:
         appliance.close()
 

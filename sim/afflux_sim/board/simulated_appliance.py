@@ -117,7 +117,7 @@ class SimulatedAppliance:
         management: Where its management is.
 
     Raises:
-        OSError: A port is not free.
+        OSError: A port is not free; the message names it.
     """
 
     def __init__(self, board: VerilatedBoard, port: int = 0, management_port: int = 0) -> None:
@@ -135,7 +135,10 @@ class SimulatedAppliance:
                 udp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
                 udp.setblocking(False)
                 udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BYTES)
-                udp.bind((ADDRESS, number))
+                try:
+                    udp.bind((ADDRESS, number))
+                except OSError as error:
+                    raise OSError(f"{ADDRESS}:{number}: {error.strerror}") from None
                 self._sockets.append(udp)
             self._epoll = held.enter_context(contextlib.closing(select.epoll()))
             for file in (*(each.fileno() for each in self._sockets), self._wake_file):

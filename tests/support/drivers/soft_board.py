@@ -9,7 +9,6 @@ import contextlib
 import secrets
 import socket
 import threading
-from types import TracebackType
 
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.aggregator.socket_path import SocketPath
@@ -125,12 +124,7 @@ class SoftBoard:
     def __enter__(self) -> "SoftBoard":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _serve(self) -> None:
