@@ -20,7 +20,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from benchmarks.network.faults import Fault, bytecode
 from benchmarks.network.host import Host, joined, tool
@@ -196,12 +195,7 @@ class Network:
         """Return the network."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove it."""
         self.close()
 

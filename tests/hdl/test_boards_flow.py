@@ -13,7 +13,8 @@ import pytest
 
 from afflux_hdl.boards import __main__ as command
 from afflux_hdl.boards import flow
-from afflux_hdl.boards.flow import Flow, constraints, script, summary, use_by_part, verilog_of
+from afflux_hdl.boards.figures import summary, use_by_part
+from afflux_hdl.boards.flow import Flow, constraints, script, verilog_of
 from afflux_hdl.boards.placed_settings import PLACEHOLDER
 from afflux_hdl.boards.report import missed, report, worst
 from afflux_hdl.boards.table import BOARDS

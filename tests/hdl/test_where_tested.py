@@ -10,12 +10,7 @@ import afflux_hdl
 from tests.support.checkout import ROOT
 
 SOURCES = Path(afflux_hdl.__file__).parent
-PARTS = [
-    path
-    for folder in ("engine", "lib", "node")
-    for path in sorted((SOURCES / folder).glob("*.py"))
-    if "(wiring.Component)" in path.read_text()
-]
+PARTS = [path for path in sorted(SOURCES.rglob("*.py")) if "(wiring.Component)" in path.read_text()]
 
 
 def files_named(path: Path) -> list[str]:
@@ -27,7 +22,16 @@ def files_named(path: Path) -> list[str]:
 
 
 def test_all_parts_are_looked_at() -> None:
-    assert {"merge.py", "verdict.py", "echo.py", "queue.py"} <= {path.name for path in PARTS}
+    known = {
+        "merge.py",
+        "verdict.py",
+        "echo.py",
+        "queue.py",
+        "transmit.py",
+        "box.py",
+        "management.py",
+    }
+    assert known <= {path.name for path in PARTS}
 
 
 @pytest.mark.parametrize("path", PARTS, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -1,13 +1,18 @@
 """The documents name real files and commands, and show every stage of the engine."""
 
 import re
+from pathlib import Path
 
 from docs.generate.source_tree import ROOT, python_modules
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PATH = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+)`")
+FILE = re.compile(r"`((?:hdl|sim|drivers|host|benchmarks|tests|docs|tools)/[\w./-]+\.\w+)`")
 COMMAND = re.compile(r"python(?:3)? -m ((?:afflux|benchmarks|docs|tests)[\w.]*)")
-LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+LISTING = re.compile(r"```.*?```", re.DOTALL)
+SOURCES = {".py", ".cpp", ".hpp", ".v"}
 
 
 def test_every_file_that_is_named_exists() -> None:
@@ -19,6 +24,17 @@ def test_every_file_that_is_named_exists() -> None:
     assert named > 20
 
 
+def test_every_file_that_sources_name_exists() -> None:
+    named = 0
+    for folder in ("hdl", "drivers", "sim", "host", "tests", "benchmarks", "tools"):
+        for source in (ROOT / folder).rglob("*"):
+            if source.suffix in SOURCES and source.is_file():
+                for name in FILE.findall(source.read_text(encoding="utf-8")):
+                    named += 1
+                    assert (ROOT / name).exists(), f"{source.relative_to(ROOT)} names {name}"
+    assert named > 100
+
+
 def test_every_module_that_is_run_exists() -> None:
     named = {name for document in DOCUMENTS for name in COMMAND.findall(document.read_text())}
     runnable = {name.removesuffix(".__main__") for name in python_modules()}
@@ -28,8 +44,19 @@ def test_every_module_that_is_run_exists() -> None:
 
 def test_every_link_leads_somewhere() -> None:
     for document in DOCUMENTS:
-        for target in LINK.findall(document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+        for target, anchor in LINK.findall(document.read_text()):
+            page = document.parent / target if target else document
+            assert page.exists(), f"{document.name} links to {target}"
+            if anchor:
+                assert anchor in anchors_of(page), f"{document.name} links to {target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in HEADING.findall(LISTING.sub("", page.read_text()))
+    }
 
 
 def test_the_architecture_shows_every_stage_of_the_engine() -> None:

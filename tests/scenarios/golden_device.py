@@ -5,7 +5,6 @@ So what drives an engine, a director or a network of engines, runs on either.
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address
-from types import TracebackType
 from typing import Protocol, Self
 
 from afflux_hdl.contract.registers import (
@@ -109,12 +108,7 @@ class GoldenDevice:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _carry_out(self, command: Command) -> None:

@@ -32,11 +32,13 @@ class Bug:
         """Return the source with the bug.
 
         Raises:
-            AssertionError: If the text does not occur exactly once.
+            ValueError: If the text does not occur exactly once. Not an AssertionError: whoever
+                waits for one, which is how most bugs are noticed, would take it for that.
         """
         pattern = r"\s+".join(map(re.escape, self.right.split()))
         parts = re.split(pattern, source)
-        assert len(parts) == 2, f"{self.file} has {self.right!r} {len(parts) - 1} times, not once"
+        if len(parts) != 2:
+            raise ValueError(f"{self.file} has {self.right!r} {len(parts) - 1} times, not once")
         return self.wrong.join(parts)
 
 

@@ -252,6 +252,8 @@ def _bind(host: str, port: int, shares: int) -> tuple[list[socket.socket], socke
                     udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 udp.bind(listener.getsockname())
             listener.listen(BACKLOG)
+            # What it accepts has it too: a later server may come to this port by its number.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except BaseException as error:
             for end in (listener, *sockets):
                 end.close()

@@ -9,7 +9,6 @@ Tested: `tests/hdl/test_boards_flow.py`.
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 from afflux_hdl.boards.board import Board
 from afflux_hdl.boards.ecp5_top import TOP_MODULE, generate_top, top_pins
+from afflux_hdl.boards.figures import summary, use_by_part
 from afflux_hdl.boards.key_file import write_private
 from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
 from afflux_hdl.contract.management import Settings
@@ -35,7 +35,6 @@ from afflux_hdl.synthesis.tools import (
 
 __all__ = [
     "Flow",
-    "clock_of",
     "constraints",
     "script",
     "verilog_of",
@@ -108,15 +107,6 @@ def constraints(board: Board) -> str:
     lines.append(f'FREQUENCY PORT "clock" {board.oscillator[1]} MHZ;')
     lines.append(f'FREQUENCY PORT "rgmii_rx_clk" {ETHERNET_MHZ} MHZ;')
     return "\n".join(lines) + "\n"
-
-
-def clock_of(net: str) -> str | None:
-    """Return the domain of a clock by the name that nextpnr reports, or None for no domain of ours.
-
-    Amaranth calls the clock of `sync` just "clk", and others "rx_clk" and so on.
-    """
-    name = re.sub(r"^\$glbnet\$", "", net).rsplit(".", 1)[-1]
-    return {"clk": "sync", "rx_clk": "rx", "tx_clk": "tx", "osc_clk": "osc"}.get(name)
 
 
 @dataclass(frozen=True)
@@ -257,75 +247,3 @@ class Flow:
     def _keep(self, known: Mapping[str, Any]) -> None:
         path = self.work / "known.json"
         path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
-
-
-DOMAINS = {"sync", "rx", "tx", "osc"}
-
-
-def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of nextpnr's report: clocks, cells.
-
-    Raises:
-        ValueError: If a domain is not among the clocks: it would go unchecked.
-    """
-    clocks = {}
-    for net, speed in report["fmax"].items():
-        domain = clock_of(net)
-        if domain is not None:
-            clocks[domain] = {
-                "fmax_mhz": round(speed["achieved"], 2),
-                "clock_mhz": round(speed["constraint"], 2),
-            }
-    if clocks.keys() != DOMAINS:
-        raise ValueError(
-            f"nextpnr reports clocks of {sorted(clocks)}, not of {sorted(DOMAINS)}:"
-            f" {sorted(report['fmax'])}"
-        )
-    names = {"lut4": "TRELLIS_COMB", "ff": "TRELLIS_FF", "ebr": "DP16KD"}
-    return {
-        "clocks": clocks,
-        **{key: report["utilization"][cell]["used"] for key, cell in names.items()},
-        "available": {key: report["utilization"][cell]["available"] for key, cell in names.items()},
-    }
-
-
-_COST = {
-    "LUT4": {"lut4": 1},
-    "CCU2C": {"lut4": 2},
-    "TRELLIS_DPR16X4": {"lut4": 6},
-    "TRELLIS_FF": {"ff": 1},
-    "DP16KD": {"ebr": 1},
-}
-"""What each primitive counts as; a memory of LUTs takes six, as nextpnr counts."""
-
-_MEMORIES = ("TRELLIS_DPR16X4", "DP16KD")
-
-
-def use_by_part(netlist: Netlist) -> dict[str, dict[str, int]]:
-    """Return the use of each part of the design, with all that is in it, by its path.
-
-    The design is flat, and optimised across its parts; a cell counts where the signal that it
-    drives has its name, a memory's cell where the memory is.
-    """
-    scopes = {scope.path for scope in netlist.scopes}
-    found: dict[str, dict[str, int]] = {}
-    for cell in netlist.cells:
-        cost = _COST.get(cell.type)
-        if cost is None:
-            continue
-        nets = [net for nets in cell.outputs.values() for net in nets if net is not None]
-        driven = [name for net in nets for name in netlist.names.get(net, ())]
-        named = [cell.name] if cell.type in _MEMORIES else driven
-        steps = max((_steps(name, scopes) for name in named), key=len, default=[])
-        for end in range(len(steps) + 1):
-            part = found.setdefault(".".join(steps[:end]), dict.fromkeys(("lut4", "ff", "ebr"), 0))
-            for key, value in cost.items():
-                part[key] += value
-    return found
-
-
-def _steps(name: str, scopes: set[str]) -> list[str]:
-    steps = name.split(".")
-    while steps and ".".join(steps) not in scopes:
-        steps.pop()
-    return steps

@@ -64,6 +64,9 @@ class FromMac(wiring.Component):
     A reset of the MAC in the middle of a frame ends it: the beat behind has `last` and `error`.
     So what follows is never taken for the rest of it.
 
+    A last beat without bytes, which AXI4-Stream allows, gets `error` too: behind this part beats
+    carry the number of their bytes, which begins at one (`Crossing`).
+
     Latency: none. Throughput: a beat in each cycle. Overflow: `o` must always be taken.
 
     Args:
@@ -93,7 +96,7 @@ class FromMac(wiring.Component):
             self.o.payload.data.eq(self.i.data),
             self.o.payload.keep.eq(self.i.keep),
             self.o.payload.last.eq(self.i.last),
-            self.o.payload.error.eq(self.i.last & self.i.user),
+            self.o.payload.error.eq(self.i.last & (self.i.user | ~self.i.keep[0])),
             self.o.valid.eq(self.i.valid),
         ]
         with m.If(self.reset):

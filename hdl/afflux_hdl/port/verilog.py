@@ -4,7 +4,7 @@ Two kinds: with a management the board needs no host, and is configured over UDP
 (`afflux_hdl.management`); without one the host's streams and the registers have ports of their own,
 for a shell that has PCIe.
 
-Tested: `tests/sim/test_cocotb_port.py`, `tests/sim/test_cocotb_port_management.py`.
+Tested: `tests/sim/test_cocotb_port.py`, `tests/hdl/test_vivado.py`.
 """
 
 from dataclasses import dataclass

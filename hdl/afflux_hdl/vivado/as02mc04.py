@@ -49,7 +49,7 @@ RTL = Path(__file__).with_name("rtl")
 def parameters(build_time: int = 0) -> PortParameters:
     """Return what the node is built for.
 
-    128 slots are 1 MiB of sums and an eighth more of residues, which 32 of the 48 ultra RAMs hold.
+    128 slots are 1 MiB of sums and an eighth more of residues: by Yosys 34 of the 48 ultra RAMs.
     A pause of Ethernet flow control lasts 1.34 ms at most at 25 Gbit/s: 2**18 cycles are 1.68 ms.
     """
     engine = Parameters(

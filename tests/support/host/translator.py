@@ -9,7 +9,6 @@ import contextlib
 import selectors
 import socket
 import threading
-from types import TracebackType
 
 from afflux.group.aggregator_url import AggregatorUrl
 
@@ -56,12 +55,7 @@ class Translator:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
         self._selector.close()
