@@ -6,6 +6,7 @@ seal included, are noticed at any time (`tests/support/ported/ported_shim.cpp`).
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
@@ -166,6 +167,17 @@ def check_moved_workers(engine: PortedEngine, build: Build) -> None:
                 # A replay goes to its worker.
                 again = yield from by_port(director, (job.data(worker, 0, step), 1 - port))
                 assert again == [{port}]
+        # Where nobody may move once it has contributed, a worker follows its cable all the same.
+        settled = replace(job, may_move=False)
+        elsewhere = replace(settled, first_port=settled.first_port + 1)
+        yield from director.create(settled, join=False)
+        yield from by_port(director, (settled.join(0), 0), (settled.join(1), 0))
+        assert (yield from by_port(director, (settled.data(0, 0, 0), 0))) == []
+        assert (yield from by_port(director, (elsewhere.join(0), 1))) == [{1}]
+        sent = yield from by_port(director, (settled.data(1, 0, 0), 0))
+        assert sent == [{0}, {0}]
+        assert (yield from by_port(director, (settled.join(0), 1))) == [{1}]
+        assert (yield from by_port(director, (settled.data(0, 0, 0), 0))) == [{1}]
 
     perform(engine, scenario())
 

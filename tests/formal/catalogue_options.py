@@ -29,6 +29,13 @@ LATER = tuple(
                     "blocks1, block_address1, fresh1, opcode1, _ = found",
                 ),
                 SoughtBug(
+                    "idle although a block is to be written",
+                    14,
+                    "engine/merge.py",
+                    "under_way = blocks1 | found[0]",
+                    "under_way = blocks1",
+                ),
+                SoughtBug(
                     "the banks are told apart a cycle early",
                     14,
                     "engine/slot_memory.py",

@@ -5,6 +5,7 @@ are one element of a block and one look-ahead word, at any address. A ghost of e
 operation's effect when the operation reads it; the memory has to hold the same when that is
 written, whatever came before and comes next, and it is written in the very cycle, counted from the
 operation's start, that `merge.READ_BEHIND_WRITE` rests on: deliveries leave when operations begin.
+And the stage is idle only when no block is left to be written.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
@@ -229,6 +230,8 @@ class MergeMemoryHarness(ElementHarness):
         self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase, age)
         self._sent_lanes(m, parts, merge)
         self._deliveries(m, merge, incoming, starts)
+        ready = ~block.waiting & ~block.flying
+        m.d.comb += Assert(~merge.idle | ready, "idle when all blocks are written")
         flying_late = block.flying & (block.since == to_block - 1)
         added = Signal()
         adds = flying_late & ~block.was_fresh & (block.was_arriving != 0)

@@ -11,7 +11,7 @@ import pytest
 
 from afflux_hdl.engine.parameters import Parameters
 from tests.checks import network_port_checks as checks
-from tests.checks.pace_checks import check_pace
+from tests.checks.pace_checks import check_idle, check_pace
 from tests.scenarios.director import SMALL
 from tests.support.checkout import BUILD
 from tests.support.planted_engine import engine_verilog
@@ -28,6 +28,7 @@ CHECKS: dict[str, Callable[..., object]] = {
     "bursts": checks.check_ports_of_bursts,
     "answers": checks.check_answers_by_port,
     "pace": partial(check_pace, bus_bits=32, later=1),
+    "idle": partial(check_idle, bus_bits=32, later=1),
 }
 TABLES, RECEIVE, TRANSMIT = "engine/tables.py", "engine/receive.py", "engine/transmit.py"
 
@@ -94,6 +95,9 @@ BUGS = {
         "engine/merge.py",
         "blocks1, block_address1, fresh1, opcode1, arriving1 = found",
         "blocks1, block_address1, fresh1, opcode1, _ = found",
+    ),
+    "idle before the blocks are written": Bug(
+        "engine/merge.py", "under_way = blocks1 | found[0]", "under_way = blocks1"
     ),
     "a result is two cycles later": Bug(
         TRANSMIT,
