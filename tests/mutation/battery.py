@@ -48,6 +48,7 @@ from tests.checks.network_port_checks import (
     check_moved_workers,
     check_ports_are_forgotten,
     check_ports_of_bursts,
+    check_refusals_by_port,
 )
 from tests.checks.node_battery import node_battery
 from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
@@ -167,6 +168,7 @@ def battery_of_options(bus_bits: int, flips: int = 0) -> list[Trial]:
     return [
         Trial("forgotten ports", partial(check_ports_are_forgotten, build=build), exact=True),
         Trial("moved workers", partial(check_moved_workers, build=build), exact=True),
+        Trial("refusals by port", partial(check_refusals_by_port, build=build), exact=True),
         Trial("ports of bursts", partial(check_ports_of_bursts, build=build)),
         Trial("answers by port", partial(check_answers_by_port, build=build), exact=True),
         *full_battery(bus_bits, flips, later=1),

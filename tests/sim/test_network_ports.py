@@ -25,6 +25,7 @@ BUILT = Parameters(bus_bits=32, **OPTIONS, **SMALL)
 CHECKS: dict[str, Callable[..., object]] = {
     "forgotten": checks.check_ports_are_forgotten,
     "moved": checks.check_moved_workers,
+    "refusals": checks.check_refusals_by_port,
     "bursts": checks.check_ports_of_bursts,
     "answers": checks.check_answers_by_port,
     "pace": partial(check_pace, bus_bits=32, later=1),
