@@ -285,27 +285,27 @@ def test_engine_that_never_gets_ready(monkeypatch):
     engine = SoftEngine()
     table = JobTable(engine, room_bytes=10)
     busy = registers.address_of("job_busy")
-    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_BEFORE_S", 0.05)
     monkeypatch.setattr(
         SoftEngine, "read", lambda self, address: 1 if address == busy else 0, raising=True
     )
-    with pytest.raises(NoRoom, match="busy with CREATE of job 0"):
+    with pytest.raises(NoRoom, match="busy with what was ordered before CREATE of job 0"):
         table.create(1, 1, 1)
 
 
 def test_a_job_that_cannot_be_destroyed_leaves_the_others_served(served, monkeypatch, caplog):
     lease = create_job(served.address, 1, 1, 1, 5.0)
-    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("afflux_drivers.aggregator.jobs._BUSY_BEFORE_S", 0.05)
     busy, read = registers.address_of("job_busy"), SoftEngine.read
     monkeypatch.setattr(
         SoftEngine, "read", lambda self, address: 1 if address == busy else read(self, address)
     )
     with caplog.at_level("ERROR", "afflux"):
-        with pytest.raises(AggregatorRefused, match="busy with DESTROY"):
+        with pytest.raises(AggregatorRefused, match="ordered before DESTROY"):
             lease.close()
         # The connection is closed all the same.
         deadline = time.monotonic() + 10
         while not caplog.text and time.monotonic() < deadline:
             assert describe(served.address, 5.0)["engine"] == "soft"
-    text = "job 0 is over, but not destroyed yet: the engine has been busy with DESTROY"
+    text = "job 0 is over, but not destroyed yet: the engine has been busy with what was"
     assert text in caplog.text

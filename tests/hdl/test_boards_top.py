@@ -19,10 +19,9 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.synthesis.ecp5 import ports
 from afflux_sim.rtl.build.toolchain import find_toolchain
+from afflux_sim.rtl.build.verilator import BOARD
 from tests.support.refusals import refused
 from tests.support.stand_in_management import StandInManagement
-
-MODELS = Path(__file__).parents[1] / "support" / "ecp5_models.v"
 
 NODE = NodeParameters(
     engine=Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2),
@@ -41,7 +40,7 @@ def lint(folder: Path, text: str, top: str, *options: str) -> None:
         [
             *toolchain.verilator_command,
             *("--lint-only", *style, *options, "--top-module", top),
-            *(str(MODELS), str(folder / "top.v")),
+            *(str(BOARD.cells), str(folder / "top.v")),
         ],
         capture_output=True,
         text=True,

@@ -1,21 +1,28 @@
 """A controller and its board: jobs that outlive the controller, ways that lead to the board."""
 
+import argparse
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import afflux
+from afflux.commands import serve
 from afflux_drivers.control.client import describe, read_counters
 from afflux_drivers.control.several import create_jobs
-from afflux_drivers.errors import AggregatorRefused
+from afflux_drivers.device.device import open_device
+from afflux_drivers.device.errors import DeviceBusy
+from afflux_drivers.errors import AggregatorRefused, AggregatorUnreachable
+from afflux_hdl.contract import registers
 from tests.support.drivers.soft_board import SoftBoard
 from tests.support.host import serving
 from tests.support.host.network import network
@@ -136,6 +143,68 @@ def test_one_controller_rules_a_board(tmp_path):
             assert line.startswith("afflux: cannot serve: udp://127.0.0.2:"), line
             assert f"in use by process {first.pid}" in line
         assert describe(where, 5)["engine"] == "board"
+
+
+def test_a_board_has_one_lock_by_whatever_name(tmp_path):
+    with SoftBoard() as board, open_device(board.device, key=board.key, locks=tmp_path):
+        other = board.device.replace("127.0.0.2", "127.0.2")
+        with pytest.raises(DeviceBusy, match=f"in use by process {os.getpid()}"):
+            open_device(other, key=board.key, locks=tmp_path)
+        assert open_device(other, key=board.key, exclusive=False).read(0) == registers.IDENTITY
+
+
+def arguments(**given):
+    return argparse.Namespace(**({"device": "udp://127.0.0.2"} | given))
+
+
+@pytest.mark.parametrize("state", ["", "relative/state"])
+def test_who_has_no_home_has_no_journal(monkeypatch, caplog, tmp_path, state):
+    monkeypatch.setenv("XDG_STATE_HOME", state)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    first = serve._journal(arguments())
+    assert first._path.is_relative_to(tmp_path / ".local" / "state" / "afflux")
+    # The same for all names of the board.
+    assert serve._journal(arguments(device="udp://127.2"))._path == first._path
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert serve._journal(arguments()) is None
+    assert "the jobs of the board are not written down, so they end if this process" in caplog.text
+
+
+def test_a_way_that_holds_nothing_is_refused():
+    with pytest.raises(ValueError, match="--queue 0: the way to a board holds at least one"):
+        serve.make_engine(arguments(queue=0))
+
+
+def test_nobody_need_read_where_it_listens():
+    """As below `| head -0`: it serves, and it ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    words = [sys.executable, serve.__file__, "--engine", "soft", "--port", str(port)]
+    process = subprocess.Popen(words, stdout=theirs, stderr=subprocess.PIPE, text=True)
+    os.close(theirs)
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                assert describe(("127.0.0.1", port), 5)["engine"] == "soft"
+                break
+            except AggregatorUnreachable:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        process.terminate()
+        _, said = process.communicate(timeout=20)
+        assert "Traceback" not in said
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_board_that_is_reset_ends_its_controller(tmp_path):

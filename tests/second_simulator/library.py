@@ -26,7 +26,7 @@ from afflux_hdl.node.verilog import NODE_MODULE, NodeTop
 from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
 from afflux_sim.rtl.build.toolchain import find_toolchain
-from afflux_sim.rtl.build.verilator import ENGINE, NODE, Model
+from afflux_sim.rtl.build.verilator import ENGINE, NODE, Model, shim_text
 from tests.support.yosys import run_script
 
 __all__ = ["engine_library", "library", "node_library"]
@@ -77,7 +77,7 @@ def library(design: _Design, bus_bits: int, *, fast: bool) -> Path:
     toolchain = find_toolchain()
     flags = ["-std=c++20", "-fPIC", "-shared", "-w", _FAST if fast else _QUICK]
     flags.append(f"-DBUS_BYTES={bus_bits // 8}")
-    shim = design.model.shim.read_text(encoding="utf-8")
+    shim = shim_text(design.model)
     fixed = [path.read_text(encoding="utf-8") for path in (_PINS, _CONTRACTS)]
     sources = (_without_places(text), header, shim, *fixed)
     compiler = shlex.join([*toolchain.compiler, *flags])

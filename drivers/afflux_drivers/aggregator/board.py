@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from afflux_drivers.control.tickets import ParentJob
-from afflux_drivers.device.errors import DeviceGone
+from afflux_drivers.device.udp import DeviceRestarted
 from afflux_drivers.errors import AffluxError
 from afflux_hdl.contract import registers
 
@@ -164,8 +164,9 @@ class BoardPath:
         """Watch the board until `stop` is called.
 
         Raises:
-            BoardFailed: It is gone: at once if what is there is no node; if it is apart, and does
-                not answer, when that has lasted, as a switch on the way may be starting.
+            BoardFailed: It is gone: at once if what is there is no node, or was reset; if it is
+                apart, and does not answer, when that has lasted, as a switch on the way may be
+                starting.
         """
         heard = time.monotonic()
         while not self._stopping.wait(_LOOK_EVERY_S):
@@ -175,9 +176,10 @@ class BoardPath:
                     self.look()
             except BoardFailed as error:
                 silent_s = time.monotonic() - heard
-                # Of a board that was reset the settings are left, but no job.
-                silent = type(error.__cause__) is DeviceGone
-                if not (self._board.apart and silent and silent_s < _SILENT_S):
+                # Something else is there. Or of a board that was reset the settings are left, but
+                # no job. All else may pass: no answer, or others who keep it busy.
+                final = error.__cause__ is None or isinstance(error.__cause__, DeviceRestarted)
+                if final or not self._board.apart or silent_s > _SILENT_S:
                     raise
                 _log.warning("the board has been silent for %.0f s: %s", silent_s, error)
             else:

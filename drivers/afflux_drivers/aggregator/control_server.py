@@ -23,6 +23,8 @@ _STRANGERS = 128
 _IDLE_S = 30.0
 _TICK_S = 1.0
 _LOOK_EVERY_S = 0.25
+_HELD_UP_S = 2.0
+_CATCH_UP_S = 1.0
 _ACCEPTED_AT_ONCE = 32
 
 BACKLOG = 1024
@@ -79,6 +81,14 @@ def _prepare(client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def _has_ended(client: socket.socket) -> bool:
+    """Return whether a client sends nothing more behind what was read."""
+    try:
+        return not client.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+
+
 class ControlServer:
     """Serves the control channel in one thread. Nothing that a client does makes another wait.
 
@@ -114,6 +124,7 @@ class ControlServer:
         self._known: set[_Connection] = set()
         self._early: dict[_Connection, None] = {}
         self._look_at = 0.0
+        self._heard, self._held_up = time.monotonic(), False
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
@@ -122,7 +133,9 @@ class ControlServer:
         """Serve until `stop` is called, then end all connections and their jobs."""
         try:
             while not self._stopping.is_set():
-                for key, events in self._selector.select(self._answer_early()):
+                found = self._selector.select(self._answer_early())
+                self._note_hold_up(time.monotonic())
+                for key, events in found:
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.data is not None and key.data.events:
@@ -132,6 +145,18 @@ class ControlServer:
             for connection in [*self._strangers, *self._known]:
                 self._drop(connection)
             self.close()
+
+    def _note_hold_up(self, now: float) -> None:
+        """Note when the clients were listened to, and let no lease end before they are heard.
+
+        This process may have been stopped, or have waited for a board that was silent.
+        """
+        held_up = now - self._heard > _HELD_UP_S
+        # Renewals that have come meanwhile are read with this look at the sockets, those over new
+        # connections with the next ones. But leases end also where each look takes long.
+        if held_up and not self._held_up:
+            self._look_at = now + _CATCH_UP_S
+        self._heard, self._held_up = now, held_up
 
     def stop(self) -> None:
         """Make `serve` return soon. Thread-safe."""
@@ -199,6 +224,7 @@ class ControlServer:
         *lines, rest = bytes(connection.incoming).split(b"\n")
         connection.incoming = bytearray(rest)
         connection.lines += lines
+        connection.talk.client.gone = _has_ended(connection.client)
         if max(map(len, (*lines, rest))) > _LINE_BYTES:
             return False
         self._answer(connection)
@@ -303,7 +329,7 @@ class ControlServer:
             return
         self._look_at = now + _LOOK_EVERY_S
         with self._lock:
-            self._table.end_overdue()
+            self._table.end_overdue(self._heard)
         # A byte now and then is no progress: only whole lines count.
         late = [each for each in self._strangers if each.since < now - self._access.prove_s]
         late += [

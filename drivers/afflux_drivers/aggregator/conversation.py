@@ -18,11 +18,13 @@ class Client:
 
     Attributes:
         peer: Its address, as limits count it (`afflux_drivers.aggregator.peers`).
-        jobs: Jobs that it has created.
+        jobs: Jobs that end with it.
+        gone: Whether it has closed its end already, behind the lines that are being answered.
     """
 
     peer: str
     jobs: list[Job] = field(default_factory=list)
+    gone: bool = False
 
 
 class Conversation:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from typing import Any
 
 from afflux_drivers.aggregator.job import Job
 from afflux_drivers.sockets import MulticastGroup
+from afflux_hdl.contract import wire
 
 __all__ = ["JobJournal", "journal_of"]
 
@@ -25,6 +27,18 @@ _log = logging.getLogger("afflux")
 
 _FORMAT = 1
 _DIGEST_DIGITS = 16
+_MOST_BYTES = 1 << 20
+_MOST = {
+    "number": 255,
+    "round": 0xFFFF_FFFF,
+    "workers": wire.WORKERS_MAX,
+    "lanes": wire.LANES_MAX,
+    "slot_base": 0xFFFF,
+    "slots": 1 << 16,
+    "credit": 0xFFFF,
+    "lease_s": 3600,
+}
+"""Of the numbers of a job."""
 
 
 class JobJournal:
@@ -43,14 +57,13 @@ class JobJournal:
         A file that makes no sense is as good as none, which the log reports: its jobs end.
         """
         try:
-            with self._path.open(encoding="utf-8") as file:
-                found = json.load(file)
+            found = json.loads(_content(self._path))
             if found["format"] != _FORMAT:
                 raise ValueError(f"its format is {found['format']!r}, not {_FORMAT}")
             return [_job(fields) for fields in found["jobs"]]
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("the jobs of the board are not known: %s: %s", self._path, error)
             return []
 
@@ -89,6 +102,27 @@ def journal_of(device: str, state: Path) -> Path:
     return state / "afflux" / f"board-{name}.json"
 
 
+def _content(path: Path) -> bytes:
+    """Return what a journal has.
+
+    Raises:
+        OSError: It cannot be opened.
+        ValueError: Somebody else may have written it, or it is no journal.
+    """
+    # A FIFO would wait for its writer.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            raise ValueError("it is not a file as this program writes it")
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise ValueError("others than this user may have written it")
+        with open(number, "rb", closefd=False) as file:
+            return file.read(_MOST_BYTES)
+    finally:
+        os.close(number)
+
+
 def _fields(job: Job) -> dict[str, Any]:
     """Return what the file has of a job: keys in hexadecimal, as JSON numbers may lose bits."""
     fields = asdict(job)
@@ -98,6 +132,12 @@ def _fields(job: Job) -> dict[str, Any]:
 def _job(fields: dict[str, Any]) -> Job:
     if fields["parent"] is not None:
         raise ValueError("a job on a board has no parent")
+    for name, most in _MOST.items():
+        value = fields[name]
+        if type(value) is not int or not 0 <= value <= most:
+            raise ValueError(f"{name} of a job is {value!r}, not a number up to {most}")
+    if not isinstance(fields["peer"], str):
+        raise ValueError(f"peer of a job is {fields['peer']!r}")
     group = fields["group"]
     return Job(
         **{

@@ -25,6 +25,7 @@ __all__ = ["JobTable", "NoRoom", "engine_limits", "read_counters"]
 _log = logging.getLogger("afflux")
 
 _BUSY_TIMEOUT_S = 10.0
+_BUSY_BEFORE_S = 2.0
 _AGAIN_S = 5.0
 _CREDIT_MAX = 0xFFFF
 
@@ -43,6 +44,10 @@ _PORTS_TRIED = 16
 
 class NoRoom(Exception):
     """The engine cannot hold the requested job, or has refused a command; the text says why."""
+
+
+class _StillBusy(NoRoom):
+    """A command was given, and is not over."""
 
 
 def engine_limits(engine: Registers) -> dict[str, int]:
@@ -100,8 +105,6 @@ class JobTable:
         self._ends: dict[int, float] = {}
         # Of jobs that are over, but whose destruction has failed so far, when to try again.
         self._doomed: dict[int, float] = {}
-        # Jobs of an earlier table, for as long as no client of this one has renewed them.
-        self._adopted: set[int] = set()
 
     def create(
         self,
@@ -180,16 +183,17 @@ class JobTable:
             *_parent_registers(parent),
         )
         try:
+            self._be_idle_before(f"CREATE of job {number}")
             for name, value in parameters:
                 self._write(name, value)
             self._command(job.number, registers.Command.CREATE)
-        except NoRoom:
-            self._close_parent_port(job.number)
-            raise
-        except BoardFailed:
+        except (_StillBusy, BoardFailed):
             # The command may have been carried out, or may be yet.
             self._take(job)
             self._put_off(job)
+            raise
+        except NoRoom:
+            self._close_parent_port(job.number)
             raise
         self._take(job)
         self._write_journal()
@@ -200,35 +204,41 @@ class JobTable:
         if job.lease_s:
             self._ends[job.number] = time.monotonic() + job.lease_s
 
-    def has_no_client(self, job: Job) -> bool:
-        """Return whether a job is an earlier table's, and has not been renewed since."""
-        return job.number in self._adopted
-
     def renew(self, job: Job) -> None:
-        """Let the lease of a job begin anew, if it has one; whoever asks is its client."""
-        self._adopted.discard(job.number)
+        """Let the lease of a job begin anew, if it has one."""
         if job.lease_s:
             self._ends[job.number] = time.monotonic() + job.lease_s
 
-    def end_overdue(self) -> None:
+    def end_overdue(self, heard: float | None = None) -> None:
         """Destroy the jobs whose leases have ended, and those that could not be destroyed before.
 
-        What fails is logged, and tried again the next time.
+        What fails is logged, and tried again later; behind one that fails no other is tried, so
+        that an engine that is busy or silent holds nobody up once for each of its jobs.
+
+        Args:
+            heard: When on the monotonic clock the clients were listened to: of what they have said
+                since nothing is known. None: now.
         """
-        now = time.monotonic()
-        for job in [each for each in self._jobs.values() if self._ends.get(each.number, now) < now]:
+        now = time.monotonic() if heard is None else heard
+        over = [each for each in self._jobs.values() if self._ends.get(each.number, now) < now]
+        for job in over:
             _log.warning(
                 "job %d of peer %s has not been renewed for %d s: its lease has ended",
                 job.number, job.peer or "unknown", job.lease_s,
             )  # fmt: skip
-            self.end(job)
-        for number in [number for number, when in self._doomed.items() if when < now]:
-            self.end(self._jobs[number])
+        over += [self._jobs[number] for number, when in self._doomed.items() if when < now]
+        ended = True
+        for job in over:
+            if ended:
+                ended = self.end(job)
+            else:
+                self._put_off(job)
 
-    def end(self, job: Job) -> None:
-        """Destroy a job that nobody asks for any more. A failure is logged; `end_overdue` repeats.
+    def end(self, job: Job) -> bool:
+        """Destroy a job that nobody asks for any more; return whether it is gone.
 
-        Until that succeeds the job's slots stay taken.
+        A failure is logged, and `end_overdue` repeats. Until that succeeds the job's slots stay
+        taken.
         """
         first = job.number not in self._doomed
         try:
@@ -237,6 +247,8 @@ class JobTable:
             self._put_off(job)
             if first:
                 _log.error("job %d is over, but not destroyed yet: %s", job.number, error)
+            return False
+        return True
 
     def _put_off(self, job: Job) -> None:
         """Have a job destroyed later, by `end_overdue`. Nobody can find it any more."""
@@ -253,6 +265,7 @@ class JobTable:
             NoRoom: If the engine does not let one be destroyed.
         """
         known = {} if self._journal is None else {job.number: job for job in self._journal.read()}
+        self._be_idle_before("a look at the jobs")
         for number in range(self._limits["jobs"]):
             if not self._is_enabled(number):
                 continue
@@ -263,14 +276,18 @@ class JobTable:
                     number, job.lease_s,
                 )  # fmt: skip
                 self._take(job)
-                self._adopted.add(number)
                 continue
             _log.warning("job %d on the engine belongs to nobody: it is destroyed", number)
             self._command(number, registers.Command.DESTROY)
         self._write_journal()
 
     def forget_lost(self) -> None:
-        """Forget jobs that the engine does not have any more, as after a reset of a board."""
+        """Forget jobs that the engine does not have any more, as after a reset of a board.
+
+        While it is busy with a command it cannot be looked at, and nothing is forgotten.
+        """
+        if self._engine.read(registers.address_of("job_busy")):
+            return
         lost = [number for number in self._jobs if not self._is_enabled(number)]
         for number in lost:
             _log.error(
@@ -358,7 +375,6 @@ class JobTable:
         del self._jobs[job.number]
         self._ends.pop(job.number, None)
         self._doomed.pop(job.number, None)
-        self._adopted.discard(job.number)
         self._close_parent_port(job.number)
 
     def _close_parent_port(self, number: int) -> None:
@@ -377,20 +393,34 @@ class JobTable:
         Raises:
             NoRoom: If it is refused, or the engine is busy with it for too long.
         """
-        engine = self._engine
+        what = f"{command.name} of job {number}"
+        self._be_idle_before(what)
         self._write("job_index", number)
         self._write("job_command", command)
-        busy = registers.address_of("job_busy")
-        give_up = time.monotonic() + _BUSY_TIMEOUT_S
-        while engine.read(busy):
-            if time.monotonic() > give_up:
-                raise NoRoom(
-                    f"the engine has been busy with {command.name} of job {number} for "
-                    f"{_BUSY_TIMEOUT_S:g} s"
-                )
-        reason = engine.read(registers.address_of("job_reason"))
+        try:
+            self._wait_until_idle(_BUSY_TIMEOUT_S, what)
+        except NoRoom as error:
+            raise _StillBusy(str(error)) from None
+        reason = self._engine.read(registers.address_of("job_reason"))
         if reason != registers.Reason.NONE:
             raise NoRoom(f"the engine has refused {command.name} of job {number}: {_why(reason)}")
+
+    def _be_idle_before(self, what: str) -> None:
+        """Wait until no command is carried out: meanwhile the engine takes no other.
+
+        Over PCIe it would not even say so, as nobody reports writes that were refused there.
+
+        Raises:
+            NoRoom: If one is carried out for too long.
+        """
+        self._wait_until_idle(_BUSY_BEFORE_S, f"what was ordered before {what}")
+
+    def _wait_until_idle(self, limit_s: float, what: str) -> None:
+        busy = registers.address_of("job_busy")
+        give_up = time.monotonic() + limit_s
+        while self._engine.read(busy):
+            if time.monotonic() > give_up:
+                raise NoRoom(f"the engine has been busy with {what} for {limit_s:g} s")
 
     def _share(self, workers: int, lanes: int) -> int:
         """Return how many slots a new job gets by the room for its packets."""

@@ -45,6 +45,8 @@ class RequestHandler:
         host: str = "",
     ) -> None:
         self._engine, self._table, self._port, self._wake = engine, table, port, wake
+        # With whose connection each job ends.
+        self._owners: dict[int, Client] = {}
         self._place: dict[str, Any] = {"port": port, **({"host": host} if host else {})}
 
     def answer(self, line: bytes, client: Client) -> bytes:
@@ -103,12 +105,21 @@ class RequestHandler:
     def _renew(self, job: Job, client: Client) -> dict[str, Any]:
         if not job.lease_s:
             raise _Bad(f"job {job.number} was created without a lease")
-        if self._table.has_no_client(job):
-            # Its own connection was to an earlier process: from now on it ends with this one.
+        owner = self._owners.get(job.number)
+        if not client.gone and (owner is not client or job not in client.jobs):
+            # Its own connection was to an earlier process, or is broken and nobody has noticed yet:
+            # from now on it ends with this one. Not if that has ended too, as those by which it was
+            # tried while this process was held up.
             self._make_room(client)
-            client.jobs.append(job)
+            if owner is not None and job in owner.jobs:
+                owner.jobs.remove(job)
+            self._give(job, client)
         self._table.renew(job)
         return {"ok": True, "lease_s": job.lease_s}
+
+    def _give(self, job: Job, client: Client) -> None:
+        self._owners[job.number] = client
+        client.jobs.append(job)
 
     def _make_room(self, client: Client) -> None:
         """See that a connection may have one more job."""
@@ -134,7 +145,7 @@ class RequestHandler:
             peer=client.peer,
             lease_s=_integer(request, "lease_s", 1, _LEASE_MAX_S) if "lease_s" in request else 0,
         )
-        client.jobs.append(job)
+        self._give(job, client)
         group = job.group
         # Only an engine in software is served by threads; a job below a parent by one of them.
         ranges = getattr(self._engine, "shares", 1) if job.parent is None else 1

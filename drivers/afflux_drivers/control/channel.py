@@ -44,6 +44,7 @@ class Channel:
     Attributes:
         peer: The aggregator's name and port, for messages.
         host: How to name the aggregator so that all ranks come to the address that has answered.
+        broken: Whether the connection has ended, other than by `close`.
 
     Raises:
         AggregatorUnreachable: If it cannot be reached in time.
@@ -54,6 +55,7 @@ class Channel:
 
     def __init__(self, address: tuple[str, int], timeout_s: float, secret: bytes | None) -> None:
         self.peer = authority(*address)
+        self.broken = False
         self._rest = b""
         self._codes: tuple[LineCode, LineCode] | None = None
         try:
@@ -82,6 +84,7 @@ class Channel:
                 self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
                 data = self._socket.recv(4096)
                 if not data:
+                    self.broken = True
                     raise AggregatorUnreachable(f"{what}: it closed the connection")
                 self._rest += data
                 if len(self._rest) > _ANSWER_BYTES:
@@ -89,6 +92,7 @@ class Channel:
         except TimeoutError:
             raise AggregatorUnreachable(f"{what} timed out: no answer in {timeout_s:g} s") from None
         except OSError as error:
+            self.broken = True
             raise AggregatorUnreachable(f"{what}: {error}") from error
         line, _, self._rest = self._rest.partition(b"\n")
         answer = self._answer(what, line)

@@ -1,5 +1,6 @@
 """The control channel's end at worker 0: creates jobs, reads counters (protocol, section 10)."""
 
+import contextlib
 import ipaddress
 import threading
 import time
@@ -49,16 +50,19 @@ class JobLease:
         self._open_channel = open_channel
         # None: closed, or broken while it was being renewed.
         self._channel: Channel | None = channel
+        # An answer has not come: one that comes late would be taken for the next one's.
+        self._silent = False
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._closed = False
         self.ticket, self.lease_s = ticket, lease_s
 
     def renew(self, timeout_s: float) -> None:
-        """Renew the lease; if the connection has broken, over another one.
+        """Renew the lease; if the connection has broken or is silent, over another one.
 
         That an aggregator cannot be reached need not be the end of the job: a board goes on without
-        its controller, and a later controller takes it over.
+        its controller, and a later controller takes it over. So the silent connection stays until
+        the job belongs to another one: an aggregator that is only slow would end the job with it.
 
         Args:
             timeout_s: Timeout for the answer, and for a new connection.
@@ -70,21 +74,33 @@ class JobLease:
         with self._lock:
             if self._closed:
                 return
-            if self._channel is None:
+            channel = self._channel
+            if channel is None or self._silent:
                 try:
-                    self._channel = self._open_channel(timeout_s)
+                    channel = self._open_channel(timeout_s)
                 except AggregatorRefused as error:
                     # It does not take the connection; of the job nothing is known.
                     raise AggregatorUnreachable(str(error)) from error
             try:
-                self._channel.ask(self._request("renew"), timeout_s)
+                channel.ask(self._request("renew"), timeout_s)
             except AggregatorRefused:
+                self._go_on_with(channel)
                 raise
             except BaseException:
-                # An answer that comes late would be taken for the next one's.
-                self._channel.close()
-                self._channel = None
+                if channel is not self._channel:
+                    channel.close()
+                elif channel.broken:
+                    channel.close()
+                    self._channel = None
+                else:
+                    self._silent = True
                 raise
+            self._go_on_with(channel)
+
+    def _go_on_with(self, channel: Channel) -> None:
+        former, self._channel, self._silent = self._channel, channel, False
+        if former is not None and former is not channel:
+            former.close()
 
     def _request(self, kind: str) -> dict[str, Any]:
         return {"request": kind, "job": self.ticket.job, "key": f"{self.ticket.key:016x}"}
@@ -119,12 +135,13 @@ class JobLease:
             if self._closed:
                 return
             self._closed = True
-            if channel is None:
-                channel = self._open_channel(self._timeout_s)
-            try:
+            with contextlib.ExitStack() as open_channels:
+                if channel is not None:
+                    open_channels.callback(channel.close)
+                if channel is None or self._silent:
+                    channel = self._open_channel(self._timeout_s)
+                    open_channels.callback(channel.close)
                 channel.ask(self._request("close"), self._timeout_s)
-            finally:
-                channel.close()
 
 
 def create_job(

@@ -40,7 +40,6 @@ class Board:
         name: As in `make bitstream BOARD=name`.
         title: For people.
         platform: Class of amaranth-boards: device, package, speed grade, pins.
-        programmer: Its name in openFPGALoader; None: it has none there.
         oscillator: Resource of the clock, and its frequency in MHz.
         rgmii: Number of the PHY that the engine is at; others are not used.
         rx_delay_ps, tx_clock_delay_ps: What the board leaves to the FPGA, see `RgmiiEcp5`.
@@ -57,7 +56,6 @@ class Board:
     name: str
     title: str
     platform: type
-    programmer: str | None
     oscillator: tuple[str, int]
     rgmii: int
     rx_delay_ps: int

@@ -14,7 +14,6 @@ COLORLIGHT_5A75B = Board(
     name="colorlight-5a-75b",
     title="Colorlight 5A-75B, revision 7.0",
     platform=Colorlight_5A75B_R70Platform,
-    programmer="colorlight",
     oscillator=("clk25", 25),
     rgmii=0,
     # Both PHYs are Broadcom B50612D. LiteX's target delays RXD by 2 ns and leaves TXC alone.

@@ -4,7 +4,7 @@
 `RgmiiAppliance` is the same design from RGMII pins to RGMII pins with its clocks as pins, for
 simulation; `generate_appliance(board, …)` returns its Verilog.
 
-To simulate them with Verilator, add `tests/support/ecp5_models.v`, which has models of the
+To simulate them with Verilator, add `sim/afflux_sim/rtl/ecp5_cells.v`, which has models of the
 primitives. RXD is sampled at the edges of RXC, so change it a quarter of a cycle away from them.
 TXD changes with the edges of TXC, unless AFFLUX_DELAYS is defined and Verilator called with
 `--timing`: then TXC comes `tx_clock_delay_ps` later. Ports of `afflux_rgmii`:

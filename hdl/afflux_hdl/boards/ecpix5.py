@@ -15,7 +15,6 @@ ECPIX5_45F = Board(
     name="ecpix5-45f",
     title="LambdaConcept ECPIX-5 with LFE5UM5G-45F",
     platform=ECPIX545Platform,
-    programmer="ecpix5",
     oscillator=("clk100", 100),
     rgmii=0,
     # The PHY is a Microchip KSZ9031. LiteX's target delays TXC by 2 ns and leaves RXD alone.

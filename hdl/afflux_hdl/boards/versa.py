@@ -13,7 +13,6 @@ VERSA_ECP5 = Board(
     name="versa-ecp5",
     title="Lattice ECP5 Versa Development Kit (LFE5UM-45F)",
     platform=VersaECP5Platform,
-    programmer=None,
     oscillator=("clk100", 100),
     rgmii=0,
     # The PHYs are Marvell 88E1512, strapped to delay both clocks themselves.

@@ -1,7 +1,7 @@
 """RGMII at the pins of an ECP5: two bits of each pin in a clock, through its DDR registers.
 
 The primitives are those of Lattice's ECP5: `IDDRX1F`, `ODDRX1F`, `DELAYG` (technical notes
-FPGA-TN-02032 and -02035). `tests/support/ecp5_models.v` has models of them.
+FPGA-TN-02032 and -02035). `sim/afflux_sim/rtl/ecp5_cells.v` has models of them.
 
 Tested: `tests/hdl/test_boards_top.py`.
 """

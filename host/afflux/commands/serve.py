@@ -10,6 +10,7 @@ imports nothing from the package above it, whose first import would load torch.
 import argparse
 import contextlib
 import ctypes
+import logging
 import os
 import select
 import signal
@@ -28,6 +29,7 @@ from afflux_drivers.aggregator.peers import PEER_SHARE, REQUESTS_PER_S
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.control.secret import find_secret
 from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.device.lock import canonical
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -38,6 +40,8 @@ READY = "afflux: {engine} engine on udp://{authority}"
 
 FAILED = "afflux: cannot serve: {error}"
 """The line on standard output if the engine does not start."""
+
+_log = logging.getLogger("afflux")
 
 _MOST = {"workers": wire.WORKERS_MAX, "lanes": wire.LANES_MAX}
 _IN_HARDWARE = {**_MOST, "jobs": 8, "slots": 512}
@@ -229,6 +233,8 @@ def _open_board(arguments: argparse.Namespace) -> Board:
     from afflux_drivers.device.device import open_device
     from afflux_drivers.device.key import key_of_file
 
+    if arguments.queue < 1:
+        raise ValueError(f"--queue {arguments.queue}: the way to a board holds at least one packet")
     url = DeviceUrl.parse(arguments.device)
     file = arguments.key_file or os.environ.get("AFFLUX_DEVICE_KEY_FILE")
     device = open_device(url, key=None if file is None else key_of_file(file))
@@ -240,12 +246,22 @@ def _open_board(arguments: argparse.Namespace) -> Board:
 
 
 def _journal(arguments: argparse.Namespace) -> JobJournal | None:
-    """Return where the jobs of a board are written down; None for other engines."""
+    """Return where the jobs of a board are written down; None for other engines, or nowhere."""
     if not arguments.device:
         return None
-    # XDG Base Directory Specification.
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return JobJournal(journal_of(str(DeviceUrl.parse(arguments.device)), Path(state)))
+    # XDG Base Directory Specification: a relative path is as good as none.
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError as error:
+            _log.warning(
+                "the jobs of the board are not written down, so they end if this process does: "
+                "there is no XDG_STATE_HOME, and no home: %s", error,
+            )  # fmt: skip
+            return None
+    # The same by whatever name the board is reached.
+    return JobJournal(journal_of(str(canonical(DeviceUrl.parse(arguments.device))), state))
 
 
 def _make_board(arguments: argparse.Namespace, size: dict[str, int]) -> Board:
@@ -327,6 +343,12 @@ def _end_with_owner(owner: int, signalled: bool) -> None:
     threading.Thread(target=watch, name="afflux-owner", daemon=True).start()
 
 
+def _say(line: str) -> None:
+    # Nobody may read it, as below `| head -0`; the ranks need no words.
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
+
+
 def serve(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or the owner's end; return the exit status."""
     ready = threading.Event()
@@ -341,6 +363,12 @@ def serve(arguments: argparse.Namespace) -> int:
         # Building a simulated engine takes half a minute and has no other place to stop.
         if not ready.is_set():
             raise SystemExit(0)
+
+    def fail(error: str) -> int:
+        # It ends by itself now.
+        ready.set()
+        _say(FAILED.format(error=error))
+        return 1
 
     # Ctrl-C reaches the whole terminal; an owner decides when we are no longer needed.
     ends = [signal.SIGTERM] if arguments.owner else [signal.SIGTERM, signal.SIGINT]
@@ -357,8 +385,7 @@ def serve(arguments: argparse.Namespace) -> int:
             access.check_host(arguments.host)
         engine = make_engine(arguments)
     except Exception as error:
-        print(FAILED.format(error=" ".join(str(error).split())), flush=True)
-        return 1
+        return fail(" ".join(str(error).split()))
     try:
         try:
             server = AggregatorServer(
@@ -373,16 +400,15 @@ def serve(arguments: argparse.Namespace) -> int:
             )
         except OSError as error:
             where = authority(arguments.host, arguments.port)
-            print(FAILED.format(error=f"{where}: {error.strerror or error}"), flush=True)
-            return 1
+            return fail(f"{where}: {error.strerror or error}")
         except (BoardFailed, NoRoom) as error:
-            print(FAILED.format(error=f"{arguments.device or engine.name}: {error}"), flush=True)
-            return 1
+            return fail(f"{arguments.device or engine.name}: {error}")
         thread = threading.Thread(target=server.serve_forever, name="afflux-server")
-        thread.start()
+        # From now on a signal is noticed below: there is a thread to be ended first.
         ready.set()
+        thread.start()
         where = authority(*server.address)
-        print(READY.format(engine=engine.name, authority=where), flush=True)
+        _say(READY.format(engine=engine.name, authority=where))
         asked = False
         while not asked and thread.is_alive():
             asked = bool(select.select([stopped], [], [], 0.5)[0])

@@ -13,19 +13,13 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "model_shim.hpp"
 #include "verilated.h"
-
-// Verilator's own version of this ends the process.
-void vl_fatal(const char* file, int line, const char* /*scope*/, const char* message) {
-    throw std::runtime_error(std::string(file ? file : "") + ":" + std::to_string(line) + ": "
-                             + (message ? message : "fatal error"));
-}
 
 namespace {
 
@@ -60,29 +54,6 @@ struct Statistics {
     uint64_t quiet_fs;     // time since a frame went in, or came out, or a request was carried out
     uint64_t waiting;      // bytes that are still to go in
     uint64_t pins;         // bit 0 configured, 1 fault, 2 link
-};
-
-// splitmix64 (Steele, Lea, Flood 2014).
-class Random {
-public:
-    explicit Random(uint64_t seed) : m_state{seed} {}
-    bool bit() {
-        if (m_left == 0) {
-            uint64_t z = (m_state += 0x9E3779B97F4A7C15u);
-            z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-            z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-            m_bits = z ^ (z >> 31);
-            m_left = 64;
-        }
-        --m_left;
-        const bool found = m_bits & 1;
-        m_bits >>= 1;
-        return found;
-    }
-
-private:
-    uint64_t m_state, m_bits = 0;
-    int m_left = 0;
 };
 
 // IEEE 802.3, clause 3.2.9, bit by bit in a table.
@@ -353,7 +324,7 @@ private:
             return;
         }
         ++m_statistics.engine_cycles;
-        m_model.entropy = m_random.bit();
+        m_model.entropy = m_random.next() & 1;
         m_model.clk = 1;
         m_model.eval();
         if (m_model.authenticated) m_active = m_now;
@@ -380,23 +351,7 @@ private:
     uint64_t m_now = 0, m_active = 0;
 };
 
-// What the C functions work on: an error must not cross them as an exception. They return -1 for
-// one.
-struct Handle {
-    std::unique_ptr<Simulation> board;
-    std::string error;
-};
-
-template <typename Body>
-int guarded(Handle* handle, Body body) {
-    try {
-        body(*handle->board);
-        return 0;
-    } catch (const std::exception& error) {
-        handle->error = error.what();
-        return -1;
-    }
-}
+using Handle = ModelHandle<Simulation>;
 
 }  // namespace
 
@@ -404,11 +359,7 @@ extern "C" {
 
 // Null if there is no memory for it.
 Handle* afflux_board_open(const Clocks* clocks, const char* settings_file) {
-    try {
-        return new Handle{std::make_unique<Simulation>(*clocks, settings_file), {}};
-    } catch (const std::exception&) {
-        return nullptr;
-    }
+    return Handle::open(*clocks, settings_file);
 }
 
 void afflux_board_close(Handle* handle) { delete handle; }
@@ -419,28 +370,28 @@ const char* afflux_board_error(const Handle* handle) { return handle->error.c_st
 // Frames to go in, behind those that wait. `faults` and `gaps` may be null.
 int afflux_board_send(Handle* handle, const uint8_t* data, const uint32_t* lengths,
                       const uint32_t* faults, const uint32_t* gaps, size_t count) {
-    return guarded(handle, [&](Simulation& board) {
+    return handle->guarded([&](Simulation& board) {
         board.send(data, lengths, faults, gaps, count);
     });
 }
 
 int afflux_board_run(Handle* handle, uint64_t duration_fs, uint64_t until_quiet_fs) {
-    return guarded(handle, [&](Simulation& board) { board.run(duration_fs, until_quiet_fs); });
+    return handle->guarded([&](Simulation& board) { board.run(duration_fs, until_quiet_fs); });
 }
 
 // Whole good frames that have come out since the last afflux_board_clear_output. The pointers hold
 // until the next call that lets time pass or clears them.
 size_t afflux_board_output(Handle* handle, const uint8_t** data, const uint32_t** lengths) {
-    Outgoing& out = handle->board->outgoing();
+    Outgoing& out = handle->model->outgoing();
     *data = out.output().data();
     *lengths = out.lengths().data();
     return out.lengths().size();
 }
 
-void afflux_board_clear_output(Handle* handle) { handle->board->outgoing().clear(); }
+void afflux_board_clear_output(Handle* handle) { handle->model->outgoing().clear(); }
 
 void afflux_board_statistics(const Handle* handle, Statistics* statistics) {
-    *statistics = handle->board->statistics();
+    *statistics = handle->model->statistics();
 }
 
 }  // extern "C"

@@ -10,23 +10,16 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "model_shim.hpp"
 #include "verilated.h"
 
 static_assert(sizeof(VAffluxNode::net_rx_data) == BUS_BYTES, "the model has another bus width");
 static_assert(sizeof(VAffluxNode::host_rx_data) == BUS_BYTES, "the model has another bus width");
-
-// Verilator's own version of this ends the process.
-void vl_fatal(const char* file, int line, const char* /*scope*/, const char* message) {
-    throw std::runtime_error(std::string(file ? file : "") + ":" + std::to_string(line) + ": "
-                             + (message ? message : "fatal error"));
-}
 
 namespace {
 
@@ -59,8 +52,6 @@ struct Pace {
 constexpr uint64_t RESET_CYCLES = 4;
 constexpr uint64_t LONG_WAIT = 256;
 
-constexpr uint64_t ALWAYS = uint64_t{1} << 32;
-
 // One access to the register port: a write, a read, or both at once. Layout known to
 // verilated_node.py.
 struct Access {
@@ -70,23 +61,6 @@ struct Access {
     uint32_t delays[5];
     // What came.
     uint32_t write_response, read_response, read_data;
-};
-
-// splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
-class Random {
-public:
-    explicit Random(uint64_t seed) : m_state{seed} {}
-    bool is_below(uint64_t share) { return share >= ALWAYS || (share && next() < share); }
-
-private:
-    uint32_t next() {
-        uint64_t z = (m_state += 0x9E3779B97F4A7C15u);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-        return static_cast<uint32_t>((z ^ (z >> 31)) >> 32);
-    }
-
-    uint64_t m_state;
 };
 
 // Layout known to verilated_node.py.
@@ -235,11 +209,6 @@ private:
     std::vector<uint8_t> m_output;
     std::vector<uint32_t> m_lengths;
     size_t m_whole = 0;  // bytes of m_output that belong to whole frames
-};
-
-// An access that was answered with an error.
-struct Refused : std::runtime_error {
-    using std::runtime_error::runtime_error;
 };
 
 class Simulation {
@@ -464,39 +433,14 @@ private:
     Random m_random{0};
 };
 
-// What the C functions work on: an error must not cross them as an exception. They return 1 if a
-// register was refused, -1 for any other error.
-struct Handle {
-    std::unique_ptr<Simulation> node;
-    std::string error;
-};
-
-template <typename Body>
-int guarded(Handle* handle, Body body) {
-    try {
-        body(*handle->node);
-        return 0;
-    } catch (const Refused& error) {
-        handle->error = error.what();
-        return 1;
-    } catch (const std::exception& error) {
-        handle->error = error.what();
-        return -1;
-    }
-}
+using Handle = ModelHandle<Simulation>;
 
 }  // namespace
 
 extern "C" {
 
 // Null if there is no memory for it.
-Handle* afflux_node_open() {
-    try {
-        return new Handle{std::make_unique<Simulation>(), {}};
-    } catch (const std::exception&) {
-        return nullptr;
-    }
-}
+Handle* afflux_node_open() { return Handle::open(); }
 
 void afflux_node_close(Handle* handle) { delete handle; }
 
@@ -504,29 +448,29 @@ void afflux_node_close(Handle* handle) { delete handle; }
 const char* afflux_node_error(const Handle* handle) { return handle->error.c_str(); }
 
 int afflux_node_read(Handle* handle, uint32_t address, uint32_t* value) {
-    return guarded(handle, [&](Simulation& node) { *value = node.read(address); });
+    return handle->guarded([&](Simulation& node) { *value = node.read(address); });
 }
 
 int afflux_node_write(Handle* handle, uint32_t address, uint32_t value) {
-    return guarded(handle, [&](Simulation& node) { node.write(address, value); });
+    return handle->guarded([&](Simulation& node) { node.write(address, value); });
 }
 
 int afflux_node_reset(Handle* handle) {
-    return guarded(handle, [](Simulation& node) { node.reset(); });
+    return handle->guarded([](Simulation& node) { node.reset(); });
 }
 
 // Of all later plays.
 int afflux_node_pace(Handle* handle, const Pace* pace) {
-    return guarded(handle, [&](Simulation& node) { node.set_pace(*pace); });
+    return handle->guarded([&](Simulation& node) { node.set_pace(*pace); });
 }
 
 int afflux_node_access(Handle* handle, Access* access) {
-    return guarded(handle, [&](Simulation& node) { node.access(*access); });
+    return handle->guarded([&](Simulation& node) { node.access(*access); });
 }
 
 int afflux_node_play(Handle* handle, const Frames* from_network, const Frames* from_host,
                      uint64_t max_cycles, int drain) {
-    return guarded(handle, [&](Simulation& node) {
+    return handle->guarded([&](Simulation& node) {
         node.play(*from_network, *from_host, max_cycles, drain != 0);
     });
 }
@@ -535,18 +479,18 @@ int afflux_node_play(Handle* handle, const Frames* from_network, const Frames* f
 // pointers hold until the next call that clocks the node or clears its output.
 size_t afflux_node_output(Handle* handle, int host, const uint8_t** data,
                           const uint32_t** lengths) {
-    Sampler& output = handle->node->output(host != 0);
+    Sampler& output = handle->model->output(host != 0);
     *data = output.frames();
     *lengths = output.lengths().data();
     return output.lengths().size();
 }
 
 void afflux_node_clear_output(Handle* handle, int host) {
-    handle->node->output(host != 0).clear();
+    handle->model->output(host != 0).clear();
 }
 
 void afflux_node_statistics(const Handle* handle, Statistics* statistics) {
-    *statistics = handle->node->statistics();
+    *statistics = handle->model->statistics();
 }
 
 }  // extern "C"

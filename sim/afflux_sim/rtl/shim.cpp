@@ -9,14 +9,13 @@
 
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "model_shim.hpp"
 #include "verilated.h"
 #if VM_COVERAGE
 #include "verilated_cov.h"
@@ -24,12 +23,6 @@
 
 static_assert(sizeof(VAffluxEngine::rx_data) == BUS_BYTES, "the model has another bus width");
 static_assert(sizeof(VAffluxEngine::tx_data) == BUS_BYTES, "the model has another bus width");
-
-// Verilator's own version of this ends the process: a training script, or a whole test run.
-void vl_fatal(const char* file, int line, const char* /*scope*/, const char* message) {
-    throw std::runtime_error(std::string(file ? file : "") + ":" + std::to_string(line) + ": "
-                             + (message ? message : "fatal error"));
-}
 
 namespace {
 
@@ -45,7 +38,6 @@ struct Stimulus {
     uint64_t reset_at;     // not 0: after so many cycles, the reset pin is held for RESET_CYCLES
 };
 
-constexpr uint64_t ALWAYS = uint64_t{1} << 32;
 constexpr uint64_t RESET_CYCLES = 4;
 constexpr uint64_t LONG_WAIT = 256;
 
@@ -67,21 +59,6 @@ struct Write {
     uint64_t cycle;  // of the play: not before it
     uint32_t address;
     uint32_t value;
-};
-
-// splitmix64 (Steele, Lea, Flood 2014): every seed is a good one, 0 included.
-class Random {
-public:
-    explicit Random(uint64_t seed) : m_state{seed} {}
-    uint32_t next() {
-        uint64_t z = (m_state += 0x9E3779B97F4A7C15u);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-        return static_cast<uint32_t>((z ^ (z >> 31)) >> 32);
-    }
-
-private:
-    uint64_t m_state;
 };
 
 class Simulation {
@@ -279,35 +256,14 @@ private:
     size_t m_output_whole = 0;  // bytes of m_output that belong to whole frames
 };
 
-// What the C functions work on: an error must not cross them as an exception.
-struct Handle {
-    std::unique_ptr<Simulation> engine;
-    std::string error;
-};
-
-template <typename Body>
-int guarded(Handle* handle, Body body) {
-    try {
-        body(*handle->engine);
-        return 0;
-    } catch (const std::exception& error) {
-        handle->error = error.what();
-        return -1;
-    }
-}
+using Handle = ModelHandle<Simulation>;
 
 }  // namespace
 
 extern "C" {
 
 // Null if there is no memory for it.
-Handle* afflux_open() {
-    try {
-        return new Handle{std::make_unique<Simulation>(), {}};
-    } catch (const std::exception&) {
-        return nullptr;
-    }
-}
+Handle* afflux_open() { return Handle::open(); }
 
 void afflux_close(Handle* handle) { delete handle; }
 
@@ -315,36 +271,34 @@ void afflux_close(Handle* handle) { delete handle; }
 const char* afflux_error(const Handle* handle) { return handle->error.c_str(); }
 
 int afflux_read(Handle* handle, uint32_t address, uint32_t* value) {
-    return guarded(handle, [&](Simulation& engine) { *value = engine.read(address); });
+    return handle->guarded([&](Simulation& engine) { *value = engine.read(address); });
 }
 
 // 1 if the engine refuses it.
 int afflux_write(Handle* handle, uint32_t address, uint32_t value) {
-    bool taken = false;
-    const int status
-        = guarded(handle, [&](Simulation& engine) { taken = engine.write(address, value); });
-    if (status != 0 || taken) return status;
-    handle->error = "write of register " + std::to_string(address) + " was refused";
-    return 1;
+    return handle->guarded([&](Simulation& engine) {
+        if (engine.write(address, value)) return;
+        throw Refused("write of register " + std::to_string(address) + " was refused");
+    });
 }
 
 int afflux_reset(Handle* handle) {
-    return guarded(handle, [](Simulation& engine) { engine.reset(); });
+    return handle->guarded([](Simulation& engine) { engine.reset(); });
 }
 
 int afflux_run(Handle* handle, uint64_t cycles) {
-    return guarded(handle, [&](Simulation& engine) { engine.run(cycles); });
+    return handle->guarded([&](Simulation& engine) { engine.run(cycles); });
 }
 
 // Writes to registers amid the next afflux_play.
 void afflux_schedule(Handle* handle, const Write* writes, size_t count) {
-    handle->engine->schedule(writes, count);
+    handle->model->schedule(writes, count);
 }
 
 // `data` holds the frames one after the other; `errors` may be null.
 int afflux_play(Handle* handle, const uint8_t* data, const uint32_t* lengths, const uint8_t* errors,
                 size_t frames, const Stimulus* stimulus) {
-    return guarded(handle, [&](Simulation& engine) {
+    return handle->guarded([&](Simulation& engine) {
         engine.play(data, lengths, errors, frames, *stimulus);
     });
 }
@@ -352,21 +306,21 @@ int afflux_play(Handle* handle, const uint8_t* data, const uint32_t* lengths, co
 // Whole frames sent since the last afflux_clear_output, by whichever function. The pointers hold
 // until the next call that clocks the engine or clears its output.
 size_t afflux_output(const Handle* handle, const uint8_t** data, const uint32_t** lengths) {
-    *data = handle->engine->output();
-    *lengths = handle->engine->output_lengths().data();
-    return handle->engine->output_lengths().size();
+    *data = handle->model->output();
+    *lengths = handle->model->output_lengths().data();
+    return handle->model->output_lengths().size();
 }
 
-void afflux_clear_output(Handle* handle) { handle->engine->clear_output(); }
+void afflux_clear_output(Handle* handle) { handle->model->clear_output(); }
 
 void afflux_statistics(const Handle* handle, Statistics* statistics) {
-    *statistics = handle->engine->statistics();
+    *statistics = handle->model->statistics();
 }
 
 #if VM_COVERAGE
 // What this engine has met so far, as verilator_coverage reads it.
 int afflux_write_coverage(Handle* handle, const char* path) {
-    return guarded(handle, [&](Simulation& engine) { engine.write_coverage(path); });
+    return handle->guarded([&](Simulation& engine) { engine.write_coverage(path); });
 }
 #endif
 

@@ -43,6 +43,12 @@ class _Node:
         return True
 
 
+def _bound(address: str) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind((address, 0))
+    return made
+
+
 class SoftBoard:
     """A board; closed at the end of a `with`.
 
@@ -61,11 +67,13 @@ class SoftBoard:
     def __init__(self, address: str = "127.0.0.2", place: Host | None = None) -> None:
         self.key = secrets.token_bytes(16)
         with place.sockets_here() if place is not None else contextlib.nullcontext():
-            self._data, self._management = (
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)
-            )
-        for each in (self._data, self._management):
-            each.bind((address, 0))
+            self._data = _bound(address)
+            self._management = _bound(address)
+            # The ports behind the engine's are its jobs': the management's is none of them.
+            first = self._data.getsockname()[1]
+            while self._management.getsockname()[1] in range(first, first + 256):
+                self._management.close()
+                self._management = _bound(address)
         self._management.settimeout(0.05)
         self.port = self._data.getsockname()[1]
         self.device = f"udp://{address}:{self._management.getsockname()[1]}"

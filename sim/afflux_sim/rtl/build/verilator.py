@@ -13,7 +13,7 @@ from afflux_sim.rtl.build.cache import BuildError, cached, digest
 from afflux_sim.rtl.build.initial_values import loops_for_initial_values
 from afflux_sim.rtl.build.toolchain import Toolchain
 
-__all__ = ["BOARD", "ENGINE", "NODE", "Model", "build_library"]
+__all__ = ["BOARD", "ENGINE", "NODE", "Model", "build_library", "shim_text"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Model:
 
 
 _SHIMS = Path(__file__).parents[1]
+_HEADER = _SHIMS / "model_shim.hpp"
 ENGINE = Model("afflux_engine", "VAffluxEngine", _SHIMS / "shim.cpp")
 NODE = Model("afflux_node", "VAffluxNode", _SHIMS / "node_shim.cpp")
 BOARD = Model(
-    "afflux_rgmii", "VAffluxBoard", _SHIMS / "board_shim.cpp", cells=_SHIMS / "ecp5_pins.v"
+    "afflux_rgmii", "VAffluxBoard", _SHIMS / "board_shim.cpp", cells=_SHIMS / "ecp5_cells.v"
 )
 
 VERILATOR_FLAGS = (
@@ -85,6 +86,11 @@ COVERAGE = Extras(
 )
 
 
+def shim_text(model: Model) -> str:
+    """Return what a model's shim says, with the header that all of them share."""
+    return "".join(path.read_text(encoding="utf-8") for path in (_HEADER, model.shim))
+
+
 def build_library(
     toolchain: Toolchain,
     folder: Path,
@@ -113,10 +119,11 @@ def build_library(
     verilog = loops_for_initial_values(verilog)
     if model.cells is not None:
         verilog += model.cells.read_text(encoding="utf-8")
-    shim = model.shim.read_text(encoding="utf-8")
     extras = COVERAGE if coverage else NO_EXTRAS
     quick = _is_quick() if quick is None else quick
-    name = _digest(toolchain, extras, "library", verilog, str(bus_bits), shim, str(quick))
+    name = _digest(
+        toolchain, extras, "library", verilog, str(bus_bits), shim_text(model), str(quick)
+    )
 
     def build(work: Path) -> None:
         (work / "engine.v").write_text(verilog, encoding="utf-8")

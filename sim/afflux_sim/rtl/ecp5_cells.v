@@ -2,10 +2,13 @@
 // (FPGA-TN-02032 for DDR registers and delays, FPGA-TN-02200 for clocks, FPGA-TN-02039 for set and
 // reset). Only what is used is there: no clock enables, no dynamic delays.
 //
-// With AFFLUX_DELAYS defined (Verilator: --timing), delay lines delay by 25 ps a tap. Without, they
-// are wires.
+// With AFFLUX_DELAYS defined (Verilator: --timing), delay lines delay by 25 ps a tap, and there are
+// an oscillator and a PLL. Without, delay lines are wires, so pins must not change where their clock
+// has an edge; that is enough for `afflux_rgmii`, whose clocks are pins.
 
+`ifdef AFFLUX_DELAYS
 `timescale 1ps / 1ps
+`endif
 
 // One pin in, two bits out in each cycle: Q0 is of the rising edge, Q1 of the falling one behind it.
 // Both come with the next rising edge.
