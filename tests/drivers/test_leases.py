@@ -559,3 +559,14 @@ def test_a_connection_that_has_ended_takes_no_job_with_it(adopted):
         time.sleep(0.5)
         assert json.loads(owner.line())["ok"]
         assert owner.ask(**renewal)["ok"]
+
+
+def test_a_control_channel_that_fails_ends_the_server(monkeypatch):
+    """Packets alone are no service: its process must end, so that somebody notices."""
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    served = Served(SoftEngine())
+    monkeypatch.setattr(served.server._control, "_drop_late", lambda: 1 / 0)
+    served._thread.join(5)
+    assert not served._thread.is_alive()
+    with pytest.raises(AggregatorUnreachable):
+        describe(served.address, 1.0)
