@@ -570,3 +570,38 @@ def test_a_control_channel_that_fails_ends_the_server(monkeypatch):
     assert not served._thread.is_alive()
     with pytest.raises(AggregatorUnreachable):
         describe(served.address, 1.0)
+
+
+FORKED = """
+import os, sys, time
+from afflux_drivers.control.several import create_jobs
+lease = create_jobs([("127.0.0.1", int(sys.argv[1]))], 2, 16, 8, 5.0, lease_s=60)
+if os.fork() == 0:
+    time.sleep(20)
+    os._exit(0)
+print(lease.tickets[0].job, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_does_not_keep_the_job_of_its_dead_parent():
+    """As the processes that load data, which outlive a rank that the kernel has killed."""
+    port = BoardRegisters(*BOARD)
+    served = Served(Board(port, "board", 500, apart=True))
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(served.address[1])],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        number = int(process.stdout.readline())
+        assert enabled(port) == {number}
+        process.kill()
+        until(lambda: not enabled(port), 3.0)
+        os.killpg(process.pid, 0)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        served.stop()

@@ -149,6 +149,7 @@ def test_the_report_has_slack_use_and_sizes_and_not_the_key() -> None:
     assert "sync    50.00 MHz, could be   52.00  slack   0.77 of 20.00 ns  x 1.04  MISSED" in text
     assert "lut4   20,000 of  40,000   50.0%" in text
     assert "frames of up to 1160 bytes" in text
+    assert "  address 192.0.2.9, MAC 02:af:f1:0c:00:01, name 'placeholder'\n" in text
     assert PLACEHOLDER.key.hex() not in text and str(PLACEHOLDER.key) not in text
 
 

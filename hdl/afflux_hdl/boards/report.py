@@ -109,7 +109,10 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
         " N workers share the way in, and unicast results the way out",
         "",
         "settings in the bitstream:",
-        f"  {settings!r}",
+        f"  address {settings.address or 'by DHCP'},"
+        f" MAC {settings.mac.to_bytes(6, 'big').hex(':')}, name {settings.name!r}",
+        f"  controller {settings.controller}; UDP port {settings.port} is the management's,"
+        f" {settings.engine_port} the engine's",
         "",
         "LEDs:",
         *(f"  {purpose}: {PURPOSES[purpose]}" for purpose in board.leds),
