@@ -272,6 +272,19 @@ def test_a_lock_is_no_way_to_another_file(tmp_path):
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.parametrize("make", [os.link, lambda victim, path: os.mkfifo(path)])
+def test_a_lock_is_no_other_name_of_a_file(tmp_path, make):
+    DeviceLock("x", directory=tmp_path).close()
+    (path,) = tmp_path.glob("*.lock")
+    path.unlink()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    make(victim, path)
+    with pytest.raises(DeviceFailed, match="is no file of this program"):
+        DeviceLock("x", directory=tmp_path)
+    assert victim.read_text() == "precious"
+
+
 def test_finds_every_node_of_a_box(pci, opened, tmp_path):
     assert describe_box(opened(exclusive=False), pci.root) is None
     assert box_counters(opened(exclusive=False), pci.root) == {}

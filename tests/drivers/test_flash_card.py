@@ -119,12 +119,15 @@ def test_a_failure_to_rescan_restores_the_registers_all_the_same(pci):
 def test_signals_restore_all_and_count_afterwards(pci, number):
     before = pci.config(BRIDGE)
     program = textwrap.dedent(f"""
-        import signal, time
+        import resource, signal, time
         from pathlib import Path
         from afflux_drivers.flash.card import off_the_bus
         from afflux_drivers.flash.runner import Runner
-        # Ignored where the tests run in the background of a shell.
+        # Ignored where the tests run in the background of a shell, or below nohup.
+        signal.signal({number:d}, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        # SIGQUIT leaves one.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with off_the_bus("{CARD}", sysfs=Path("{pci.root}"), runner=Runner()):
             print("off", flush=True)
             time.sleep(60)

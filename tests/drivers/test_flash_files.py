@@ -350,3 +350,11 @@ def test_a_header_that_was_changed_is_not_believed(tmp_path):
     # Nobody here knows those of Alveo cards.
     image = read_image(AU50, written(tmp_path / "b.bit", xilinx_bit()))
     check_image(AU50, replace(image, idcode=1), None)
+
+
+def test_partitions_of_a_board_whose_revisions_differ():
+    """2 MiB on revision 6.1, 4 on the others; `ecppack` makes 582,369 bytes without --compress."""
+    first, second = COLORLIGHT.partitions
+    assert (first.offset, first.offset + first.size) == (0, second.offset)
+    assert second.offset + second.size <= 2 << 20
+    assert min(first.size, second.size) >= 582_369

@@ -139,7 +139,7 @@ def test_a_creator_that_is_stopped_loses_its_job():
         served.stop()
 
 
-def test_a_board_apart_states_its_address():
+def test_an_appliance_states_its_address():
     port = BoardRegisters(*BOARD)
     served = Served(Board(port, "board", 500, apart=True))
     try:
@@ -559,3 +559,49 @@ def test_a_connection_that_has_ended_takes_no_job_with_it(adopted):
         time.sleep(0.5)
         assert json.loads(owner.line())["ok"]
         assert owner.ask(**renewal)["ok"]
+
+
+def test_a_control_channel_that_fails_ends_the_server(monkeypatch):
+    """Packets alone are no service: its process must end, so that somebody notices."""
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    served = Served(SoftEngine())
+    monkeypatch.setattr(served.server._control, "_drop_late", lambda: 1 / 0)
+    served._thread.join(5)
+    assert not served._thread.is_alive()
+    with pytest.raises(AggregatorUnreachable):
+        describe(served.address, 1.0)
+
+
+FORKED = """
+import os, sys, time
+from afflux_drivers.control.several import create_jobs
+lease = create_jobs([("127.0.0.1", int(sys.argv[1]))], 2, 16, 8, 5.0, lease_s=60)
+if os.fork() == 0:
+    time.sleep(20)
+    os._exit(0)
+print(lease.tickets[0].job, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_does_not_keep_the_job_of_its_dead_parent():
+    """As the processes that load data, which outlive a rank that the kernel has killed."""
+    port = BoardRegisters(*BOARD)
+    served = Served(Board(port, "board", 500, apart=True))
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(served.address[1])],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        number = int(process.stdout.readline())
+        assert enabled(port) == {number}
+        process.kill()
+        until(lambda: not enabled(port), 3.0)
+        os.killpg(process.pid, 0)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        served.stop()

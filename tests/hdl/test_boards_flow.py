@@ -16,7 +16,7 @@ from afflux_hdl.boards import flow
 from afflux_hdl.boards.figures import summary, use_by_part
 from afflux_hdl.boards.flow import Flow, constraints, script, verilog_of
 from afflux_hdl.boards.placed_settings import PLACEHOLDER
-from afflux_hdl.boards.report import missed, report, worst
+from afflux_hdl.boards.report import missed, report, worst, worst_crossings
 from afflux_hdl.boards.table import BOARDS
 from afflux_hdl.synthesis import tools
 from afflux_hdl.synthesis.netlist import Cell, Netlist, Scope
@@ -25,12 +25,27 @@ from afflux_hdl.synthesis.tools import ToolError
 CELLS = {"TRELLIS_COMB": 20_000, "TRELLIS_FF": 15_000, "DP16KD": 50}
 
 
-def placed(**fmax_mhz: float) -> dict[str, Any]:
+def placed(crossing_ns: float = 1.4, **fmax_mhz: float) -> dict[str, Any]:
     """Return a report as nextpnr writes it."""
     nets = {"sync": "clk", "rx": "port.mac.widen.rx_clk", "tx": "port.mac.narrow.tx_clk"}
     nets["osc"] = "locked.osc_clk"
     clocks = {"sync": 50.0, "rx": 125.0, "tx": 125.0, "osc": 77.5}
+    ends = [
+        ("clk", "clk", 16.0),
+        ("clk", nets["tx"], 12.5),
+        (nets["rx"], "clk", crossing_ns),
+        ("clk", "<async>", 30.0),
+        ("<async>", nets["rx"], 30.0),
+    ]
     return {
+        "critical_paths": [
+            {
+                "from": start if start[0] == "<" else f"posedge {start}",
+                "to": end if end[0] == "<" else f"posedge {end}",
+                "path": [{"delay": 0.5}, {"delay": delay_ns - 0.5}],
+            }
+            for start, end, delay_ns in ends
+        ],
         "fmax": {
             f"$glbnet${nets[name]}": {
                 "achieved": fmax_mhz.get(name, 2 * clocks[name]),
@@ -70,6 +85,21 @@ def test_the_worst_seed_counts_and_the_engine_needs_its_margin() -> None:
     assert missed(good) == []
     assert missed(entry(seed1={"sync": 60.0}, seed2={"sync": 54.9})) == ["sync"]
     assert missed(entry(seed1={"tx": 124.9})) == ["tx"]
+
+
+def test_counts_that_cross_may_take_no_cycle_of_their_clock() -> None:
+    good = entry(seed1={"crossing_ns": 7.9}, seed2={})
+    assert missed(good) == []
+    assert worst_crossings(good) == {
+        "rx to sync": {"delay_ns": 7.9, "most_ns": 8.0},
+        "sync to tx": {"delay_ns": 12.5, "most_ns": 20.0},
+    }
+    bad = entry(seed1={}, seed2={"crossing_ns": 8.0})
+    assert missed(bad) == ["rx to sync"]
+    board = BOARDS["colorlight-5a-75b"]
+    bad["seed_in_bitstream"] = 1
+    text = report(board, board.node, PLACEHOLDER, bad)
+    assert "rx to sync     8.00 of 8.00 ns  MISSED\n  sync to tx    12.50 of 20.00 ns\n" in text
 
 
 def test_a_clock_that_has_another_name_now_is_an_error() -> None:
@@ -119,6 +149,7 @@ def test_the_report_has_slack_use_and_sizes_and_not_the_key() -> None:
     assert "sync    50.00 MHz, could be   52.00  slack   0.77 of 20.00 ns  x 1.04  MISSED" in text
     assert "lut4   20,000 of  40,000   50.0%" in text
     assert "frames of up to 1160 bytes" in text
+    assert "  address 192.0.2.9, MAC 02:af:f1:0c:00:01, name 'placeholder'\n" in text
     assert PLACEHOLDER.key.hex() not in text and str(PLACEHOLDER.key) not in text
 
 

@@ -11,7 +11,8 @@ from afflux_hdl.lib import frame_arbiter, request_crossing
 from afflux_hdl.lib.frame_arbiter import FrameArbiter
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.request_crossing import RequestCrossing
-from afflux_hdl.opennic import outlet
+from afflux_hdl.opennic import frame_split, outlet
+from afflux_hdl.opennic.frame_split import FrameSplit
 from afflux_hdl.opennic.outlet import Outlet
 from tests.support.part_player import at_once, pace, play
 from tests.support.planting import names_with
@@ -40,6 +41,64 @@ def check_arbiter(part: type[FrameArbiter]) -> None:
             assert [f for f in played.plain if f[0] == n] == [frame for frame, _ in source]
         if takes is at_once and offers is at_once:
             assert [frame[0] for frame in played.plain[:6]] == [1, 2, 0, 1, 2, 0]
+
+
+def check_split(part: type[FrameSplit]) -> None:
+    """Frames to one or several, resets before it: who gets a beginning gets its end, and no other.
+
+    As in a node, a reset takes the beat that waits away; if one of its frame's has been taken, an
+    end with `error` comes later.
+    """
+    split, choose = part(ports=2), random.Random(3)
+    came: list[list[list[tuple[int, bool]]]] = [[], []]
+    sent: list[tuple[list[int], int, bool]] = []
+    resets = 0
+
+    async def run(ctx: Any) -> None:
+        nonlocal resets
+        partial: list[list[tuple[int, bool]]] = [[], []]
+        beats, to, size, silent, ending = list[int](), 1, 3, 0, False
+        taken = False
+        for number in range(6000):
+            offers = not silent
+            silent -= bool(silent)
+            if taken or not ctx.get(split.i.valid):
+                ctx.set(split.i.payload.data, number)
+            ctx.set(split.i.valid, offers)
+            ctx.set(split.i.payload.keep, 1)
+            ctx.set(split.i.payload.last, last := ending or len(beats) == size - 1)
+            ctx.set(split.i.payload.error, ending)
+            ctx.set(split.i.payload.net_ports, 0 if beats else to)
+            for o in split.o:
+                ctx.set(o.ready, choose.random() < 0.4)
+            for n, o in enumerate(split.o):
+                if ctx.get(o.valid) and ctx.get(o.ready):
+                    error = bool(ctx.get(o.payload.error))
+                    partial[n].append((ctx.get(o.payload.data), error))
+                    if ctx.get(o.payload.last):
+                        came[n].append(partial[n])
+                        partial[n] = []
+            taken = offers and ctx.get(split.i.ready)
+            if taken:
+                beats.append(ctx.get(split.i.payload.data))
+                if last:
+                    sent.append((beats, to, ending))
+            reset = offers and not taken and not ending and choose.random() < 0.1
+            if reset:
+                silent, ending, resets = 3, bool(beats), resets + 1
+            if (taken and last) or (reset and not beats):
+                ending = False
+                beats, to, size = [], choose.choice((1, 2, 3, 3)), choose.randrange(1, 5)
+            await ctx.tick()
+
+    simulator = Simulator(split)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(run)
+    simulator.run()
+    assert resets > 100
+    for n in range(2):
+        mine = [(beats, cut) for beats, to, cut in sent if to >> n & 1]
+        assert [([data for data, _ in each], each[-1][1]) for each in came[n]] == mine
 
 
 async def ticks(ctx: Any, domain: str, count: int) -> None:
@@ -132,6 +191,7 @@ def test_an_outlet_takes_five_cycles() -> None:
 CHECKS: dict[str, Any] = {
     "outlet": (outlet, "Outlet", check_outlet),
     "arbiter": (frame_arbiter, "FrameArbiter", check_arbiter),
+    "split": (frame_split, "FrameSplit", check_split),
     "request crossing": (request_crossing, "RequestCrossing", check_request_crossing),
 }
 
@@ -155,6 +215,16 @@ BUGS = {
         "outlet",
         "frames.o.valid & (sizes.o.valid | beat.error)",
         "frames.o.valid",
+    ),
+    "one output takes a beat before another": (
+        "split",
+        "self.i.valid & self.i.ready & to[n]",
+        "self.i.valid & to[n]",
+    ),
+    "the end of a frame goes to nobody": (
+        "split",
+        "to.eq(Mux(inside, held, self.i.payload.net_ports))",
+        "to.eq(self.i.payload.net_ports)",
     ),
     "a source is left within a frame": (
         "arbiter",

@@ -5,6 +5,7 @@ host that reports no errors any more.
 """
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -67,6 +68,8 @@ class Command:
                 os.environ["PATH"] = f"{bench.folder / 'bin'}:{os.environ['PATH']}"
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                     signal.signal(number, signal.SIG_DFL)
+                # SIGQUIT leaves one.
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 # Ignored where the tests run in the background of a shell.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 for number in ignored:

@@ -174,6 +174,11 @@ def test_who_has_no_home_has_no_journal(monkeypatch, caplog, tmp_path, state):
     assert "the jobs of the board are not written down, so they end if this process" in caplog.text
 
 
+def test_a_way_that_holds_nothing_is_refused():
+    with pytest.raises(ValueError, match="--queue 0: the way to a board holds at least one"):
+        serve.make_engine(arguments(queue=0))
+
+
 def test_nobody_need_read_where_it_listens():
     """As below `| head -0`: it serves, and it ends."""
     with socket.socket() as free:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -197,3 +198,22 @@ def test_a_board_that_dies_is_named_at_every_rank_and_by_its_controller(board):
         assert time.monotonic() - began < 15
         # It would try to end the job.
         controller.kill()
+
+
+def test_what_keeps_a_board_from_starting_is_said(tmp_path):
+    command = [sys.executable, "-m", "afflux_sim.board", "--key-file", str(tmp_path / "key")]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.2", 0))
+        port = other.getsockname()[1]
+        result = subprocess.run(
+            [*command, "--port", "0", "--engine-port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
+        f"afflux: cannot simulate a board: 127.0.0.2:{port}: Address already in use"
+    )
+    assert not result.stdout

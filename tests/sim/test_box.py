@@ -220,7 +220,7 @@ def test_null_bytes_before_the_end_of_a_frame_drop_it(box, way):
     box.settle()
     received = box.to_host() if way == "rx" else box.to_network()
     assert [each.frame for each in received] == good
-    assert box.counter(f"{way}_malformed") == 4
+    assert box.counter(f"{way}_malformed") == 5
     name = "bad_frames" if way == "rx" else "from_host_bad"
     assert read_counter(BoxAsNode(box), name) == 5
 

@@ -13,6 +13,8 @@ from afflux_hdl.contract.registers import Command, address_of, node_counter_addr
 from afflux_hdl.engine import engine, replicate, tables, transmit
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.opennic import box as box_module
+from afflux_hdl.opennic import intake
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.verilog import generate_box
 from afflux_sim.golden.frames import Endpoint
@@ -24,7 +26,7 @@ from tests.scenarios.job_frames import Job
 from tests.scenarios.node_cases import every_case
 from tests.scenarios.node_frames import arp_reply, arp_request, echo_reply, echo_request
 from tests.scenarios.performer import perform
-from tests.support.box.simulated_box import SimulatedBox
+from tests.support.box.simulated_box import SimulatedBox, beats_of
 from tests.support.box.two_ports import TwoPorts
 from tests.support.golden_job import new_job
 from tests.support.planting import names_with
@@ -111,6 +113,28 @@ def test_a_worker_that_moves_is_answered_where_it_has_joined_last(box):
     box.from_network([job.probe(1, 0, 0)], port=1)
     box.settle()
     assert [len(box.to_network(port)) for port in range(2)] == [1, 0]
+
+
+def check_empty_beats(box: SimulatedBox) -> None:
+    """Send last beats without bytes: the buffers of ports store no bit for the first byte."""
+    frames = [bytes([6, n]) * 96 for n in range(4)]
+    for n, frame in enumerate(frames):
+        empty = beats_of(frame + bytes(1), src=1 << 6)
+        empty[-1].keep = 0
+        for beats in (beats_of(frame), empty):
+            box.feed(box.rx(n % 2), beats)
+    box.settle()
+    received = [each.frame for port in range(2) for each in box.to_host(port)]
+    assert sorted(received) == frames
+    assert [box.counter("rx_malformed", port) for port in range(2)] == [2, 2]
+
+
+def test_a_last_beat_without_bytes_drops_its_frame_before_the_shared_node(box, monkeypatch):
+    check_empty_beats(box)
+    planted = names_with(intake, "~beat.keep[0],", "")
+    monkeypatch.setattr(box_module, "Intake", planted["Intake"])
+    with SimulatedBox(SHARED, planted=generate_box(SHARED)) as wrong, pytest.raises(AssertionError):
+        check_empty_beats(wrong)
 
 
 def test_questions_are_answered_where_they_are_asked_and_host_frames_keep_their_port(box):

@@ -138,7 +138,7 @@ class AggregatorServer:
         if self._serving:
             raise RuntimeError("serve_forever was called before: a server serves only once")
         self._serving = True
-        control = threading.Thread(target=self._control.serve, name="afflux-control")
+        control = threading.Thread(target=self._serve_control, name="afflux-control")
         control.start()
         try:
             self._path.serve()
@@ -147,6 +147,13 @@ class AggregatorServer:
             self._control.stop()
             control.join()
             self._close()
+
+    def _serve_control(self) -> None:
+        try:
+            self._control.serve()
+        finally:
+            # Also when that has failed: packets alone are no service, and clients would wait.
+            self._path.stop()
 
     def stop(self) -> None:
         """Make `serve_forever` return soon. Thread-safe.

@@ -1,7 +1,9 @@
 """A connection to an aggregator's control channel, from the client's side (protocol, 10.1)."""
 
 import json
+import os
 import time
+import weakref
 from typing import Any
 
 from afflux_drivers.addresses import authority, connect_tcp, named
@@ -31,10 +33,23 @@ _UNPROVED = (
 )
 
 
+_open: "weakref.WeakSet[Channel]" = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    # A worker that loads data must not keep its dead parent's job alive.
+    for channel in list(_open):
+        channel.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
 class Channel:
     """A connection to an aggregator's control port.
 
-    With a secret both ends prove that they know it before any request is sent.
+    With a secret both ends prove that they know it before any request is sent. It belongs to the
+    process that has opened it, and ends with that: forked ones close what they inherit.
 
     Args:
         address: Host and port.
@@ -64,6 +79,7 @@ class Channel:
             raise AggregatorUnreachable(
                 f"cannot reach the control channel of the aggregator at {self.peer}: {error}"
             ) from error
+        _open.add(self)
         if secret is not None:
             try:
                 self._prove(secret, time.monotonic() + timeout_s)

@@ -98,6 +98,10 @@ class DeviceLock:
         except OSError as error:
             raise DeviceFailed(f"{name}: cannot open its lock {path}: {error.strerror}") from None
         try:
+            status = os.fstat(self.file)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                # It is written to: it must not be what somebody else calls otherwise.
+                raise DeviceFailed(f"{name}: its lock {path} is no file of this program")
             fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(self.file)

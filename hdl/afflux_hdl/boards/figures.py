@@ -16,7 +16,7 @@ _DOMAINS = {"clk": "sync", "rx_clk": "rx", "tx_clk": "tx", "osc_clk": "osc"}
 
 
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of nextpnr's report: clocks, cells.
+    """Return what is kept of nextpnr's report: clocks, what crosses between them, cells.
 
     Raises:
         ValueError: If a domain is not among the clocks: it would go unchecked.
@@ -37,9 +37,21 @@ def summary(report: Mapping[str, Any]) -> dict[str, Any]:
     names = {"lut4": "TRELLIS_COMB", "ff": "TRELLIS_FF", "ebr": "DP16KD"}
     return {
         "clocks": clocks,
+        "crossings_ns": _crossings(report),
         **{key: report["utilization"][cell]["used"] for key, cell in names.items()},
         "available": {key: report["utilization"][cell]["available"] for key, cell in names.items()},
     }
+
+
+def _crossings(report: Mapping[str, Any]) -> dict[str, float]:
+    """Return the longest delay from each clock to each other one, such as "rx to sync"."""
+    found = {}
+    for path in report.get("critical_paths", ()):
+        ends = [_clock_of(path[end].removeprefix("posedge ")) for end in ("from", "to")]
+        if None not in ends and ends[0] != ends[1]:
+            delay_ns = sum(step["delay"] for step in path["path"])
+            found[f"{ends[0]} to {ends[1]}"] = round(delay_ns, 2)
+    return found
 
 
 def _clock_of(net: str) -> str | None:

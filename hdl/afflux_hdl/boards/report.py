@@ -13,7 +13,7 @@ from afflux_hdl.contract import wire
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.node.parameters import NodeParameters
 
-__all__ = ["MARGIN", "missed", "report", "worst"]
+__all__ = ["MARGIN", "missed", "report", "worst", "worst_crossings"]
 
 MARGIN = 1.1
 """How much faster than its clock a domain must be."""
@@ -38,13 +38,31 @@ def worst(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     return found
 
 
+def worst_crossings(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return for each pair of clocks the longest delay by any seed, and what it may be.
+
+    Bits of a Gray count must not be apart by a cycle of the clock that counts: then more than one
+    would change within what looks like one moment. nextpnr has no constraint for that. If the
+    longest path is shorter than that cycle, so is the difference of any two.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for placed in entry["seeds"].values():
+        for name, delay_ns in placed.get("crossings_ns", {}).items():
+            period_ns = 1000 / placed["clocks"][name.partition(" ")[0]]["clock_mhz"]
+            most = found.setdefault(name, {"delay_ns": delay_ns, "most_ns": round(period_ns, 2)})
+            most["delay_ns"] = max(most["delay_ns"], delay_ns)
+    return found
+
+
 def missed(entry: Mapping[str, Any]) -> list[str]:
-    """Return the clocks that some seed misses, the engine's with its margin."""
-    return [
+    """Return the clocks that some seed misses, the engine's with its margin, and the crossings."""
+    clocks = [
         name
         for name, clock in worst(entry).items()
         if clock["fmax_mhz"] < clock["clock_mhz"] * (MARGIN if name in MARGINAL else 1)
     ]
+    crossings = worst_crossings(entry).items()
+    return clocks + [name for name, each in crossings if each["delay_ns"] >= each["most_ns"]]
 
 
 def report(board: Board, node: NodeParameters, settings: Settings, entry: Mapping[str, Any]) -> str:
@@ -59,6 +77,12 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
             f"  {name:5} {clock['clock_mhz']:7.2f} MHz, could be {clock['fmax_mhz']:7.2f}"
             f"  slack {period_ns - least_ns:6.2f} of {period_ns:.2f} ns"
             f"  x {clock['fmax_mhz'] / clock['clock_mhz']:.2f}"
+            f"{'  MISSED' if name in missed(entry) else ''}"
+        )
+    lines += ["", "from clock to clock, the longest delay, which must be less than a cycle there:"]
+    for name, each in sorted(worst_crossings(entry).items()):
+        lines.append(
+            f"  {name:12} {each['delay_ns']:6.2f} of {each['most_ns']:.2f} ns"
             f"{'  MISSED' if name in missed(entry) else ''}"
         )
     lines += ["", "use:"]
@@ -85,7 +109,10 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
         " N workers share the way in, and unicast results the way out",
         "",
         "settings in the bitstream:",
-        f"  {settings!r}",
+        f"  address {settings.address or 'by DHCP'},"
+        f" MAC {settings.mac.to_bytes(6, 'big').hex(':')}, name {settings.name!r}",
+        f"  controller {settings.controller}; UDP port {settings.port} is the management's,"
+        f" {settings.engine_port} the engine's",
         "",
         "LEDs:",
         *(f"  {purpose}: {PURPOSES[purpose]}" for purpose in board.leds),

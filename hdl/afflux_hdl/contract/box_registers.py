@@ -40,7 +40,7 @@ BOX_COUNTER_BASE = 0x100
 
 PORT_COUNTERS = (
     Counter("rx_size_mismatch", "frame from the adapter whose size is not that of its bytes"),
-    Counter("rx_malformed", "frame from the adapter with null bytes before its end: dropped"),
+    Counter("rx_malformed", "frame from the adapter with null bytes where none may be: dropped"),
     Counter(
         "rx_dropped", "frame from the adapter without room in the port's buffer: dropped whole"
     ),
@@ -52,7 +52,7 @@ PORT_COUNTERS = (
 
 HOST_COUNTERS = (
     Counter("h2c_size_mismatch", "frame from the host whose size is not that of its bytes"),
-    Counter("h2c_malformed", "frame from the host with null bytes before its end: dropped"),
+    Counter("h2c_malformed", "frame from the host with null bytes where none may be: dropped"),
     Counter("h2c_no_destination", "frame from the host for a port that is not there: dropped"),
     Counter("c2h_frames", "frame to the host"),
     Counter("c2h_refused", "frame for the host that is cut off, and does not leave"),

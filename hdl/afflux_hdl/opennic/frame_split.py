@@ -19,7 +19,8 @@ class FrameSplit(wiring.Component):
     What counts is the first beat: the beat that ends a frame which a reset cuts off goes where the
     frame went. A frame for nobody is dropped.
 
-    Latency: none. Throughput: one beat in each cycle while those that it is for are ready.
+    Latency: none. Throughput: one beat in each cycle while all those that it is for are ready.
+    `ready` of the outputs must not wait for their `valid`.
 
     Args:
         ports: Number of outputs.
@@ -41,20 +42,18 @@ class FrameSplit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         inside, held, to = Signal(), Signal(self._ports), Signal(self._ports)
-        # Those that have this beat already, while others wait.
-        taken, gets = Signal(self._ports), Signal(self._ports)
+        ready = Cat(o.ready for o in self.o)
         m.d.comb += [
             to.eq(Mux(inside, held, self.i.payload.net_ports)),
-            gets.eq(Cat(o.valid & o.ready for o in self.o)),
-            self.i.ready.eq((to & ~(taken | gets)) == 0),
+            # All take it at once. If one took it earlier, and a reset of the node took it away from
+            # the others then, that one would have the beginning of a frame that is no more.
+            self.i.ready.eq((to & ~ready) == 0),
         ]
         for n, o in enumerate(self.o):
-            m.d.comb += [o.valid.eq(self.i.valid & to[n] & ~taken[n]), o.payload.eq(self.i.payload)]
-        with m.If(self.i.valid):
-            m.d.sync += [taken.eq(taken | gets), held.eq(to)]
-            with m.If(self.i.ready):
-                m.d.sync += [taken.eq(0), inside.eq(~self.i.payload.last)]
-        with m.Else():
-            # A beat that waits disappears in a reset only.
-            m.d.sync += taken.eq(0)
+            m.d.comb += [
+                o.valid.eq(self.i.valid & self.i.ready & to[n]),
+                o.payload.eq(self.i.payload),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [held.eq(to), inside.eq(~self.i.payload.last)]
         return m

@@ -20,7 +20,8 @@ class Intake(wiring.Component):
     Bytes count, and not the size that comes with them: in a shell whose receive buffer has dropped
     a frame at its last beat, sizes belong to the frames before them from then on. A frame whose
     size is not that of its bytes passes, and is counted. One with null bytes before its end, which
-    has holes, gets `error`, and so has one for a port that is not there.
+    has holes, or with none but these in its last beat, gets `error`, and so has one for a port that
+    is not there. (The buffers behind this part store no bit for a beat's first byte.)
 
     Its registers have no reset, as a reset must not lose a frame's last beat; so it is to be
     elaborated in a domain without one.
@@ -60,13 +61,15 @@ class Intake(wiring.Component):
             with m.If(self.i.valid):
                 m.d.sync += beat.eq(self.i.payload)
 
-        # A last beat without any byte is an error of its own, behind this part.
         holes, had_holes, malformed = Signal(), Signal(), Signal()
         m.d.comb += [
             holes.eq(
                 Mux(
                     beat.last,
-                    Cat(~beat.keep[n] & beat.keep[n + 1] for n in range(len(beat.keep) - 1)).any(),
+                    Cat(
+                        ~beat.keep[0],
+                        *(~beat.keep[n] & beat.keep[n + 1] for n in range(len(beat.keep) - 1)),
+                    ).any(),
                     ~beat.keep.all(),
                 )
             ),

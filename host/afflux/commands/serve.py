@@ -233,6 +233,8 @@ def _open_board(arguments: argparse.Namespace) -> Board:
     from afflux_drivers.device.device import open_device
     from afflux_drivers.device.key import key_of_file
 
+    if arguments.queue < 1:
+        raise ValueError(f"--queue {arguments.queue}: the way to a board holds at least one packet")
     url = DeviceUrl.parse(arguments.device)
     file = arguments.key_file or os.environ.get("AFFLUX_DEVICE_KEY_FILE")
     device = open_device(url, key=None if file is None else key_of_file(file))
