@@ -4,6 +4,7 @@ What is at stake is a flash that is half written, a program that goes on alone, 
 host that reports no errors any more.
 """
 
+import errno
 import os
 import resource
 import signal
@@ -305,3 +306,16 @@ def test_another_function_of_the_card_keeps_it(bench):
     assert status == 1
     assert "in use by" in said
     assert card_of(URL) == "pcie://0000:3b:00"
+
+
+def test_a_disk_that_is_full_is_noticed_before_anything_is_touched(bench, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    status, said = bench.start(bench.words("au50")).end()
+    assert status == 1
+    assert f"cannot copy {bench.au50} to " in said
+    assert "No space left on device" in said
+    assert (bench.pci.folder(CARD) / "remove").read_text() == ""
+    assert bench.pci.config(BRIDGE) == bench.before
