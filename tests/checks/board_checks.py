@@ -70,6 +70,10 @@ class BoardAsEngine:
     def exchange(self, payload: bytes) -> list[bytes]:
         """Send a datagram to the management, and return those that come of it."""
         self.board.send([self.management_frame(payload)])
+        return self.exchange_on_the_wire()
+
+    def exchange_on_the_wire(self) -> list[bytes]:
+        """Return the datagrams of the management that come of what is on the wire to the board."""
         self.board.run(LONG_S, until_quiet=QUIET_S)
         return self._answers(self.board.receive())
 

@@ -139,7 +139,7 @@ def test_a_creator_that_is_stopped_loses_its_job():
         served.stop()
 
 
-def test_a_board_apart_states_its_address():
+def test_an_appliance_states_its_address():
     port = BoardRegisters(*BOARD)
     served = Served(Board(port, "board", 500, apart=True))
     try:

@@ -346,6 +346,20 @@ def test_an_appliance_behind_a_real_socket(run, board, tmp_path):
     status, _, err = run("configure", url, *key, "--address", "10.0.0.9")
     assert status == 1
     assert "an appliance has its MAC and IPv4 address from its settings" in err
+    # Nothing that would cut it off from its controller.
+    jobs = board.registers.read(registers.address_of("build_jobs"))
+    own = json.loads(run("show", url, *key, "--json")[1])["board"]["port"]
+    for port in (own, own - jobs):
+        status, _, err = run("configure", url, *key, "--port", str(port))
+        assert status == 1
+        assert (
+            f"UDP ports {port} to {port + jobs} would be the engine's, but {own} is for its" in err
+        )
+    assert run("configure", url, *key, "--port", str(own - jobs - 1))[0] == 0
+    status, _, err = run("configure", url, *key, "--host-path", "off")
+    assert status == 1
+    assert "an appliance has its management where a host would be" in err
+    assert run("configure", url, *key, "--host-path", "on")[0] == 0
 
 
 def test_an_appliance_is_reset_as_a_whole(run, board, tmp_path):

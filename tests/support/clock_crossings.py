@@ -152,10 +152,10 @@ class _Finder:
             for source in self._sources(bit):
                 if source[0] != clock:
                     found[source] = found.get(source, True) and direct
-        for (source_clock, source), direct in sorted(found.items()):
+        for (source_clock, name), direct in sorted(found.items()):
             yield Crossing(
-                *(to, clock, source.removeprefix("memory "), source_clock),
-                *(asynchronous, direct, source.startswith("memory ")),
+                *(to, clock, name.removeprefix("memory "), source_clock),
+                *(asynchronous, direct, name.startswith("memory ")),
             )
 
     def _sources(self, bit: int | None) -> frozenset[Source]:
@@ -219,6 +219,7 @@ class _Finder:
         names = {
             name.partition("[")[0]
             for bit in cell.outputs["Q"]
+            if bit is not None
             for name in self._names.get(bit, ())[:1]
         }
         return min(names, key=lambda name: (name.count("."), len(name), name), default=cell.name)

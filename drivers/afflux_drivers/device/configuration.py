@@ -16,7 +16,7 @@ from afflux_drivers.device.lock import DeviceLock, registers_of
 from afflux_drivers.device.pci import SYSFS, PciFunction
 from afflux_drivers.device.pcie import open_bar
 from afflux_drivers.device.shells import OPEN_NIC, Shell, shell_of
-from afflux_hdl.contract import registers
+from afflux_hdl.contract import management, registers
 
 __all__ = [
     "address_of_text",
@@ -30,6 +30,7 @@ __all__ = [
 _MAC = re.compile(r"[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}", re.IGNORECASE)
 _RESET_TIMEOUT_S = 2.0
 _DESTROY_TIMEOUT_S = 5.0
+_DHCP_CLIENT_PORT = 68
 
 
 def mac_of_text(text: str) -> int:
@@ -90,8 +91,8 @@ def set_local(
 
     Raises:
         DeviceFailed: It has no MAC address otherwise, or no such port, or is an appliance, whose
-            settings say its addresses, or jobs run; nothing has been changed then. Or it did not
-            take what was written.
+            settings say its addresses and whose management would be at one of these ports, or jobs
+            run; nothing has been changed then. Or it did not take what was written.
     """
     if device.appliance is not None and not (mac is None and address is None):
         raise DeviceFailed(
@@ -115,6 +116,8 @@ def set_local(
             f"{device.url}: the UDP port must be from 1 to {last}, not {new_port}: jobs have the "
             "ports that follow it"
         )
+    if device.appliance is not None:
+        _refuse_port(device, new_port, new_port + read("build_jobs"))
     if not although_jobs_run and (running := jobs(device)):
         numbers = ", ".join(str(each["job"]) for each in running)
         raise DeviceFailed(
@@ -129,6 +132,23 @@ def set_local(
     device.write(registers.address_of("local_address"), 0)
     for name, value in wanted.items():
         set_register(device, name, registers.address_of(name), value)
+
+
+def _refuse_port(device: Device, first: int, last: int) -> None:
+    """Refuse ports for the engine that an appliance itself needs: it could not be reached again.
+
+    Raises:
+        DeviceFailed: One of these is such a port.
+    """
+    needed = {device.read(management.management_address_of("board_port")): "its management"}
+    if device.read(management.management_address_of("board_flags")) & 1:
+        needed[_DHCP_CLIENT_PORT] = "answers to DHCP"
+    for port, user in needed.items():
+        if first <= port <= last:
+            raise DeviceFailed(
+                f"{device.url}: UDP ports {first} to {last} would be the engine's, but {port} is "
+                f"for {user}: nobody could reach the board until its power goes off"
+            )
 
 
 def reset_jobs(device: Device, timeout_s: float = _DESTROY_TIMEOUT_S) -> Sequence[int]:

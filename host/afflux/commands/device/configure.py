@@ -46,6 +46,11 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
     with open_it(True) as device:
         if arguments.host_path and not device.has_node:
             raise DeviceFailed(f"{device.url}: there is no node, so no path to a host")
+        if arguments.host_path == "off" and device.appliance is not None:
+            raise DeviceFailed(
+                f"{device.url}: an appliance has its management where a host would be: without "
+                "that path nobody could reach it until its power goes off"
+            )
         if any(value is not None for value in addresses.values()):
             set_local(device, **addresses, although_jobs_run=arguments.force)
         if arguments.host_path:
