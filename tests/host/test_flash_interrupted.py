@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -66,6 +67,7 @@ class Command:
                 os.dup2(theirs, 1)
                 os.dup2(theirs, 2)
                 os.closerange(3, 100)
+                tempfile.tempdir = str(bench.folder)
                 os.environ["PATH"] = f"{bench.folder / 'bin'}:{os.environ['PATH']}"
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                     signal.signal(number, signal.SIG_DFL)
@@ -217,6 +219,8 @@ def test_no_program_goes_on_alone(bench, board, number):
     assert not bench.done
     assert board != "au50" or bench.restored
     assert "may be half written: load the board again" in said
+    # A copy of a bitstream has the board's key in it.
+    assert not list(bench.folder.glob("afflux-flash-*"))
     assert "Traceback" not in said
     # As a shell expects it of a command that was interrupted, or as it would have ended anyway.
     assert status == (130 if number == signal.SIGINT else -number)
