@@ -180,20 +180,16 @@ def test_a_way_that_holds_nothing_is_refused():
 
 
 @contextlib.contextmanager
-def served_to(output, *options, ignored=()):
+def served_to(output, *options, ignored=False):
     """Yield a process of an aggregator in software that serves, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         where = free.getsockname()
-    words = [sys.executable, serve.__file__, "--engine", "soft", "--port", str(where[1]), *options]
-
-    def signals():
-        for number in (signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-
-    process = subprocess.Popen(
-        words, stdout=output, stderr=subprocess.PIPE, text=True, preexec_fn=signals
-    )
+    # As below nohup, or not as where the tests run below it.
+    signals = "--ignore-signal=HUP" if ignored else "--default-signal=HUP"
+    words = ["env", signals, sys.executable, serve.__file__, "--engine", "soft"]
+    words += ["--port", str(where[1]), *options]
+    process = subprocess.Popen(words, stdout=output, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 20
         while True:
@@ -221,7 +217,7 @@ def test_nobody_need_read_where_it_listens():
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,)])
+@pytest.mark.parametrize("ignored", [False, True])
 def test_the_end_of_its_terminal_ends_it_unless_that_is_ignored(ignored):
     with served_to(subprocess.DEVNULL, ignored=ignored) as (process, where):
         lease = create_jobs([where], 2, 16, 8, 5.0)
