@@ -32,8 +32,8 @@ LATER = tuple(
                     "idle although a block is to be written",
                     14,
                     "engine/merge.py",
-                    "under_way = blocks1 | found[0]",
-                    "under_way = blocks1",
+                    "~(under_way | blocks2 | blocks3)",
+                    "~(under_way | blocks2)",
                 ),
                 SoughtBug(
                     "the banks are told apart a cycle early",

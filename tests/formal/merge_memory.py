@@ -232,6 +232,10 @@ class MergeMemoryHarness(ElementHarness):
         self._deliveries(m, merge, incoming, starts)
         ready = ~block.waiting & ~block.flying
         m.d.comb += Assert(~merge.idle | ready, "idle when all blocks are written")
+        if p.ram_output_register:
+            # So what `idle` asks of this stage is there for depth only.
+            behind = parts["blocks2"] | parts["blocks3"]
+            m.d.comb += Assert(~parts["under_way"] | ~parts.state("TAKE") | behind)
         flying_late = block.flying & (block.since == to_block - 1)
         added = Signal()
         adds = flying_late & ~block.was_fresh & (block.was_arriving != 0)

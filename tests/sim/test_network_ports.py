@@ -98,7 +98,7 @@ BUGS = {
         "blocks1, block_address1, fresh1, opcode1, _ = found",
     ),
     "idle before the blocks are written": Bug(
-        "engine/merge.py", "under_way = blocks1 | found[0]", "under_way = blocks1"
+        "engine/merge.py", "~(under_way | blocks2 | blocks3)", "~(under_way | blocks2)"
     ),
     "a result is two cycles later": Bug(
         TRANSMIT,
