@@ -1,11 +1,13 @@
-"""An aggregator on a loopback socket, for the tests that need a real one."""
+"""An aggregator on a loopback socket, and a journal, for the tests that need real ones."""
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from afflux_drivers.aggregator.engine import SoftEngine
+from afflux_drivers.aggregator.job_journal import JobJournal
 from tests.support.drivers.served import Served
 
 
@@ -23,3 +25,8 @@ def served(no_threads_left: None) -> Iterator[Served]:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> JobJournal:
+    return JobJournal(tmp_path / "state" / "board.json")

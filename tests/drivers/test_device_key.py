@@ -1,5 +1,7 @@
 """The key of an appliance, from a file that nobody else may read."""
 
+from pathlib import Path
+
 import pytest
 
 from afflux_drivers.device.key import key_of_file
@@ -52,3 +54,12 @@ def test_others_must_not_read_it(tmp_path):
         key_of_file(written(tmp_path, KEY, 0o640))
     with pytest.raises(ValueError, match="No such file"):
         key_of_file(str(tmp_path / "none"))
+
+
+def test_who_has_no_home_is_told(monkeypatch):
+    def homeless(_):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(ValueError, match=r"~/key: Could not determine home"):
+        key_of_file("~/key")

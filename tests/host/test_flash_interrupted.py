@@ -4,10 +4,12 @@ What is at stake is a flash that is half written, a program that goes on alone, 
 host that reports no errors any more.
 """
 
+import errno
 import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -65,6 +67,7 @@ class Command:
                 os.dup2(theirs, 1)
                 os.dup2(theirs, 2)
                 os.closerange(3, 100)
+                tempfile.tempdir = str(bench.folder)
                 os.environ["PATH"] = f"{bench.folder / 'bin'}:{os.environ['PATH']}"
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                     signal.signal(number, signal.SIG_DFL)
@@ -216,6 +219,8 @@ def test_no_program_goes_on_alone(bench, board, number):
     assert not bench.done
     assert board != "au50" or bench.restored
     assert "may be half written: load the board again" in said
+    # A copy of a bitstream has the board's key in it.
+    assert not list(bench.folder.glob("afflux-flash-*"))
     assert "Traceback" not in said
     # As a shell expects it of a command that was interrupted, or as it would have ended anyway.
     assert status == (130 if number == signal.SIGINT else -number)
@@ -305,3 +310,16 @@ def test_another_function_of_the_card_keeps_it(bench):
     assert status == 1
     assert "in use by" in said
     assert card_of(URL) == "pcie://0000:3b:00"
+
+
+def test_a_disk_that_is_full_is_noticed_before_anything_is_touched(bench, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    status, said = bench.start(bench.words("au50")).end()
+    assert status == 1
+    assert f"cannot copy {bench.au50} to " in said
+    assert "No space left on device" in said
+    assert (bench.pci.folder(CARD) / "remove").read_text() == ""
+    assert bench.pci.config(BRIDGE) == bench.before

@@ -179,32 +179,56 @@ def test_a_way_that_holds_nothing_is_refused():
         serve.make_engine(arguments(queue=0))
 
 
-def test_nobody_need_read_where_it_listens():
-    """As below `| head -0`: it serves, and it ends."""
+@contextlib.contextmanager
+def served_to(output, *options, ignored=False):
+    """Yield a process of an aggregator in software that serves, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ours, theirs = os.pipe()
-    os.close(ours)
-    words = [sys.executable, serve.__file__, "--engine", "soft", "--port", str(port)]
-    process = subprocess.Popen(words, stdout=theirs, stderr=subprocess.PIPE, text=True)
-    os.close(theirs)
+        where = free.getsockname()
+    # As below nohup, or not as where the tests run below it.
+    signals = "--ignore-signal=HUP" if ignored else "--default-signal=HUP"
+    words = ["env", signals, sys.executable, serve.__file__, "--engine", "soft"]
+    words += ["--port", str(where[1]), *options]
+    process = subprocess.Popen(words, stdout=output, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 20
         while True:
             try:
-                assert describe(("127.0.0.1", port), 5)["engine"] == "soft"
+                assert describe(where, 5)["engine"] == "soft"
                 break
             except AggregatorUnreachable:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
+        yield process, where
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_nobody_need_read_where_it_listens():
+    """As below `| head -0`: it serves, and it ends."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with served_to(theirs) as (process, _):
+        os.close(theirs)
         process.terminate()
         _, said = process.communicate(timeout=20)
         assert "Traceback" not in said
         assert process.returncode == 0
-    finally:
-        process.kill()
-        process.communicate()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_the_end_of_its_terminal_ends_it_unless_that_is_ignored(ignored):
+    with served_to(subprocess.DEVNULL, ignored=ignored) as (process, where):
+        lease = create_jobs([where], 2, 16, 8, 5.0)
+        process.send_signal(signal.SIGHUP)
+        if ignored:
+            time.sleep(0.3)
+            assert describe(where, 5)["engine"] == "soft"
+        else:
+            assert process.wait(20) == 0
+        with contextlib.suppress(AggregatorUnreachable):
+            lease.close()
 
 
 def test_a_board_that_is_reset_ends_its_controller(tmp_path):

@@ -78,6 +78,9 @@ def private_bytes(path: str, most: int) -> bytes:
         number = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
+    except RuntimeError as error:
+        # There is no home that ~ could stand for.
+        raise ValueError(f"{path}: {error}") from None
     try:
         # Of the file that is open, whatever has its name by now.
         status = os.fstat(number)

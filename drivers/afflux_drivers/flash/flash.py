@@ -102,11 +102,7 @@ def flash(
     start = "" if offset is None else f", from {offset:#010x} on"
     runner.say(f"{image.path} ({part}) goes into the {where} of {board.name}{start}{until}")
     with Signals() as signals:
-        try:
-            signals.allow()
-            _load(order, board, image, offset, runner, sysfs, locks)
-        finally:
-            signals.hold()
+        _load(order, board, image, offset, runner, signals, sysfs, locks)
     if order.over_pcie:
         runner.say("the card starts from it at the next cold start; until then the old design runs")
     elif open_it is None:
@@ -123,6 +119,7 @@ def _load(
     image: Image,
     offset: int | None,
     runner: Runner,
+    signals: Signals,
     sysfs: Path,
     locks: Path | None,
 ) -> None:
@@ -136,13 +133,20 @@ def _load(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="afflux-flash-")))
         if not runner.dry:
             image = image.copied(folder)
-        # All that can be wrong beside the card itself is found before the host lets go of it.
-        load = _prepare(order, board, image, offset, folder, runner)
-        if order.card is not None and not order.over_pcie:
-            stack.enter_context(
-                off_the_bus(order.card, comes_back=board.comes_back, sysfs=sysfs, runner=runner)
-            )
-        load()
+        try:
+            signals.allow()
+            # All that can be wrong beside the card itself is found before the host lets go of it.
+            load = _prepare(order, board, image, offset, folder, runner)
+            away: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+            if order.card is not None and not order.over_pcie:
+                away = off_the_bus(
+                    order.card, comes_back=board.comes_back, sysfs=sysfs, runner=runner
+                )
+            with away:
+                load()
+        finally:
+            # The copy has the board's key in it: it goes, whatever comes now.
+            signals.hold()
 
 
 def _locked(order: Order) -> Iterator[str]:

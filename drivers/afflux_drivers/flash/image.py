@@ -5,7 +5,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from afflux_drivers.flash.errors import FlashRefused
+from afflux_drivers.flash.errors import FlashFailed, FlashRefused
 
 __all__ = ["Image", "read_file"]
 
@@ -50,10 +50,13 @@ class Image:
         become of the file meanwhile.
 
         Raises:
-            OSError: There is no space for it.
+            FlashFailed: There is no space for it.
         """
         copy = folder / f"image.{self.kind}"
-        copy.write_bytes(self.content)
+        try:
+            copy.write_bytes(self.content)
+        except OSError as error:
+            raise FlashFailed(f"cannot copy {self.path} to {copy}: {error.strerror}") from None
         return replace(self, copy=copy)
 
 

@@ -350,7 +350,7 @@ def _say(line: str) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Run until SIGTERM or SIGINT, or the owner's end; return the exit status."""
+    """Run until SIGTERM, SIGINT or SIGHUP, or the owner's end; return the exit status."""
     ready = threading.Event()
     stopped, stop = os.pipe()
 
@@ -372,6 +372,9 @@ def serve(arguments: argparse.Namespace) -> int:
 
     # Ctrl-C reaches the whole terminal; an owner decides when we are no longer needed.
     ends = [signal.SIGTERM] if arguments.owner else [signal.SIGTERM, signal.SIGINT]
+    # The end of its terminal ends it as well, so that no job stays on a board; not below nohup.
+    if not arguments.owner and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        ends.append(signal.SIGHUP)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in ends:
         signal.signal(number, terminate)

@@ -104,8 +104,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _make_key(path: Path) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(file, "w", encoding="ascii") as text:
-        text.write(f"{secrets.token_hex(16)}\n")
+    try:
+        with os.fdopen(file, "w", encoding="ascii") as text:
+            text.write(f"{secrets.token_hex(16)}\n")
+    except BaseException:
+        # Half a key would be found the next time.
+        path.unlink()
+        raise
 
 
 if __name__ == "__main__":
