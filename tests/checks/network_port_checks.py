@@ -7,6 +7,7 @@ seal included, are noticed at any time (`tests/support/ported/ported_shim.cpp`).
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
@@ -122,19 +123,18 @@ def check_ports_are_forgotten(engine: PortedEngine, build: Build) -> None:
                 assert (yield from result(job)) == set(ports), (n, ports)
         # Behind which port a parent is, likewise.
         leaf = Job(number=0, workers=1, parent=parent, group=group)
-        for closed, port in ((False, 0), (True, 1), (False, 1), (True, 0)):
+        for closed, port, side in product((False, True), (0, 1), (0, 1)):
             if closed:
                 yield from director.destroy(leaf)
             yield from director.create(leaf, join=False)
-            # By any port: from one end only.
-            yield from director.each([ComingFrame.by(leaf.join(0), 0)])
+            assert (yield from by_port(director, (leaf.join(0), side))) == [{side}]
             for _ in range(2):
                 assert ports_of([(yield from director.join_parent_frame(leaf))]) == [EVERY]
             assert (yield from by_port(director, (leaf.joined_above(), port))) == []
             up = yield from by_port(director, (leaf.data(0, 0, 0), 1 - port))
             assert up == [{port}], port
             down = yield from by_port(director, (leaf.down(0, 0), 1 - port))
-            assert down == [{0}]
+            assert down == [{side}]
             # Its latest answer counts.
             assert ports_of([(yield from director.join_parent_frame(leaf))]) == [{port}]
             assert (yield from by_port(director, (leaf.joined_above(), 1 - port))) == []

@@ -44,7 +44,7 @@ def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int 
         assert len(seen) == 2, f"{count} blocks: at both phases {seen}"
 
 
-IDLE = {32: (31, 3, 64)}
+IDLE = {512: (15, 3, 4), 32: (31, 3, 64)}
 """By width: cycles from the end of a contribution without blocks that completes nothing until the
 engine is idle; how many more with a block, of which the last beat is written then; and for each
 block, its beats. One cycle more if the frame ends at the wrong phase."""

@@ -53,7 +53,7 @@ from tests.checks.network_port_checks import (
 from tests.checks.node_battery import node_battery
 from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
-from tests.checks.pace_checks import IDLE, check_idle, check_pace
+from tests.checks.pace_checks import check_idle, check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
@@ -231,17 +231,7 @@ def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
         Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
         Trial("reset", partial(check_reset, build=build)),
         Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits, later=later), timed=True),
-        *(
-            [
-                Trial(
-                    "idle",
-                    partial(check_idle, build=build, bus_bits=bus_bits, later=later),
-                    timed=True,
-                )
-            ]
-            if bus_bits in IDLE
-            else []
-        ),
+        Trial("idle", partial(check_idle, build=build, bus_bits=bus_bits, later=later), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
         Trial("fences by job", partial(check_fences_by_job, build=build)),
