@@ -6,9 +6,11 @@ seal included, are noticed at any time (`tests/support/ported/ported_shim.cpp`).
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
+from tests.scenarios.afflux_layer import Afflux, block_bytes
 from tests.scenarios.cases import CASES
 from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.job_frames import Group, Job, ParentJob
@@ -22,6 +24,7 @@ __all__ = [
     "check_moved_workers",
     "check_ports_are_forgotten",
     "check_ports_of_bursts",
+    "check_refusals_by_port",
 ]
 
 OPERATION_AT = 42 + 2 + 2 + 2 + 2 + 4 + 8
@@ -166,6 +169,17 @@ def check_moved_workers(engine: PortedEngine, build: Build) -> None:
                 # A replay goes to its worker.
                 again = yield from by_port(director, (job.data(worker, 0, step), 1 - port))
                 assert again == [{port}]
+        # Where nobody may move once it has contributed, a worker follows its cable all the same.
+        settled = replace(job, may_move=False)
+        elsewhere = replace(settled, first_port=settled.first_port + 1)
+        yield from director.create(settled, join=False)
+        yield from by_port(director, (settled.join(0), 0), (settled.join(1), 0))
+        assert (yield from by_port(director, (settled.data(0, 0, 0), 0))) == []
+        assert (yield from by_port(director, (elsewhere.join(0), 1))) == [{1}]
+        sent = yield from by_port(director, (settled.data(1, 0, 0), 0))
+        assert sent == [{0}, {0}]
+        assert (yield from by_port(director, (settled.join(0), 1))) == [{1}]
+        assert (yield from by_port(director, (settled.data(0, 0, 0), 0))) == [{1}]
 
     perform(engine, scenario())
 
@@ -198,6 +212,31 @@ def check_ports_of_bursts(engine: PortedEngine, build: Build) -> None:
         ]
         sent = engine.play(frames, Stimulus(ready_share=choose.choice((1.0, 0.4)), seed=step))
         assert ports_of(sent) == [{port} for port in places + places]
+
+
+def check_refusals_by_port(engine: PortedEngine, build: Build) -> None:
+    """Whatever stands in a JOIN of another version, it is refused where it has come from."""
+    choose = random.Random(9)
+    director = Director(**build)
+    job = Job(workers=2)
+
+    def asking(lane: int) -> bytes:
+        fields = {
+            name: choose.getrandbits(bits)
+            for name, bits in (("slot", 16), ("round", 32), ("key", 64), ("operation", 16))
+        }
+        words = [choose.getrandbits(32) for _ in range(16)]
+        header = Afflux(type="JOIN", version=2, present=1 << lane, words=words, **fields)
+        return job.wrap(lane % 2, header, block_bytes({lane: choose.choices(range(99), k=64)}))
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        yield from director.create(job)
+        for lane in range(16):
+            for port in range(2):
+                assert (yield from by_port(director, (asking(lane), port))) == [{port}], lane
+
+    perform(engine, scenario())
 
 
 def _operation(frame: bytes) -> int:

@@ -5,7 +5,7 @@ from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-__all__ = ["LATENCY", "check_pace"]
+__all__ = ["IDLE", "LATENCY", "check_idle", "check_pace"]
 
 LATENCY = {512: (30, 0), 32: (30, 0)}
 """By width: cycles from a round's last beat in to its result's first beat out, for a packet without
@@ -13,13 +13,21 @@ blocks, and for each block more. One cycle more if the frame ends at the wrong p
 docstring of `afflux_hdl.engine.engine.Engine`."""
 
 
-def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
-    """Check the latency of a result of every size, at both phases, and that it has no gap."""
+def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int = 0) -> None:
+    """Check the latency of a result of every size, at both phases, and that it has no gap.
+
+    Args:
+        engine: The engine.
+        build: What it is built for.
+        bus_bits: Width.
+        later: Cycles more than otherwise: 1 with an output register of the slot memory.
+    """
     director = Director(**build)
     job = Job(workers=2, lanes=build["lanes"], slots=2)
     perform(engine, director.configure())
     perform(engine, director.create(job))
     fixed, each = LATENCY[bus_bits]
+    fixed += later
     step = 0
     for count in (*range(job.lanes + 1), 0, 1):
         seen = set()
@@ -34,6 +42,41 @@ def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int) -> None:
             seen.add(latency)
             step += 1
         assert len(seen) == 2, f"{count} blocks: at both phases {seen}"
+
+
+IDLE = {32: (31, 3, 64)}
+"""By width: cycles from the end of a contribution without blocks that completes nothing until the
+engine is idle; how many more with a block, of which the last beat is written then; and for each
+block, its beats. One cycle more if the frame ends at the wrong phase."""
+
+
+def check_idle(engine: VerilatedEngine, build: Build, bus_bits: int, later: int = 0) -> None:
+    """Check that the engine is idle when all blocks of a contribution are written, not before.
+
+    Args:
+        engine: The engine.
+        build: What it is built for.
+        bus_bits: Width.
+        later: Cycles by which blocks are written later: 1 with an output register.
+    """
+    director = Director(**build)
+    job = Job(workers=2, lanes=build["lanes"], slots=1)
+    without, more, each = IDLE[bus_bits]
+    perform(engine, director.configure())
+    for count in range(job.lanes + 1):
+        seen = set()
+        for offset in range(2):
+            perform(engine, director.create(job))
+            if (engine.cycles ^ offset) & 1:
+                engine.run(1)
+            assert (
+                engine.feed([job.data(0, 0, 0, {lane: [lane] * 64 for lane in range(count)})]) == []
+            )
+            begun = engine.cycles
+            assert engine.play([]) == []
+            seen.add(engine.cycles - begun)
+        expected = without + (count > 0) * (more + later) + each * count
+        assert seen == {expected, expected + 1}, f"{count} blocks: {seen}, not {expected}"
 
 
 def _measure(engine: VerilatedEngine, last: bytes) -> tuple[int, int]:

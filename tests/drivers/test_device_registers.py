@@ -1,6 +1,8 @@
 """Registers in a BAR and in a file: what is checked before the first access, and at each."""
 
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -260,10 +262,51 @@ def test_a_failure_to_open_frees_the_locks(pci, opened):
     opened()
 
 
+TAKER = """
+import sys, time
+from pathlib import Path
+from afflux_drivers.device.errors import DeviceBusy
+from afflux_drivers.device.lock import DeviceLock
+folder, until = Path(sys.argv[1]), time.monotonic() + float(sys.argv[2])
+taken = 0
+while time.monotonic() < until:
+    try:
+        lock = DeviceLock("x", directory=folder)
+    except DeviceBusy:
+        continue
+    # Two that are in here at once would both find or both make the file.
+    (folder / "inside").touch(exist_ok=False)
+    (folder / "inside").unlink()
+    lock.close()
+    taken += 1
+print(taken)
+"""
+
+
+def test_locks_leave_no_files_and_still_keep_others_out(tmp_path):
+    """Whoever opens a lock's file while it is removed has not got the lock."""
+    command = [sys.executable, "-c", TAKER, str(tmp_path), "1.0"]
+    takers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    counts = [taker.communicate(timeout=60)[0] for taker in takers]
+    assert [taker.returncode for taker in takers] == [0, 0, 0]
+    assert sum(map(int, counts)) > 10
+    shared = [DeviceLock("x", shared=True, directory=tmp_path) for _ in range(2)]
+    shared[0].close()
+    with pytest.raises(DeviceBusy):
+        DeviceLock("x", directory=tmp_path)
+    shared[1].close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def path_of_a_lock(folder):
+    lock = DeviceLock("x", directory=folder)
+    (path,) = folder.glob("*.lock")
+    lock.close()
+    return path
+
+
 def test_a_lock_is_no_way_to_another_file(tmp_path):
-    DeviceLock("x", directory=tmp_path).close()
-    (path,) = tmp_path.glob("*.lock")
-    path.unlink()
+    path = path_of_a_lock(tmp_path)
     victim = tmp_path / "victim"
     victim.write_text("precious")
     path.symlink_to(victim)
@@ -274,9 +317,7 @@ def test_a_lock_is_no_way_to_another_file(tmp_path):
 
 @pytest.mark.parametrize("make", [os.link, lambda victim, path: os.mkfifo(path)])
 def test_a_lock_is_no_other_name_of_a_file(tmp_path, make):
-    DeviceLock("x", directory=tmp_path).close()
-    (path,) = tmp_path.glob("*.lock")
-    path.unlink()
+    path = path_of_a_lock(tmp_path)
     victim = tmp_path / "victim"
     victim.write_text("precious")
     make(victim, path)

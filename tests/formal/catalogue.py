@@ -1,6 +1,7 @@
 """All proofs. `docs/formal.md` says what they mean together."""
 
 from tests.formal.catalogue_end_to_end import END_TO_END
+from tests.formal.catalogue_options import OPTIONS
 from tests.formal.catalogue_seams import (
     BOUNDS,
     COMMANDS,
@@ -491,5 +492,6 @@ PROOFS = (
     REGISTER_PORT,
     *ROUNDS,
     *MEMORIES,
+    *OPTIONS,
     *END_TO_END,
 )

@@ -13,7 +13,18 @@ pause: it is never ahead of a walk that began when its order could come first.
 """
 
 from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import (
+    Assert,
+    Cat,
+    Const,
+    Cover,
+    Elaboratable,
+    Module,
+    Mux,
+    Signal,
+    Value,
+    ValueLike,
+)
 from amaranth.lib import data
 
 from afflux_hdl.engine.layouts import Delivery, OperationKind, SlotOperation
@@ -33,7 +44,7 @@ __all__ = ["DistanceHarness"]
 
 
 BLOCK_DELAY = 3
-"""Cycles from the address of a block's beat to its write."""
+"""Cycles from the address of a block's beat to its write; one more with an output register."""
 
 
 class DistanceHarness(Elaboratable):
@@ -116,19 +127,23 @@ class DistanceHarness(Elaboratable):
             )
         )
         words_delay = 1 if p.header_beats == 1 else 2
+        block_delay = BLOCK_DELAY + p.ram_output_register
         delays = [addresses]
-        for n in range(BLOCK_DELAY):
+        for n in range(block_delay):
             delays.append(Signal(name=f"addressed_{n}"))
             m.d.sync += delays[-1].eq(delays[-2])
-        now_written = Mux(of_words, delays[words_delay], delays[BLOCK_DELAY])
+        now_written = Mux(of_words, delays[words_delay], delays[block_delay])
+        least: ValueLike = READ_BEHIND_WRITE
+        if p.ram_output_register:
+            # As is said there: of blocks one less.
+            least = Mux(of_words, READ_BEHIND_WRITE, READ_BEHIND_WRITE - 1)
         since = Signal(range(READ_BEHIND_WRITE + 2))
         with m.If(addresses):
             m.d.sync += addressed.eq(1)
         with m.If(now_written):
             m.d.sync += written.eq(1)
-        with m.If(written & (since <= READ_BEHIND_WRITE)):
+        with m.If(written & (since <= least)):
             m.d.sync += since.eq(since + 1)
-        least = READ_BEHIND_WRITE
         m.d.comb += [
             Assert(~now_written | writes, "written as many cycles after its address"),
             Assert(~(reads & has_it) | (written & (since + 1 >= least)), "read behind its write"),
@@ -145,7 +160,7 @@ class DistanceHarness(Elaboratable):
             + Mux(of_words, word, p.header_beats + rank(lanes_of, lane) * p.block_beats + beat)
         )
         started = own | (age != 0)
-        delay = Mux(of_words, words_delay, BLOCK_DELAY)
+        delay = Mux(of_words, words_delay, block_delay)
         aligning = merging.state("ALIGN") if begins else Const(0)
         with m.If(own):
             m.d.comb += [

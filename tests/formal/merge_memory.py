@@ -5,6 +5,7 @@ are one element of a block and one look-ahead word, at any address. A ghost of e
 operation's effect when the operation reads it; the memory has to hold the same when that is
 written, whatever came before and comes next, and it is written in the very cycle, counted from the
 operation's start, that `merge.READ_BEHIND_WRITE` rests on: deliveries leave when operations begin.
+And the stage is idle only when no block is left to be written.
 """
 
 from amaranth.asserts import AnyConst, AnySeq
@@ -52,7 +53,7 @@ class Ghost:
         self.opcode = Signal(2, name=f"{name}_opcode")
         self.offset = Signal(offset_bits, name=f"{name}_offset")
         self.flying = Signal(name=f"{name}_flying")
-        self.since = Signal(2, name=f"{name}_since")
+        self.since = Signal(3, name=f"{name}_since")
         self.age = Signal(AGE_BITS, name=f"{name}_age")
         self.place = Signal(AGE_BITS, name=f"{name}_place")
         self.now = Signal(32, name=f"{name}_now")
@@ -126,7 +127,7 @@ class MergeMemoryHarness(ElementHarness):
         here = (incoming.delivery.slot == slot) & (incoming.version == version) & merges
         block, words = Ghost("block", p.offset_bits), Ghost("words", p.offset_bits)
         # Words are written this many cycles after they are read, and blocks.
-        to_words, to_block = (1 if p.header_beats == 1 else 2), 3
+        to_words, to_block = (1 if p.header_beats == 1 else 2), 3 + p.ram_output_register
         first_words = 1 if p.header_beats == 1 else 2
         first_block = first_words + p.header_beats
         place = rank(incoming.present, lane) * p.block_beats + beat
@@ -229,6 +230,12 @@ class MergeMemoryHarness(ElementHarness):
         self._tie(m, parts, block, words, slot, version, lane, beat, word_beat, phase, age)
         self._sent_lanes(m, parts, merge)
         self._deliveries(m, merge, incoming, starts)
+        ready = ~block.waiting & ~block.flying
+        m.d.comb += Assert(~merge.idle | ready, "idle when all blocks are written")
+        if p.ram_output_register:
+            # So what `idle` asks of this stage is there for depth only.
+            behind = parts["blocks2"] | parts["blocks3"]
+            m.d.comb += Assert(~parts["under_way"] | ~parts.state("TAKE") | behind)
         flying_late = block.flying & (block.since == to_block - 1)
         added = Signal()
         adds = flying_late & ~block.was_fresh & (block.was_arriving != 0)

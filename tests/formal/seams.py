@@ -14,6 +14,7 @@ from tests.formal.contracts import Axiom, Contract, Need
 
 __all__ = [
     "AXI_MASTER",
+    "CAME_BY_PORT",
     "CONTROL_ORDERS",
     "CUT",
     "DELIVERY",
@@ -28,6 +29,7 @@ __all__ = [
     "PACKET_LIFE",
     "PARENTS_ROUNDS",
     "PHASE",
+    "PORTS_OF_FRAMES",
     "QUEUE",
     "REPLY",
     "RINGS",
@@ -111,6 +113,37 @@ SUMMARY = Contract(
     "a good frame has a type that its port takes",
     _summary,
     (_kept(SUMMARY_DEPTH, True),),
+)
+
+
+def _came_by_port(m: Module, valid: Value, net_ports: Value, *, of: str) -> Clauses:
+    del m, of
+    yield "by one at least", ~valid | net_ports.any()
+
+
+CAME_BY_PORT = Contract(
+    "network port",
+    "receive → admit → worker table, port table",
+    "a frame has come by a network port, and so a worker has joined by one",
+    _came_by_port,
+    (_kept(SUMMARY_DEPTH, True),),
+)
+
+
+def _ports_of_frames(m: Module, stream: PureInterface) -> Clauses:
+    """State it of a stream that is always ready."""
+    inside, before = Signal(), Signal.like(stream.payload.net_ports)
+    with m.If(stream.valid):
+        m.d.sync += [inside.eq(~stream.payload.last), before.eq(stream.payload.net_ports)]
+    yield "by one at least", ~stream.valid | stream.payload.net_ports.any()
+    yield "by the same", ~stream.valid | ~inside | (stream.payload.net_ports == before)
+
+
+PORTS_OF_FRAMES = Axiom(
+    "ports of frames",
+    "docs/node.md, Several network ports",
+    "`net_ports` is the same in all beats of a frame that comes, and names a port",
+    _ports_of_frames,
 )
 
 

@@ -127,18 +127,34 @@ class SendingHarness(ElementHarness):
         A frame is whole if none of its beats was issued while output was discarded.
         """
         p = self._parameters
-        # Two cycles after it is issued a beat goes to the seal, or nowhere.
+        # Two cycles after it is issued, or three, a beat goes to the seal, or nowhere.
         beat = data.StructLayout(
-            {"valid": 1, "ends": 1, "at": range(p.frame_beats_max), "unsent": 1}
+            {
+                "valid": 1,
+                "ends": 1,
+                "at": range(p.frame_beats_max),
+                "unsent": 1,
+                "net_ports": p.ports,
+                "is_text": 1,
+                "text": 32,
+            }
         )
-        issue, beat1, beat2 = Signal(beat), Signal(beat), Signal(beat)
+        issue = Signal(beat)
         m.d.comb += [
             issue.valid.eq(issues),
             issue.ends.eq(ends),
             issue.at.eq(issued),
             issue.unsent.eq(inside["unsent"]),
+            issue.is_text.eq((inside["section"] == 0) | inside["order"].reply),
+            issue.text.eq(self._word(inside["text"])),
         ]
-        m.d.sync += [beat1.eq(issue), beat2.eq(beat1)]
+        if p.ports > 1:
+            m.d.comb += issue.net_ports.eq(inside["order"].peer.net_ports)
+        beats = [issue]
+        for n in range(1, 3 + p.ram_output_register):
+            beats.append(Signal(beat, name=f"beat_{n}"))
+            m.d.sync += beats[-1].eq(beats[-2])
+        beat2 = beats[-1]
         # Of the frame of the latest beat: what is due next, how many of its beats are in the queue,
         # whether one was not to be sent, and whether it has been ended with an error.
         due, kept = (Signal(range(p.frame_beats_max + 1), name=name) for name in ("due", "kept"))
@@ -146,7 +162,15 @@ class SendingHarness(ElementHarness):
         begins = beat2.at == 0
         is_unsent = (unsent & ~begins) | beat2.unsent
         i = inside["seal"].i
-        m.d.comb += Assert(~i.valid | beat2.valid | inside["self"].cut)
+        m.d.comb += [
+            Assert(~i.valid | beat2.valid | inside["self"].cut),
+            Assert(~beat2.valid | (i.payload.from_memory != beat2.is_text)),
+            Assert(
+                ~(beat2.valid & beat2.is_text & (beat2.at < 2 * p.header_beats))
+                | (self._word(i.payload.data) == beat2.text),
+                "headers in their place",
+            ),
+        ]
         with m.If(beat2.valid):
             m.d.sync += [
                 due.eq(Mux(beat2.ends, 0, beat2.at + 1)),
@@ -172,12 +196,12 @@ class SendingHarness(ElementHarness):
             inside["self"].discarded == (beat2.valid & beat2.ends & is_unsent), "counted"
         )
         # The pipeline, when beats come and when they do not.
-        after2 = Mux(beat2.valid, Mux(beat2.ends, 0, beat2.at + 1), due)
-        after1 = Mux(beat1.valid, Mux(beat1.ends, 0, beat1.at + 1), after2)
+        after: Value = due
+        for earlier in beats[:0:-1]:
+            m.d.comb += Assert(~earlier.valid | (earlier.at == after))
+            after = Mux(earlier.valid, Mux(earlier.ends, 0, earlier.at + 1), after)
         m.d.comb += [
-            Assert(~beat2.valid | (beat2.at == due)),
-            Assert(~beat1.valid | (beat1.at == after2)),
-            Assert(after1 == Mux(inside["active"], issued, 0)),
+            Assert(after == Mux(inside["active"], issued, 0)),
             Assert(inside["begun"] == (due != 0)),
             Assert(inside["dropping"] == ((due != 0) & unsent)),
             Assert((due == 0) | unsent | (kept == due)),
@@ -187,7 +211,33 @@ class SendingHarness(ElementHarness):
         # What may still come in without being asked for: the end of a frame that is cut off.
         spare = Mux(inside["begun"] & ~inside["dropping"], 1, 0)
         under_way = inside["seal.valid1"] + spare
+        if p.ports > 1:
+            self._ports(m, inside, beat2)
         m.d.comb += Assert(inside["seal"].level + under_way <= seal.DEPTH)
+
+    def _ports(self, m: Module, inside: Inside, beat: data.View) -> None:
+        """Assert that each beat leaves by the ports of its frame's order, and the seal too.
+
+        A frame that a reset cuts off ends in a beat of which nothing is said.
+        """
+        seal_, output = inside["seal"], inside["seal.output"]
+        came, queued = seal_.i, output.i
+        m.d.comb += Assert(~beat.valid | ~came.valid | (came.payload.net_ports == beat.net_ports))
+        came1 = Signal(data.StructLayout({"valid": 1, "net_ports": self._parameters.ports}))
+        m.d.sync += [came1.valid.eq(came.valid), came1.net_ports.eq(came.payload.net_ports)]
+        # From the queue it comes as it went in.
+        o, left = seal_.o, Signal(self._parameters.ports)
+        with m.If(o.valid & o.ready):
+            m.d.sync += left.eq(o.payload.net_ports)
+        sealing = inside["seal.sealing"]
+        expected = Mux(sealing, left, output.o.payload.net_ports)
+        m.d.comb += [
+            Assert(~sealing | (inside["seal.sealed"] == left)),
+            Assert(queued.valid == came1.valid),
+            Assert(~queued.valid | (queued.payload.net_ports == came1.net_ports)),
+            Assert(~o.valid | (o.payload.net_ports == expected), "the seal leaves as its frame"),
+            Cover(sealing & (o.payload.net_ports == 2) & o.valid & o.ready),
+        ]
 
     def _contents(
         self,
@@ -233,13 +283,15 @@ class SendingHarness(ElementHarness):
             ("block", block_due, block_content),
             ("words", words_due, words_content),
         ):
-            # Two cycles later it goes to the seal, and one later into the queue.
-            due1, due2 = Signal(name=f"{name}_due_1"), Signal(name=f"{name}_due_2")
-            due3 = Signal(name=f"{name}_due_3")
-            kept = Cat(self._word(content), self._residue(content))
-            held1 = Signal(len(kept), name=f"{name}_held_1")
-            held, held3 = Signal.like(held1, name=f"{name}_held"), Signal(32, name=f"{name}_held_3")
-            m.d.sync += [due1.eq(due), due2.eq(due1), held1.eq(kept), held.eq(held1)]
+            # Two cycles later, or three, it goes to the seal, and one later into the queue.
+            kept: Value = Cat(self._word(content), self._residue(content))
+            due2, held = due, kept
+            for n in range(2 + p.ram_output_register):
+                due_before, held_before = due2, held
+                due2 = Signal(name=f"{name}_due_{n + 1}")
+                held = Signal(len(kept), name=f"{name}_held_{n + 1}")
+                m.d.sync += [due2.eq(due_before), held.eq(held_before)]
+            due3, held3 = Signal(name=f"{name}_due_in"), Signal(32, name=f"{name}_held_in")
             m.d.sync += [due3.eq(due2), held3.eq(held)]
             beat_in, queued = inside["seal"].i.payload, inside["seal.output"].i
             with m.If(due2):

@@ -65,6 +65,8 @@ class ReceiveHarness(_StageHarness):
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
         seams.SUMMARY.guarantee(m, inside["summaries"].i)
         self._spaced(m, inside)
+        if self._parameters.ports > 1:
+            self._ports(m, receive, inside)
         # Where frames are that will come to the queue, for the induction.
         index, index1 = inside["index"], inside["index1"]
         valid1, beat1 = inside["valid1"], inside["beat1"]
@@ -109,3 +111,30 @@ class ReceiveHarness(_StageHarness):
         m.d.comb += Assert(~inside["ended2"] | (inside["index1"] == 0) | ~inside["valid1"])
         for behind, before in zip(holds, ended, strict=True):
             m.d.comb += Assert(~(behind & before), "summaries come two cycles apart")
+
+    def _ports(self, m: Module, receive: Receive, inside: Inside) -> None:
+        """Assert that a summary has the network ports by which its frame has come."""
+        seams.PORTS_OF_FRAMES.assume(m, receive.i)
+        ended, ports = receive.i.valid & receive.i.payload.last, receive.i.payload.net_ports
+        stages = [
+            (inside["valid1"] & inside["beat1"].last, inside["beat1"].net_ports),
+            (inside["ended2"], inside["net_ports2"]),
+            *(
+                (inside[f"flags{n}"].ended, inside[f"summary{n}"].source.net_ports)
+                for n in (3, 4, 5)
+            ),
+        ]
+        for n, (here, has) in enumerate(stages):
+            before = ended, ports
+            ended, ports = Signal(name=f"came_{n}"), Signal.like(ports, name=f"came_by_{n}")
+            m.d.sync += [ended.eq(before[0]), ports.eq(before[1])]
+            m.d.comb += [Assert(here == ended), Assert(~ended | (has == ports) & has.any())]
+        queued = inside["summaries"].i
+        came, by = Signal(), Signal.like(ports)
+        m.d.sync += [came.eq(ended), by.eq(ports)]
+        m.d.comb += [
+            Assert(~queued.valid | came),
+            Assert(~queued.valid | (queued.payload.source.net_ports == by), "by its own ports"),
+            Cover(queued.valid & (by == 2)),
+        ]
+        seams.CAME_BY_PORT.guarantee(m, queued.valid, queued.payload.source.net_ports, of="summary")

@@ -1,10 +1,11 @@
 """From GMII to GMII through a board's port: what a link at a wrong speed does to it."""
 
+import random
 import zlib
 from typing import Any
 
 import pytest
-from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 from amaranth.sim import Simulator
 from scapy.compat import raw
 from scapy.layers.inet import IP, UDP
@@ -25,7 +26,12 @@ UP, SLOW, HALF, DOWN = 0xDD, 0xBB, 0x55, 0xCC
 FRAME = raw(Ether(dst="ff:ff:ff:ff:ff:ff") / IP(dst="255.255.255.255") / UDP(dport=68) / bytes(18))
 """The stand-in for the management sends back what it gets."""
 
-SEALED = FRAME + zlib.crc32(FRAME).to_bytes(4, "little")
+
+def with_check(frame: bytes) -> bytes:
+    return frame + zlib.crc32(frame).to_bytes(4, "little")
+
+
+SEALED = with_check(FRAME)
 
 FRAME_US = 4
 """Longer than a frame takes from the one pins to the others."""
@@ -163,6 +169,71 @@ def check_without(module: Any) -> None:
     link.simulator.run()
 
 
+def check_resets(module: Any, domains: tuple[str, ...], seed: int) -> None:
+    """Reset amid frames of both directions: nothing leaves as a good frame that did not come."""
+    made: list[BarePins] = []
+
+    def bare(**delays: int) -> BarePins:
+        made.append(BarePins(**delays))
+        return made[-1]
+
+    module["RgmiiEcp5"] = bare
+    m = Module()
+    resets = {}
+    for name in ("sync", "rx", "tx"):
+        domain = ClockDomain(name)
+        m.domains += domain
+        resets[name] = Signal(name=f"reset_{name}")
+        m.d.comb += domain.rst.eq(resets[name])
+    m.submodules.port = module["RgmiiPort"](NODE, StandInManagement())
+    simulator = Simulator(m)
+    pins: Any = made[0]
+    for domain_name, period_ns in (("sync", 20), ("rx", 8.001), ("tx", 7.999)):
+        simulator.add_clock(period_ns * 1e-9, domain=domain_name)
+    choose = random.Random(seed)
+    frames = [with_check(FRAME + choose.randbytes(choose.randrange(80))) for _ in range(25)]
+    came: list[bytes] = []
+
+    async def receive(ctx: Any) -> None:
+        for frame in frames:
+            for _ in range(12):
+                await ctx.tick("rx")
+            ctx.set(pins.rx_valid, 1)
+            for octet in b"\x55" * 7 + b"\xd5" + frame:
+                ctx.set(pins.rx_data, octet)
+                await ctx.tick("rx")
+            ctx.set(pins.rx_valid, 0)
+            ctx.set(pins.rx_data, 0)
+        for _ in range(600):
+            await ctx.tick("rx")
+
+    async def send(ctx: Any) -> None:
+        octets = b""
+        async for _, _, enable, octet in ctx.tick("tx").sample(pins.tx_enable, pins.tx_data):
+            if enable:
+                octets += bytes([octet])
+            elif octets:
+                came.append(octets[8:])
+                octets = b""
+
+    async def reset(ctx: Any) -> None:
+        for _ in range(8):
+            await ctx.delay(choose.uniform(0.3e-6, 2.5e-6))
+            for name in domains:
+                ctx.set(resets[name], 1)
+            await ctx.delay(160e-9)
+            for name in domains:
+                ctx.set(resets[name], 0)
+
+    simulator.add_testbench(receive)
+    simulator.add_testbench(send, background=True)
+    simulator.add_testbench(reset)
+    simulator.run()
+    good = [each for each in came if len(each) >= 64 and with_check(each[:-4]) == each]
+    assert len(good) > 5
+    assert set(good) <= set(frames)
+
+
 def fresh() -> dict[str, Any]:
     return names_with(port, "ENVELOPE_BYTES = 2000", "ENVELOPE_BYTES = 2000")
 
@@ -177,6 +248,18 @@ def test_a_report_may_be_ignored() -> None:
 
 def test_frames_under_way_end_well_when_the_link_goes() -> None:
     check_waiting(fresh())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("domains", [("sync",), ("rx",), ("sync", "rx", "tx")], ids=str)
+def test_resets_amid_frames(domains: tuple[str, ...]) -> None:
+    check_resets(fresh(), domains, seed=1)
+
+
+@pytest.mark.long
+def test_why_the_domain_of_sending_may_not_be_reset_alone() -> None:
+    with pytest.raises(AssertionError):
+        check_resets(fresh(), ("tx",), seed=1)
 
 
 @pytest.mark.long

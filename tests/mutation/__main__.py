@@ -22,16 +22,27 @@ from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import ENGINE, NODE, build_library
 from tests.checks.engine_checks import BUILDS
 from tests.checks.node_checks import node_parameters
-from tests.mutation.battery import battery_of_node, full_battery, parameters
+from tests.mutation.battery import (
+    Trial,
+    battery_of_node,
+    battery_of_options,
+    full_battery,
+    option_parameters,
+    parameters,
+)
 from tests.mutation.flip_checks import draw_flips
 from tests.mutation.flips import read_netlist
-from tests.mutation.judge import Bench, EngineBench, Judge, NodeBench, Verdict
+from tests.mutation.judge import Bench, EngineBench, Judge, NodeBench, PortedBench, Verdict
 from tests.mutation.mutants import Mutant, Netlist
+from tests.mutation.optional import optional_places
 from tests.scenarios.director import Build
 from tests.support.checkout import BUILD as BUILD_FOLDER
+from tests.support.ported.ported_engine import build_ported
 
 WANTED = 0.95
-ENGINES, NODES = "engine", "node"
+ENGINES, NODES, OPTIONS = "engine", "node", "options"
+FOLDERS = {ENGINES: "", NODES: "node", OPTIONS: "options"}
+"""What stands before the width in the name of a subject's folder."""
 
 
 def say(text: str) -> None:
@@ -44,7 +55,8 @@ class Task:
     """What is to be judged, and how.
 
     Attributes:
-        subject: `engine` or `node`: the node's mutants are those of what is around its engine.
+        subject: `engine`, `node` or `options`: the node's mutants are those of what is around its
+            engine, those of options are of what only an engine that is built with them has.
         bus_bits: Width.
         count: Mutants.
         seed: Of the draw.
@@ -66,16 +78,29 @@ class Task:
 
 def run(task: Task) -> list[dict[str, Any]]:
     """Judge mutants of one subject; return those that were judged, with their verdicts."""
-    bus_bits, of_node = task.bus_bits, task.subject == NODES
-    folder = BUILD_FOLDER / "mutation" / f"{'node' if of_node else ''}{bus_bits}"
+    bus_bits = task.bus_bits
+    folder = BUILD_FOLDER / "mutation" / f"{FOLDERS[task.subject]}{bus_bits}"
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    netlist = Netlist(folder, node_parameters(bus_bits) if of_node else parameters(bus_bits))
-    mutants = netlist.draw(task.count, task.seed)
-    flips = [] if of_node else draw_flips(netlist, read_netlist(folder))
+    flips = []
+    if task.subject == NODES:
+        netlist = Netlist(folder, node_parameters(bus_bits))
+        mutants = netlist.draw(task.count, task.seed)
+    elif task.subject == ENGINES:
+        netlist = Netlist(folder, parameters(bus_bits))
+        mutants = netlist.draw(task.count, task.seed)
+    else:
+        netlist = Netlist(folder, option_parameters(bus_bits))
+        text, ram = ((folder / each).read_text("utf-8") for each in ("netlist.il", "ram.v"))
+        mutants = netlist.draw_at(optional_places(text, ram, task.seed), task.count, task.seed)
+    if task.subject != NODES:
+        flips = draw_flips(netlist, read_netlist(folder))
     verilog = netlist.verilog(mutants, flips)
-    model = NODE if of_node else ENGINE
-    library = build_library(find_toolchain(), default_folder(), verilog, bus_bits, model=model)
+    if task.subject == OPTIONS:
+        library = build_ported(option_parameters(bus_bits), verilog)
+    else:
+        model = NODE if task.subject == NODES else ENGINE
+        library = build_library(find_toolchain(), default_folder(), verilog, bus_bits, model=model)
     name = f"{task.subject}, {bus_bits} bits"
     say(f"{name}: {len(mutants)} mutants, built in {time.monotonic() - begun:.0f} s")
     verdicts = Verdicts(folder / "verdicts.jsonl", verilog)
@@ -88,9 +113,8 @@ def run(task: Task) -> list[dict[str, Any]]:
     # A sample of all stages if there is no time for all.
     random.Random(task.seed).shuffle(left)
     if left and task.seconds > 0:
-        whole = battery_of_node(bus_bits) if of_node else full_battery(bus_bits, len(flips))
+        bench, whole = checks_of(task.subject, bus_bits, len(flips))
         battery = [trial for trial in whole if not task.checks or trial.name in task.checks]
-        bench: Bench = NodeBench() if of_node else EngineBench()
         begun = time.monotonic()
         judge = Judge(library, battery, bench)
         itself = judge.judge(0)
@@ -111,6 +135,15 @@ def run(task: Task) -> list[dict[str, Any]]:
     return [
         record(task, mutant, known[mutant.number]) for mutant in mutants if mutant.number in known
     ]
+
+
+def checks_of(subject: str, bus_bits: int, flips: int) -> tuple[Bench, list[Trial]]:
+    """Return how a subject's mutants are opened, and all checks of them."""
+    if subject == NODES:
+        return NodeBench(), battery_of_node(bus_bits)
+    if subject == OPTIONS:
+        return PortedBench(), battery_of_options(bus_bits, flips)
+    return EngineBench(), full_battery(bus_bits, flips)
 
 
 class Verdicts:
@@ -201,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--mutants", type=int, default=300, help="for each subject and width (%(default)s)"
     )
-    parser.add_argument("--subjects", nargs="+", default=[ENGINES, NODES], choices=(ENGINES, NODES))
+    parser.add_argument("--subjects", nargs="+", default=[ENGINES, NODES], choices=list(FOLDERS))
     parser.add_argument(
         "--minutes", type=float, default=1e9, help="of judging, for each subject and width"
     )

@@ -4,7 +4,7 @@ All of them are checks of the test suite, on an engine that is built for little.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from afflux_hdl.engine.parameters import Parameters
@@ -43,10 +43,17 @@ from tests.checks.link_checks import (
 )
 from tests.checks.merge_checks import check_near_numbers, check_what_is_agreed, check_zeros
 from tests.checks.near_checks import misjudged
+from tests.checks.network_port_checks import (
+    check_answers_by_port,
+    check_moved_workers,
+    check_ports_are_forgotten,
+    check_ports_of_bursts,
+    check_refusals_by_port,
+)
 from tests.checks.node_battery import node_battery
 from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
-from tests.checks.pace_checks import check_pace
+from tests.checks.pace_checks import IDLE, check_idle, check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
@@ -73,8 +80,17 @@ from tests.mutation.flip_checks import check_flips
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
+from tests.support.ported.ported_engine import PORTS
 
-__all__ = ["Trial", "battery_of_node", "full_battery", "parameters", "short_battery"]
+__all__ = [
+    "Trial",
+    "battery_of_node",
+    "battery_of_options",
+    "full_battery",
+    "option_parameters",
+    "parameters",
+    "short_battery",
+]
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,11 @@ class Trial:
 def parameters(bus_bits: int) -> Parameters:
     """Of the mutated engine: as the tests have it."""
     return Parameters(bus_bits=bus_bits, **BUILDS[bus_bits])
+
+
+def option_parameters(bus_bits: int) -> Parameters:
+    """Of the engine with all options of which their own logic is mutated."""
+    return replace(parameters(bus_bits), ports=PORTS, ram_output_register=1)
 
 
 def _fuzz(engine: VerilatedEngine, build: Build) -> None:
@@ -138,6 +159,22 @@ def battery_of_node(bus_bits: int) -> list[Trial]:
     ]
 
 
+def battery_of_options(bus_bits: int, flips: int = 0) -> list[Trial]:
+    """Return all checks of an engine with options; those of its ports come first.
+
+    Its network ports are looked at by the others as well (`tests.support.ported.ported_engine`).
+    """
+    build = BUILDS[bus_bits]
+    return [
+        Trial("forgotten ports", partial(check_ports_are_forgotten, build=build), exact=True),
+        Trial("moved workers", partial(check_moved_workers, build=build), exact=True),
+        Trial("refusals by port", partial(check_refusals_by_port, build=build), exact=True),
+        Trial("ports of bursts", partial(check_ports_of_bursts, build=build)),
+        Trial("answers by port", partial(check_answers_by_port, build=build), exact=True),
+        *full_battery(bus_bits, flips, later=1),
+    ]
+
+
 def short_battery(bus_bits: int) -> list[Trial]:
     """Return what takes a few seconds to record and notices nearly all."""
     build = BUILDS[bus_bits]
@@ -166,8 +203,14 @@ def short_battery(bus_bits: int) -> list[Trial]:
     ]
 
 
-def full_battery(bus_bits: int, flips: int = 0) -> list[Trial]:
-    """All checks; `flips` is the number of bits that the engine can flip, if it can."""
+def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
+    """Return all checks.
+
+    Args:
+        bus_bits: Width of the engine.
+        flips: Number of bits that it can flip, if it can.
+        later: Cycles by which results are later: 1 with an output register of the slot memory.
+    """
     build = BUILDS[bus_bits]
     many_workers = Job(number=2, workers=min(17, build["workers"]), slots=1, slot_base=4)
     all_lanes = Job(number=1, workers=2, lanes=build["lanes"], slots=1, slot_base=6)
@@ -187,7 +230,18 @@ def full_battery(bus_bits: int, flips: int = 0) -> list[Trial]:
         Trial("last busy cycle", partial(check_last_busy_cycle, build=build), exact=True),
         Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
         Trial("reset", partial(check_reset, build=build)),
-        Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits), timed=True),
+        Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits, later=later), timed=True),
+        *(
+            [
+                Trial(
+                    "idle",
+                    partial(check_idle, build=build, bus_bits=bus_bits, later=later),
+                    timed=True,
+                )
+            ]
+            if bus_bits in IDLE
+            else []
+        ),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
         Trial("fences by job", partial(check_fences_by_job, build=build)),

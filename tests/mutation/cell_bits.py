@@ -1,7 +1,7 @@
 """What is connected to each bit of each cell's ports, from RTLIL text: a signal, or a constant."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 __all__ = ["CellBits"]
 
@@ -46,25 +46,34 @@ class CellBits:
             KeyError: If there is no such cell or port.
             IndexError: If the port has no such bit.
         """
-        return self._bits(self._cells[cell][port].split())[number]
+        found = self.names(self._cells[cell][port])[number]
+        return found if found in "01x" else _SIGNAL
 
-    def _bits(self, words: list[str]) -> str:
+    def ports(self, cell: str) -> Mapping[str, list[str]]:
+        """Return of each of a cell's ports the bits: names such as `count 3`, or `0`, `1`, `x`."""
+        return {port: self.names(text) for port, text in self._cells[cell].items()}
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names of all cells."""
+        return iter(self._cells)
+
+    def names(self, text: str) -> list[str]:
         """Return the bits of a signal as RTLIL writes it, the lowest first."""
-        parts: list[str] = []
-        for word in words:
+        parts: list[list[str]] = []
+        for word in text.split():
             if word in "{}":
                 continue
             if constant := _CONSTANT.fullmatch(word):
                 digits = re.sub("[^01]", "x", constant[2])
                 # All undefined is written as one digit.
-                parts.append(digits[::-1].ljust(int(constant[1]), digits[0]))
+                parts.append(list(digits[::-1].ljust(int(constant[1]), digits[0])))
             elif word.isdecimal():
                 # A parameter that became a connection: an integer of 32 bits.
-                parts.append(f"{int(word):032b}"[::-1])
+                parts.append(list(f"{int(word):032b}"[::-1]))
             elif part := _SLICE.fullmatch(word):
                 high, low = int(part[1]), int(part[2] or part[1])
-                parts[-1] = _SIGNAL * (high - low + 1)
+                parts[-1] = parts[-1][low : high + 1]
             else:
-                parts.append(_SIGNAL * self._widths[word])
+                parts.append([f"{word} {n}" for n in range(self._widths[word])])
         # What stands first in braces is uppermost.
-        return "".join(reversed(parts))
+        return [bit for each in reversed(parts) for bit in each]

@@ -182,7 +182,8 @@ def main(arguments: list[str] | None = None) -> int:
     report = json.loads(path.read_text(encoding="utf-8"))
     provers: dict[str, Prover] = {}
     for entry in report["survivors"]:
-        folder = f"{'node' if entry['subject'] == 'node' else ''}{entry['bus_bits']}"
+        subject = "" if entry["subject"] == "engine" else entry["subject"]
+        folder = f"{subject}{entry['bus_bits']}"
         if folder not in provers:
             begun = time.monotonic()
             drawn = json.loads((BUILD / "mutation" / folder / "drawn.json").read_text("utf-8"))

@@ -29,8 +29,9 @@ from tests.mutation.transcript import (
     Transcript,
 )
 from tests.support.counter_starts import CountsFromStart
+from tests.support.ported.ported_engine import PortedEngine
 
-__all__ = ["EngineBench", "Judge", "NodeBench", "Verdict"]
+__all__ = ["EngineBench", "Judge", "NodeBench", "PortedBench", "Verdict"]
 
 PATIENCE_S = 180.0
 """After which a mutant counts as a hang of the simulation: far more than any check takes."""
@@ -79,8 +80,10 @@ class Bench(Protocol):
 class EngineBench:
     """Engines."""
 
+    kind: type[VerilatedEngine] = VerilatedEngine
+
     def open(self, library: Path, number: int) -> Any:
-        engine = VerilatedEngine.from_library(library)
+        engine = self.kind.from_library(library)
         engine.write(SELECTOR, number)
         engine.reset()
         return CountsFromStart(engine)
@@ -97,6 +100,12 @@ class EngineBench:
         except SimulationError:
             return True
         return False
+
+
+class PortedBench(EngineBench):
+    """Engines with two network ports."""
+
+    kind = PortedEngine
 
 
 class NodeBench:

@@ -15,6 +15,7 @@ Mutants of a node are those of what is around its engine, which has its own.
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from afflux_hdl.contract import registers
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.verilog import MODULE, Top
-from afflux_hdl.lib.ram import RAM_VERILOG, VERILOG
+from afflux_hdl.lib.ram import RAM_VERILOG, REGISTERED_RAM_VERILOG, VERILOG
 from afflux_hdl.lib.top_level import TopLevel
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.node.verilog import NODE_MODULE, NodeTop
@@ -33,7 +34,16 @@ from tests.mutation.cell_bits import CellBits
 from tests.support.counter_starts import counters_that_start_late
 from tests.support.yosys import run_script
 
-__all__ = ["SELECTOR", "SELECTOR_NAME", "Mutant", "Netlist", "allot", "changes", "stage_of"]
+__all__ = [
+    "SELECTOR",
+    "SELECTOR_NAME",
+    "Mutant",
+    "Netlist",
+    "Place",
+    "allot",
+    "changes",
+    "stage_of",
+]
 
 SELECTOR = 2**REGISTER_ADDRESS_BITS - 4
 """Address of the register that chooses the mutant: the last one, which engine and node leave free.
@@ -91,6 +101,31 @@ class Mutant:
         mixed = "" if self.control_bit is None else f" with [{self.control_bit}]"
         where = f"{self.cell} {self.port}[{self.bit}]{mixed}"
         return f"{self.number}: {self.mode} {where} {self.wire} {' '.join(self.sources[:2])}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One bit of a cell's port.
+
+    Attributes:
+        name, port, bit: As RTLIL has it.
+        other: Another bit of the port, if there is one.
+        wire, wire_bit: The signal there, if it has a name.
+        sources: Lines of the sources that the cell comes from, outermost first.
+    """
+
+    name: str
+    port: str
+    bit: int
+    other: int | None
+    wire: str
+    wire_bit: int
+    sources: tuple[str, ...]
+
+    @property
+    def cell(self) -> str:
+        """The cell's name without the backslash of names of ours."""
+        return self.name.removeprefix("\\")
 
 
 def path_of(cell: str) -> str:
@@ -151,7 +186,9 @@ class Netlist:
             )
         self._inputs = _inputs(text, self._inner)
         (folder / "engine.il").write_text(text, encoding="utf-8")
-        (folder / "ram.v").write_text(RAM_VERILOG, encoding="utf-8")
+        registered = isinstance(parameters, Parameters) and parameters.ram_output_register
+        memories = RAM_VERILOG + (REGISTERED_RAM_VERILOG if registered else "")
+        (folder / "ram.v").write_text(memories, encoding="utf-8")
         run_script(
             folder,
             "netlist",
@@ -208,6 +245,55 @@ class Netlist:
             for line in choose.sample(possible, min(number, len(possible))):
                 mutants.append(_parse(len(mutants) + 1, stage, line))
         return mutants
+
+    def draw_at(self, places: Mapping[str, Sequence[Place]], count: int, seed: int) -> list[Mutant]:
+        """About `count` mutants at some bits only: as many of each cell of a stage, as far as so.
+
+        Args:
+            places: Of each stage.
+            count: Mutants.
+            seed: Of what is drawn.
+        """
+        choose = random.Random(seed)
+        bits = CellBits((self._folder / "netlist.il").read_text(encoding="utf-8"))
+        cells = {stage: sorted({each.cell for each in found}) for stage, found in places.items()}
+        wanted = allot({stage: len(names) for stage, names in cells.items()}, count)
+        mutants: list[Mutant] = []
+        for stage, number in wanted.items():
+            lines = [
+                (place.cell, line)
+                for place in places[stage]
+                if place.port.removeprefix("\\") not in _NEVER
+                for line in self._lines(place)
+                if changes(line, bits)
+            ]
+            choose.shuffle(lines)
+            # One of each cell before any has two; no bit has more than one.
+            taken: Counter[str] = Counter()
+            for _ in range(number):
+                if not lines:
+                    break
+                cell, line = lines.pop(min(range(len(lines)), key=lambda n: taken[lines[n][0]]))
+                taken[cell] += 1
+                bit = re.search(r"-cell \S+ -port \S+ -portbit \d+", line)
+                assert bit
+                lines = [each for each in lines if bit[0] + " " not in each[1] + " "]
+                mutants.append(_parse(len(mutants) + 1, stage, line))
+        return mutants
+
+    def _lines(self, place: Place) -> list[str]:
+        """Return what may be done to a bit, as `mutate -list` writes it."""
+        where = f"-module {self._inner} -cell {place.name} -port {place.port}"
+        where += f" -portbit {place.bit}"
+        wire = f" -wire {place.wire} -wirebit {place.wire_bit}" if place.wire else ""
+        sources = "".join(f" -src {source}" for source in place.sources)
+        mixed = [
+            f"mutate -mode {mode} {where} -ctrlbit {place.other}"
+            for mode in ("cnot0", "cnot1")
+            if place.other is not None
+        ]
+        plain = [f"mutate -mode {mode} {where}" for mode in ("inv", "const0", "const1")]
+        return [line + wire + sources for line in (*plain, *mixed)]
 
     def mutant(self, number: int, mode: str, cell: str, port: str, bit: int) -> Mutant:
         """One that is wanted, at a cell of that name."""

@@ -1,9 +1,17 @@
-"""Two network ports at one engine: each frame by its port, and bugs that are found."""
+"""Two network ports at one engine: each frame by its port, and bugs that are found.
+
+The engine has the output register of the slot memory as well, so that each run of the tests has an
+engine with all options; `test_output_register.py` asks more of it.
+"""
+
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
 from tests.checks import network_port_checks as checks
+from tests.checks.pace_checks import check_idle, check_pace
 from tests.scenarios.director import SMALL
 from tests.support.checkout import BUILD
 from tests.support.planted_engine import engine_verilog
@@ -12,12 +20,16 @@ from tests.support.ported.ported_engine import PORTS, PortedEngine, build_ported
 
 pytestmark = pytest.mark.slow
 
-BUILT = Parameters(bus_bits=32, ports=PORTS, **SMALL)
-CHECKS = {
+OPTIONS = {"ports": PORTS, "ram_output_register": 1}
+BUILT = Parameters(bus_bits=32, **OPTIONS, **SMALL)
+CHECKS: dict[str, Callable[..., object]] = {
     "forgotten": checks.check_ports_are_forgotten,
     "moved": checks.check_moved_workers,
+    "refusals": checks.check_refusals_by_port,
     "bursts": checks.check_ports_of_bursts,
     "answers": checks.check_answers_by_port,
+    "pace": partial(check_pace, bus_bits=32, later=1),
+    "idle": partial(check_idle, bus_bits=32, later=1),
 }
 TABLES, RECEIVE, TRANSMIT = "engine/tables.py", "engine/receive.py", "engine/transmit.py"
 
@@ -69,6 +81,31 @@ BUGS = {
         "port_table.parent.enable.eq(admit.parent_joined)",
         "port_table.parent.enable.eq(admit.judged | admit.parent_joined)",
     ),
+    # With the register, a beat's frame is a cycle behind the one that is read.
+    "ports do not wait for the blocks": Bug(
+        TRANSMIT,
+        "unsent1, net_ports1, words1 = found",
+        "unsent1, _, words1 = found",
+    ),
+    "headers do not wait for the blocks": Bug(
+        TRANSMIT,
+        "from_words1, text1, unsent1, net_ports1, words1 = found",
+        "from_words1, _, unsent1, net_ports1, words1 = found",
+    ),
+    "what arrives does not wait for the slot memory": Bug(
+        "engine/merge.py",
+        "blocks1, block_address1, fresh1, opcode1, arriving1 = found",
+        "blocks1, block_address1, fresh1, opcode1, _ = found",
+    ),
+    "idle before the blocks are written": Bug(
+        "engine/merge.py", "~(under_way | blocks2 | blocks3)", "~(under_way | blocks2)"
+    ),
+    "a result is two cycles later": Bug(
+        TRANSMIT,
+        "m.d.sync += [later.eq(now) for later, now in zip(found, waiting, strict=True)]",
+        'again = tuple(Signal.like(each, name=f"again_{n}") for n, each in enumerate(waiting))\n'
+        "            m.d.sync += [a.eq(b) for a, b in zip(again + found, waiting + again)]",
+    ),
 }
 
 SHOWN = (
@@ -93,8 +130,8 @@ def test_each_frame_leaves_by_its_port(built, name):
 def noticed(bug: Bug, name: str) -> list[str]:
     """Return which checks notice a bug."""
     folder = BUILD / "tests" / "planted" / name.replace(" ", "-")
-    options = {**SMALL, "ports": PORTS}
-    library = build_ported(BUILT, engine_verilog(folder, bug, BUILT.bus_bits, options))
+    verilog = engine_verilog(folder, bug, BUILT.bus_bits, {**SMALL, **OPTIONS})
+    library = build_ported(BUILT, verilog)
     found = []
     for check in CHECKS:
         with PortedEngine.from_library(library) as engine:

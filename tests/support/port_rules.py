@@ -97,6 +97,8 @@ class PortRules:
 
     def is_right(self, frame: bytes, ports: frozenset[int], every: frozenset[int]) -> bool:
         """Return whether a frame may leave by these ports, of `every` port that there is."""
+        if len(frame) <= 44:
+            return False
         kind, number = frame[42] & 0xF, frame[44]
         own_port = int.from_bytes(frame[34:36], "big")
         if frame[0] & 1:

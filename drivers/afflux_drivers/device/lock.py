@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,9 @@ __all__ = ["DeviceLock", "canonical", "card_of", "lock_directory", "registers_of
 
 _DIRECTORIES = (Path("/run/lock"), Path("/tmp"))
 _MODE = 0o666
+_TRIES, _PAUSE_S = 10, 0.02
+"""Until a lock counts as held: who leaves has it for a moment alone, to remove its file."""
+
 _BAR_FILE = re.compile(
     r"/(?P<function>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])/resource(?P<bar>[0-5])(_wc)?"
 )
@@ -93,35 +97,63 @@ class DeviceLock:
         folder = lock_directory() if directory is None else directory
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         path = folder / f"afflux-device-{digest}.lock"
-        try:
-            self.file = _open(path)
-        except OSError as error:
-            raise DeviceFailed(f"{name}: cannot open its lock {path}: {error.strerror}") from None
-        try:
-            status = os.fstat(self.file)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                # It is written to: it must not be what somebody else calls otherwise.
-                raise DeviceFailed(f"{name}: its lock {path} is no file of this program")
-            fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(self.file)
+        self._path = path
+        for n in range(_TRIES):
+            try:
+                self.file = _open(path)
+            except OSError as error:
+                why = f"{name}: cannot open its lock {path}: {error.strerror}"
+                raise DeviceFailed(why) from None
+            try:
+                if self._take(name, shared=shared, last=n == _TRIES - 1):
+                    break
+            except BaseException:
+                os.close(self.file)
+                raise
             os.close(self.file)
-            raise DeviceBusy(
-                f"{name} is in use by {holder} on this host: end that first (lock {path})"
-            ) from None
-        except BaseException:
-            os.close(self.file)
-            raise
+            time.sleep(_PAUSE_S)
+        else:
+            raise DeviceBusy(f"{name}: others take and leave it all the time (lock {path})")
         self._open = True
         # For the message of who comes next. Several that share it overwrite each other.
         with contextlib.suppress(OSError):
             os.ftruncate(self.file, 0)
             os.pwrite(self.file, f"{os.getpid()}\n".encode(), 0)
 
+    def _take(self, name: str, *, shared: bool, last: bool) -> bool:
+        """Lock the file that is open; return whether that is done, and keeps others out."""
+        status = os.fstat(self.file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            # It is written to: it must not be what somebody else calls otherwise.
+            raise DeviceFailed(f"{name}: its lock {self._path} is no file of this program")
+        try:
+            fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not last:
+                return False
+            raise DeviceBusy(
+                f"{name} is in use by {_holder(self.file)} on this host: end that first "
+                f"(lock {self._path})"
+            ) from None
+        return self._is_at_its_path()
+
+    def _is_at_its_path(self) -> bool:
+        # Whoever had it last has removed it, perhaps after it was opened here: then a lock on it
+        # keeps nobody out.
+        try:
+            return os.path.samestat(os.fstat(self.file), os.lstat(self._path))
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
-        """Let others have it."""
+        """Let others have it. Who leaves last removes the file."""
         if self._open:
             self._open = False
+            with contextlib.suppress(OSError):
+                # Nobody else has it, then, and who opens it now finds that it is gone.
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_at_its_path():
+                    self._path.unlink()
             # Not by closing alone: a forked child may have inherited the open file.
             with contextlib.suppress(OSError):
                 fcntl.flock(self.file, fcntl.LOCK_UN)

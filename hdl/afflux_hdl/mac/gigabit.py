@@ -52,6 +52,10 @@ class GigabitMac(wiring.Component):
     frame to be sent that ends with `error` is dropped, and so is one that is larger than the
     buffer.
 
+    Either `rx` or `sync` may be reset alone, and all three domains together: frames that are cut
+    off then are dropped, or leave with a wrong check sequence. `tx` may not be reset alone: what
+    waits for it would leave without its beginning.
+
     Latency: in, from a byte to the beat that it completes on `o`, 8 cycles of `rx` and 3 to 4 of
     `sync`. Out, from a frame's last beat on `i` to its preamble, 3 cycles of `sync` and 7 to 8 of
     `tx`. Throughput: 1 Gbit/s in, with the least gap. Out the same as long as the next frame is in

@@ -11,7 +11,6 @@ from afflux.group.tensors import dtype_name
 __all__ = [
     "Call",
     "KnownCall",
-    "all_reduce_text",
     "canonical_name",
     "describe",
     "reduction_name",
@@ -99,11 +98,6 @@ def sides(arguments: tuple[Any, ...]) -> tuple[list[torch.Tensor], list[torch.Te
     """Return what a call to Gloo reads and writes: where it has both, outputs come first."""
     lists = [tensors_in(argument) for argument in arguments if tensors_in(argument)]
     return (lists[-1], lists[0]) if lists else ([], [])
-
-
-def all_reduce_text(reduction: str, tensor: torch.Tensor) -> str:
-    """Return the `text` of an all-reduce of one tensor."""
-    return f"all_reduce {reduction} {dtype_name(tensor.dtype)} {tuple(tensor.shape)}"
 
 
 def describe(method: str, arguments: tuple[Any, ...]) -> Call:

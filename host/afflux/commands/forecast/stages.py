@@ -16,10 +16,7 @@ from afflux_drivers import _native
 from afflux_drivers.collective import Reduction
 from afflux_hdl.contract import wire
 
-__all__ = ["CODEC", "Stages", "aggregator_stages", "measure_stages", "worker_stages"]
-
-CODEC = ("scan", "encode", "decode")
-"""The stages of the codec."""
+__all__ = ["Stages", "aggregator_stages", "measure_stages", "worker_stages"]
 
 _FLOAT32 = int(wire.Dtype.FLOAT32)
 _SUM = Reduction.SUM.number
