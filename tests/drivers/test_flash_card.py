@@ -257,6 +257,20 @@ def test_a_card_that_there_is_not(pci):
         pass
 
 
+def test_a_port_that_a_killed_load_has_left_masked_is_noticed(pci):
+    """Nothing else knows what it had: the load goes on, and says what is wrong."""
+    recorder = Recorder(pci)
+    with off_the_bus(CARD, sysfs=pci.root, runner=recorder):
+        left = pci.config(BRIDGE)
+    assert not any("as it is" in line for line in recorder.lines)
+    pci.set_config(BRIDGE, 0, left)
+    recorder = Recorder(pci)
+    with off_the_bus(CARD, sysfs=pci.root, runner=recorder):
+        pass
+    assert f"({BRIDGE} above the card reports no fatal errors as it is" in recorder.lines[0]
+    assert pci.config(BRIDGE) == left
+
+
 def test_what_has_no_port_above_is_left_alone(pci):
     with (
         pytest.raises(FlashRefused, match="no port above"),

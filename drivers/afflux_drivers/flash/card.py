@@ -75,6 +75,11 @@ def off_the_bus(
         _Masked(port, "command", COMMAND, port.read_config(COMMAND, 2), _COMMAND_SERR),
         _device_control(port),
     ]
+    if not any(each.before & each.bits for each in masked):
+        runner.say(
+            f"({port.name} above the card reports no fatal errors as it is, nor will it then: "
+            "perhaps by the host's choice, or an earlier load was killed; then a reboot mends it)"
+        )
     with Signals() as signals:
         try:
             try:
