@@ -2,9 +2,10 @@
 
 ::
 
-    rx domain                            sync                              tx domain
+    rx domain                       sync                             tx domain
 
-    data ─► Receive ─► Widen ─► Crossing ─► o      i ─► PacketFifo ─► Crossing ─► Narrow ─► Transmit
+    data ─► Receive ─► Widen ─► Crossing ─► o    i ─► PacketFifo ─► Crossing ─► Narrow ─► Queue ─┐
+                                                                            data ◄─ Transmit ◄───┘
 
 LiteEth 2024.12 from PyPI was looked at first. Its MAC core, 32 bits wide with an 8-bit PHY, was run
 in Migen's simulator: frames back to back, gaps down to one byte and preambles cut to three came
@@ -29,6 +30,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.lib.crossing import Crossing
 from afflux_hdl.lib.packet_stream import PacketBeat
+from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.width import Narrow, Widen
 from afflux_hdl.mac.receive import Receive
 from afflux_hdl.mac.transmit import Transmit
@@ -57,7 +59,7 @@ class GigabitMac(wiring.Component):
     waits for it would leave without its beginning.
 
     Latency: in, from a byte to the beat that it completes on `o`, 8 cycles of `rx` and 3 to 4 of
-    `sync`. Out, from a frame's last beat on `i` to its preamble, 3 cycles of `sync` and 7 to 8 of
+    `sync`. Out, from a frame's last beat on `i` to its preamble, 3 cycles of `sync` and 8 to 9 of
     `tx`. Throughput: 1 Gbit/s in, with the least gap. Out the same as long as the next frame is in
     the buffer when one has left; a buffer of twice the largest frame is certainly large enough.
 
@@ -149,7 +151,12 @@ class GigabitMac(wiring.Component):
         connect(m, flipped(self.i), buffer.i)
         connect(m, buffer.o, crossing.i)
         connect(m, crossing.o, narrow.i)
-        connect(m, narrow.o, transmit.i)
+        # So that what the pins' side asks for does not reach into the crossing's memory in the same
+        # cycle: these may be at opposite ends of the part.
+        waiting = Queue(PacketBeat(8), depth=2, buffered=False)
+        m.submodules.waiting = DomainRenamer(self._tx)(waiting)
+        connect(m, narrow.o, waiting.i)
+        connect(m, waiting.o, transmit.i)
         m.d.comb += [
             transmit.hold.eq(self.tx_hold),
             self.tx_data.eq(transmit.data),
