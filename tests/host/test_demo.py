@@ -80,8 +80,11 @@ def descendants(pid):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(how):
+    command = [sys.executable, "-m", "afflux.demo", "--without-rtl"]
+    command += ["--epochs", "500", "--ranks", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "afflux.demo", "--without-rtl", "--epochs", "500", "--ranks", "2"],
+        # Tests may run where interrupts are ignored, as in the background of a script.
+        ["env", "--default-signal=INT", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
