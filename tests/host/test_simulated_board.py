@@ -20,6 +20,7 @@ from afflux_drivers.device.description import jobs
 from afflux_drivers.device.device import open_device
 from afflux_drivers.device.key import key_of_file
 from afflux_drivers.device.location import DeviceUrl
+from afflux_drivers.device.lock import DeviceLock, registers_of
 from afflux_drivers.errors import AggregatorRefused
 from afflux_sim.board.simulated_appliance import SIZES
 from tests.support.host import serving
@@ -198,6 +199,8 @@ def test_a_board_that_dies_is_named_at_every_rank_and_by_its_controller(board):
         assert time.monotonic() - began < 15
         # It would try to end the job.
         controller.kill()
+    # What was killed leaves the file of its lock, which goes with whoever has it next.
+    DeviceLock(registers_of(DeviceUrl.parse(device))).close()
 
 
 def test_what_keeps_a_board_from_starting_is_said(tmp_path):
