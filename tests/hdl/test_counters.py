@@ -13,9 +13,11 @@ from afflux_drivers.aggregator.engine import Registers
 from afflux_hdl.contract import registers
 from afflux_hdl.engine import counters
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.counter_bank import CounterBank
 from afflux_hdl.node import control
 from afflux_hdl.node.parameters import NodeParameters
 from tests.support.counter_starts import counters_that_start_late
+from tests.support.refusals import refused
 
 WRAPS_AT = 1 << 32
 STEP = 64
@@ -149,6 +151,12 @@ def test_the_node_counts_every_event_at_once_too(seed: int, bus_bits: int) -> No
         ctx.set(part.address, registers.node_counter_address(name) + 4 * half)
 
     count_beside_a_list(part, list(steps), drive, ask, part.read_data, seed)
+
+
+def test_a_bank_of_two_is_refused() -> None:
+    """A total would be read in the cycle in which it is written."""
+    with refused("2 counters are too few, at least 3"):
+        CounterBank(steps={"one": 1, "other": 1})
 
 
 def drawn(choose: random.Random, most: int) -> int:

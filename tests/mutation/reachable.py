@@ -150,22 +150,6 @@ class Invariants:
                 if 0 < bound < (2 << live[-1]) - 1:
                     self.propose(f"{name} <= {bound}", self.at_most(bits, bound))
 
-    def propose_implications(self, names: Iterable[str]) -> None:
-        """Add all implications between bits of these registers, of at most eight bits each."""
-        graph = self.search.graph
-        bits = [
-            (f"{name}[{n}]", bit)
-            for name in names
-            for n, bit in enumerate(self.bits(name))
-            if bit > TRUE
-        ]
-        for i, (one, a) in enumerate(bits):
-            for other, b in bits[:i]:
-                for x in (0, 1):
-                    for y in (0, 1):
-                        both = graph.land(a ^ x, b ^ y)
-                        self.propose(f"not {'~' * x}{one} & {'~' * y}{other}", both ^ 1)
-
     def _composed(self, literal: int, by: Mapping[int, int], found: dict[int, int]) -> int:
         """Return the literal with the inputs of the graph replaced."""
         graph = self.search.graph

@@ -41,9 +41,6 @@ CLOSING_STEPS = 4
 """Steps of two cycles from a fence to the cycle in which every frame that was dispatched before it
 is among the frame orders."""
 
-UNIT_BYTES = 128
-"""What frames are charged in: a frame without blocks is one, and each block is two."""
-
 
 _KEPT = ("join", "up", "worker", "generation", "slot", "header")
 """What is queued of a delivery; the rest its ring says."""
