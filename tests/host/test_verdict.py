@@ -89,7 +89,6 @@ def own(monkeypatch):
     monkeypatch.setattr(rendezvous, "host_identity", lambda: HOSTS[own.rank])
     monkeypatch.setattr(launched_aggregator, "acquire", lambda *_: launched)
     monkeypatch.setattr(launched_aggregator, "release", lambda _: None)
-    monkeypatch.setattr(host_paths, "PROBE_S", 0.3)
     yield own
     served.stop()
 

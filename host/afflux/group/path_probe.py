@@ -161,6 +161,10 @@ def run_probes(
     while True:
         now = time.monotonic()
         settled, over = now - start >= _SETTLED_S, now - start >= limit_s
+        if over:
+            # A host that was held up until now has not looked at what came meanwhile.
+            for probe in probes:
+                probe.receive()
         if not reported and (over or all(each.complete(settled) for each in probes)):
             heard()
             reported = True
