@@ -49,7 +49,7 @@ def test_addresses_do_not_collide():
 def test_settings_there_and_back():
     for settings in (
         settings_for("10.0.0.9"),
-        settings_for("192.168.1.200", name="", port=1, engine_port=65535, mac=0xFEFFFFFFFFFF),
+        settings_for("192.168.1.200", name="", port=1, engine_port=65279, mac=0xFEFFFFFFFFFF),
         settings_for(None, name="x" * 16),
     ):
         assert Settings.from_bytes(settings.to_bytes()) == settings
@@ -82,7 +82,10 @@ def test_damaged_settings():
         ({"key": bytes(16)}, "key must not be all zeros"),
         ({"port": 0}, "port must be 1 to 65535, not 0"),
         ({"engine_port": 65536}, "engine_port must be 1 to 65535, not 65536"),
-        ({"port": 4700}, "port 4700 is the engine's: its jobs are at 4700 to 4955"),
+        ({"engine_port": 65280}, "engine_port must be 1 to 65279, not 65280: the 256 ports that"),
+        ({"port": 4700}, "port 4700 is the engine's: its jobs are at 4700 to 4956"),
+        ({"port": 4956}, "port 4956 is the engine's: its jobs are at 4700 to 4956"),
+        ({"address": None, "engine_port": 68}, "engine_port must be more than 68 with DHCP"),
         ({"port": 4955}, "port 4955 is the engine's"),
         ({"port": 68}, "port 68 is that of DHCP clients"),
         ({"name": "x" * 17}, "name must have up to 16"),

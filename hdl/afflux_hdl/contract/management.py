@@ -294,14 +294,25 @@ class Settings:
             raise ValueError("key must not be all zeros")
         _port(self.port, "port")
         _port(self.engine_port, "engine_port")
-        # Job n is at engine_port + n: the node gives those ports to the engine.
-        if self.engine_port <= self.port < self.engine_port + _JOBS_MAX:
-            raise ValueError(
-                f"port {self.port} is the engine's: its jobs are at {self.engine_port} to "
-                f"{self.engine_port + _JOBS_MAX - 1}"
-            )
         if self.port == _DHCP_CLIENT_PORT:
             raise ValueError(f"port {self.port} is that of DHCP clients")
+        # Job n hears its parent at engine_port + 1 + n: the node gives those ports to the engine.
+        last = self.engine_port + _JOBS_MAX
+        if last > 0xFFFF:
+            raise ValueError(
+                f"engine_port must be 1 to {0xFFFF - _JOBS_MAX}, not {self.engine_port}: the "
+                f"{_JOBS_MAX} ports that follow it are those of its jobs"
+            )
+        if self.engine_port <= self.port <= last:
+            raise ValueError(
+                f"port {self.port} is the engine's: its jobs are at {self.engine_port} to {last}"
+            )
+        if self.address is None and self.engine_port <= _DHCP_CLIENT_PORT:
+            raise ValueError(
+                f"engine_port must be more than {_DHCP_CLIENT_PORT} with DHCP, not "
+                f"{self.engine_port}: the ports that follow it are those of its jobs, and "
+                f"{_DHCP_CLIENT_PORT} is where answers of the server come"
+            )
         name = self.name
         if len(name) > _NAME_BYTES or not (name.isascii() and (name.isprintable())):
             raise ValueError(
