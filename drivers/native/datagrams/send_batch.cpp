@@ -67,14 +67,15 @@ SendBatch::Message& SendBatch::new_message() {
     return message;
 }
 
-bool SendBatch::flush() {
+bool SendBatch::flush(bool confirm) {
+    const int flags = MSG_DONTWAIT | (confirm ? MSG_CONFIRM : 0);
     std::size_t at = 0;
     while (at < used_) {
         const std::size_t count = std::min(used_ - at, kMessages);
         prepare(at, count);
         ++traffic_.calls;
         const int sent =
-            sendmmsg(socket_.number(), headers_.data(), static_cast<unsigned>(count), MSG_DONTWAIT);
+            sendmmsg(socket_.number(), headers_.data(), static_cast<unsigned>(count), flags);
         if (sent > 0) {
             count_sent(at, static_cast<std::size_t>(sent));
             at += static_cast<std::size_t>(sent);

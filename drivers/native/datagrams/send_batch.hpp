@@ -38,8 +38,9 @@ class SendBatch {
 
     // Sends everything, or as much as the socket's buffer takes. Returns whether nothing is left;
     // else the next call goes on when the socket can be written to. A datagram that the kernel
-    // refuses is lost, as on a network.
-    bool flush();
+    // refuses is lost, as on a network. `confirm`: the peer has been heard just now, so the kernel
+    // need not ask its neighbour by ARP whether it is still there (MSG_CONFIRM).
+    bool flush(bool confirm = false);
 
     bool empty() const { return used_ == 0; }
 

@@ -21,6 +21,11 @@ using datagrams::UdpSocket;
 // messages of 64 KB. The path is busy with them meanwhile.
 constexpr std::size_t kBatchBytes = 180'000;
 
+// Seconds for which an aggregator that has been heard, with the job's key, is taken to be where it
+// was. A board answers ARP within a rate that others can use up, so no running job may depend on
+// its host asking it again and again.
+constexpr double kFresh = 1.0;
+
 // Takes datagrams of `peer` only, and sends to it. Answers to more packets than its buffer holds
 // are not asked for.
 UdpSocket connected(const Address& peer, Session& session, std::size_t buffer_bytes) {
@@ -132,7 +137,7 @@ void Line::send_now(Octets datagram) {
 void Line::flush() {
     waiting_ = 0;
     const datagrams::Traffic before = batch_.traffic();
-    batch_.flush();
+    batch_.flush(!batch_.empty() && monotonic_now() - session_.heard_at < kFresh);
     session_.counts.packets_sent += batch_.traffic().datagrams - before.datagrams;
     session_.counts.bytes_sent += batch_.traffic().bytes - before.bytes;
 }
