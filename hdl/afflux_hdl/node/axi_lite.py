@@ -45,8 +45,8 @@ class AxiLite(wiring.Component):
 
     Members:
         aw, w, b, ar, r: The five channels; `aw` and `ar` carry the address, `b` the response.
-        address: Address of the register bus. Between accesses it is that of an odd word, because
-            reading the lower word of a counter latches the upper.
+        address: Address of the register bus. Between accesses it is that of a constant: no access
+            shows that was not asked for.
         write, write_data: Write this in this cycle.
         read_data: The register's value, one cycle after its address.
         refused: The write of the cycle before has had no effect.
@@ -106,7 +106,7 @@ class AxiLite(wiring.Component):
             reads.eq(ar_held & ~self.r.valid),
             acts.eq(known_aw & w_data.strb.all()),
             self.write_data.eq(w_data.data),
-            # The upper word of something: see `address`.
+            # A constant: see `address`.
             self.address.eq(0b100),
         ]
         cycles = Signal(range(SETTLE_CYCLES))
@@ -118,7 +118,7 @@ class AxiLite(wiring.Component):
                 with m.Elif(reads):
                     m.next = "READ"
             with m.State("WRITE"):
-                # A refused write must not even show its address: that could latch a counter.
+                # A refused write does not even show its address.
                 with m.If(acts):
                     m.d.comb += [self.address.eq(aw_address), self.write.eq(1)]
                 m.d.sync += [latest_was_write.eq(1), cycles.eq(0)]

@@ -4,7 +4,8 @@ Two kinds: with a management the board needs no host, and is configured over UDP
 (`afflux_hdl.management`); without one the host's streams and the registers have ports of their own,
 for a shell that has PCIe.
 
-Tested: `tests/sim/test_cocotb_port.py`, `tests/hdl/test_vivado.py`.
+Tested: `tests/sim/test_cocotb_port.py`, `tests/hdl/test_port_management.py`,
+`tests/hdl/test_vivado.py`.
 """
 
 from dataclasses import dataclass
@@ -152,7 +153,11 @@ class PortTop(TopLevel):
             connect(m, management.o, port.host_tx)
         else:
             m.submodules.host_narrow = narrow = Narrow(narrow_bits=MANAGEMENT_BITS, wide_bits=bits)
-            m.submodules.host_widen = widen = Widen(narrow_bits=MANAGEMENT_BITS, wide_bits=bits)
+            # Without a reset, as what follows the frames on both of its sides: else a frame's last
+            # beat could be taken here and be gone, and the node would take the next one's for it.
+            m.submodules.host_widen = widen = Widen(
+                narrow_bits=MANAGEMENT_BITS, wide_bits=bits, domain="pins"
+            )
             connect(m, port.host_rx, narrow.i)
             connect(m, narrow.o, management.i)
             connect(m, management.o, widen.i)
