@@ -25,11 +25,13 @@ from afflux_hdl.synthesis.tools import ToolError
 CELLS = {"TRELLIS_COMB": 20_000, "TRELLIS_FF": 15_000, "DP16KD": 50}
 
 
-def placed(crossing_ns: float = 1.4, **fmax_mhz: float) -> dict[str, Any]:
+def placed(crossing_ns: float = 1.4, ports: int = 1, **fmax_mhz: float) -> dict[str, Any]:
     """Return a report as nextpnr writes it."""
     nets = {"sync": "clk", "rx": "port.mac.widen.rx_clk", "tx": "port.mac.narrow.tx_clk"}
     nets["osc"] = "locked.osc_clk"
     clocks = {"sync": 50.0, "rx": 125.0, "tx": 125.0, "osc": 77.5}
+    if ports == 2:
+        nets["rx_1"], clocks["rx_1"] = "port.mac_1.widen.rx_1_clk", 125.0
     ends = [
         ("clk", "clk", 16.0),
         ("clk", nets["tx"], 12.5),
@@ -76,6 +78,32 @@ def test_constraints_name_every_pin_once_and_both_clocks() -> None:
     assert 'IOBUF PORT "rgmii_rx_data[0]" IO_TYPE=LVCMOS33 PULLMODE=UP;' in text
     assert 'FREQUENCY PORT "clock" 100 MHZ;' in text
     assert 'FREQUENCY PORT "rgmii_rx_clk" 125 MHZ;' in text
+
+
+def test_a_second_port_has_a_clock_of_its_own() -> None:
+    text = constraints(BOARDS["versa-ecp5"], 2)
+    assert 'FREQUENCY PORT "rgmii_rx_clk" 125 MHZ;' in text
+    assert 'FREQUENCY PORT "rgmii_rx_clk_1" 125 MHZ;' in text
+    assert 'LOCATE COMP "rgmii_rx_clk_1" SITE "J19";' in text
+    found = summary(placed(ports=2, rx_1=124.0), 2)
+    assert missed({"seeds": {"1": found}}) == ["rx_1"]
+    for reported, asked in ((1, 2), (2, 1)):
+        with pytest.raises(ValueError, match="nextpnr reports clocks of"):
+            summary(placed(ports=reported), asked)
+
+
+def test_a_build_for_two_ports_is_beside_the_one_for_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = BOARDS["versa-ecp5"]
+    assert command.name_of(board, board.node) == "versa-ecp5"
+    both = replace(board.node, engine=replace(board.engine, ports=2))
+    assert command.name_of(board, both) == "versa-ecp5-2-ports"
+    assert board.clock_mhz(2) == 62.5
+    arguments = ["--output", str(tmp_path / "out"), "--figures", str(tmp_path / "figures")]
+    assert command.main(["ecpix5-45f", "--ports", "2", *arguments]) == 2
+    assert "ecpix5-45f has 1 network port: ports cannot be 2" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_worst_seed_counts_and_the_engine_needs_its_margin() -> None:

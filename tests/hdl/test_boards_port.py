@@ -266,8 +266,8 @@ def test_why_the_domain_of_sending_may_not_be_reset_alone() -> None:
 @pytest.mark.parametrize(
     ("check", "right", "wrong"),
     [
-        (check_speeds, "rgmii.rx_valid & ~down", "rgmii.rx_valid"),
-        (check_waiting, "mac.tx_hold, o_domain", "Signal(), o_domain"),
+        (check_speeds, "rgmii.rx_valid & ~self.down", "rgmii.rx_valid"),
+        (check_waiting, "end.mac.tx_hold, o_domain", "Signal(), o_domain"),
         (check_without, "if self._inband_status:", "if True:"),
     ],
 )

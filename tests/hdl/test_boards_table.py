@@ -58,6 +58,30 @@ def test_pins_are_those_of_the_schematics(name: str, pins: str) -> None:
     assert found[13].inverted
 
 
+# Likewise, of the second PHY. On the Colorlight both have one reset.
+@pytest.mark.parametrize(
+    ("name", "pins"),
+    [
+        ("colorlight-5a-75b", "M16 L15 P13 N13 P14 M15 M12 R15 T14 R12 R13 R14"),
+        ("versa-ecp5", "J19 F19 G18 G16 H18 H17 C20 E19 J17 J16 D19 D20 F20"),
+    ],
+)
+def test_pins_of_the_second_port_come_behind_the_first_ones(name: str, pins: str) -> None:
+    board = BOARDS[name]
+    first, both = list(top_pins(board)), list(top_pins(board, 2))
+    assert [each for each in both if each in first] == first
+    second = [(at, each) for at, each in both if (at, each) not in first]
+    assert [pin.site for _, each in second for pin in each] == pins.split()
+    assert [at for at, _ in second][:6] == [
+        *("rgmii_rx_clk_1", "rgmii_rx_ctl_1", "rgmii_rx_data_1"),
+        *("rgmii_tx_clk_1", "rgmii_tx_ctl_1", "rgmii_tx_data_1"),
+    ]
+    sites = [pin.site for _, each in both for pin in each]
+    assert len(sites) == len(set(sites))
+    with pytest.raises(ValueError, match=f"{name} has 2 network ports: ports cannot be 3"):
+        list(top_pins(board, 3))
+
+
 def test_both_spellings_of_the_control_pins_are_taken() -> None:
     second = pins_of(BOARDS["versa-ecp5"].platform, "eth_rgmii", 1)
     assert second["tx_ctl"][0].site == "E19"
@@ -74,3 +98,5 @@ def test_what_is_not_there_is_named() -> None:
         board_of("ecpix6")
     with pytest.raises(ValueError, match="VersaECP5Platform has no resource eth_rgmii 2"):
         pins_of(BOARDS["versa-ecp5"].platform, "eth_rgmii", 2)
+    with pytest.raises(ValueError, match="ecpix5-45f has 1 network port: ports cannot be 2"):
+        BOARDS["ecpix5-45f"].clock_mhz(2)

@@ -5,6 +5,7 @@ The simulation from pins to pins is in `tests/sim`.
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from afflux_hdl.boards.ecp5_top import (
@@ -28,6 +29,7 @@ NODE = NodeParameters(
     host_buffer_bytes=2048,
     echo_buffer_bytes=2048,
 )
+TWO_PORTS = replace(NODE, engine=replace(NODE.engine, ports=2))
 
 
 def lint(folder: Path, text: str, top: str, *options: str) -> None:
@@ -72,6 +74,20 @@ def test_the_top_of_a_board_has_its_pins_and_goes_together_with_the_models(tmp_p
     }
     # The delay of TXC, 2 ns in steps of 25 ps, and of nothing else.
     assert sorted(map(int, re.findall(r"\.DEL_VALUE\(32'd(\d+)\)", text))) == [0] * 10 + [80]
+    lint(tmp_path, text, TOP_MODULE, "--timing", "-DAFFLUX_DELAYS")
+
+
+def test_the_top_with_both_ports_of_a_board_goes_together_with_the_models(tmp_path: Path) -> None:
+    board = BOARDS["colorlight-5a-75b"]
+    text = generate_top(board, TWO_PORTS, StandInManagement())
+    found = {name: width for _, name, width in ports(text, TOP_MODULE)}
+    assert found == {name: len(pins) for name, pins in top_pins(board, 2)}
+    assert "rgmii_rx_clk_1" in found
+    count = {
+        name: len(re.findall(rf"^  {name} ", text, re.MULTILINE))
+        for name in ("IDDRX1F", "ODDRX1F", "DCCA", "EHXPLLL")
+    }
+    assert count == {"IDDRX1F": 10, "ODDRX1F": 12, "DCCA": 4, "EHXPLLL": 1}
     lint(tmp_path, text, TOP_MODULE, "--timing", "-DAFFLUX_DELAYS")
 
 

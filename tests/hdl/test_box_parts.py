@@ -7,12 +7,12 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from afflux_hdl.lib import frame_arbiter, request_crossing
+from afflux_hdl.lib import frame_arbiter, frame_split, request_crossing
 from afflux_hdl.lib.frame_arbiter import FrameArbiter
+from afflux_hdl.lib.frame_split import FrameSplit
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.request_crossing import RequestCrossing
-from afflux_hdl.opennic import frame_split, outlet
-from afflux_hdl.opennic.frame_split import FrameSplit
+from afflux_hdl.opennic import outlet
 from afflux_hdl.opennic.outlet import Outlet
 from tests.support.part_player import at_once, pace, play
 from tests.support.planting import names_with
@@ -49,7 +49,7 @@ def check_split(part: type[FrameSplit]) -> None:
     As in a node, a reset takes the beat that waits away; if one of its frame's has been taken, an
     end with `error` comes later.
     """
-    split, choose = part(ports=2), random.Random(3)
+    split, choose = part(bus_bits=512, ports=2), random.Random(3)
     came: list[list[list[tuple[int, bool]]]] = [[], []]
     sent: list[tuple[list[int], int, bool]] = []
     resets = 0

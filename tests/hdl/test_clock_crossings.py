@@ -5,12 +5,14 @@ from their text. Neither knows of the other.
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from afflux_hdl.boards.ecp5_top import APPLIANCE_MODULE, generate_appliance
+from afflux_hdl.boards.port import PINS_IN, of_port
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
@@ -93,18 +95,28 @@ def test_a_crossing_that_is_not_meant_is_found(
 
 
 @pytest.mark.long
-def test_what_crosses_in_a_board_is_synchronised(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ports", [1, 2])
+def test_what_crosses_in_a_board_is_synchronised(ports: int, tmp_path: Path) -> None:
     """In the tools for the ECP5 nobody names crossings: each must be right by its structure."""
-    verilog = generate_appliance(NODE, StandInManagement())
+    node = replace(NODE, engine=replace(NODE.engine, ports=ports))
+    verilog = generate_appliance(node, StandInManagement())
     text = verilog + BOARD.cells.read_text(encoding="utf-8")
     netlist = netlist_of(text, APPLIANCE_MODULE, tmp_path)
-    clocks = dict.fromkeys(("rgmii_rx_ctl", "rgmii_rx_data"), "rgmii_rx_clk")
+    clocks = {
+        of_port(f"rgmii_{name}", port): of_port("rgmii_rx_clk", port)
+        for name in PINS_IN
+        for port in range(ports)
+    }
     found = find_all_crossings(netlist, {"rst": "clk", "entropy": "", **clocks})
     synchronisers, resets, memories = paths_of(each for each in found if each.source not in MEANT)
-    mac = [f"port/mac/{way}_crossing/fifo" for way in ("rx", "tx")]
+    mac = [
+        f"port/{of_port('mac', port)}/{way}_crossing/fifo"
+        for way in ("rx", "tx")
+        for port in range(ports)
+    ]
     counts = {f"{fifo}/{way}_cdc" for fifo in mac for way in ("produce", "consume")}
     assert counts <= synchronisers
-    # Pulses and states: the link twice, and that a frame was lost.
-    assert len(synchronisers - counts) == 3
+    # Pulses and states of each port: the link twice, and that a frame was lost.
+    assert len(synchronisers - counts) == 3 * ports
     assert memories == set(mac)
     assert {f"{fifo}/rst_cdc" for fifo in mac} <= resets

@@ -2,9 +2,10 @@
 
 Into build/boards/BOARD go BOARD.bit and BOARD.svf, which have the board's key in them (mode 600),
 BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. Figures go into
-build/boards.json, where each board has an entry. What is placed is kept, so new settings take
-seconds. SOURCE_DATE_EPOCH, or else 0, is the build time that the gateware shows: `make bitstream`
-sets the time of the last commit that changed the gateware. The same command gives the same bits.
+build/boards.json, where each board has an entry. A build for two ports is called BOARD-2-ports in
+both. What is placed is kept, so new settings take seconds. SOURCE_DATE_EPOCH, or else 0, is the
+build time that the gateware shows: `make bitstream` sets the time of the last commit that changed
+the gateware. The same command gives the same bits.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from afflux_hdl.synthesis.tools import ToolError, versions
 
 __all__ = ["main"]
 
-SIZES = ("workers", "lanes", "jobs", "slots", "link_timeout")
+SIZES = ("workers", "lanes", "jobs", "slots", "link_timeout", "ports")
 
 
 def node_of(board: Board, options: argparse.Namespace, build_time: int) -> NodeParameters:
@@ -42,6 +43,12 @@ def node_of(board: Board, options: argparse.Namespace, build_time: int) -> NodeP
     return replace(board.node, engine=replace(board.engine, build_time=build_time, **given))
 
 
+def name_of(board: Board, node: NodeParameters) -> str:
+    """Return the name of a build's folder and figures: the board's, if it is for one port."""
+    ports = node.engine.ports
+    return board.name if ports == 1 else f"{board.name}-{ports}-ports"
+
+
 def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
     """Make what is asked for; return the board's entry for build/boards.json.
 
@@ -50,7 +57,9 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
         ValueError: If an option cannot be.
     """
     started = time.monotonic()
-    folder: Path = options.output / board.name
+    node = node_of(board, options, _build_time())
+    clock_mhz = board.clock_mhz(node.engine.ports)
+    folder: Path = options.output / name_of(board, node)
     settings, key_file = settings_of(options, board.name, folder)
 
     def progress(text: str) -> None:
@@ -58,7 +67,7 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
 
     flow = Flow(
         board=board,
-        node=node_of(board, options, _build_time()),
+        node=node,
         folder=folder,
         progress=progress,
         limit_s=60 * options.minutes,
@@ -78,7 +87,7 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
         "board": board.title,
         "device": f"{board.device}-{board.speed}{board.package}",
         "parameters": asdict(flow.node),
-        "clocks_mhz": {"engine": float(board.engine_mhz), "ethernet": 125.0},
+        "clocks_mhz": {"engine": float(clock_mhz), "ethernet": 125.0},
         "margin": MARGIN,
         "seeds": known["seeds"],
         "seed_in_bitstream": _best(known["seeds"]),
@@ -141,10 +150,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     figures = json.loads(options.figures.read_text()) if options.figures.exists() else {}
-    figures[board.name] = entry
+    name = name_of(board, node_of(board, options, 0))
+    figures[name] = entry
     options.figures.parent.mkdir(parents=True, exist_ok=True)
     options.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    print((options.output / board.name / "report.txt").read_text(), end="")
+    print((options.output / name / "report.txt").read_text(), end="")
     return 3 if missed(entry) else 0
 
 

@@ -16,6 +16,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from afflux_hdl.contract import registers
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.node import Node
 from afflux_hdl.node.parameters import NodeParameters
@@ -32,6 +33,10 @@ class Appliance(wiring.Component):
     Frames that are not for the engine, that the node does not answer itself, and for which the
     management may have a use (`Classify`), go to it; it alone writes registers. Until it has set an
     address nothing is summed.
+
+    With several network ports a frame of the management leaves by all of them: it asks by DHCP
+    where the server may be, renews a lease where it was, and answers its controller, who may sit
+    behind any.
 
     Latency and throughput are those of the node; `rx` never stalls.
 
@@ -51,6 +56,7 @@ class Appliance(wiring.Component):
         authenticated: For a cycle: a request of the controller was carried out.
         fault: The settings are damaged, or the entropy source is stuck.
         reset: For a cycle: the controller wants the board to start anew.
+        port_rx_dropped, port_tx_cut: With several ports: what these registers of the node show.
     """
 
     def __init__(self, node: NodeParameters, management: Any) -> None:
@@ -60,7 +66,8 @@ class Appliance(wiring.Component):
             )
         self._node = node
         self._management = management
-        beat = PacketBeat(APPLIANCE_BUS_BITS)
+        self._ports = node.engine.ports
+        beat = PacketBeat(APPLIANCE_BUS_BITS, self._ports)
         super().__init__(
             {
                 "rx": In(stream.Signature(beat, always_ready=True)),
@@ -70,17 +77,21 @@ class Appliance(wiring.Component):
                 "authenticated": Out(1),
                 "fault": Out(1),
                 "reset": Out(1),
+                **({name: In(32) for name in registers.PORT_COUNTERS} if self._ports > 1 else {}),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.node = node = Node(self._node, managed=True)
+        m.submodules.node = node = Node(self._node, managed=True, port_counters=self._ports > 1)
         m.submodules.management = management = self._management
         connect(m, flipped(self.rx), node.rx)
         connect(m, node.tx, flipped(self.tx))
-        connect(m, node.host_rx, management.i)
-        connect(m, management.o, node.host_tx)
+        if self._ports == 1:
+            connect(m, node.host_rx, management.i)
+            connect(m, management.o, node.host_tx)
+        else:
+            self._connect_ports(m, node, management)
         connect(m, management.axil, node.axil)
         m.d.comb += [
             management.entropy.eq(self.entropy),
@@ -90,3 +101,17 @@ class Appliance(wiring.Component):
             self.reset.eq(management.reset),
         ]
         return m
+
+    def _connect_ports(self, m: Module, node: Node, management: Any) -> None:
+        for source, sink in ((node.host_rx, management.i), (management.o, node.host_tx)):
+            m.d.comb += [
+                sink.valid.eq(source.valid),
+                *(
+                    sink.payload[name].eq(source.payload[name])
+                    for name, _ in PacketBeat(APPLIANCE_BUS_BITS)
+                ),
+                source.ready.eq(sink.ready),
+            ]
+        m.d.comb += node.host_tx.payload.net_ports.eq(-1)
+        for name in registers.PORT_COUNTERS:
+            m.d.comb += getattr(node, name).eq(getattr(self, name))

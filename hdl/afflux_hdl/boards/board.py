@@ -41,13 +41,14 @@ class Board:
         title: For people.
         platform: Class of amaranth-boards: device, package, speed grade, pins.
         oscillator: Resource of the clock, and its frequency in MHz.
-        rgmii: Number of the PHY that the engine is at; others are not used.
+        rgmii: Number of the PHY that the engine is at; those of further ports come behind it.
         rx_delay_ps, tx_clock_delay_ps: What the board leaves to the FPGA, see `RgmiiEcp5`.
         delays_from: Where these two come from.
         rgmii_attributes: Of some of the PHY's pins, beyond those of amaranth-boards.
         leds: For each purpose in `status_leds.PURPOSES` its LED: resource, number and signal.
         node: What fits; a 32-bit bus.
-        engine_mhz: The engine's clock.
+        engine_mhz: The engine's clock with one port, with two, and so on: as many as there are
+            PHYs.
         arguments: For nextpnr: device and what else it takes.
         inband_status: What the PHY reports between frames counts, see `RgmiiPort`.
         notes: What people must know, a sentence each.
@@ -63,7 +64,7 @@ class Board:
     delays_from: str
     leds: Mapping[str, tuple[str, int, str]]
     node: NodeParameters
-    engine_mhz: Fraction
+    engine_mhz: tuple[Fraction, ...]
     arguments: tuple[str, ...]
     rgmii_attributes: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     inband_status: bool = True
@@ -88,6 +89,19 @@ class Board:
     def engine(self) -> Parameters:
         """Parameters of the engine."""
         return self.node.engine
+
+    def clock_mhz(self, ports: int) -> Fraction:
+        """Return the engine's clock if it is at so many ports.
+
+        Raises:
+            ValueError: If the board does not have as many.
+        """
+        most = len(self.engine_mhz)
+        if not 1 <= ports <= most:
+            raise ValueError(
+                f"{self.name} has {most} network port{'s' * (most > 1)}: ports cannot be {ports}"
+            )
+        return self.engine_mhz[ports - 1]
 
 
 def pins_of(platform: type, name: str, number: int) -> dict[str, list[Pin]]:

@@ -26,12 +26,12 @@ COLORLIGHT_5A75B = Board(
         host_buffer_bytes=2048,
         echo_buffer_bytes=2048,
     ),
-    engine_mhz=Fraction(50),
+    engine_mhz=(Fraction(50), Fraction(50)),
     arguments=("--25k", "--package", "CABGA256", "--speed", "6"),
     notes=(
         "Revision 7.0 only: other revisions have the PHYs at other pins (8.0 and 8.2 differ).",
         "The LED shares its pin with the card's own connector J19; the button is not used.",
-        "The engine is at the first port, the one next to the power connector; the second is off.",
+        "The first port is next to the power connector; the second is off without --ports 2.",
         "The flash holds the vendor's design; openFPGALoader --dump-flash saves it.",
     ),
 )

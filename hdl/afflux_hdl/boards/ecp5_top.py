@@ -22,6 +22,8 @@ TXD changes with the edges of TXC, unless AFFLUX_DELAYS is defined and Verilator
 `overflowed`
 =========================  =====================================================================
 
+A design for two PHYs has the pins of the second one too, under names that end with `_1`.
+
 **Clocks and start.** The board's oscillator goes through a PLL: 125 MHz for `tx`, 50 MHz or so for
 `sync`. RXC clocks `rx`. No clock runs (`DCCA`) before the part's internal oscillator has
 counted `START_CYCLES`, 27 ms, and the PLL is locked; the PHY's reset ends after the first half. An
@@ -40,7 +42,7 @@ sequence shows.
 Tested: `tests/hdl/test_boards_top.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from amaranth.hdl import (
@@ -56,7 +58,7 @@ from amaranth.lib.cdc import FFSynchronizer, ResetSynchronizer
 
 from afflux_hdl.boards.board import Board, Pin, pins_of
 from afflux_hdl.boards.pll import Pll
-from afflux_hdl.boards.port import RgmiiPort
+from afflux_hdl.boards.port import PINS_IN, PINS_OUT, RgmiiPort, of_port
 from afflux_hdl.boards.status_leds import StatusLeds
 from afflux_hdl.lib.top_level import TopLevel
 from afflux_hdl.node.parameters import NodeParameters
@@ -68,6 +70,7 @@ __all__ = [
     "RgmiiAppliance",
     "generate_appliance",
     "generate_top",
+    "pin_names",
     "top_pins",
 ]
 
@@ -82,8 +85,6 @@ START_CYCLES = 1 << START_BITS
 
 RESET_CYCLES = 8
 
-RGMII_IN = {"rx_ctl": 1, "rx_data": 4}
-RGMII_OUT = {"tx_clk": 1, "tx_ctl": 1, "tx_data": 4}
 STATUS = ("configured", "authenticated", "fault", "reset", "link", "frame", "overflowed")
 
 
@@ -98,9 +99,11 @@ class RgmiiAppliance(TopLevel):
         self._management = management
         self._tx_clock_delay_ps = tx_clock_delay_ps
         self.clk125 = Signal()
-        self.rgmii_rx_clk = Signal()
-        for name, width in (RGMII_IN | RGMII_OUT).items():
-            setattr(self, f"rgmii_{name}", Signal(width, name=f"rgmii_{name}"))
+        self._ports = range(node.engine.ports)
+        for port in self._ports:
+            for name, width in ({"rx_clk": 1} | PINS_IN | PINS_OUT).items():
+                pin = f"rgmii_{of_port(name, port)}"
+                setattr(self, pin, Signal(width, name=pin))
         self.entropy = Signal()
         for name in STATUS:
             setattr(self, name, Signal(name=name))
@@ -108,16 +111,19 @@ class RgmiiAppliance(TopLevel):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         reset = self.drive_clock(m)
-        m.domains += [ClockDomain("tx", async_reset=True), ClockDomain("rx", async_reset=True)]
-        m.d.comb += [ClockSignal("tx").eq(self.clk125), ClockSignal("rx").eq(self.rgmii_rx_clk)]
-        for domain in ("tx", "rx"):
+        clocks = {"tx": self.clk125}
+        for port in self._ports:
+            clocks[of_port("rx", port)] = getattr(self, f"rgmii_{of_port('rx_clk', port)}")
+        m.domains += [ClockDomain(domain, async_reset=True) for domain in clocks]
+        m.d.comb += [ClockSignal(domain).eq(clock) for domain, clock in clocks.items()]
+        for domain in clocks:
             m.submodules += ResetSynchronizer(reset, domain=domain)
         m.submodules.port = port = RgmiiPort(
             self._node, self._management, tx_clock_delay_ps=self._tx_clock_delay_ps
         )
-        for name in RGMII_IN:
+        for name in pin_names(PINS_IN, self._ports):
             m.d.comb += getattr(port, f"pin_{name}").eq(getattr(self, f"rgmii_{name}"))
-        for name in RGMII_OUT:
+        for name in pin_names(PINS_OUT, self._ports):
             m.d.comb += getattr(self, f"rgmii_{name}").eq(getattr(port, f"pin_{name}"))
         for name in STATUS:
             m.d.comb += getattr(self, name).eq(getattr(port, name))
@@ -132,15 +138,17 @@ class Ecp5Top(TopLevel):
         # Not TopLevel's: there are neither its clock nor its reset.
         self._board = board
         self._node = node
+        self._ports = range(node.engine.ports)
         self._management = management
-        for name, pins in top_pins(board):
+        for name, pins in top_pins(board, node.engine.ports):
             setattr(self, name, Signal(len(pins), name=name))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         board = self._board
         m.domains += [
-            ClockDomain(name, reset_less=True, local=False) for name in ("osc", "sync", "tx", "rx")
+            ClockDomain(name, reset_less=True, local=False)
+            for name in ("osc", "sync", "tx", *pin_names(["rx"], self._ports))
         ]
         m.submodules.oscillator = Instance(
             "OSCG", p_DIV=OSCILLATOR_DIVIDER, o_OSC=ClockSignal("osc")
@@ -155,10 +163,14 @@ class Ecp5Top(TopLevel):
         phy_awake = Signal()
         m.d.osc += phy_awake.eq(phy_awake | count[-1])
         fast, slow = Signal(), Signal()
-        m.submodules.pll = Pll.of(board.oscillator[1], board.engine_mhz).instance(
+        m.submodules.pll = Pll.of(board.oscillator[1], board.clock_mhz(len(self._ports))).instance(
             clock=self._pin("clock"), ethernet=fast, engine=slow, locked=locked
         )
-        for domain, clock in (("sync", slow), ("tx", fast), ("rx", self._pin("rgmii_rx_clk"))):
+        received = [
+            (of_port("rx", port), self._pin(f"rgmii_{of_port('rx_clk', port)}"))
+            for port in self._ports
+        ]
+        for domain, clock in (("sync", slow), ("tx", fast), *received):
             m.submodules[f"{domain}_gate"] = Instance(
                 "DCCA", i_CLKI=clock, i_CE=started, o_CLKO=ClockSignal(domain)
             )
@@ -170,9 +182,9 @@ class Ecp5Top(TopLevel):
             tx_clock_delay_ps=board.tx_clock_delay_ps,
             inband_status=board.inband_status,
         )
-        for name in RGMII_IN:
+        for name in pin_names(PINS_IN, self._ports):
             m.d.comb += getattr(port, f"pin_{name}").eq(self._pin(f"rgmii_{name}"))
-        for name in RGMII_OUT:
+        for name in pin_names(PINS_OUT, self._ports):
             m.d.comb += self._pin(f"rgmii_{name}").eq(getattr(port, f"pin_{name}"))
         # The internal oscillator itself is sampled, by the management's own synchroniser.
         m.d.comb += port.entropy.eq(ClockSignal("osc"))
@@ -185,11 +197,11 @@ class Ecp5Top(TopLevel):
             leds.frame.eq(port.frame),
             leds.faulty.eq(port.fault | port.overflowed),
         ]
-        for name, pins in top_pins(board):
+        for name, pins in top_pins(board, len(self._ports)):
             purpose = name.removeprefix("led_")
             if name.startswith("led_"):
                 m.d.comb += self._pin(name).eq(getattr(leds, purpose) ^ pins[0].inverted)
-            elif name == "phy_reset":
+            elif name.startswith("phy_reset"):
                 m.d.comb += self._pin(name).eq(~phy_awake ^ pins[0].inverted)
         return m
 
@@ -217,20 +229,35 @@ class Ecp5Top(TopLevel):
         return signal
 
 
-def top_pins(board: Board) -> Iterator[tuple[str, list[Pin]]]:
-    """Yield the top's ports, with the pins of each, in a fixed order."""
+def pin_names(names: Iterable[str], ports: Iterable[int]) -> list[str]:
+    """Return the names of pins or domains of several ports."""
+    return [of_port(name, port) for port in ports for name in names]
+
+
+def top_pins(board: Board, ports: int = 1) -> Iterator[tuple[str, list[Pin]]]:
+    """Yield the ports of the top, with the pins of each, in a fixed order.
+
+    Raises:
+        ValueError: If the board does not have as many network ports.
+    """
+    board.clock_mhz(ports)
     yield "clock", pins_of(board.platform, board.oscillator[0], 0)[""]
-    rgmii = pins_of(board.platform, "eth_rgmii", board.rgmii)
-    for name in ("rx_clk", *RGMII_IN, *RGMII_OUT):
-        more = board.rgmii_attributes.get(name, ())
-        yield (
-            f"rgmii_{name}",
-            [
-                Pin(pin.site, pin.inverted, tuple({**dict(pin.attributes), **dict(more)}.items()))
-                for pin in rgmii[name]
-            ],
-        )
-    yield "phy_reset", rgmii["rst"]
+    resets: dict[str, str] = {}
+    for port in range(ports):
+        rgmii = pins_of(board.platform, "eth_rgmii", board.rgmii + port)
+        for name in ("rx_clk", *PINS_IN, *PINS_OUT):
+            more = dict(board.rgmii_attributes.get(name, ()))
+            yield (
+                f"rgmii_{of_port(name, port)}",
+                [
+                    Pin(pin.site, pin.inverted, tuple({**dict(pin.attributes), **more}.items()))
+                    for pin in rgmii[name]
+                ],
+            )
+        # PHYs may share their reset.
+        if rgmii["rst"][0].site not in resets:
+            resets[rgmii["rst"][0].site] = name = of_port("phy_reset", port)
+            yield name, rgmii["rst"]
     for purpose, (resource, number, signal) in board.leds.items():
         yield f"led_{purpose}", pins_of(board.platform, resource, number)[signal]
 

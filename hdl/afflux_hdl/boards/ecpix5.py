@@ -35,7 +35,7 @@ ECPIX5_45F = Board(
         host_buffer_bytes=2048,
         echo_buffer_bytes=2048,
     ),
-    engine_mhz=Fraction(50),
+    engine_mhz=(Fraction(50),),
     arguments=("--um5g-45k", "--package", "CABGA554", "--speed", "8"),
 )
 

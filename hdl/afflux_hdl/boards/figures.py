@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from afflux_hdl.boards.port import of_port
 from afflux_hdl.synthesis.netlist import Netlist
 
 __all__ = ["summary", "use_by_part"]
@@ -15,8 +16,12 @@ _DOMAINS = {"clk": "sync", "rx_clk": "rx", "tx_clk": "tx", "osc_clk": "osc"}
 """Domains by their clocks as Amaranth calls them; `osc` is the part's own oscillator."""
 
 
-def summary(report: Mapping[str, Any]) -> dict[str, Any]:
+def summary(report: Mapping[str, Any], ports: int = 1) -> dict[str, Any]:
     """Return what is kept of nextpnr's report: clocks, what crosses between them, cells.
+
+    Args:
+        report: As nextpnr writes it.
+        ports: Network ports, each with a clock of its own.
 
     Raises:
         ValueError: If a domain is not among the clocks: it would go unchecked.
@@ -29,9 +34,10 @@ def summary(report: Mapping[str, Any]) -> dict[str, Any]:
                 "fmax_mhz": round(speed["achieved"], 2),
                 "clock_mhz": round(speed["constraint"], 2),
             }
-    if clocks.keys() != set(_DOMAINS.values()):
+    expected = {*_DOMAINS.values(), *(of_port("rx", port) for port in range(ports))}
+    if clocks.keys() != expected:
         raise ValueError(
-            f"nextpnr reports clocks of {sorted(clocks)}, not of {sorted(_DOMAINS.values())}:"
+            f"nextpnr reports clocks of {sorted(clocks)}, not of {sorted(expected)}:"
             f" {sorted(report['fmax'])}"
         )
     names = {"lut4": "TRELLIS_COMB", "ff": "TRELLIS_FF", "ebr": "DP16KD"}
@@ -59,7 +65,9 @@ def _clock_of(net: str) -> str | None:
 
     The name ends with Amaranth's.
     """
-    return _DOMAINS.get(re.sub(r"^\$glbnet\$", "", net).rsplit(".", 1)[-1])
+    name = re.sub(r"^\$glbnet\$", "", net).rsplit(".", 1)[-1]
+    further = re.fullmatch(r"rx_(\d+)_clk", name)
+    return of_port("rx", int(further[1])) if further else _DOMAINS.get(name)
 
 
 _COST = {

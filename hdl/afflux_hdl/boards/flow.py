@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from afflux_hdl.boards.board import Board
-from afflux_hdl.boards.ecp5_top import TOP_MODULE, generate_top, top_pins
+from afflux_hdl.boards.ecp5_top import TOP_MODULE, generate_top, pin_names, top_pins
 from afflux_hdl.boards.figures import summary, use_by_part
 from afflux_hdl.boards.key_file import write_private
 from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
@@ -65,7 +65,8 @@ Amaranth's buffered FIFO reads a word only when its level, a register, counts it
 
 def verilog_of(board: Board, node: NodeParameters) -> str:
     """Return the Verilog that is placed: with `PLACEHOLDER` for settings."""
-    management = Management(settings=PLACEHOLDER, clock_hz=float(board.engine_mhz * 1_000_000))
+    clock_hz = float(board.clock_mhz(node.engine.ports) * 1_000_000)
+    management = Management(settings=PLACEHOLDER, clock_hz=clock_hz)
     return generate_top(board, node, management)
 
 
@@ -95,17 +96,18 @@ flatten
     return f"{begin}synth_ecp5 -top {TOP_MODULE}\nwrite_json {name}.json\n"
 
 
-def constraints(board: Board) -> str:
+def constraints(board: Board, ports: int = 1) -> str:
     """Return the constraints for nextpnr: pins, their buffers, clocks that come in by pins."""
     lines = []
-    for port, pins in top_pins(board):
+    for port, pins in top_pins(board, ports):
         for n, pin in enumerate(pins):
             name = port if len(pins) == 1 else f"{port}[{n}]"
             lines.append(f'LOCATE COMP "{name}" SITE "{pin.site}";')
             attributes = " ".join(f"{key}={value}" for key, value in pin.attributes)
             lines.append(f'IOBUF PORT "{name}" {attributes};')
     lines.append(f'FREQUENCY PORT "clock" {board.oscillator[1]} MHZ;')
-    lines.append(f'FREQUENCY PORT "rgmii_rx_clk" {ETHERNET_MHZ} MHZ;')
+    for clock in pin_names(["rx_clk"], range(ports)):
+        lines.append(f'FREQUENCY PORT "rgmii_{clock}" {ETHERNET_MHZ} MHZ;')
     return "\n".join(lines) + "\n"
 
 
@@ -140,9 +142,10 @@ class Flow:
         """
         self.work.mkdir(parents=True, exist_ok=True)
         text = verilog_of(self.board, self.node)
+        pins = constraints(self.board, self.node.engine.ports)
         digest = hashlib.sha256(
             "\0".join(
-                [text, script(), constraints(self.board), *self.board.arguments]
+                [text, script(), pins, *self.board.arguments]
                 + [f"{name} {version}" for name, version in versions().items()]
             ).encode()
         ).hexdigest()
@@ -151,7 +154,7 @@ class Flow:
             for old in self.work.glob("placed_*"):
                 old.unlink()
             (self.work / "board.v").write_text(text)
-            (self.work / "board.lpf").write_text(constraints(self.board))
+            (self.work / "board.lpf").write_text(pins)
             started = time.monotonic()
             run_yosys(script(), self.work, "board", self.progress)
             known = {
@@ -188,7 +191,7 @@ class Flow:
             report = json.loads((self.work / f"{name}.json").read_text())
             known["seeds"][str(seed)] = {
                 "place_and_route_s": round(time.monotonic() - started, 1),
-                **summary(report),
+                **summary(report, self.node.engine.ports),
             }
             self._keep(known)
         found: dict[str, Any] = known["seeds"][str(seed)]

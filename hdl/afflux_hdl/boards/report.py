@@ -24,6 +24,8 @@ MARGINAL = ("sync",)
 LUTS_SHOWN, DEPTH_SHOWN = 200, 4
 """Parts that the report lists: with so many LUTs, at most so deep."""
 
+PORTS = {1: "a port", 2: "two ports"}
+
 WIRE_EXTRA_BYTES = 20
 """Preamble and gap, beside frame and check sequence."""
 
@@ -97,14 +99,15 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
             lines.append(f"  {use['lut4']:7,} {use['ff']:7,} {use['ebr']:4}  {name}")
     frame = frame_bytes_max(engine.lanes)
     data = engine.lanes * wire.BLOCK_BYTES
+    clock_mhz = float(board.clock_mhz(engine.ports))
     share = data / (frame + WIRE_EXTRA_BYTES)
     lines += [
         "",
         "what fits:",
         f"  {engine.jobs} job(s) of up to {engine.workers} workers, {engine.slots} slots,"
         f" {engine.lanes} lanes: frames of up to {frame} bytes",
-        f"  engine: 32 bits at {float(board.engine_mhz):g} MHz,"
-        f" {32 * float(board.engine_mhz) / 1000:g} Gbit/s, for a port of 1",
+        f"  engine: 32 bits at {clock_mhz:g} MHz,"
+        f" {32 * clock_mhz / 1000:g} Gbit/s, for {PORTS[engine.ports]} of 1",
         f"  computed, not measured: of 1 Gbit/s {share:.1%} are elements, {125 * share:.1f} MB/s;"
         " N workers share the way in, and unicast results the way out",
         "",

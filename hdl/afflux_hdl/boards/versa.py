@@ -26,11 +26,11 @@ VERSA_ECP5 = Board(
         "fault": ("led", 3, ""),
     },
     node=ECPIX5_45F.node,
-    engine_mhz=Fraction(50),
+    engine_mhz=(Fraction(50), Fraction(125, 2)),
     arguments=("--um-45k", "--package", "CABGA381", "--speed", "8"),
     notes=(
         "openFPGALoader does not list the board: load the SVF file by OpenOCD over its FT2232H, or"
         " the bitstream by openFPGALoader -c ft2232 with --fpga-part LFE5UM-45F.",
-        "The engine is at the first port (J47 or thereabouts, labelled PHY1); the second is off.",
+        "The first port is labelled PHY1 (about J47); the second is off without --ports 2.",
     ),
 )

@@ -311,12 +311,14 @@ PORT_IDENTITY = 0x4146_4C50
 PORT_REGISTERS = (
     Register("port_identity", NODE_BASE + 0x80, 32, RO, 'constant 0x41464C50, "AFLP"'),
     Register("port_rx_dropped", NODE_BASE + 0x84, 32, RO, "frames without room before the node"),
-    Register("port_tx_cut", NODE_BASE + 0x88, 32, RO, "frames spoiled as too long to be kept"),
+    Register("port_tx_cut", NODE_BASE + 0x88, 32, RO, "frames not sent: too long, or no link"),
 )
-"""Of a node behind a MAC that has clocks of its own (`hdl/afflux_hdl/port`), and of no other."""
+"""Of a node behind a MAC that has clocks of its own (`hdl/afflux_hdl/port`), or behind two PHYs of
+a board (`hdl/afflux_hdl/boards/port.py`), and of no other."""
 
 PORT_COUNTERS = tuple(each.name for each in PORT_REGISTERS[1:])
-"""Those that count, modulo 2**32, from when the FPGA was configured: no reset clears them."""
+"""Those that count, modulo 2**32, from when the FPGA was configured: no reset of the node clears
+them. That of a board clears all there is."""
 
 NODE_FRAME_COUNTERS = (
     Counter("to_engine", "frame for the engine, which judges and counts it"),

@@ -29,6 +29,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.lib.crossing import Crossing
+from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.width import Narrow, Widen
@@ -68,6 +69,8 @@ class GigabitMac(wiring.Component):
         bytes_max: Longest frame received, with check sequence.
         buffer_bytes: Size of the buffer of frames to be sent, a power of two.
         rx, tx: Clock domains of the PHY's two directions.
+        give_way_after: After so many cycles of `sync` in which nothing of the buffer could be sent,
+            `i` no longer waits: what does not fit is dropped. None: it waits for ever.
 
     Members:
         i: Frames to be sent, without check sequence.
@@ -76,6 +79,7 @@ class GigabitMac(wiring.Component):
         tx_data, tx_enable, tx_error: As of GMII: TXD, TX_EN, TX_ER, in the domain `tx`.
         tx_hold: In the domain `tx`: no frame begins to be sent, so `i` is no longer taken soon.
         overflowed: In the domain `rx`, for a cycle: a frame was cut or dropped.
+        unsent: With `give_way_after`, for a cycle: a good frame was dropped instead of being sent.
     """
 
     def __init__(
@@ -86,11 +90,13 @@ class GigabitMac(wiring.Component):
         buffer_bytes: int = 2048,
         rx: str = "rx",
         tx: str = "tx",
+        give_way_after: int | None = None,
     ) -> None:
         self._bus_bits = bus_bits
         self._bytes_max = bytes_max
         self._buffer_bytes = buffer_bytes
         self._rx, self._tx = rx, tx
+        self._give_way_after = give_way_after
         beat = PacketBeat(bus_bits)
         super().__init__(
             {
@@ -104,6 +110,7 @@ class GigabitMac(wiring.Component):
                 "tx_error": Out(1),
                 "tx_hold": In(1),
                 "overflowed": Out(1),
+                **({} if give_way_after is None else {"unsent": Out(1)}),
             }
         )
 
@@ -150,6 +157,14 @@ class GigabitMac(wiring.Component):
         m.submodules.transmit = DomainRenamer(self._tx)(transmit)
         connect(m, flipped(self.i), buffer.i)
         connect(m, buffer.o, crossing.i)
+        if self._give_way_after is not None:
+            m.submodules.link_watch = watch = LinkWatch(cycles=self._give_way_after)
+            m.d.comb += [
+                watch.valid.eq(buffer.o.valid),
+                watch.ready.eq(buffer.o.ready),
+                buffer.blocked.eq(watch.down),
+                self.unsent.eq(buffer.overflowed),
+            ]
         connect(m, crossing.o, narrow.i)
         # So that what the pins' side asks for does not reach into the crossing's memory in the same
         # cycle: these may be at opposite ends of the part.

@@ -24,12 +24,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.contract.box_registers import BOX_BASE, PAGE_BYTES, node_base
 from afflux_hdl.lib.frame_arbiter import FrameArbiter
+from afflux_hdl.lib.frame_split import FrameSplit
 from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.node import Node
 from afflux_hdl.node.packet_fifo import PacketFifo
 from afflux_hdl.opennic.box_control import BoxControl
-from afflux_hdl.opennic.frame_split import FrameSplit
 from afflux_hdl.opennic.intake import Intake
 from afflux_hdl.opennic.outlet import Outlet
 from afflux_hdl.opennic.parameters import BoxParameters
@@ -169,7 +169,7 @@ class Box(wiring.Component):
             merge.o.ready.eq(1),
         ]
         for name, source, outlets in (("tx", node.tx, tx), ("c2h", node.host_rx, c2h)):
-            split = FrameSplit(ports=p.ports)
+            split = FrameSplit(bus_bits=BUS_BITS, ports=p.ports)
             m.submodules[f"split_{name}"] = DomainRenamer("shell")(split)
             connect(m, source, split.i)
             for o, outlet in zip(split.o, outlets, strict=True):

@@ -76,6 +76,7 @@ def board_parameters(
     lanes: int = SIZES["lanes"],
     jobs: int = SIZES["jobs"],
     slots: int = SIZES["slots"],
+    ports: int = 1,
 ) -> BoardParameters:
     """Return what a simulated board with an engine of this size is built for."""
     engine = Parameters(
@@ -84,6 +85,7 @@ def board_parameters(
         lanes=lanes,
         jobs=jobs,
         slots=slots,
+        ports=ports,
         link_timeout=_LINK_TIMEOUT,
     )
     return BoardParameters(

@@ -1,7 +1,7 @@
-// C interface to one Verilated board: whole frames in and out at the pins of its RGMII port.
+// C interface to one Verilated board: whole frames in and out at the pins of its RGMII ports.
 //
-// The model is an appliance from RGMII pins to RGMII pins (`afflux_rgmii`), with three clocks that
-// have nothing to do with one another. This shim is the PHY, the oscillators and the wire: it makes
+// The model is an appliance from RGMII pins to RGMII pins (`afflux_rgmii`) with one port or two. Its
+// clocks, an RXC of each port among them, have nothing to do with one another. This shim is the PHY, the oscillators and the wire: it makes
 // preamble, padding, check sequence and gap of each frame that goes in, a nibble at each edge of
 // RXC, and takes them off each frame that comes out, where it checks them. Nothing here knows what
 // a frame means.
@@ -25,9 +25,10 @@ namespace {
 
 constexpr uint8_t PREAMBLE = 0x55, DELIMITER = 0xD5;
 constexpr size_t PREAMBLE_BYTES = 7, FCS_BYTES = 4, FRAME_MIN_BYTES = 60, GAP_MIN_BYTES = 12;
-// In-band status between frames: link up, 125 MHz, full duplex.
-constexpr uint8_t STATUS = 0xDD;
+// In-band status between frames: link up, 125 MHz, full duplex; and no link.
+constexpr uint8_t STATUS = 0xDD, NO_LINK = 0xCC;
 constexpr int RESET_CYCLES = 8;
+constexpr size_t PORTS_MAX = 2;
 
 // What is done to a frame on its way in. Known to verilated_board.py.
 enum Fault : uint32_t { WRONG_FCS = 1, SYMBOL_ERROR = 2, NO_PADDING = 4 };
@@ -35,15 +36,15 @@ enum Fault : uint32_t { WRONG_FCS = 1, SYMBOL_ERROR = 2, NO_PADDING = 4 };
 // Periods in femtoseconds, and where each clock begins within its first. Layout known to
 // verilated_board.py.
 struct Clocks {
-    uint64_t engine_fs, transmit_fs, receive_fs;
-    uint64_t engine_phase_fs, transmit_phase_fs, receive_phase_fs;
+    uint64_t engine_fs, transmit_fs, receive_fs[PORTS_MAX];
+    uint64_t engine_phase_fs, transmit_phase_fs, receive_phase_fs[PORTS_MAX];
     uint64_t seed;  // of the bits of no clock
 };
 
-// Layout known to verilated_board.py.
+// Of all ports together. Layout known to verilated_board.py.
 struct Statistics {
     uint64_t time_fs;
-    uint64_t engine_cycles, transmit_cycles, receive_cycles;
+    uint64_t engine_cycles, transmit_cycles, receive_cycles;  // the last of the first port
     uint64_t frames_in, frames_out;
     uint64_t bytes_in, bytes_out;  // with preamble, check sequence and gap; out without gaps
     uint64_t spoilt;       // frames out that were spoilt on purpose: TX_ER, or a wrong check sequence
@@ -101,15 +102,19 @@ public:
         for (uint32_t n = 0; n < gap; ++n) m_bytes.push_back({STATUS, false, false});
     }
     Symbol next() {
+        if (!m_link) return {NO_LINK, false, false};
         if (m_bytes.empty()) return {STATUS, false, false};
         const Symbol symbol = m_bytes.front();
         m_bytes.pop_front();
         return symbol;
     }
+    // Without a link nothing goes in: what waits goes on waiting.
+    void set_link(bool link) { m_link = link; }
     size_t waiting() const { return m_bytes.size(); }
 
 private:
     std::deque<Symbol> m_bytes;
+    bool m_link = true;
 };
 
 // The wire out of the board.
@@ -141,11 +146,11 @@ public:
     const std::vector<uint8_t>& output() const { return m_output; }
     const std::vector<uint32_t>& lengths() const { return m_lengths; }
     void report(Statistics& statistics) const {
-        statistics.frames_out = m_frames;
-        statistics.bytes_out = m_bytes;
-        statistics.spoilt = m_frames_spoilt;
-        statistics.malformed = m_malformed;
-        statistics.least_gap = m_least_gap;
+        statistics.frames_out += m_frames;
+        statistics.bytes_out += m_bytes;
+        statistics.spoilt += m_frames_spoilt;
+        statistics.malformed += m_malformed;
+        statistics.least_gap = std::min(statistics.least_gap, m_least_gap);
     }
 
 private:
@@ -198,28 +203,69 @@ private:
     bool m_high = false;
 };
 
+// One port: pins of the model, and what is at their other end.
+struct Port {
+    CData &rx_clk, &rx_ctl, &rx_data, &tx_clk, &tx_ctl, &tx_data;
+    Clock receive;
+    Incoming incoming{};
+    Outgoing outgoing{};
+    Symbol symbol{STATUS, false, false};
+    uint8_t low = 0;
+    bool enabled = false;
+
+    void show(uint8_t nibble, bool control) {
+        rx_data = nibble & 0xF;
+        rx_ctl = control;
+    }
+};
+
+// A template, so that the pins of a second port need not be there.
+template <typename Model>
+std::vector<Port> ports_of(Model& model, const Clocks& clocks) {
+    const auto clock = [&](size_t n) {
+        return Clock{clocks.receive_fs[n], clocks.receive_phase_fs[n]};
+    };
+    std::vector<Port> ports;
+    ports.push_back({model.rgmii_rx_clk, model.rgmii_rx_ctl, model.rgmii_rx_data,
+                     model.rgmii_tx_clk, model.rgmii_tx_ctl, model.rgmii_tx_data, clock(0)});
+    if constexpr (requires { model.rgmii_rx_clk_1; }) {
+        ports.push_back({model.rgmii_rx_clk_1, model.rgmii_rx_ctl_1, model.rgmii_rx_data_1,
+                         model.rgmii_tx_clk_1, model.rgmii_tx_ctl_1, model.rgmii_tx_data_1,
+                         clock(1)});
+    }
+    return ports;
+}
+
 class Simulation {
 public:
     // Settings are read from the file when the model is evaluated for the first time.
     Simulation(const Clocks& clocks, const char* settings_file)
         : m_context{with_settings(settings_file)},
           m_model{m_context.get(), "board"},
+          m_ports{ports_of(m_model, clocks)},
           m_engine{clocks.engine_fs, clocks.engine_phase_fs},
           m_transmit{clocks.transmit_fs, clocks.transmit_phase_fs},
-          m_receive{clocks.receive_fs, clocks.receive_phase_fs},
           m_random{clocks.seed} {
-        m_model.clk = m_model.clk125 = m_model.rgmii_rx_clk = 0;
+        m_model.clk = m_model.clk125 = 0;
         m_model.rst = 0;
-        show(STATUS & 0xF, false);
+        for (Port& port : m_ports) {
+            port.rx_clk = 0;
+            port.show(STATUS & 0xF, false);
+        }
         m_model.eval();
     }
     ~Simulation() { m_model.final(); }
 
-    void send(const uint8_t* data, const uint32_t* lengths, const uint32_t* faults,
+    Port& port(size_t number) {
+        if (number >= m_ports.size()) throw std::runtime_error("the board has no such port");
+        return m_ports[number];
+    }
+
+    void send(size_t number, const uint8_t* data, const uint32_t* lengths, const uint32_t* faults,
               const uint32_t* gaps, size_t count) {
+        Incoming& incoming = port(number).incoming;
         for (size_t n = 0; n < count; ++n) {
-            m_incoming.add(data, lengths[n], faults ? faults[n] : 0,
-                           gaps ? gaps[n] : GAP_MIN_BYTES);
+            incoming.add(data, lengths[n], faults ? faults[n] : 0, gaps ? gaps[n] : GAP_MIN_BYTES);
             data += lengths[n];
         }
         m_statistics.frames_in += count;
@@ -231,17 +277,17 @@ public:
         const uint64_t end = m_now + duration_fs;
         while (m_now < end) {
             step();
-            if (until_quiet_fs && !m_incoming.waiting() && m_now - m_active > until_quiet_fs) break;
+            if (until_quiet_fs && m_now - m_active > until_quiet_fs && !waiting()) break;
         }
     }
 
-    Outgoing& outgoing() { return m_outgoing; }
     Statistics statistics() const {
         Statistics now = m_statistics;
-        m_outgoing.report(now);
+        now.least_gap = ~uint64_t{0};
+        for (const Port& port : m_ports) port.outgoing.report(now);
         now.time_fs = m_now;
         now.quiet_fs = m_now - m_active;
-        now.waiting = m_incoming.waiting();
+        now.waiting = waiting();
         now.pins = static_cast<uint64_t>(m_model.configured | m_model.fault << 1
                                          | m_model.link << 2);
         return now;
@@ -256,17 +302,22 @@ private:
         return context;
     }
 
-    void show(uint8_t nibble, bool control) {
-        m_model.rgmii_rx_data = nibble & 0xF;
-        m_model.rgmii_rx_ctl = control;
+    size_t waiting() const {
+        size_t bytes = 0;
+        for (const Port& port : m_ports) bytes += port.incoming.waiting();
+        return bytes;
     }
 
     void step() {
         const uint64_t engine = m_engine.next(), transmit = m_transmit.next();
-        const uint64_t receive = m_receive.next();
+        Port* first = &m_ports.front();
+        for (Port& port : m_ports) {
+            if (port.receive.next() < first->receive.next()) first = &port;
+        }
+        const uint64_t receive = first->receive.next();
         if (receive <= transmit && receive <= engine) {
             m_now = receive;
-            step_receive();
+            step_receive(*first);
         } else if (transmit <= engine) {
             m_now = transmit;
             step_transmit();
@@ -278,18 +329,19 @@ private:
 
     // Pins and clock change in one evaluation: inputs settle before edges are looked for, so this
     // is as if the pins had changed some time before the edge.
-    void step_receive() {
-        if (m_receive.step()) {
-            m_symbol = m_incoming.next();
-            if (m_symbol.valid) m_active = m_now;
-            ++m_statistics.receive_cycles;
-            m_statistics.bytes_in += m_symbol.valid;
+    void step_receive(Port& port) {
+        if (port.receive.step()) {
+            port.symbol = port.incoming.next();
+            if (port.symbol.valid) m_active = m_now;
+            m_statistics.receive_cycles += &port == &m_ports.front();
+            m_statistics.bytes_in += port.symbol.valid;
             m_statistics.overflowed += m_model.overflowed;
-            show(m_symbol.data, m_symbol.valid);
-            m_model.rgmii_rx_clk = 1;
+            port.show(port.symbol.data, port.symbol.valid);
+            port.rx_clk = 1;
         } else {
-            show(static_cast<uint8_t>(m_symbol.data >> 4), m_symbol.valid != m_symbol.error);
-            m_model.rgmii_rx_clk = 0;
+            port.show(static_cast<uint8_t>(port.symbol.data >> 4),
+                      port.symbol.valid != port.symbol.error);
+            port.rx_clk = 0;
         }
         m_model.eval();
     }
@@ -299,22 +351,30 @@ private:
             ++m_statistics.transmit_cycles;
             m_model.clk125 = 1;
             m_model.eval();
-            m_low = m_model.rgmii_tx_data;
-            m_enabled = m_model.rgmii_tx_ctl;
-            if (!m_model.rgmii_tx_clk) throw std::runtime_error("TXC is low where it rises");
+            m_enabled = false;
+            for (Port& port : m_ports) {
+                port.low = port.tx_data;
+                port.enabled = port.tx_ctl;
+                m_enabled |= port.enabled;
+                if (!port.tx_clk) throw std::runtime_error("TXC is low where it rises");
+            }
             return;
         }
         m_model.clk125 = 0;
         // While nothing is sent, the next edge of RXC is early enough for the model to see this.
-        Symbol symbol{0, false, false};
         if (m_enabled) {
             m_model.eval();
-            symbol.data = static_cast<uint8_t>(m_low | m_model.rgmii_tx_data << 4);
-            symbol.valid = true;
-            symbol.error = !m_model.rgmii_tx_ctl;
             m_active = m_now;
         }
-        m_outgoing.take(symbol);
+        for (Port& port : m_ports) {
+            Symbol symbol{0, false, false};
+            if (port.enabled) {
+                symbol.data = static_cast<uint8_t>(port.low | port.tx_data << 4);
+                symbol.valid = true;
+                symbol.error = !port.tx_ctl;
+            }
+            port.outgoing.take(symbol);
+        }
     }
 
     void step_engine() {
@@ -339,13 +399,10 @@ private:
 
     std::unique_ptr<VerilatedContext> m_context;
     VAffluxBoard m_model;
-    Clock m_engine, m_transmit, m_receive;
+    std::vector<Port> m_ports;
+    Clock m_engine, m_transmit;
     Random m_random;
-    Incoming m_incoming;
-    Outgoing m_outgoing;
     Statistics m_statistics{};
-    Symbol m_symbol{STATUS, false, false};
-    uint8_t m_low = 0;
     bool m_enabled = false;
     int m_reset = 0;
     uint64_t m_now = 0, m_active = 0;
@@ -367,28 +424,37 @@ void afflux_board_close(Handle* handle) { delete handle; }
 // Of the last function that returned -1.
 const char* afflux_board_error(const Handle* handle) { return handle->error.c_str(); }
 
-// Frames to go in, behind those that wait. `faults` and `gaps` may be null.
-int afflux_board_send(Handle* handle, const uint8_t* data, const uint32_t* lengths,
+// Frames to go in by a port, behind those that wait there. `faults` and `gaps` may be null.
+int afflux_board_send(Handle* handle, size_t port, const uint8_t* data, const uint32_t* lengths,
                       const uint32_t* faults, const uint32_t* gaps, size_t count) {
     return handle->guarded([&](Simulation& board) {
-        board.send(data, lengths, faults, gaps, count);
+        board.send(port, data, lengths, faults, gaps, count);
     });
+}
+
+// What the PHY of a port reports.
+int afflux_board_set_link(Handle* handle, size_t port, int link) {
+    return handle->guarded([&](Simulation& board) { board.port(port).incoming.set_link(link); });
 }
 
 int afflux_board_run(Handle* handle, uint64_t duration_fs, uint64_t until_quiet_fs) {
     return handle->guarded([&](Simulation& board) { board.run(duration_fs, until_quiet_fs); });
 }
 
-// Whole good frames that have come out since the last afflux_board_clear_output. The pointers hold
-// until the next call that lets time pass or clears them.
-size_t afflux_board_output(Handle* handle, const uint8_t** data, const uint32_t** lengths) {
-    Outgoing& out = handle->model->outgoing();
+// Whole good frames that have come out by a port, which must be there, since the last
+// afflux_board_clear_output. The pointers hold until the next call that lets time pass or clears
+// them.
+size_t afflux_board_output(Handle* handle, size_t port, const uint8_t** data,
+                           const uint32_t** lengths) {
+    Outgoing& out = handle->model->port(port).outgoing;
     *data = out.output().data();
     *lengths = out.lengths().data();
     return out.lengths().size();
 }
 
-void afflux_board_clear_output(Handle* handle) { handle->model->outgoing().clear(); }
+void afflux_board_clear_output(Handle* handle, size_t port) {
+    handle->model->port(port).outgoing.clear();
+}
 
 void afflux_board_statistics(const Handle* handle, Statistics* statistics) {
     *statistics = handle->model->statistics();

@@ -1,4 +1,4 @@
-"""The Verilated board: whole frames at the pins of its RGMII port, and nothing else.
+"""The Verilated board: whole frames at the pins of its RGMII ports, and nothing else.
 
 ::
 
@@ -7,8 +7,8 @@
         board.run(20e-6)
         (reply,) = board.receive()
 
-It is an appliance (`hdl/afflux_hdl/boards`) from RGMII pins to RGMII pins. Its three clocks drift
-against one another. Registers are reached as on a board, by management packets through the pins.
+It is an appliance (`hdl/afflux_hdl/boards`) from RGMII pins to RGMII pins. Its clocks drift against
+one another. Registers are reached as on a board, by management packets through the pins.
 Built on first use, as `afflux_sim.rtl.verilated` is.
 """
 
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _FS = 10**15
-_GAP_BYTES = 12
+_PORTS_MAX = 2
 
 
 class Fault(IntFlag):
@@ -59,21 +59,25 @@ class Fault(IntFlag):
 
 @dataclass(frozen=True, kw_only=True)
 class BoardClocks:
-    """The three clocks of a board. Each has an oscillator of its own, hence any phase.
+    """The clocks of a board. Each has an oscillator of its own, hence any phase.
 
     Attributes:
         engine_hz: The engine's clock, `sync`.
         receive_ppm: By how much the link partner's clock, from which RXC is made, is faster than
             125 MHz. Ethernet allows ±100.
+        second_receive_ppm: The same of the link partner at the second port.
         transmit_ppm: The same of the board's own 125 MHz.
         phases: Where in its first period each clock begins, 0 to 1: engine, transmit, receive.
+        second_phase: The same of what is received at the second port.
         seed: Of the bits of no clock, from which the management draws its session.
     """
 
     engine_hz: float = 50e6
     receive_ppm: float = 60.0
+    second_receive_ppm: float = -70.0
     transmit_ppm: float = -40.0
     phases: tuple[float, float, float] = (0.1, 0.37, 0.73)
+    second_phase: float = 0.52
     seed: int | None = None
 
 
@@ -97,30 +101,32 @@ class BoardParameters:
 class _Clocks(ctypes.Structure):
     """`Clocks` of the shim."""
 
-    _fields_ = tuple(
-        (name, c_uint64)
-        for name in (
-            *("engine_fs", "transmit_fs", "receive_fs"),
-            *("engine_phase_fs", "transmit_phase_fs", "receive_phase_fs"),
-            "seed",
-        )
+    _fields_ = (
+        ("engine_fs", c_uint64),
+        ("transmit_fs", c_uint64),
+        ("receive_fs", c_uint64 * _PORTS_MAX),
+        ("engine_phase_fs", c_uint64),
+        ("transmit_phase_fs", c_uint64),
+        ("receive_phase_fs", c_uint64 * _PORTS_MAX),
+        ("seed", c_uint64),
     )
 
 
 @dataclass(frozen=True)
 class BoardStatistics:
-    """What has passed the pins of a simulated board since it was opened.
+    """What has passed the pins of a simulated board since it was opened, at all ports together.
 
     Attributes:
         time_fs: Time that has passed, in femtoseconds.
-        engine_cycles, transmit_cycles, receive_cycles: Cycles of each clock.
+        engine_cycles, transmit_cycles, receive_cycles: Cycles of each clock, of the last at the
+            first port.
         frames_in: Frames given to `send`.
         frames_out: Frames that have come out, good or not.
         bytes_in: Bytes in which RX_DV was set, preambles and check sequences included.
         bytes_out: The same of TX_EN.
         spoilt: Frames that the board has spoilt on their way out: TX_ER, or a wrong check sequence.
         malformed: Frames out that no MAC may send: without a whole preamble, or too short.
-        least_gap: The least number of bytes between two frames out.
+        least_gap: The least number of bytes between two frames out of one port.
         overflowed: Cycles in which the MAC had no room for a frame from the network.
         resets: Resets that the controller has ordered.
         quiet_fs: Time since anything went in or out, or a request was carried out.
@@ -157,7 +163,7 @@ class BoardStatistics:
 
     @property
     def link(self) -> bool:
-        """Whether its PHY has reported a link at 1 Gbit/s."""
+        """Whether a PHY of it has reported a link at 1 Gbit/s."""
         return bool(self.pins & 4)
 
 
@@ -171,10 +177,14 @@ _PROTOTYPES = {
     "open": (c_void_p, [POINTER(_Clocks), c_char_p]),
     "close": (None, [c_void_p]),
     "error": (c_char_p, [c_void_p]),
-    "send": (c_int, [c_void_p, c_char_p, *([POINTER(c_uint32)] * 3), c_size_t]),
+    "send": (c_int, [c_void_p, c_size_t, c_char_p, *([POINTER(c_uint32)] * 3), c_size_t]),
+    "set_link": (c_int, [c_void_p, c_size_t, c_int]),
     "run": (c_int, [c_void_p, c_uint64, c_uint64]),
-    "output": (c_size_t, [c_void_p, POINTER(POINTER(c_uint8)), POINTER(POINTER(c_uint32))]),
-    "clear_output": (None, [c_void_p]),
+    "output": (
+        c_size_t,
+        [c_void_p, c_size_t, POINTER(POINTER(c_uint8)), POINTER(POINTER(c_uint32))],
+    ),
+    "clear_output": (None, [c_void_p, c_size_t]),
     "statistics": (None, [c_void_p, POINTER(_Statistics)]),
 }
 
@@ -190,10 +200,11 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class VerilatedBoard(ModelHandle):
-    """A board in simulation, driven by frames on its cable.
+    """A board in simulation, driven by frames on its cables.
 
     Attributes:
         settings: As given.
+        ports: Its network ports.
 
     Args:
         parameters: What the board is built for.
@@ -223,29 +234,45 @@ class VerilatedBoard(ModelHandle):
         path = build_library(
             toolchain, folder, verilog_of(parameters, folder), bus_bits, model=BOARD
         )
+        self.ports = parameters.node.engine.ports
         self._start(path, settings, clocks or BoardClocks(engine_hz=parameters.clock_hz))
 
     @classmethod
-    def from_library(cls, path: Path, settings: Settings, clocks: BoardClocks) -> Self:
-        """Make a board from what `build.verilator.build_library` has built."""
+    def from_library(
+        cls, path: Path, settings: Settings, clocks: BoardClocks, *, ports: int = 1
+    ) -> Self:
+        """Make a board from what `build.verilator.build_library` has built for so many ports."""
         self = cls.__new__(cls)
+        self.ports = ports
         self._start(path, settings, clocks)
         return self
 
     def _start(self, path: Path, settings: Settings, clocks: BoardClocks) -> None:
         self.settings = settings
-        periods = (
-            round(_FS / clocks.engine_hz),
-            *(round(8e6 / (1 + ppm * 1e-6)) for ppm in (clocks.transmit_ppm, clocks.receive_ppm)),
+        if self.ports > _PORTS_MAX:
+            raise ValueError(f"a simulated board has up to {_PORTS_MAX} ports, not {self.ports}")
+        received = (clocks.receive_ppm, clocks.second_receive_ppm)
+        transmit, *receive = (
+            round(8e6 / (1 + ppm * 1e-6)) for ppm in (clocks.transmit_ppm, *received)
         )
-        phases = (round(p * share) for p, share in zip(periods, clocks.phases, strict=True))
+        engine = round(_FS / clocks.engine_hz)
+        phases = [
+            round(period * share)
+            for period, share in zip(
+                (engine, transmit, *receive), (*clocks.phases, clocks.second_phase), strict=True
+            )
+        ]
         seed = secrets.randbits(64) if clocks.seed is None else clocks.seed
         # Others must not read it: it has the key.
         with tempfile.NamedTemporaryFile("w", suffix=".hex") as file:
             file.write(settings_lines(settings.to_bytes()))
             file.flush()
             name = file.name.encode()
-            self._open(_load(path), path, _Clocks(*periods, *phases, seed), name)
+            pair = c_uint64 * _PORTS_MAX
+            given = _Clocks(
+                *(engine, transmit, pair(*receive)), *phases[:2], pair(*phases[2:]), seed
+            )
+            self._open(_load(path), path, given, name)
 
     def send(
         self,
@@ -253,6 +280,7 @@ class VerilatedBoard(ModelHandle):
         *,
         faults: Sequence[Fault] | None = None,
         gaps: Sequence[int] | None = None,
+        port: int = 0,
     ) -> None:
         """Put frames on the wire to the board, behind those that are still on it.
 
@@ -260,10 +288,12 @@ class VerilatedBoard(ModelHandle):
             frames: Ethernet frames, without preamble and frame check sequence.
             faults: What is wrong with each; None: nothing.
             gaps: Bytes of silence behind each; None: 12, the least that Ethernet allows.
+            port: By which they come.
 
         Raises:
-            ValueError: There are not as many faults or gaps as frames.
+            ValueError: There are not as many faults or gaps as frames, or there is no such port.
         """
+        self._check_port(port)
         count = len(frames)
         if any(each is not None and len(each) != count for each in (faults, gaps)):
             raise ValueError(f"there must be a fault and a gap for each of {count} frames")
@@ -273,7 +303,7 @@ class VerilatedBoard(ModelHandle):
         with self._lock:
             self._check(
                 self._library.afflux_board_send(
-                    self._use(), b"".join(frames), lengths, marks, silences, count
+                    self._use(), port, b"".join(frames), lengths, marks, silences, count
                 )
             )
 
@@ -291,13 +321,36 @@ class VerilatedBoard(ModelHandle):
         with self._lock:
             self._check(self._library.afflux_board_run(self._use(), duration, quiet))
 
-    def receive(self) -> list[bytes]:
+    def receive(self, port: int = 0) -> list[bytes]:
         """Return the good frames that have come out since the last call, without check sequences.
 
         Short ones are as long as the board has filled them up, 60 bytes.
+
+        Args:
+            port: By which they have left.
+
+        Raises:
+            ValueError: There is no such port.
         """
+        self._check_port(port)
         with self._lock:
-            return self._take_frames()
+            return self._take_frames(port)
+
+    def set_link(self, up: bool, port: int = 0) -> None:
+        """Plug a cable in or pull it out: what the PHY of a port reports between frames.
+
+        What is on the wire to the board meanwhile stays there.
+
+        Raises:
+            ValueError: There is no such port.
+        """
+        self._check_port(port)
+        with self._lock:
+            self._check(self._library.afflux_board_set_link(self._use(), port, up))
+
+    def _check_port(self, port: int) -> None:
+        if not 0 <= port < self.ports:
+            raise ValueError(f"a board with {self.ports} network ports has no port {port}")
 
     def statistics(self) -> BoardStatistics:
         """Return what has passed the pins so far."""

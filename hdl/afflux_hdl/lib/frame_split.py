@@ -1,6 +1,6 @@
 """Frame split: the frames of a node to those of its network ports that they are for.
 
-Tested: `tests/sim/test_box_ports.py`.
+Tested: `tests/sim/test_box_ports.py`, `tests/sim/test_board_ports.py`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -8,7 +8,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.packet_stream import PacketBeat
-from afflux_hdl.opennic.streams import BUS_BITS
 
 __all__ = ["FrameSplit"]
 
@@ -23,6 +22,7 @@ class FrameSplit(wiring.Component):
     `ready` of the outputs must not wait for their `valid`.
 
     Args:
+        bus_bits: Width of the streams.
         ports: Number of outputs.
 
     Members:
@@ -30,12 +30,12 @@ class FrameSplit(wiring.Component):
         o: Frames of each port.
     """
 
-    def __init__(self, *, ports: int) -> None:
+    def __init__(self, *, bus_bits: int, ports: int) -> None:
         self._ports = ports
         super().__init__(
             {
-                "i": In(stream.Signature(PacketBeat(BUS_BITS, ports))),
-                "o": Out(stream.Signature(PacketBeat(BUS_BITS))).array(ports),
+                "i": In(stream.Signature(PacketBeat(bus_bits, ports))),
+                "o": Out(stream.Signature(PacketBeat(bus_bits))).array(ports),
             }
         )
 
