@@ -234,6 +234,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
         print(f"{name}: {str(caught.value)[:300]}")
 
 
+@pytest.mark.long
 def test_the_controller_resets_a_board_amid_traffic_of_both_ports(made: VerilatedBoard) -> None:
     choose, board = random.Random(5), TwoPortBoard(made, at_once=True)
     address = management.management_address_of("board_reset")

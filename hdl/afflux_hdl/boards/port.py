@@ -117,7 +117,8 @@ class RgmiiPort(wiring.Component):
         configured, authenticated, fault, reset: Of the appliance.
         link: A PHY reports a link of 1 Gbit/s.
         frame: For a cycle: a frame came or left.
-        overflowed: For a cycle: a frame was lost between MAC and node.
+        overflowed: For a cycle: a frame was lost between a MAC and what takes its beats, in each
+            cycle; with a clock that is fast enough, none is.
     """
 
     def __init__(
@@ -161,12 +162,11 @@ class RgmiiPort(wiring.Component):
         ends = [self._end(m, port) for port in self._ports]
         macs = [end.mac for end in ends]
         m.submodules.appliance = appliance = Appliance(self._node, self._management)
-        lost: list[Value] = []
         if len(macs) == 1:
             connect(m, macs[0].o, appliance.rx)
             connect(m, appliance.tx, macs[0].i)
         else:
-            lost = self._share(m, macs, appliance)
+            self._share(m, macs, appliance)
         for port, end in enumerate(ends):
             for name in PINS_IN:
                 m.d.comb += getattr(end.rgmii, f"pin_{name}").eq(self._pin(name, port))
@@ -177,6 +177,7 @@ class RgmiiPort(wiring.Component):
         for name in ("configured", "authenticated", "fault", "reset"):
             m.d.comb += getattr(self, name).eq(getattr(appliance, name))
 
+        lost: list[Value] = []
         links = [self.link] if len(ends) == 1 else [Signal(name=f"link_{n}") for n in self._ports]
         for port, end in enumerate(ends):
             m.submodules[of_port("link", port)] = FFSynchronizer(end.status.link, links[port])
@@ -220,8 +221,8 @@ class RgmiiPort(wiring.Component):
         m.submodules[of_port("status", port)] = DomainRenamer(rx)(end.status)
         return end
 
-    def _share(self, m: Module, macs: list[GigabitMac], appliance: Appliance) -> list[Value]:
-        """Put the appliance behind several MACs; return for each that a frame is dropped there."""
+    def _share(self, m: Module, macs: list[GigabitMac], appliance: Appliance) -> None:
+        """Put the appliance behind several MACs."""
         beat = PacketBeat(APPLIANCE_BUS_BITS)
         m.submodules.turns = turns = FrameArbiter(beat, sources=len(macs))
         m.submodules.split = split = FrameSplit(bus_bits=APPLIANCE_BUS_BITS, ports=len(macs))
@@ -249,7 +250,6 @@ class RgmiiPort(wiring.Component):
             count = Signal(32, name=f"count_{counter.name}")
             m.d.sync += count.eq(count + sum(events))
             m.d.comb += counter.eq(count)
-        return dropped
 
     def _pin(self, name: str, port: int) -> Signal:
         pin: Signal = getattr(self, f"pin_{of_port(name, port)}")
