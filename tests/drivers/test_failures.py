@@ -196,7 +196,8 @@ def test_interrupted(served):
             ranks.workers[0].all_reduce(
                 ones(), F32, Reduction.SUM, (5000,), 30.0, lambda: "rank 1 has failed"
             )
-        assert time.monotonic() - start < 1
+        # Of 30 s that the operation might take.
+        assert time.monotonic() - start < 10
     lease.close()
 
 

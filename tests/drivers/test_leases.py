@@ -47,7 +47,8 @@ def test_a_job_without_renewal_ends_with_its_lease(served, caplog):
         assert client.ask(request="renew", **job) == {"ok": True, "lease_s": 1}
         began = time.monotonic()
         until(lambda: not client.ask(request="join_parent", **job)["error"].endswith("no parent"))
-        assert 0.9 < time.monotonic() - began < 2.0
+        # No sooner, and a busy machine may be late.
+        assert 0.9 < time.monotonic() - began < 4.0
         assert "no job" in client.ask(request="renew", **job)["error"]
         # The connection goes on, and may have the next one.
         assert client.ask(**CREATE)["job"] == created["job"]

@@ -101,7 +101,8 @@ def test_a_join_is_sent_again_until_it_is_answered(peer):
     start = time.monotonic()
     UdpLoop([line]).run(start + 5)
     assert join.done
-    assert time.monotonic() - start < 1
+    # Of 5 s that the loop might run.
+    assert time.monotonic() - start < 4
     assert line.session.trip.smoothed_s == 0, "which of the two was answered?"
     line.close()
 
