@@ -4,11 +4,13 @@ import random
 from typing import Any
 
 import pytest
-from amaranth.hdl import ClockDomain, Module, ResetSignal, Signal
+from amaranth.hdl import ClockDomain, DomainRenamer, Module, ResetSignal, Signal
+from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
 from afflux_hdl.lib import crossing
 from afflux_hdl.lib.crossing import Crossing
+from afflux_hdl.lib.frame_boundary import WholeFrames
 from tests.support.planting import names_with
 from tests.support.refusals import refused
 
@@ -218,6 +220,73 @@ def test_a_reset_of_the_writer_ends_the_frame_that_it_cuts_off() -> None:
         check_writer_reset(Crossing, periods_ns, seeds=1)
 
 
+def reset_reader(built: Any, sent: list[Beat], at: int, lasts: int = 8) -> list[Beat]:
+    """Reset the reader alone in cycle `at`; return what has passed a node's input behind it."""
+    part = built(bus_bits=32, depth=16, writer="writer", reader="reader", lossy=True)
+    follow, reset = WholeFrames(bus_bits=32), Signal()
+    m = Module()
+    m.domains += [ClockDomain("writer"), ClockDomain("reader")]
+    m.submodules.part = part
+    m.submodules.follow = DomainRenamer("reader")(follow)
+    connect(m, part.o, follow.i)
+    m.d.comb += [ResetSignal("reader").eq(reset), follow.o.ready.eq(1)]
+    came: list[Beat] = []
+
+    async def write(ctx: Any) -> None:
+        # As a gigabit MAC, a word in every fourth cycle.
+        for beat in sent:
+            for name, value in zip(("data", "keep", "last", "error"), beat, strict=True):
+                ctx.set(part.i.payload[name], value)
+            ctx.set(part.i.valid, 1)
+            await ctx.tick("writer")
+            ctx.set(part.i.valid, 0)
+            await ctx.tick("writer").repeat(3)
+
+    async def read(ctx: Any) -> None:
+        async for _, _, under_reset, valid, beat in ctx.tick("reader").sample(
+            reset, follow.o.valid, follow.o.payload
+        ):
+            if under_reset:
+                # What is behind this is reset too, and forgets what it has not the end of.
+                while came and not came[-1][2]:
+                    came.pop()
+            elif valid:
+                came.append((beat.data, beat.keep, beat.last, beat.error))
+
+    async def cut(ctx: Any) -> None:
+        for cycle in range(at + lasts):
+            ctx.set(reset, cycle >= at)
+            await ctx.tick("reader")
+        ctx.set(reset, 0)
+
+    simulator = Simulator(m)
+    simulator.add_clock(8e-9, domain="writer")
+    simulator.add_clock(20.3e-9, domain="reader")
+    simulator.add_testbench(write)
+    simulator.add_testbench(cut)
+    simulator.add_testbench(read, background=True)
+    simulator.run()
+    return came
+
+
+def check_reader_reset(built: Any) -> None:
+    """Reset the reader alone amid frames: what follows it gets whole frames, and those marked."""
+    sent = frames(60, 4, 5)
+    right = {frame[0][0] >> 8: frame for frame in sent}
+    for at in range(60, 120, 2):
+        came = reset_reader(built, flat(sent), at)
+        good = [frame for frame in whole(came) if frame[-1][2:] == (1, 0)]
+        for frame in good:
+            number = frame[-1][0] >> 8
+            assert frame == right[number], f"reset in cycle {at}: frame {number} is {frame}"
+        # The one that it cuts off, and those of a beat or two that have gone by within it.
+        assert sum(not frame[-1][3] for frame in sent) - len(good) <= 4, f"reset in cycle {at}"
+
+
+def test_a_reset_of_the_reader_alone_makes_no_tail_a_frame() -> None:
+    check_reader_reset(Crossing)
+
+
 def check_latency(built: Any) -> None:
     """Compare with the docstring: 3 to 4 edges of the reader, at any phase."""
     edges = set()
@@ -272,6 +341,7 @@ def test_the_slower_clock_is_used_in_full(depth: int) -> None:
             "cut.eq((fifo.r_rst | emptied) & inside)",
             "cut.eq(fifo.r_rst & inside)",
         ),
+        (check_reader_reset, " & ~resetting", ""),
         (lambda built: check_order(built, (8.0, 20.0)), "~self.o.valid | self.o.ready", "1"),
     ],
 )

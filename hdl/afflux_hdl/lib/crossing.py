@@ -3,7 +3,7 @@
 Tested: `tests/hdl/test_crossing.py`.
 """
 
-from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, ResetSignal, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -31,7 +31,8 @@ class Crossing(wiring.Component):
     A reset of the writer empties the FIFO; a frame of which `o` has shown a part gets a last beat
     with `error`. It must last 4 cycles or more of the slower clock: behind a shorter one the writer
     still counts with the places that the reader had taken before. A reset of the reader alone loses
-    at most the beat that `o` offers: let `frame_boundary.WholeFrames` follow.
+    at most the beat that `o` offers: let `frame_boundary.WholeFrames` follow. Meanwhile nothing is
+    taken, so what does not fit is lost as ever.
 
     Args:
         bus_bits: Width of the packet stream.
@@ -118,8 +119,10 @@ class Crossing(wiring.Component):
         # As FrameTracker does, `inside` follows the stream through a reset of the reader.
         inside, emptied = Signal(reset_less=True), Signal(reset_less=True)
         room, cut = Signal(), Signal()
+        resetting = ResetSignal(self._reader, allow_reset_less=True)
         m.d.comb += [
-            room.eq(~self.o.valid | self.o.ready),
+            # Nothing is taken from memory under a reset: it would be gone, and nobody would know.
+            room.eq((~self.o.valid | self.o.ready) & ~resetting),
             cut.eq((fifo.r_rst | emptied) & inside),
             fifo.r_en.eq(room & ~cut),
         ]
