@@ -1,8 +1,11 @@
 """The command `afflux device`, on a folder that stands in for sysfs and a file for a BAR."""
 
+import itertools
 import json
 import os
 import threading
+import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -197,6 +200,24 @@ def test_counters_that_grow(run, pci):
     assert 0.4 < rows[0]["seconds"] < 5
 
 
+def test_who_was_stopped_for_long_does_not_read_all_that_once(run, monkeypatch):
+    """An hour without a turn, once: no counters are read 3,600 times in a row then."""
+    clock = Mock(wraps=time)
+    clock.monotonic.side_effect = itertools.count(1000.0, 0.01).__next__
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            clock.monotonic.side_effect = itertools.count(4600.0, 0.01).__next__
+
+    clock.sleep.side_effect = sleep
+    monkeypatch.setattr("afflux.commands.device.counters.time", clock)
+    assert run("counters", URL, "--watch", "1", "--times", "5", "--json")[0] == 0
+    assert len(pauses) == 5
+    assert sum(pause > 0.5 for pause in pauses) >= 4
+
+
 def test_counters_that_begin_anew_are_reported(run, pci):
     pci.set_registers(counter_image(frames_in=3))
     timer = threading.Timer(0.1, lambda: os.pwrite(file, bytes(8), place))
@@ -258,7 +279,7 @@ def test_a_reset_takes_no_engine_away_from_others(run, pci, tmp_path):
 def test_switches_that_are_not_taken_are_reported(run, monkeypatch):
     monkeypatch.setattr("afflux_drivers.device.window.RegisterWindow.write", lambda *_: None)
     for words in (["--host-path", "off"], ["--output", "discard"]):
-        status, out, err = run("configure", URL, *words)
+        status, out, err = run("configure", URL, *words, "--force")
         assert (status, out) == (1, "")
         assert "was written" in err
 
@@ -280,6 +301,8 @@ def test_jobs_that_there_are_not_need_no_reset(run):
     [
         (["show", "tcp://10.0.0.9"], "expected udp://ADDRESS"),
         (["show", URL, "--timeout", "0"], "not a number of seconds"),
+        (["counters", URL, "--watch", "1", "--times", "0"], "'0' is not a number of times"),
+        (["counters", URL, "--watch", "1", "--times", "-1"], "'-1' is not a number of times"),
         (["frobnicate", URL], "invalid choice"),
     ],
 )
@@ -340,6 +363,16 @@ def test_an_appliance_behind_a_real_socket(run, board, tmp_path):
     values = json.loads(run("show", url, *key, "--json", "--registers")[1])
     assert values["registers"]["port_rx_dropped"]["value"] == 7
     assert run("configure", url, *key, "--port", "5000")[0] == 1, "a job exists"
+    status, _, err = run("configure", url, *key, "--output", "discard")
+    assert status == 1
+    assert "job(s) 2 exist: their workers would lose the engine" in err
+    control = registers.address_of("transmit_control")
+    assert board.registers.engine.read(control) == 0
+    # What only gives it back is no harm.
+    assert run("configure", url, *key, "--output", "send", "--host-path", "on")[0] == 0
+    assert run("configure", url, *key, "--output", "discard", "--force")[0] == 0
+    assert board.registers.engine.read(control) == 1
+    assert run("configure", url, *key, "--output", "send")[0] == 0
     assert run("reset", url, *key) == (0, f"{url}: ended job(s) 2\n", "")
     assert run("configure", url, *key, "--port", "5000")[0] == 0
     assert board.registers.read(registers.address_of("local_port")) == 5000

@@ -12,7 +12,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from afflux.commands import serve
+from afflux.commands import cli, serve
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
@@ -112,6 +112,33 @@ def test_a_taken_port_is_a_clear_error():
     finally:
         first.terminate()
         finish(first)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        # The C library takes it modulo 65536, and would serve on 4464.
+        (["--port", "70000"], "--port 70000: a port is from 0 to 65535"),
+        (["--port", "-1"], "--port -1: a port is from 0 to 65535"),
+        (["--slots", "-1"], "--slots -1: there must be at least one"),
+        (["--workers", "0"], "--workers 0: there must be at least one"),
+        (["--group", "239.1.2.3:4701", "--group-ttl", "999"], "--group-ttl 999: "),
+        (["--group-ttl", "0"], "--group-ttl 0: "),
+    ],
+)
+def test_numbers_that_cannot_be_are_named(words, wanted):
+    process, said = start("--port", "0", *words)
+    assert finish(process) == 1
+    assert said.startswith(f"afflux: cannot serve: {wanted}")
+
+
+@pytest.mark.parametrize("command", ["counters", "info"])
+@pytest.mark.parametrize("time_s", ["0", "-1", "nan", "inf", "soon"])
+def test_times_that_cannot_be_are_refused(capsys, command, time_s):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "udp://127.0.0.1:4700", f"--timeout={time_s}"])
+    assert ended.value.code == 2
+    assert f"argument --timeout: '{time_s}' is not a number of seconds" in capsys.readouterr().err
 
 
 def test_counters_of_nobody():

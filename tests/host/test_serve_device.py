@@ -239,6 +239,8 @@ def test_a_board_that_is_reset_ends_its_controller(tmp_path):
         assert process.returncode == 1
         assert "the board has been reset since it was opened" in said
         assert "its jobs are gone" in said
+        assert "the board is lost, and its controller ends: " in said
+        assert "Traceback" not in said
 
 
 def test_a_board_that_does_not_answer_is_waited_for(tmp_path):

@@ -21,6 +21,7 @@ from afflux_hdl.contract import management, registers
 __all__ = [
     "address_of_text",
     "mac_of_text",
+    "refuse_while_jobs_exist",
     "reset_jobs",
     "reset_user_logic",
     "set_local",
@@ -76,6 +77,19 @@ def set_register(device: Device, name: str, address: int, value: int) -> None:
         raise DeviceFailed(f"{device.url}: {name} reads {found:#x} after {value:#x} was written")
 
 
+def refuse_while_jobs_exist(device: Device) -> None:
+    """Refuse what would take the engine away from the workers of its jobs.
+
+    Raises:
+        DeviceFailed: There are jobs; names them.
+    """
+    if running := jobs(device):
+        numbers = ", ".join(str(each["job"]) for each in running)
+        raise DeviceFailed(
+            f"{device.url}: job(s) {numbers} exist: their workers would lose the engine"
+        )
+
+
 def set_local(
     device: Device,
     *,
@@ -118,11 +132,8 @@ def set_local(
         )
     if device.appliance is not None:
         _refuse_port(device, new_port, new_port + read("build_jobs"))
-    if not although_jobs_run and (running := jobs(device)):
-        numbers = ", ".join(str(each["job"]) for each in running)
-        raise DeviceFailed(
-            f"{device.url}: job(s) {numbers} exist: their workers would lose the engine"
-        )
+    if not although_jobs_run:
+        refuse_while_jobs_exist(device)
     wanted = {
         "local_mac_low": new_mac & 0xFFFF_FFFF,
         "local_mac_high": new_mac >> 32,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from afflux.commands import serve
+from afflux.commands.option_types import seconds
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.settings import Settings
 from afflux_drivers.control.client import read_counters
@@ -69,7 +70,11 @@ def _run(words: list[str]) -> int:
     counters = commands.add_parser("counters", help="print the counters of an aggregator")
     counters.add_argument("url", help="udp://host[:port]")
     counters.add_argument(
-        "--timeout", type=float, default=5.0, help="timeout in seconds (%(default)s)"
+        "--timeout",
+        type=seconds(3600),
+        default=5.0,
+        metavar="SECONDS",
+        help="for each answer (%(default)s)",
     )
     device = commands.add_parser("device", help="look at boards, and configure them")
     flash_it = commands.add_parser("flash", help="load a bitstream into a board")

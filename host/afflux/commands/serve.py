@@ -57,6 +57,9 @@ _DEFAULTS = {
 _QUEUE = 256
 """Full packets of five lanes are 350 KB, which the buffer of a small switch has for a port."""
 
+_SIZES = ("workers", "lanes", "jobs", "slots")
+_TTL_MAX = 255
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -209,7 +212,7 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
     """
     if arguments.device:
         return _open_board(arguments)
-    given = {name: getattr(arguments, name) for name in ("workers", "lanes", "jobs", "slots")}
+    given = {name: getattr(arguments, name) for name in _SIZES}
     size = _DEFAULTS[arguments.engine] | {
         name: value for name, value in given.items() if value is not None
     }
@@ -319,6 +322,26 @@ def _check_host(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--host {host}: the engine {arguments.engine} has IPv4 only")
 
 
+def _check_numbers(arguments: argparse.Namespace) -> None:
+    """Say which number cannot be, by the name of its option.
+
+    Raises:
+        ValueError: One cannot be.
+    """
+    # getaddrinfo takes a port modulo 65536.
+    if not 0 <= arguments.port < 1 << 16:
+        raise ValueError(f"--port {arguments.port}: a port is from 0 to 65535")
+    for name in _SIZES:
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} {value}: there must be at least one")
+    if not 1 <= arguments.group_ttl <= _TTL_MAX:
+        raise ValueError(
+            f"--group-ttl {arguments.group_ttl}: a packet may pass as many routers as 0 to "
+            f"{_TTL_MAX - 1}, so this is from 1 to {_TTL_MAX}"
+        )
+
+
 def _rtl_is_missing(error: ImportError) -> RuntimeError:
     return RuntimeError(
         f"the simulated engine needs the extra 'rtl' (pip install 'afflux[rtl]'): {error}"
@@ -347,6 +370,14 @@ def _say(line: str) -> None:
     # Nobody may read it, as below `| head -0`; the ranks need no words.
     with contextlib.suppress(OSError):
         print(line, flush=True)
+
+
+def _serve_forever(server: AggregatorServer) -> None:
+    try:
+        server.serve_forever()
+    except BoardFailed as error:
+        # Nothing of this program's, so where in it that was noticed helps nobody.
+        _log.error("the board is lost, and its controller ends: %s", error)
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -383,6 +414,7 @@ def serve(arguments: argparse.Namespace) -> int:
     try:
         access = _access(arguments)
         _check_host(arguments)
+        _check_numbers(arguments)
         # The server reports what is wrong with the name.
         with contextlib.suppress(OSError):
             access.check_host(arguments.host)
@@ -406,7 +438,7 @@ def serve(arguments: argparse.Namespace) -> int:
             return fail(f"{where}: {error.strerror or error}")
         except (BoardFailed, NoRoom) as error:
             return fail(f"{arguments.device or engine.name}: {error}")
-        thread = threading.Thread(target=server.serve_forever, name="afflux-server")
+        thread = threading.Thread(target=_serve_forever, args=(server,), name="afflux-server")
         # From now on a signal is noticed below: there is a thread to be ended first.
         ready.set()
         thread.start()

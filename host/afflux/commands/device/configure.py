@@ -3,11 +3,12 @@
 import argparse
 from collections.abc import Callable
 
-from afflux.commands.device.options import checked
 from afflux.commands.device.text import columns, flat
+from afflux.commands.option_types import checked
 from afflux_drivers.device.configuration import (
     address_of_text,
     mac_of_text,
+    refuse_while_jobs_exist,
     set_local,
     set_register,
 )
@@ -51,6 +52,10 @@ def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int
                 f"{device.url}: an appliance has its management where a host would be: without "
                 "that path nobody could reach it until its power goes off"
             )
+        # Ranks reach the control channel of a card's host by the one, and results by the other.
+        cuts = arguments.host_path == "off" or arguments.output == "discard"
+        if cuts and not arguments.force:
+            refuse_while_jobs_exist(device)
         if any(value is not None for value in addresses.values()):
             set_local(device, **addresses, although_jobs_run=arguments.force)
         if arguments.host_path:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from afflux.commands.device.text import columns
+from afflux.commands.option_types import count
 from afflux_drivers.device.box import box_counters
 from afflux_drivers.device.counters import (
     difference,
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="print by how much they have grown, again and again, until Ctrl-C",
     )
-    parser.add_argument("--times", type=int, metavar="N", help="with --watch: end after N times")
+    parser.add_argument("--times", type=count, metavar="N", help="with --watch: end after N times")
 
 
 def run(arguments: argparse.Namespace, open_it: Callable[[bool], Device]) -> int:
@@ -67,7 +68,8 @@ def _watch(arguments: argparse.Namespace, device: Device) -> None:
     before, start = _read(device, arguments.sysfs), time.monotonic()
     due, done = start, 0
     while arguments.times is None or done < arguments.times:
-        due += arguments.watch
+        # Not in step for ever: who was stopped for an hour does not read all that once.
+        due = max(due + arguments.watch, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
         after, now = _read(device, arguments.sysfs), time.monotonic()
         grown = difference(before, after)

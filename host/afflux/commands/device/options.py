@@ -1,46 +1,14 @@
-"""Options that the commands about boards share: where registers are, the key, times."""
+"""Options that the commands about boards share: the file of a key, and stand-ins for tests."""
 
 import argparse
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from afflux.group.settings import Settings
 from afflux_drivers.device.key import key_of_file
 from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.device.pci import SYSFS
 
-__all__ = ["add_key_file", "add_stand_ins", "checked", "key_of", "seconds"]
-
-T = TypeVar("T")
-
-
-def checked(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a type for argparse that says what `read` says is wrong, as `DeviceUrl.parse` does."""
-
-    def parse(text: str) -> T:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
-
-
-def seconds(most: float) -> Callable[[str], float]:
-    """Return a type for argparse: more than 0 seconds, and at most so many."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not 0 < value <= most:
-            raise ValueError(f"{text!r} is not a number of seconds, up to {most:g}")
-        return value
-
-    return checked(read)
+__all__ = ["add_key_file", "add_stand_ins", "key_of"]
 
 
 def add_key_file(parser: argparse.ArgumentParser) -> None:

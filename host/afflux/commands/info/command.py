@@ -18,6 +18,7 @@ from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import why_not_shared
 from afflux.commands.info.text import render
+from afflux.commands.option_types import seconds
 from afflux.group.settings import Settings
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
@@ -43,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "urls", nargs="*", metavar="URL", help="aggregators to ask: udp://host[:port]"
     )
     parser.add_argument(
-        "--timeout", type=float, default=2.0, help="seconds for each of them (%(default)s)"
+        "--timeout",
+        type=seconds(3600),
+        default=2.0,
+        metavar="SECONDS",
+        help="for each of them (%(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.add_argument(
