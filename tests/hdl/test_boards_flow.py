@@ -18,6 +18,7 @@ from afflux_hdl.boards.flow import Flow, constraints, script, verilog_of
 from afflux_hdl.boards.placed_settings import PLACEHOLDER
 from afflux_hdl.boards.report import missed, report, worst, worst_crossings
 from afflux_hdl.boards.table import BOARDS
+from afflux_hdl.opennic.__main__ import main as write_box
 from afflux_hdl.synthesis import tools
 from afflux_hdl.synthesis.netlist import Cell, Netlist, Scope
 from afflux_hdl.synthesis.tools import ToolError
@@ -260,3 +261,82 @@ def test_a_tool_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(tools, "ECPPACK", "yowasp-ecppack-of-another-name")
     with pytest.raises(ToolError, match="yowasp-ecppack-of-another-name is not installed"):
         tools.run_ecppack([], tmp_path, "pack", print)
+
+
+@pytest.fixture
+def tools_that_copy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Have the netlist be the Verilog, and what is placed the netlist; count the runs."""
+    seen: dict[str, Any] = {"yosys": 0, "nextpnr": 0, "ends": False}
+
+    def yosys(_script: str, folder: Path, name: str, _progress: Any) -> None:
+        seen["yosys"] += 1
+        (folder / f"{name}.json").write_text((folder / f"{name}.v").read_text())
+        if seen["ends"]:
+            raise KeyboardInterrupt
+
+    def nextpnr(arguments: list[str], folder: Path, name: str, *_: Any) -> None:
+        seen["nextpnr"] += 1
+        (folder / f"{name}.config").write_text((folder / "board.json").read_text())
+        (folder / f"{name}.json").write_text(json.dumps(placed()))
+
+    monkeypatch.setattr(flow, "verilog_of", lambda board, node: f"{node.engine.workers} workers")
+    monkeypatch.setattr(flow, "run_yosys", yosys)
+    monkeypatch.setattr(flow, "run_nextpnr", nextpnr)
+    return seen
+
+
+def sized(folder: Path, workers: int) -> Flow:
+    board = BOARDS["ecpix5-45f"]
+    node = replace(board.node, engine=replace(board.engine, workers=workers))
+    return Flow(board=board, node=node, folder=folder, progress=lambda _: None)
+
+
+def test_a_run_that_was_ended_is_not_taken_for_the_one_before(
+    tmp_path: Path, tools_that_copy: dict[str, Any]
+) -> None:
+    """Eight workers, then Ctrl-C in the synthesis of four, then eight again."""
+    sized(tmp_path, 8).synthesise()
+    sized(tmp_path, 8).place(1)
+    tools_that_copy["ends"] = True
+    with pytest.raises(KeyboardInterrupt):
+        sized(tmp_path, 4).synthesise()
+    tools_that_copy["ends"] = False
+    again = sized(tmp_path, 8)
+    again.synthesise()
+    for seed in (1, 2):
+        again.place(seed)
+        assert (again.work / f"placed_{seed}.config").read_text() == "8 workers"
+    # What is done is not done again.
+    runs = dict(tools_that_copy)
+    again.synthesise()
+    again.place(2)
+    assert tools_that_copy == runs
+
+
+def test_two_at_once_do_not_place_each_others_netlists(tmp_path: Path) -> None:
+    with sized(tmp_path, 8).alone():
+        with (
+            pytest.raises(ToolError, match=rf"another process makes a bitstream in {tmp_path}"),
+            sized(tmp_path, 4).alone(),
+        ):
+            pass
+        with sized(tmp_path / "other", 4).alone():
+            pass
+    with sized(tmp_path, 4).alone():
+        pass
+
+
+def test_what_cannot_be_written_is_an_error_and_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("here")
+    places = ["--output", str(taken), "--figures", str(tmp_path / "boards.json")]
+    assert command.main(["ecpix5-45f", *places]) == 1
+    assert capsys.readouterr().err.startswith("error: [Errno 20] Not a directory")
+    # Said before there is anything to add to it.
+    places = ["--output", str(tmp_path), "--figures", str(taken)]
+    assert command.main(["ecpix5-45f", *places]) == 2
+    assert f"{taken} is no JSON, so no board can be added" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"error: .*Not a directory"):
+        write_box(["--board", "au50", "-o", str(taken / "box"), "--slots", "16"])

@@ -1,13 +1,17 @@
 """Settings: from options and files, their key's file, and into a design that is placed already."""
 
 import argparse
+import os
 import random
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from afflux_drivers.device.key import key_of_file
 from afflux_hdl.boards import placed_settings
 from afflux_hdl.boards.key_file import new_key, read_key, write_private
 from afflux_hdl.boards.options import add_options, settings_of
@@ -161,6 +165,65 @@ def test_wrong_settings_are_named(text: str, message: str, tmp_path: Path) -> No
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         settings_of(options("--settings", str(file)), "board", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["address", "controller"])
+def test_a_board_in_a_network_has_no_address_of_one_host_alone(name: str, tmp_path: Path) -> None:
+    """Simulated boards have such ones, but those settings are made otherwise."""
+    with pytest.raises(ValueError, match=rf"{name} 127\.0\.0\.2 is a host's own"):
+        settings_of(options(f"--{name}", "127.0.0.2"), "board", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        bytes(range(0x80, 0x90)),
+        b"\n" + bytes(14) + b" ",
+        b"00112233445566778899AAbbccddeeff\r\n",
+        b"   00112233445566778899AAbbccddeeff",
+        # Not keys: half the digits, too many, of another kind, behind a mark of byte order.
+        b"0123456789abcdef",
+        b"0123456789abcde\n",
+        b"0" * 64,
+        b"0x00112233445566778899AAbbccddeef",
+        b"\xef\xbb\xbf00112233445566778899AAbbccddeeff",
+        b"",
+    ],
+)
+def test_who_builds_and_who_controls_read_the_same_key(content: bytes, tmp_path: Path) -> None:
+    def outcome(read: Any) -> bytes | None:
+        try:
+            key: bytes = read()
+        except ValueError:
+            return None
+        return key
+
+    path = tmp_path / "key"
+    write_private(path, content)
+    assert outcome(lambda: read_key(path)) == outcome(lambda: key_of_file(str(path)))
+
+
+def test_a_key_file_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key", 0o600)
+    with pytest.raises(ValueError, match="is not a regular file"):
+        read_key(tmp_path / "key")
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_key(tmp_path: Path) -> None:
+    """A process that may write no byte into a file."""
+    path = tmp_path / "key"
+    script = (
+        "import pathlib, resource, signal, sys\n"
+        "from afflux_hdl.boards.key_file import new_key\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "new_key(pathlib.Path(sys.argv[1]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], check=False, capture_output=True, text=True
+    )
+    assert "OSError" in done.stderr
+    assert not path.exists()
 
 
 def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:

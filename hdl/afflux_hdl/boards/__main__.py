@@ -24,6 +24,7 @@ from afflux_hdl.boards.flow import Flow
 from afflux_hdl.boards.options import add_options, settings_of
 from afflux_hdl.boards.report import MARGIN, missed, report
 from afflux_hdl.boards.table import BOARDS, board_of
+from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.synthesis.tools import ToolError, versions
@@ -58,7 +59,6 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
     """
     started = time.monotonic()
     node = node_of(board, options, _build_time())
-    clock_mhz = board.clock_mhz(node.engine.ports)
     folder: Path = options.output / name_of(board, node)
     settings, key_file = settings_of(options, board.name, folder)
 
@@ -72,9 +72,18 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
         progress=progress,
         limit_s=60 * options.minutes,
     )
+    with flow.alone():
+        return _made(flow, options.seeds, settings, key_file, started)
+
+
+def _made(
+    flow: Flow, seeds: int, settings: Settings, key_file: Path, started: float
+) -> dict[str, Any]:
+    board, folder, progress = flow.board, flow.folder, flow.progress
+    clock_mhz = board.clock_mhz(flow.node.engine.ports)
     known = flow.synthesise()
     progress(f"synthesis took {known['synthesis_s']:.0f} s")
-    for seed in range(1, options.seeds + 1):
+    for seed in range(1, seeds + 1):
         placed = flow.place(seed)
         clocks = ", ".join(
             f"{name} {clock['fmax_mhz']} of {clock['clock_mhz']} MHz"
@@ -142,20 +151,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.seeds < 1:
             raise ValueError(f"--seeds must be at least 1, not {options.seeds}")
         board = board_of(options.board)
+        # What cannot be added to is said now, not in a quarter of an hour.
+        _figures(options.figures)
         entry = make(board, options)
+        name = name_of(board, node_of(board, options, 0))
+        figures = _figures(options.figures) | {name: entry}
+        options.figures.parent.mkdir(parents=True, exist_ok=True)
+        options.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except ToolError as error:
+    except (ToolError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    figures = json.loads(options.figures.read_text()) if options.figures.exists() else {}
-    name = name_of(board, node_of(board, options, 0))
-    figures[name] = entry
-    options.figures.parent.mkdir(parents=True, exist_ok=True)
-    options.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     print((options.output / name / "report.txt").read_text(), end="")
     return 3 if missed(entry) else 0
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    """Return the entries of all boards so far.
+
+    Raises:
+        ValueError: If the file has something else.
+    """
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON, so no board can be added: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} has no entries of boards, so none can be added")
+    return found
 
 
 def _best(seeds: dict[str, Any]) -> int:

@@ -7,10 +7,12 @@ anew.
 Tested: `tests/hdl/test_boards_flow.py`.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.synthesis.netlist import Netlist
 from afflux_hdl.synthesis.tools import (
     Progress,
+    ToolError,
     run_ecppack,
     run_ecpunpack,
     run_nextpnr,
@@ -134,6 +137,25 @@ class Flow:
         """Folder of what is kept."""
         return self.folder / "work"
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others out of the folder meanwhile: they would place each other's netlists.
+
+        Raises:
+            ToolError: If another process has it.
+        """
+        self.work.mkdir(parents=True, exist_ok=True)
+        # The kernel frees it, however this process ends.
+        with (self.work / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ToolError(
+                    f"another process makes a bitstream in {self.folder}: wait for its end, or "
+                    "name another folder with --output"
+                ) from None
+            yield
+
     def synthesise(self) -> dict[str, Any]:
         """Make the netlist, if it is not there; return what is known of it.
 
@@ -151,6 +173,9 @@ class Flow:
         ).hexdigest()
         known = self.known()
         if known.get("sources") != digest:
+            # First of all: whoever ends this run half-way, and goes back to what was asked for
+            # before, must not find that said of files which are no longer of it.
+            self._known_file.unlink(missing_ok=True)
             for old in self.work.glob("placed_*"):
                 old.unlink()
             (self.work / "board.v").write_text(text)
@@ -243,10 +268,16 @@ class Flow:
 
     def known(self) -> dict[str, Any]:
         """Return what is kept: hash of the sources, time of the synthesis, reports of seeds."""
-        path = self.work / "known.json"
+        path = self._known_file
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
+    @property
+    def _known_file(self) -> Path:
+        return self.work / "known.json"
+
     def _keep(self, known: Mapping[str, Any]) -> None:
-        path = self.work / "known.json"
-        path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        # A rename is atomic: of a run that was ended here there is no half of it.
+        new = self.work / "known.new"
+        new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        new.replace(self._known_file)

@@ -8,7 +8,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from afflux_hdl.contract.siphash import KEY_BYTES
+from afflux_hdl.contract.siphash import KEY_BYTES, KEY_FILE_BYTES, key_of_content
 
 __all__ = ["new_key", "read_key", "write_private"]
 
@@ -21,23 +21,23 @@ def read_key(path: Path) -> bytes:
             key.
     """
     try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            data = file.read(4096)
+        # A FIFO would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            data = file.read(KEY_FILE_BYTES) if stat.S_ISREG(status.st_mode) else None
     except OSError as error:
         raise ValueError(f"cannot read the key file {path}: {error.strerror}") from None
+    if data is None:
+        raise ValueError(f"the key file {path} is not a regular file")
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise ValueError(f"others may read the key file {path}, mode {mode:03o}: chmod 600 {path}")
-    if len(data) == KEY_BYTES:
-        return data
-    try:
-        key = bytes.fromhex(data.decode("ascii").strip())
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
+    key = key_of_content(data)
+    if key is None:
         raise ValueError(
             f"the key file {path} must have {2 * KEY_BYTES} hexadecimal digits or {KEY_BYTES}"
-            f" bytes, not {len(data)} bytes of another kind"
+            f" bytes (openssl rand -hex {KEY_BYTES} makes a good one)"
         )
     return key
 
@@ -50,8 +50,13 @@ def new_key(path: Path) -> bytes:
     """
     key = secrets.token_bytes(KEY_BYTES)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"{key.hex()}\n")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{key.hex()}\n")
+    except BaseException:
+        # Half a key, as of a full disk, would be found the next time.
+        path.unlink()
+        raise
     return key
 
 

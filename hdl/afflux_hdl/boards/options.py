@@ -4,7 +4,9 @@ Tested: `tests/hdl/test_boards_settings.py`.
 """
 
 import argparse
+import contextlib
 import hashlib
+import ipaddress
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -67,8 +69,13 @@ def settings_of(options: argparse.Namespace, board: str, folder: Path) -> tuple[
     else:
         folder.mkdir(parents=True, exist_ok=True)
         key_file = folder / f"{board}.key"
-        key = read_key(key_file) if key_file.exists() else new_key(key_file)
+        # Two that begin at once must not have a key each.
+        with contextlib.suppress(FileExistsError):
+            new_key(key_file)
+        key = read_key(key_file)
     address = given.get("address", ADDRESS)
+    for name in ("address", "controller"):
+        _refuse_loopback(name, given.get(name, ""))
     settings = Settings(
         mac=_mac(given["mac"]) if "mac" in given else _mac_of(key),
         address=None if address == DHCP else address,
@@ -98,6 +105,13 @@ def _read(path: Path) -> dict[str, Any]:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ValueError(f"{name} in {path} must be {kind.__name__}, not {value!r}")
     return found
+
+
+def _refuse_loopback(name: str, text: str) -> None:
+    # Simulated boards have such addresses; a real one would never hear anybody.
+    with contextlib.suppress(ipaddress.AddressValueError):
+        if ipaddress.IPv4Address(text).is_loopback:
+            raise ValueError(f"{name} {text} is a host's own: nothing in a network has it")
 
 
 def _mac(text: str) -> int:

@@ -7,16 +7,42 @@ Plain Python: it imports neither amaranth nor torch nor numpy.
 Tested: `tests/hdl/test_management_contract.py`.
 """
 
-__all__ = ["KEY_BYTES", "siphash"]
+import re
+
+__all__ = ["KEY_BYTES", "KEY_FILE_BYTES", "key_of_content", "siphash"]
 
 KEY_BYTES = 16
 """Bytes of a key."""
+
+KEY_FILE_BYTES = 2 * KEY_BYTES + 8
+"""As many bytes of a file are looked at for a key: its digits, and white space around them."""
+
+_HALF = re.compile(rb"[0-9a-fA-F\s]+")
+"""Half as many digits as there must be, most likely: 16 random bytes are never like that."""
 
 _MASK = (1 << 64) - 1
 _CONSTANTS = tuple(
     int.from_bytes(b"somepseudorandomlygeneratedbytes"[8 * n : 8 * n + 8], "big") for n in range(4)
 )
 _LAST_BLOCK_BYTES = 7
+
+
+def key_of_content(content: bytes) -> bytes | None:
+    """Return the key that a file has: its 16 bytes themselves, or 32 hexadecimal digits.
+
+    The same for whoever builds a board and for whoever controls it, or they would not agree.
+
+    Args:
+        content: The file's first `KEY_FILE_BYTES`, or all of it.
+    """
+    # Raw bytes may begin or end with what looks like white space.
+    if len(content) == KEY_BYTES and not _HALF.fullmatch(content):
+        return content
+    try:
+        key = bytes.fromhex(content.decode("ascii"))
+    except ValueError:
+        return None
+    return key if len(key) == KEY_BYTES else None
 
 
 def siphash(key: bytes, message: bytes) -> int:

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
             port_buffer_bytes=options.port_buffer_bytes,
         )
         written = write_plugin(options.board, parameters, options.output)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     sys.stdout.write("".join(f"{path}\n" for path in written))
 
