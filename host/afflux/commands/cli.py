@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from afflux.commands import serve
-from afflux.commands.option_types import seconds
+from afflux.commands.device.option_types import seconds
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.settings import Settings
 from afflux_drivers.control.client import read_counters

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Callable
 
+from afflux.commands.device.option_types import checked
 from afflux.commands.device.text import columns, flat
-from afflux.commands.option_types import checked
 from afflux_drivers.device.configuration import (
     address_of_text,
     mac_of_text,

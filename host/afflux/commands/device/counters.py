@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from afflux.commands.device.option_types import count
 from afflux.commands.device.text import columns
-from afflux.commands.option_types import count
 from afflux_drivers.device.box import box_counters
 from afflux_drivers.device.counters import (
     difference,

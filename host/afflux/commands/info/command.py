@@ -11,6 +11,7 @@ import torch
 
 import afflux
 from afflux.commands.bench.machine import processor_name
+from afflux.commands.device.option_types import seconds
 from afflux.commands.info.advice import advice
 from afflux.commands.info.aggregators import ask
 from afflux.commands.info.cores import measured_forecast
@@ -18,7 +19,6 @@ from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import why_not_shared
 from afflux.commands.info.text import render
-from afflux.commands.option_types import seconds
 from afflux.group.settings import Settings
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
