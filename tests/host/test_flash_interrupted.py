@@ -167,8 +167,9 @@ def close_output():
     sys.stdout = None
 
 
-def fill_output():
+def fill_output(unbuffered=False):
     os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    sys.stdout.reconfigure(write_through=unbuffered)
 
 
 @pytest.mark.parametrize("output", [None, close_both, close_output, fill_output])
@@ -193,6 +194,50 @@ def test_letters_that_there_are_not_stop_nothing(bench, encoding):
     assert status == 0
     assert bench.done
     assert bench.restored
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], []])
+def test_a_name_that_there_are_no_letters_for_is_shown_all_the_same(bench, words):
+    """It is in the line of the very command that loads the board."""
+    bench.ecpix = bench.ecpix.rename(bench.folder / "ecpix-\u65e5\udcff.bit")
+    for encoding in ("ascii", "utf-8"):
+        status, said = bench.start(bench.words("ecpix5-45f", *words), encoding=encoding).end()
+        assert status == 0
+        assert "udcff" in next(line for line in said.splitlines() if "goes into the FPGA" in line)
+        assert "--write-sram" in said
+        assert bench.done == (not words)
+
+
+def test_a_dry_run_that_nobody_can_see_is_an_error(bench):
+    status, said = bench.start(bench.words("au50", "--dry-run"), output=fill_output).end()
+    assert status == 1
+    assert said.startswith("afflux flash: [Errno 28] No space left on device\n")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("words", [["info", "--json"], ["device", "list"]])
+def test_output_that_finds_no_room_is_an_error_and_no_traceback(bench, words):
+    for unbuffered in (False, True):
+        # Or with PYTHONUNBUFFERED, as in containers: then print itself fails.
+        status, said = bench.start(words, output=lambda now=unbuffered: fill_output(now)).end()
+        assert status == 1
+        assert "No space left on device" in said
+        assert "Traceback" not in said
+
+
+def test_who_reads_the_first_line_alone_is_told_of_no_error(bench):
+    """As `| head -1`."""
+
+    def to_nobody():
+        ours, theirs = os.pipe()
+        os.dup2(theirs, 1)
+        os.close(theirs)
+        os.close(ours)
+        sys.stdout.reconfigure(write_through=True)
+
+    for words in (["device", "list"], bench.words("au50", "--dry-run")):
+        process = bench.start(words, output=to_nobody)
+        assert process.end() == (1, "")
 
 
 def test_below_nohup_the_end_of_the_terminal_is_nothing(bench):

@@ -1,7 +1,8 @@
 """Carries out what loading a board takes: programs with a time limit, and writes that are shown.
 
-In a dry run everything is shown and nothing is done. That nobody can see what is shown, as when the
-reader of the output has ended, stops nothing: half a bitstream is worse than no words about it.
+In a dry run everything is shown and nothing is done. Otherwise, that nobody can see what is shown,
+as when the reader of the output has ended, stops nothing: half a bitstream is worse than no words
+about it.
 """
 
 import codecs
@@ -11,6 +12,7 @@ import select
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,7 +28,13 @@ _PAUSE_S = 0.01
 
 
 def _print(text: str, end: str = "\n") -> None:
-    print(text, end=end, flush=True)
+    try:
+        print(text, end=end, flush=True)
+    except UnicodeEncodeError:
+        # The name of a file, say, has what this terminal has no letters for: the rest counts.
+        encoding = sys.stdout.encoding
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+        print(text, end=end, flush=True)
 
 
 class Runner:
@@ -47,8 +55,15 @@ class Runner:
         self.locks: list[int] = []
 
     def say(self, text: str) -> None:
-        """Show a line, if that is possible."""
-        _try_to(self._show, text)
+        """Show a line, if that is possible.
+
+        Raises:
+            OSError: It is not, in a dry run, which is for nothing else.
+        """
+        if self.dry:
+            self._show(text)
+        else:
+            _try_to(self._show, text)
 
     def do(self, what: str, act: Callable[[], object]) -> None:
         """Show what is done, and do it."""
@@ -148,7 +163,7 @@ class Runner:
 
 
 def _try_to(show: Callable[..., None], *words: str) -> None:
-    # Its reader has ended, its disk is full, it is closed, or it has no such letters.
+    # Its reader has ended, its disk is full, or it is closed.
     with contextlib.suppress(OSError, ValueError):
         show(*words)
 

@@ -28,6 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of the output has closed it, as `head` does.
         _drop_output()
         return 1
+    except OSError as error:
+        # Most likely the disk below the output is full.
+        print(f"afflux: {error}", file=sys.stderr)
+        _drop_output()
+        return 1
     except KeyboardInterrupt:
         print("afflux: interrupted", file=sys.stderr)
         return _INTERRUPTED
@@ -49,6 +54,8 @@ def _flushed() -> bool:
 
 def _drop_output() -> None:
     # Python would flush it once more.
+    if sys.stdout is None:
+        return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -95,6 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
             sysfs=arguments.sysfs,
             locks=arguments.locks,
         )
+    except BrokenPipeError:
+        # The reader of a dry run wants no more, as `head` does.
+        raise
     except (AffluxError, ValueError, OSError) as error:
         print(f"afflux flash: {error}", file=sys.stderr)
         return 1

@@ -58,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "list":
             return listing.run(arguments, key_of(arguments))
         return _SUBCOMMANDS[arguments.action][0](arguments, _opener(arguments))
+    except BrokenPipeError:
+        # Whoever reads wants no more, as `head` does: that is no error of a device.
+        raise
     except (AffluxError, WriteRefused, ValueError, OSError) as error:
         print(f"afflux device {arguments.action}: {error}", file=sys.stderr)
         return 1
