@@ -5,6 +5,7 @@ host that reports no errors any more.
 """
 
 import errno
+import io
 import os
 import resource
 import signal
@@ -169,7 +170,14 @@ def close_output():
 
 def fill_output(unbuffered=False):
     os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
-    sys.stdout.reconfigure(write_through=unbuffered)
+    if unbuffered:
+        unbuffer_output()
+
+
+def unbuffer_output():
+    """Have output as PYTHONUNBUFFERED has it, so that print itself fails."""
+    raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
+    sys.stdout = io.TextIOWrapper(raw, "utf-8", write_through=True)
 
 
 @pytest.mark.parametrize("output", [None, close_both, close_output, fill_output])
@@ -218,7 +226,6 @@ def test_a_dry_run_that_nobody_can_see_is_an_error(bench):
 @pytest.mark.parametrize("words", [["info", "--json"], ["device", "list"]])
 def test_output_that_finds_no_room_is_an_error_and_no_traceback(bench, words):
     for unbuffered in (False, True):
-        # Or with PYTHONUNBUFFERED, as in containers: then print itself fails.
         status, said = bench.start(words, output=lambda now=unbuffered: fill_output(now)).end()
         assert status == 1
         assert "No space left on device" in said
@@ -233,7 +240,7 @@ def test_who_reads_the_first_line_alone_is_told_of_no_error(bench):
         os.dup2(theirs, 1)
         os.close(theirs)
         os.close(ours)
-        sys.stdout.reconfigure(write_through=True)
+        unbuffer_output()
 
     for words in (["device", "list"], bench.words("au50", "--dry-run")):
         process = bench.start(words, output=to_nobody)
