@@ -124,9 +124,18 @@ def test_a_taken_port_is_a_clear_error():
         (["--workers", "0"], "--workers 0: there must be at least one"),
         (["--group", "239.1.2.3:4701", "--group-ttl", "999"], "--group-ttl 999: "),
         (["--group-ttl", "0"], "--group-ttl 0: "),
+        # Nor what would be passed over without a word.
+        (["--device", "udp://127.0.0.9", "--workers", "4"], "--workers 4: a board has the sizes"),
+        (["--device", "udp://127.0.0.9", "--threads", "2"], "--threads 2: this is for soft only"),
+        (["--device", "udp://127.0.0.9", "--engine", "rtl"], "--engine rtl: --device is instead"),
+        (["--engine", "rtl", "--threads", "2"], "--threads 2: this is for soft only"),
+        (["--bus-bits", "32"], "--bus-bits 32: this is for rtl and node only"),
+        (["--queue", "9"], "--queue 9: this is for --device only"),
+        (["--key-file", "board.key"], "--key-file board.key: this is for --device only"),
+        (["--host-tap", "lo"], "--host-tap lo: this is for node only"),
     ],
 )
-def test_numbers_that_cannot_be_are_named(words, wanted):
+def test_words_that_cannot_be_are_named(words, wanted):
     process, said = start("--port", "0", *words)
     assert finish(process) == 1
     assert said.startswith(f"afflux: cannot serve: {wanted}")

@@ -59,6 +59,19 @@ _QUEUE = 256
 
 _SIZES = ("workers", "lanes", "jobs", "slots")
 _TTL_MAX = 255
+_ENGINES = ("soft", "rtl", "node", "board")
+_BUS_BITS = 512
+
+_ONLY_WITH: dict[str, tuple[tuple[str, ...], object]] = {
+    **dict.fromkeys(_SIZES, (_ENGINES, None)),
+    "threads": (("soft",), 1),
+    "bus_bits": (("rtl", "node"), _BUS_BITS),
+    "network_tap": (("node",), None),
+    "host_tap": (("node",), None),
+    "queue": (("device",), _QUEUE),
+    "key_file": (("device",), None),
+}
+"""With which engines an option means something, and what it is if it is not given."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -67,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `afflux serve`."""
     parser.add_argument(
         "--engine",
-        choices=["soft", "rtl", "node", "board"],
+        choices=_ENGINES,
         default="soft",
         help="software, the simulated engine behind this host's socket, the simulated node with "
         "ports of its own, or a complete simulated board, from pins to pins, and its controller "
@@ -117,8 +130,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bus-bits",
         type=int,
-        choices=[32, 512],
-        default=512,
+        choices=[32, _BUS_BITS],
+        default=_BUS_BITS,
         help="bus width, for rtl and node only (%(default)s)",
     )
     parser.add_argument(
@@ -342,6 +355,24 @@ def _check_numbers(arguments: argparse.Namespace) -> None:
         )
 
 
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse an option that means nothing here: whoever gives it expects something of it.
+
+    Raises:
+        ValueError: One means nothing.
+    """
+    if arguments.device and arguments.engine != "soft":
+        raise ValueError(f"--engine {arguments.engine}: --device is instead of an engine")
+    for name, (engines, default) in _ONLY_WITH.items():
+        option, value = f"--{name.replace('_', '-')}", getattr(arguments, name)
+        if value == default or ("device" if arguments.device else arguments.engine) in engines:
+            continue
+        if arguments.device and name in _SIZES:
+            raise ValueError(f"{option} {value}: a board has the sizes that it was built with")
+        words = " and ".join("--device" if each == "device" else each for each in engines)
+        raise ValueError(f"{option} {value}: this is for {words} only")
+
+
 def _rtl_is_missing(error: ImportError) -> RuntimeError:
     return RuntimeError(
         f"the simulated engine needs the extra 'rtl' (pip install 'afflux[rtl]'): {error}"
@@ -415,6 +446,7 @@ def serve(arguments: argparse.Namespace) -> int:
         access = _access(arguments)
         _check_host(arguments)
         _check_numbers(arguments)
+        _check_options(arguments)
         # The server reports what is wrong with the name.
         with contextlib.suppress(OSError):
             access.check_host(arguments.host)
