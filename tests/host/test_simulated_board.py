@@ -22,6 +22,7 @@ from afflux_drivers.device.key import key_of_file
 from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.device.lock import DeviceLock, registers_of
 from afflux_drivers.errors import AggregatorRefused
+from afflux_sim.board import __main__ as board_command
 from afflux_sim.board.simulated_appliance import SIZES
 from tests.support.host import serving
 from tests.support.host.ranks import caught, run_ranks, values
@@ -201,6 +202,15 @@ def test_a_board_that_dies_is_named_at_every_rank_and_by_its_controller(board):
         controller.kill()
     # What was killed leaves the file of its lock, which goes with whoever has it next.
     DeviceLock(registers_of(DeviceUrl.parse(device))).close()
+
+
+@pytest.mark.parametrize("option", ["--port", "--engine-port"])
+@pytest.mark.parametrize("port", ["70000", "-1", "x"])
+def test_a_port_that_there_is_not_is_said(tmp_path, capsys, option, port):
+    with pytest.raises(SystemExit) as ended:
+        board_command.main(["--key-file", str(tmp_path / "key"), f"{option}={port}"])
+    assert ended.value.code == 2
+    assert f"argument {option}: '{port}' is not a port, 0 to 65535" in capsys.readouterr().err
 
 
 def test_what_keeps_a_board_from_starting_is_said(tmp_path):

@@ -43,13 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m afflux_sim.board", description=__doc__)
     parser.add_argument(
         "--port",
-        type=int,
+        type=_port,
         default=management.PORT,
         help="UDP port of the management; 0: any free one (%(default)s)",
     )
     parser.add_argument(
         "--engine-port",
-        type=int,
+        type=_port,
         default=wire.PORT,
         help="UDP port of the engine; 0: any free one (%(default)s)",
     )
@@ -100,6 +100,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     finally:
         appliance.close()
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to 65535")
+    return int(text)
 
 
 def _make_key(path: Path) -> None:
