@@ -34,6 +34,9 @@ from afflux_drivers.device.location import DeviceUrl
             "file:///a%20b?offset=0x40",
             DeviceUrl("file", "/a b", offset=0x40),
         ),
+        # Bytes that are no text, as a shell gives them and as a URL has them.
+        ("file:///bar\udcff", "file:///bar%FF", DeviceUrl("file", "/bar\udcff")),
+        ("file:///bar%ff%C3%A4", "file:///bar%FF%C3%A4", DeviceUrl("file", "/bar\udcff\u00e4")),
     ],
 )
 def test_reads_a_url_and_gives_it_back_in_one_form(text, form, url):
@@ -50,6 +53,7 @@ def test_reads_a_url_and_gives_it_back_in_one_form(text, form, url):
         ("tcp://10.0.0.9", "not the URL of a device"),
         ("udp://", "no address"),
         ("udp://[fd00::9]", "IPv4 only"),
+        ("udp://fd00::9", "IPv4 only"),
         ("udp://10.0.0.9:0", "from 1 to 65535"),
         ("udp://10.0.0.9:65536", "from 1 to 65535"),
         ("udp://10.0.0.9/x", "no path"),

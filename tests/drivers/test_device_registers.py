@@ -244,6 +244,12 @@ def test_nobody_loads_a_card_that_is_in_use(opened, tmp_path):
     lock.close()
 
 
+def test_a_file_whose_name_is_no_text_stands_in_too(tmp_path):
+    (tmp_path / "bar\udcff").write_bytes(register_image())
+    with open_device(f"file://{tmp_path}/bar%ff", locks=tmp_path) as device:
+        assert device.read(registers.address_of("identity")) == registers.IDENTITY
+
+
 def test_a_file_has_one_lock_by_whatever_name(tmp_path):
     (tmp_path / "bar").write_bytes(register_image())
     (tmp_path / "link").symlink_to("bar")

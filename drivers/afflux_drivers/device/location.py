@@ -7,11 +7,14 @@
 | `file:///path[?offset=0]` | in a file: a UIO device, the BAR of another shell, or a stand-in |
 """
 
+import contextlib
+import ipaddress
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from afflux_drivers.addresses import is_ipv6
 from afflux_drivers.device.shells import OPEN_NIC
@@ -58,7 +61,7 @@ class DeviceUrl:
             return f"udp://{self.place}{suffix}"
         if self.scheme == "file":
             suffix = f"?offset={self.offset:#x}" if self.offset else ""
-            return f"file://{quote(self.place, safe='/:')}{suffix}"
+            return f"file://{quote(os.fsencode(self.place), safe='/:')}{suffix}"
         options = [f"bar={self.bar}"] * (self.bar != OPEN_NIC.bar)
         options += [f"offset={self.offset:#x}"] * (self.offset != OPEN_NIC.offset)
         return f"pcie://{self.place}{'?' * bool(options)}{'&'.join(options)}"
@@ -111,6 +114,9 @@ def _udp(authority: str, path: str, options: dict[str, int]) -> DeviceUrl:
         raise ValueError(f"an address has no path {path!r}")
     if is_ipv6(authority.partition("]")[0].lstrip("[")) and authority.startswith("["):
         raise ValueError("boards have IPv4 only")
+    with contextlib.suppress(ipaddress.AddressValueError):
+        ipaddress.IPv6Address(authority)
+        raise ValueError("boards have IPv4 only")
     match = _HOST.fullmatch(authority)
     if match is None:
         raise ValueError("there is no address")
@@ -135,7 +141,8 @@ def _pcie(function: str, path: str, options: dict[str, int]) -> DeviceUrl:
 def _file(authority: str, path: str, options: dict[str, int]) -> DeviceUrl:
     if authority:
         raise ValueError(f"a file is on this host, not on {authority!r}: three slashes")
-    name = unquote(path)
+    # The name of a file has bytes, of whatever encoding.
+    name = os.fsdecode(unquote_to_bytes(os.fsencode(path)))
     if not Path(name).is_absolute():
         raise ValueError("the path of a file must be absolute")
     return DeviceUrl("file", name, offset=options.get("offset", 0))
