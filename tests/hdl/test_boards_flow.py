@@ -313,6 +313,38 @@ def test_a_run_that_was_ended_is_not_taken_for_the_one_before(
     assert tools_that_copy == runs
 
 
+def test_seeds_of_an_earlier_command_do_not_count(
+    tmp_path: Path, tools_that_copy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third is the best: after `--seeds 3` a command for one gives what it would alone."""
+    engines = {1: 90.0, 2: 80.0, 3: 100.0}
+    packed = []
+
+    def nextpnr(arguments: list[str], folder: Path, name: str, *_: Any) -> None:
+        seed = int(arguments[arguments.index("--seed") + 1])
+        (folder / f"{name}.config").write_text(name)
+        (folder / f"{name}.json").write_text(json.dumps(placed(sync=engines[seed])))
+
+    def pack(self: Flow, seed: int, _settings: Any) -> tuple[Path, Path]:
+        packed.append(seed)
+        files = self.folder / "a.bit", self.folder / "a.svf"
+        for path in files:
+            path.write_text(str(seed))
+        return files
+
+    monkeypatch.setattr(flow, "run_nextpnr", nextpnr)
+    monkeypatch.setattr(Flow, "pack", pack)
+    monkeypatch.setattr(Flow, "use_by_part", lambda self: {})
+    monkeypatch.setattr(command, "report", lambda *_: "")
+    figures = tmp_path / "boards.json"
+    for seeds in (1, 3, 1):
+        places = ["--output", str(tmp_path), "--figures", str(figures)]
+        assert command.main(["ecpix5-45f", "--seeds", str(seeds), *places]) == 0
+        entry = json.loads(figures.read_text())["ecpix5-45f"]
+        assert sorted(entry["seeds"]) == [str(seed) for seed in range(1, seeds + 1)]
+    assert packed == [1, 3, 1]
+
+
 def test_two_at_once_do_not_place_each_others_netlists(tmp_path: Path) -> None:
     with sized(tmp_path, 8).alone():
         with (

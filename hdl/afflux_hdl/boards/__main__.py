@@ -59,6 +59,8 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
     """
     started = time.monotonic()
     node = node_of(board, options, _build_time())
+    # A board that has not so many ports is refused before there is a folder.
+    board.clock_mhz(node.engine.ports)
     folder: Path = options.output / name_of(board, node)
     settings, key_file = settings_of(options, board.name, folder)
 
@@ -80,26 +82,30 @@ def _made(
     flow: Flow, seeds: int, settings: Settings, key_file: Path, started: float
 ) -> dict[str, Any]:
     board, folder, progress = flow.board, flow.folder, flow.progress
-    clock_mhz = board.clock_mhz(flow.node.engine.ports)
     known = flow.synthesise()
     progress(f"synthesis took {known['synthesis_s']:.0f} s")
+    # Those that are asked for, of all that are kept: the same command gives the same bits.
+    tried = {}
     for seed in range(1, seeds + 1):
-        placed = flow.place(seed)
+        tried[str(seed)] = placed = flow.place(seed)
         clocks = ", ".join(
             f"{name} {clock['fmax_mhz']} of {clock['clock_mhz']} MHz"
             for name, clock in sorted(placed["clocks"].items())
         )
         progress(f"seed {seed}, {placed['place_and_route_s']:.0f} s: {clocks}")
-    known = flow.known()
-    bit, svf = flow.pack(_best(known["seeds"]), settings)
+    best = _best(tried)
+    bit, svf = flow.pack(best, settings)
     entry = {
         "board": board.title,
         "device": f"{board.device}-{board.speed}{board.package}",
         "parameters": asdict(flow.node),
-        "clocks_mhz": {"engine": float(clock_mhz), "ethernet": 125.0},
+        "clocks_mhz": {
+            "engine": float(board.clock_mhz(flow.node.engine.ports)),
+            "ethernet": 125.0,
+        },
         "margin": MARGIN,
-        "seeds": known["seeds"],
-        "seed_in_bitstream": _best(known["seeds"]),
+        "seeds": tried,
+        "seed_in_bitstream": best,
         "synthesis_s": known["synthesis_s"],
         "seconds_of_this_run": round(time.monotonic() - started, 1),
         "bitstream": {
@@ -110,7 +116,7 @@ def _made(
             for path in (bit, svf)
         },
         # The file is different for every key; this is not.
-        "placed_sha256": flow.placed_digest(_best(known["seeds"])),
+        "placed_sha256": flow.placed_digest(best),
         "versions": versions(),
     }
     entry["parts"] = flow.use_by_part()
