@@ -15,6 +15,7 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.opennic import box as box_module
 from afflux_hdl.opennic import intake
+from afflux_hdl.opennic import verilog as box_verilog
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.verilog import generate_box
 from afflux_sim.golden.frames import Endpoint
@@ -251,6 +252,31 @@ def test_a_reset_amid_traffic_of_both_ports(box):
             assert [each.frame for each in box.to_host(port)] == streams[port]
     assert whole > 100
     assert Counter(box.counter("tx_refused", port) > 0 for port in range(2))[True] > 0
+
+
+def check_frames_behind_a_whole_reset(box: SimulatedBox) -> None:
+    """Reset the whole shell while the node still gets what both ports have brought."""
+    for cycles in range(50, 71):
+        for port in range(2):
+            box.from_network([bytes([6, cycles, port]) * 500] * 2, port)
+        # Two ports bring 48 beats each, of which one in a cycle goes on.
+        box.run(cycles)
+        box.reset(0xFFFF, whole=True)
+        for port in range(2):
+            box.beats(box.c2h(port))
+        for port in range(2):
+            first = bytes([6, cycles, 2 + port]) * 100
+            box.from_network([first], port)
+            box.settle()
+            assert [each.frame for each in box.to_host(port)] == [first], f"{cycles} cycles"
+
+
+def test_a_reset_of_the_whole_shell_does_not_cost_the_frame_behind_it(box, monkeypatch):
+    check_frames_behind_a_whole_reset(box)
+    planted = names_with(box_module, "arrived[0].cut.eq(cut.cut)", "arrived[0].cut.eq(0)")
+    monkeypatch.setattr(box_verilog, "Box", planted["Box"])
+    with SimulatedBox(SHARED, planted=generate_box(SHARED)) as wrong, pytest.raises(AssertionError):
+        check_frames_behind_a_whole_reset(wrong)
 
 
 SEPARATE = BoxParameters(

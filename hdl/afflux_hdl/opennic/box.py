@@ -24,6 +24,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.contract.box_registers import BOX_BASE, PAGE_BYTES, node_base
 from afflux_hdl.lib.frame_arbiter import FrameArbiter
+from afflux_hdl.lib.frame_boundary import CutByReset
 from afflux_hdl.lib.frame_split import FrameSplit
 from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.packet_stream import PacketBeat
@@ -156,17 +157,25 @@ class Box(wiring.Component):
             FrameArbiter(PacketBeat(BUS_BITS), sources=p.ports)
         )
         dropped: list[Value] = []
+        arrived = []
         for n, source in enumerate(rx):
             part = PacketFifo(bus_bits=BUS_BITS, depth_bytes=p.port_buffer_bytes, lossy=True)
             m.submodules[f"arrived_{n}"] = DomainRenamer("shell")(part)
             connect(m, source.o, part.i)
             connect(m, part.o, merge.i[n])
+            arrived.append(part)
             dropped.append(part.overflowed)
+        # The node follows frames through resets: one that is cut off here must get its end.
+        cut = CutByReset()
+        m.submodules.arrived_cut = DomainRenamer("shell")(cut)
         m.d.comb += [
             node.rx.valid.eq(merge.o.valid),
             *(node.rx.payload[each].eq(merge.o.payload[each]) for each, _ in PacketBeat(BUS_BITS)),
             node.rx.payload.net_ports.eq(1 << merge.chosen),
             merge.o.ready.eq(1),
+            cut.taken.eq(merge.o.valid),
+            cut.last.eq(merge.o.payload.last),
+            arrived[0].cut.eq(cut.cut),
         ]
         for name, source, outlets in (("tx", node.tx, tx), ("c2h", node.host_rx, c2h)):
             split = FrameSplit(bus_bits=BUS_BITS, ports=p.ports)
