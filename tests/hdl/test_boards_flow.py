@@ -209,13 +209,16 @@ def test_a_wrong_option_is_named_and_nothing_is_built(
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # The first call on a machine compiles Yosys.
 @pytest.mark.usefixtures("compiled_yosys")
-def test_a_small_netlist_has_its_memories_under_their_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ports", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_small_netlist_has_its_memories_and_registers_under_their_names(
+    ports: int, tmp_path: Path
+) -> None:
     board = BOARDS["colorlight-5a-75b"]
-    small = replace(board.engine, workers=1, lanes=1, jobs=1, slots=2)
+    small = replace(board.engine, workers=1, lanes=1, jobs=1, slots=2, ports=ports)
     (tmp_path / "board.v").write_text(verilog_of(board, replace(board.node, engine=small)))
-    tools.run_yosys(script(only_check=True), tmp_path, "check", lambda text: None)
+    tools.run_yosys(script(only_check=True, ports=ports), tmp_path, "check", lambda text: None)
     cells = json.loads((tmp_path / "board_cells.json").read_text())["design"]["num_cells_by_type"]
-    assert (cells["EHXPLLL"], cells["IDDRX1F"], cells["ODDRX1F"]) == (1, 5, 6)
+    assert (cells["EHXPLLL"], cells["IDDRX1F"], cells["ODDRX1F"]) == (1, 5 * ports, 6 * ports)
 
 
 @pytest.mark.parametrize("fails", [False, True])

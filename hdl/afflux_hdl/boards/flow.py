@@ -66,6 +66,12 @@ NEVER_BOTH = ("receive.summaries.fifo.storage", "operations.fifo.storage")
 Amaranth's buffered FIFO reads a word only when its level, a register, counts it already."""
 
 
+ALIKE = "*/w:*.tx_crossing.fifo.rst_cdc.stage* %ci */t:$*dff* %i"
+"""Registers of several ports that always hold the same.
+
+Yosys would have one for all, at one port's pins; from there to another's is half a clock cycle."""
+
+
 def verilog_of(board: Board, node: NodeParameters) -> str:
     """Return the Verilog that is placed: with `PLACEHOLDER` for settings."""
     clock_hz = float(board.clock_mhz(node.engine.ports) * 1_000_000)
@@ -73,11 +79,12 @@ def verilog_of(board: Board, node: NodeParameters) -> str:
     return generate_top(board, node, management)
 
 
-def script(*, name: str = "board", only_check: bool = False) -> str:
+def script(*, name: str = "board", ports: int = 1, only_check: bool = False) -> str:
     """Return the script for Yosys: `name`.v becomes `name`.json.
 
     Args:
         name: Of the files.
+        ports: Network ports that the board uses.
         only_check: Stop before the synthesis, and count that: `name`_cells.json.
     """
     # A name that is no longer that of a memory would be passed over without a word.
@@ -86,6 +93,11 @@ def script(*, name: str = "board", only_check: bool = False) -> str:
         *(f'setattr -set ram_style "{style}" */m:*.{each}' for each, style in STYLES.items()),
         *(f"setattr -set no_rw_check 1 */m:*.{each}" for each in NEVER_BOTH),
     ]
+    if ports > 1:
+        marks += [
+            f"select -assert-min {2 * ports} {ALIKE}",
+            f"setattr -set keep 1 {ALIKE}",
+        ]
     begin = f"""
 read_verilog {name}.v
 hierarchy -top {TOP_MODULE}
@@ -164,10 +176,11 @@ class Flow:
         """
         self.work.mkdir(parents=True, exist_ok=True)
         text = verilog_of(self.board, self.node)
-        pins = constraints(self.board, self.node.engine.ports)
+        ports = self.node.engine.ports
+        pins, yosys = constraints(self.board, ports), script(ports=ports)
         digest = hashlib.sha256(
             "\0".join(
-                [text, script(), pins, *self.board.arguments]
+                [text, yosys, pins, *self.board.arguments]
                 + [f"{name} {version}" for name, version in versions().items()]
             ).encode()
         ).hexdigest()
@@ -181,7 +194,7 @@ class Flow:
             (self.work / "board.v").write_text(text)
             (self.work / "board.lpf").write_text(pins)
             started = time.monotonic()
-            run_yosys(script(), self.work, "board", self.progress)
+            run_yosys(yosys, self.work, "board", self.progress)
             known = {
                 "sources": digest,
                 "synthesis_s": round(time.monotonic() - started, 1),
