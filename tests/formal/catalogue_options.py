@@ -29,6 +29,34 @@ LATER = tuple(
                     "blocks1, block_address1, fresh1, opcode1, _ = found",
                 ),
                 SoughtBug(
+                    "the receive buffer is addressed as without its output register",
+                    14,
+                    "engine/merge.py",
+                    "following = offset + (with_words | with_blocks)",
+                    "following = offset",
+                ),
+                SoughtBug(
+                    "words that are being written are read as they were",
+                    14,
+                    "engine/merge.py",
+                    "held_words.eq(Mux(overtaken, written, self.read_words.data))",
+                    "held_words.eq(self.read_words.data)",
+                ),
+                SoughtBug(
+                    "words of another slot pass for those that are read",
+                    14,
+                    "engine/merge.py",
+                    "& (self.write_words.address == self.read_words.address)",
+                    "",
+                ),
+                SoughtBug(
+                    "words are read when it is the transmit stage's turn",
+                    14,
+                    "engine/slot_memory.py",
+                    "turns = (self.merge_words, self.send_words)",
+                    "turns = (self.send_words, self.merge_words)",
+                ),
+                SoughtBug(
                     "idle although a block is to be written",
                     14,
                     "engine/merge.py",
@@ -99,6 +127,13 @@ LATER = tuple(
                     "engine/transmit.py",
                     "from_text1, from_words1, text1, unsent1, net_ports1, words1 = found",
                     "from_text1, from_words1, text1, unsent1, net_ports1, _ = found",
+                ),
+                SoughtBug(
+                    "look-ahead words do not wait for their register",
+                    14,
+                    "engine/transmit.py",
+                    "m.d.sync += words1.eq(self.read_words.data)",
+                    "m.d.comb += words1.eq(self.read_words.data)",
                 ),
                 SoughtBug(
                     "too little room for what is in flight",

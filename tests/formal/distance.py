@@ -106,9 +106,12 @@ class DistanceHarness(Elaboratable):
         )
         order = data.View(FrameOrder(p), sending["order"])
         tagged = sending["active"] & seams.tag(order.header) & ~order.reply
+        # Words of one beat are addressed with the header if the memories have output registers.
+        early = p.ram_output_register and p.header_beats == 1
         reads = tagged & Mux(
             of_words,
-            sending["in_words"] & (transmit.read_words.address == words_at),
+            sending["in_header" if early else "in_words"]
+            & (transmit.read_words.address == words_at),
             sending["in_blocks"] & (transmit.read_block.address == block_at),
         )
         # Merge addresses it in one cycle, and writes it some cycles later.
@@ -116,13 +119,17 @@ class DistanceHarness(Elaboratable):
         elapsed = Mux(chosen.now, 0, age)
         own = chosen.now | ongoing
         m.d.sync += ongoing.eq(own & ~merging["finishing"])
+        words_address = merge.read_words.address
+        if early:
+            words_address = Signal.like(merge.read_words.address)
+            m.d.sync += words_address.eq(merge.read_words.address)
         addresses = Signal()
         m.d.comb += addresses.eq(
             own
             & has_it
             & Mux(
                 of_words,
-                merging["with_words"] & (merge.read_words.address == words_at),
+                merging["with_words"] & (words_address == words_at),
                 merging["with_blocks"] & (merge.read_block.address == block_at),
             )
         )

@@ -131,6 +131,20 @@ class MergeMemoryHarness(ElementHarness):
         first_words = 1 if p.header_beats == 1 else 2
         first_block = first_words + p.header_beats
         place = rank(incoming.present, lane) * p.block_beats + beat
+        # With output registers what is addressed is known a cycle earlier: words of one beat with
+        # the operation that is taken, and the receive buffer.
+        asked_words: Value = merge.read_words.address
+        asked = merge.receive.address
+        if p.ram_output_register:
+            asked = Signal.like(merge.receive.address)
+            m.d.sync += asked.eq(merge.receive.address)
+            reads_on = parts["with_words"] | parts["with_blocks"]
+            m.d.comb += Assert(~reads_on | (asked == parts["offset"]), "what comes was asked for")
+            if p.header_beats == 1:
+                asked_words = Signal.like(merge.read_words.address)
+                m.d.sync += asked_words.eq(merge.read_words.address)
+                asked_right = asked_words == parts["words_address"]
+                m.d.comb += Assert(~parts["with_words"] | asked_right, "words were asked for")
         for ghost, hit, fresh, opcode, offset, reads, address, at, write, content, times in (
             (
                 block,
@@ -152,7 +166,7 @@ class MergeMemoryHarness(ElementHarness):
                 3,
                 incoming.start + word_beat,
                 parts["with_words"],
-                merge.read_words.address,
+                asked_words,
                 words_at,
                 merge.write_words,
                 words_content,
@@ -212,8 +226,8 @@ class MergeMemoryHarness(ElementHarness):
         # The receive buffer has the operation's words and blocks at their places.
         block_here, words_here = Signal(), Signal()
         m.d.sync += [
-            block_here.eq(parts["with_blocks"] & (merge.receive.address == block.offset)),
-            words_here.eq(parts["with_words"] & (merge.receive.address == words.offset)),
+            block_here.eq(parts["with_blocks"] & (asked == block.offset)),
+            words_here.eq(parts["with_words"] & (asked == words.offset)),
         ]
         arrives = Signal(p.checked_bits)
         m.d.comb += [

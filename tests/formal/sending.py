@@ -279,14 +279,18 @@ class SendingHarness(ElementHarness):
             )
         )
         words_due = inside["in_words"] & of_slot & (issued == p.header_beats + word_beat)
-        for name, due, content in (
-            ("block", block_due, block_content),
-            ("words", words_due, words_content),
+        # Words of one beat are read with the header if there are output registers.
+        early = int(p.ram_output_register and p.header_beats == 1)
+        if early:
+            words_due = inside["in_header"] & of_slot
+        for name, due, content, sooner in (
+            ("block", block_due, block_content, 0),
+            ("words", words_due, words_content, early),
         ):
             # Two cycles later, or three, it goes to the seal, and one later into the queue.
             kept: Value = Cat(self._word(content), self._residue(content))
             due2, held = due, kept
-            for n in range(2 + p.ram_output_register):
+            for n in range(2 + p.ram_output_register + sooner):
                 due_before, held_before = due2, held
                 due2 = Signal(name=f"{name}_due_{n + 1}")
                 held = Signal(len(kept), name=f"{name}_held_{n + 1}")

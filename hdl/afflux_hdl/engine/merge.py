@@ -9,6 +9,10 @@
 
 Words and elements come with their residues, and leave with new ones.
 
+With `ram_output_register` data come a cycle after what is drawn. Blocks wait for that, with what
+they are merged with. The receive buffer is addressed a cycle earlier instead, and so are words of
+one beat: in the cycle in which the operation is taken, at phase 0.
+
 Operations are carried out in order. A delivery leaves when its operation begins: what it stands for
 is written while its headers are made and sent. Merge never pauses within an operation, and the
 transmit stage, which begins later, walks through the same lanes and more in the same order, so it
@@ -40,7 +44,8 @@ beat, at 512 bits. They are the same for every block; on narrower buses there ar
 An operation that is taken in cycle t writes its words in t + 2 and beat n of its blocks in
 t + 5 + n. Transmit takes the order of its result in t + 10 at the earliest, addresses the words in
 t + 12, and beat n or a later one of the result's blocks is addressed not before t + 13 + n. With
-`ram_output_register` blocks are written a cycle later, so there it is one cycle less."""
+`ram_output_register` blocks are written a cycle later, so there it is one cycle less; words are
+addressed in t + 11."""
 
 
 class Merge(wiring.Component):
@@ -53,7 +58,8 @@ class Merge(wiring.Component):
     No bypass is needed. Words of a slot are read again after 2 cycles at the earliest, and are
     written 1 cycle after they are read (on narrower buses 4 and 2 cycles). A block is read again
     after 6 cycles at the earliest, by the second of two operations of one block each, and is
-    written after 3 cycles.
+    written after 3 cycles. With `ram_output_register` blocks are written after 4; words of one beat
+    after 2, in the very cycle in which they may be read again, so these come by a bypass.
 
     Members:
         phase: Alternates from cycle to cycle; operations start when it is 0.
@@ -152,6 +158,11 @@ class Merge(wiring.Component):
             m.d.sync += [operation.eq(self.i.payload), offset.eq(self.i.payload.start)]
         with m.Elif(with_words | with_blocks):
             m.d.sync += offset.eq(offset + 1)
+        if p.ram_output_register:
+            # The receive buffer answers a cycle later, so it is addressed a cycle earlier: by what
+            # `offset` is about to be. Nothing is read for what is not taken.
+            following = offset + (with_words | with_blocks)
+            m.d.comb += self.receive.address.eq(Mux(may_take, self.i.payload.start, following))
         # Control's own operations occupy nothing of the receive buffer.
         with m.If(finishing & (operation.kind != OperationKind.ORDER)):
             m.d.sync += self.release.eq(operation.end)
@@ -170,6 +181,22 @@ class Merge(wiring.Component):
                 words_read.eq(with_words),
                 words_address.eq(self.read_words.address),
                 opening.eq(operation.opening),
+            ]
+        if p.ram_output_register and p.header_beats == 1:
+            # They pass one here too, so they are addressed by the operation that is taken. In that
+            # very cycle the one before may write them: then what it writes comes after them.
+            held_words, written = Signal(p.checked_bits), Signal(p.checked_bits)
+            overtaken = Signal()
+            words_address = Cat(operation.version, operation.delivery.slot)
+            m.d.comb += self.read_words.address.eq(
+                Cat(self.i.payload.version, self.i.payload.delivery.slot)
+            )
+            m.d.sync += [
+                overtaken.eq(
+                    self.write_words.enable & (self.write_words.address == self.read_words.address)
+                ),
+                written.eq(self.write_words.data),
+                held_words.eq(Mux(overtaken, written, self.read_words.data)),
             ]
         words1, blocks1 = Signal(), Signal()
         words_address1 = Signal.like(self.read_words.address)

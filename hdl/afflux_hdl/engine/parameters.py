@@ -29,8 +29,9 @@ class Parameters:
             1 Gbit/s it is 34 ms, or 4.2 million cycles of 125 MHz.
         ports: Network ports, 1 to 8, that share the packet streams; results leave by the port by
             which a worker has joined.
-        ram_output_register: 1: the blocks of the slots come out of their memory through its output
-            register, which UltraRAM needs at 250 MHz. Results are a cycle later.
+        ram_output_register: 1: what 250 MHz ask for. The blocks of the slots and what has arrived
+            come out of their memories through output registers, look-ahead words pass a register
+            behind theirs, and the longest decisions have a cycle more. Results are a cycle later.
         build_time: When the gateware was generated, in seconds since 1970, for its register; with
             0, equal sources give equal gateware.
 

@@ -84,7 +84,8 @@ class Receive(wiring.Component):
         i: Frames from the MAC, without frame check sequence.
         local: The engine's addresses.
         o: Summaries of frames that occupy the buffer, two cycles apart or more.
-        read: The receive buffer.
+        read: The receive buffer; with `ram_output_register` data follow two cycles after their
+            address.
         release: Offset up to which the buffer is no longer needed.
         arrived: A frame ended in this cycle's beat.
         arrived_bytes: Bytes of this cycle's beat.
@@ -124,7 +125,11 @@ class Receive(wiring.Component):
         header_beats = p.header_beats
         index_limit = p.frame_beats_max + 1
 
-        m.submodules.buffer = buffer = Ram(width=p.checked_bits, address_bits=p.offset_bits)
+        m.submodules.buffer = buffer = Ram(
+            width=p.checked_bits,
+            address_bits=p.offset_bits,
+            output_register=bool(p.ram_output_register),
+        )
         wiring.connect(m, wiring.flipped(self.read), buffer.read)
 
         m.submodules.summaries = summaries = Queue(

@@ -11,7 +11,8 @@
 Each bank has one read port, which the merge stage and the transmit stage use in turn: both get a
 beat in every cycle, with one copy of the data. Blocks are an even number of beats, and both stages
 start packets only at their phase. At 512 bits the look-ahead words are one beat, in one bank: it is
-the merge stage's at phase 1 and the transmit stage's at phase 0.
+the merge stage's at phase 1 and the transmit stage's at phase 0; with `ram_output_register`, where
+both address it a cycle earlier, it is the other way round.
 
 With each word of 32 bits its residue is kept: 36 of 36 bits, or 576 of the 8 x 72 of UltraRAM.
 
@@ -42,7 +43,8 @@ class SlotMemory(wiring.Component):
 
     Members:
         phase: Alternates from cycle to cycle. The merge stage reads beat n of a block in a cycle
-            with phase = n mod 2, the transmit stage in one with the opposite phase.
+            with phase = n mod 2, the transmit stage in one with the opposite phase. Words of one
+            beat are read in the cycle before beat 0 of the blocks, or two before it.
         merge_block, merge_words: Read ports of the merge stage.
         send_block, send_words: Read ports of the transmit stage.
         write_block, write_words: Write ports, of the merge stage.
@@ -122,5 +124,8 @@ class SlotMemory(wiring.Component):
         else:
             words = bank("words", p.words_address_bits)
             wiring.connect(m, wiring.flipped(self.write_words), words.write)
-            connect_in_turn(m, self.phase, self.send_words, self.merge_words, words.read)
+            turns = (self.send_words, self.merge_words)
+            if p.ram_output_register:
+                turns = (self.merge_words, self.send_words)
+            connect_in_turn(m, self.phase, *turns, words.read)
         return m

@@ -191,6 +191,10 @@ class Transmit(wiring.Component):
         words1 = self.read_words.data
         under_way = valid1
         if p.ram_output_register:
+            if header_beats == 1:
+                # Words are addressed with the header, a cycle early, and pass a register.
+                words1 = Signal(p.checked_bits)
+                m.d.sync += words1.eq(self.read_words.data)
             # The blocks come a cycle later, and all else waits for them.
             waiting = (valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1)
             found = tuple(Signal.like(each, name=f"found_{n}") for n, each in enumerate(waiting))
