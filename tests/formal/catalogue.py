@@ -463,6 +463,22 @@ NODE = (
             ),
         ),
     ),
+    Proof(
+        name="stream to the shell",
+        harness="node_streams:PacketFifoHarness",
+        depth=3,
+        arguments={"lossy": False, "late_ready": True},
+        cover=10,
+        bugs=(
+            SoughtBug(
+                "a beat that leaves is looked at as if it stayed",
+                12,
+                "node/packet_fifo.py",
+                "(leaves & goes_on) | (~leaves & has_one)",
+                "has_one",
+            ),
+        ),
+    ),
 )
 
 MEMORIES = tuple(

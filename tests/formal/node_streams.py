@@ -145,15 +145,21 @@ class PacketFifoHarness(Elaboratable):
     """Whole frames, to the host or from it.
 
     Args:
-        lossy: As of the FIFO.
+        lossy, late_ready: As of the FIFO.
     """
 
-    def __init__(self, *, lossy: bool) -> None:
+    def __init__(self, *, lossy: bool, late_ready: bool = False) -> None:
         self._lossy = lossy
+        self._late_ready = late_ready
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        fifo = PacketFifo(bus_bits=BUS_BITS, depth_bytes=FIFO_BYTES, lossy=self._lossy)
+        fifo = PacketFifo(
+            bus_bits=BUS_BITS,
+            depth_bytes=FIFO_BYTES,
+            lossy=self._lossy,
+            late_ready=self._late_ready,
+        )
         with watching("afflux_hdl.lib.ram") as rams:
             inside = Inside(fifo, platform)
             m.submodules.fifo = inside.fragment

@@ -7,11 +7,12 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from afflux_hdl.lib import frame_arbiter, frame_split, request_crossing
+from afflux_hdl.lib import frame_arbiter, frame_split, request_crossing, skid_buffer
 from afflux_hdl.lib.frame_arbiter import FrameArbiter
 from afflux_hdl.lib.frame_split import FrameSplit
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.request_crossing import RequestCrossing
+from afflux_hdl.lib.skid_buffer import SkidBuffer
 from afflux_hdl.opennic import outlet
 from afflux_hdl.opennic.outlet import Outlet
 from tests.support.part_player import at_once, pace, play
@@ -182,6 +183,38 @@ def check_request_crossing(part: type[RequestCrossing]) -> None:
         assert len(set(done)) == len(done), "a request was carried out twice"
 
 
+def check_skid(part: type[SkidBuffer]) -> None:
+    """Each beat once and in order, at full rate; the input stops a cycle behind the output."""
+    frames = [bytes([n]) * (1 + n % 20) for n in range(60)]
+    for offers, takes in (
+        *((at_once, at_once), (pace(0.5, 1), at_once), (at_once, pace(0.5, 2))),
+        (pace(0.6, 3), pace(0.6, 4)),
+    ):
+        marked = [(frame, n % 3 == 0) for n, frame in enumerate(frames)]
+        played = play(part(PacketBeat(32)), marked, offers=offers, takes=takes)
+        assert played.plain == frames
+        assert played.errors == [error for _, error in marked]
+        if offers is takes is at_once:
+            assert played.cycles == list(range(len(played.cycles)))
+
+    skid = part(8)
+
+    async def run(ctx: Any) -> None:
+        ctx.set(skid.i.valid, 1)
+        for ready, accepted in ((0, 1), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0), (0, 1)):
+            # Whatever the output does in this cycle.
+            for either in (not ready, ready):
+                ctx.set(skid.o.ready, either)
+                await ctx.delay(1e-9)
+                assert ctx.get(skid.i.ready) == accepted
+            await ctx.tick()
+
+    simulator = Simulator(skid)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(run)
+    simulator.run()
+
+
 def test_an_outlet_takes_five_cycles() -> None:
     for size in (1, 64, 65, 640):
         played = play(Outlet(depth_bytes=2048, src=1, dst=64), [(bytes(size), False)])
@@ -193,6 +226,7 @@ CHECKS: dict[str, Any] = {
     "arbiter": (frame_arbiter, "FrameArbiter", check_arbiter),
     "split": (frame_split, "FrameSplit", check_split),
     "request crossing": (request_crossing, "RequestCrossing", check_request_crossing),
+    "skid": (skid_buffer, "SkidBuffer", check_skid),
 }
 
 
@@ -205,9 +239,9 @@ def test_part_as_it_is_passes(name: str) -> None:
 BUGS = {
     "a bad frame leaves": (
         "outlet",
-        "wiring.connect(m, wiring.flipped(self.i), frames.i)",
+        "wiring.connect(m, skid.o, frames.i)",
         """
-        wiring.connect(m, wiring.flipped(self.i), frames.i)
+        wiring.connect(m, skid.o, frames.i)
         m.d.comb += frames.i.payload.error.eq(0)
     """,
     ),
@@ -249,6 +283,13 @@ BUGS = {
             m.next = "ANSWER"
         with m.Elif""",
         "with m.If",
+    ),
+    "a beat that waits is overtaken": ("skid", "with m.If(~waits)", "with m.If(1)"),
+    "a beat is taken while one waits": ("skid", "self.i.ready.eq(~waits)", "self.i.ready.eq(1)"),
+    "the output stops the input at once": (
+        "skid",
+        "self.i.ready.eq(~waits)",
+        "self.i.ready.eq(~waits & self.o.ready)",
     ),
     "an answer is taken too early": (
         "request crossing",

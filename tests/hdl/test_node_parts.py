@@ -37,7 +37,7 @@ def draw_frames(choose: random.Random, number: int, largest: int) -> list[tuple[
     ]
 
 
-def check_fifo(part: type) -> None:
+def check_fifo(part: Callable[..., Any]) -> None:
     """Good frames come out whole and in order, bad ones never, and what is lost is counted."""
     choose = random.Random(1)
     for bus_bits in (32, 128):
@@ -275,7 +275,7 @@ def check_managed(part: type) -> None:
         assert not [frame for frame, to in played.frames if to == Destination.HOST.value]
 
 
-def check_echo(part: type) -> None:
+def check_echo(part: Callable[..., Any]) -> None:
     """Right requests come back right, wrong ones never."""
     choose = random.Random(7)
     for bus_bits in (32, 64, 128, 256, 512):
@@ -313,6 +313,16 @@ def check_echo(part: type) -> None:
         assert played.marks == {"replied": len(good), "bad": bad, "dropped": 0}
 
 
+def check_short_echo(part: type) -> None:
+    """Check the same in short steps."""
+    check_echo(partial(part, short_steps=True))
+
+
+def check_late_fifo(part: type) -> None:
+    """Check the same if `o.ready` comes late in a cycle."""
+    check_fifo(partial(part, late_ready=True))
+
+
 def check_arp(part: type) -> None:
     """Check that requests are answered as RFC 826 says, and those beyond the queue counted."""
     for bus_bits in (32, 64, 128, 256, 512):
@@ -340,6 +350,8 @@ CHECKS: dict[str, tuple[Any, str, Callable[[type], None]]] = {
     "classify": (classify, "Classify", check_classify),
     "managed": (classify, "Classify", check_managed),
     "echo": (echo, "Echo", check_echo),
+    "short echo": (echo, "Echo", check_short_echo),
+    "late fifo": (packet_fifo, "PacketFifo", check_late_fifo),
     "arp": (arp, "Arp", check_arp),
 }
 
@@ -432,6 +444,11 @@ BUGS = {
         "icmp_good5",
     ),
     "the last byte is not summed": ("echo", echo_check, "left1 > n", "left1 > n + 1"),
+    "a late FIFO looks at a beat that leaves as if it stayed": (
+        *("late fifo", packet_fifo),
+        "(leaves & goes_on) | (~leaves & has_one)",
+        "has_one",
+    ),
     "sender and target are mixed up": (
         *("arp", arp),
         "payload.address.eq(request.sender_address)",

@@ -362,8 +362,12 @@ class Admit(wiring.Component):
         m.d.comb += [
             wants_reply.eq((verdict.answer != 0) | refused),
             fits.eq(Mux(refused, ~self.refusals_full & limit.ready, ~self.replies_full)),
-            limit.take.eq(valid3 & refused & fits),
         ]
+        if p.ram_output_register:
+            # Frames are two cycles apart, so the next one finds this one counted all the same.
+            m.d.sync += limit.take.eq(valid3 & refused & fits)
+        else:
+            m.d.comb += limit.take.eq(valid3 & refused & fits)
         reply4 = Signal(Reply(p))
         reply_valid4 = Signal()
         m.d.sync += [

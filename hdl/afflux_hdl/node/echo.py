@@ -59,6 +59,7 @@ class Echo(wiring.Component):
         bus_bits: Width of the packet streams.
         buffer_bytes: Size of the buffer, a power of two.
         ports: Network ports behind the streams; a reply leaves by the one of its request.
+        short_steps: As of `EchoCheck`.
 
     Members:
         i: Echo requests as `Classify` finds them, and nothing else.
@@ -69,8 +70,11 @@ class Echo(wiring.Component):
         idle: No reply is in flight.
     """
 
-    def __init__(self, *, bus_bits: int, buffer_bytes: int, ports: int = 1) -> None:
+    def __init__(
+        self, *, bus_bits: int, buffer_bytes: int, ports: int = 1, short_steps: bool = False
+    ) -> None:
         self._bus_bits = bus_bits
+        self._short_steps = short_steps
         self._ports = ports
         self._buffer_bytes = buffer_bytes
         beat = PacketBeat(bus_bits, ports)
@@ -88,7 +92,9 @@ class Echo(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.check = check = EchoCheck(bus_bits=self._bus_bits)
+        m.submodules.check = check = EchoCheck(
+            bus_bits=self._bus_bits, short_steps=self._short_steps
+        )
         m.submodules.buffer = buffer = PacketFifo(
             bus_bits=self._bus_bits,
             depth_bytes=self._buffer_bytes,

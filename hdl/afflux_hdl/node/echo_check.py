@@ -62,6 +62,8 @@ class EchoCheck(wiring.Component):
 
     Args:
         bus_bits: Width of the packet stream.
+        short_steps: For a fast clock: the longest sums and comparisons take two of the stages, some
+            of which have little to do. Nothing comes later, or is another.
 
     Members:
         i: Echo requests without options, their total length at least 28.
@@ -71,8 +73,11 @@ class EchoCheck(wiring.Component):
         reply: With `judged`: what its reply needs.
     """
 
-    def __init__(self, *, bus_bits: int) -> None:
+    def __init__(self, *, bus_bits: int, short_steps: bool = False) -> None:
         self._bus_bits = bus_bits
+        self._short_steps = short_steps
+        # Bits of the sums of 10 words in stages 2 to 5: folded in 3 and 4, or in 4 and 5.
+        self._sum_bits = (20, 20, 17, 16) if short_steps else (20, 17, 16, 16)
         super().__init__(
             {
                 "i": In(stream.Signature(PacketBeat(bus_bits), always_ready=True)),
@@ -131,7 +136,12 @@ class EchoCheck(wiring.Component):
         # Stage 2: the words of the message in this beat, the others as 0.
         ended2, whole2, valid2, first2 = Signal(), Signal(), Signal(), Signal()
         inside = Signal(size)
-        m.d.comb += inside.eq(Cat(left1 > n for n in range(size)))
+        if self._short_steps:
+            low = size.bit_length() - 1
+            over, beyond = left1[-1], left1[low:-1].any()
+            m.d.comb += inside.eq(Cat(~over & (beyond | (left1[:low] > n)) for n in range(size)))
+        else:
+            m.d.comb += inside.eq(Cat(left1 > n for n in range(size)))
         from_icmp = Signal(size)
         with m.Switch(index1):
             for n in range(-(-ICMP_OFFSET // size)):
@@ -159,6 +169,15 @@ class EchoCheck(wiring.Component):
         partial3 = [Signal(18, name=f"partial3_{n}") for n in range(max(1, len(words) // 4))]
         for n, partial in enumerate(partial3):
             m.d.sync += partial.eq(tree_sum(words[4 * n : 4 * n + 4]))
+        if self._short_steps:
+            # The many bytes that may be missing in two steps.
+            missing2, in_length2 = Signal(-(-size // 8)), Signal()
+            missing1 = inside & ~beat1.keep
+            m.d.sync += [
+                missing2.eq(Cat(missing1[n : n + 8].any() for n in range(0, size, 8))),
+                in_length2.eq((left1 <= size) & ~too_long1),
+            ]
+            whole2 = in_length2 & ~missing2.any()
         valid3, first3, ended3, whole3 = Signal(), Signal(), Signal(), Signal()
         sum4, total4, before4 = Signal(21), Signal(28), Signal(28)
         ended4, whole4, valid4, first4 = Signal(), Signal(), Signal(), Signal()
@@ -191,24 +210,21 @@ class EchoCheck(wiring.Component):
         )
         request2, request3, request4, request5 = (
             Signal(width, name=f"request_sum{n}")
-            for n, width in zip(range(2, 6), (20, 17, 16, 16), strict=True)
+            for n, width in zip(range(2, 6), self._sum_bits, strict=True)
         )
-        answer2, answer3 = Signal(20), Signal(17)
+        answer2, answer3 = Signal(20), Signal(self._sum_bits[1])
         icmp2, icmp3 = Signal(17), Signal(16)
         local = words_of(self.local.address)
         request = words_of(ipv4.as_value())
         version_and_service, source = request[0], words_of(ipv4.source)
+        answer = [
+            *(version_and_service, ipv4.length, *local, *source),
+            Const(as_sent(DONT_FRAGMENT, 2), 16),
+            Const(as_sent(TIME_TO_LIVE << 8 | PROTOCOL_ICMP, 2), 16),
+        ]
         m.d.sync += [
             request2.eq(tree_sum(request)),
-            answer2.eq(
-                tree_sum(
-                    [
-                        *(version_and_service, ipv4.length, *local, *source),
-                        Const(as_sent(DONT_FRAGMENT, 2), 16),
-                        Const(as_sent(TIME_TO_LIVE << 8 | PROTOCOL_ICMP, 2), 16),
-                    ]
-                )
-            ),
+            answer2.eq(tree_sum(answer)),
             # HC' = HC + (m - m'), here with the first octet in the low bits.
             icmp2.eq(icmp.checksum + Const(as_sent(ICMP_ECHO_REQUEST << 8, 2), 16)),
             reply2.mac.eq(ethernet.source),
@@ -228,6 +244,21 @@ class EchoCheck(wiring.Component):
             request5.eq(request4),
             reply5.eq(reply4),
         ]
+        if self._short_steps:
+            # In steps of four words; what then has no stage left for itself takes the last one.
+            for terms, total3 in ((request, request3), (answer, answer3)):
+                parts2 = [Signal(18, name=f"{total3.name}_of_{n}") for n in range(0, len(terms), 4)]
+                m.d.sync += [
+                    *(part.eq(tree_sum(terms[4 * n : 4 * n + 4])) for n, part in enumerate(parts2)),
+                    total3.eq(tree_sum(parts2)),
+                ]
+            answer4 = Signal(17)
+            m.d.sync += [
+                request4.eq(fold(request3)),
+                request5.eq(fold(request4)),
+                answer4.eq(fold(answer3)),
+                reply5.ip_checksum.eq(~fold(answer4)),
+            ]
         ip_good5 = Signal()
         m.d.comb += ip_good5.eq(request5 == 0xFFFF)
         return ip_good5, reply5

@@ -24,6 +24,7 @@ from afflux_hdl.engine.engine import Engine
 from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
 from afflux_hdl.lib.link_watch import LinkWatch
 from afflux_hdl.lib.packet_stream import PacketBeat
+from afflux_hdl.lib.skid_buffer import SkidBuffer
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.axi_lite import AxiLite, ReadData, WriteData
 from afflux_hdl.node.classify import Classify, Destination
@@ -107,7 +108,10 @@ class Node(wiring.Component):
         m.submodules.classify = classify = Classify(p.engine, managed=self._managed)
         m.submodules.arp = arp = Arp(bus_bits=bits, ports=ports)
         m.submodules.echo = echo = Echo(
-            bus_bits=bits, buffer_bytes=p.echo_buffer_bytes, ports=ports
+            bus_bits=bits,
+            buffer_bytes=p.echo_buffer_bytes,
+            ports=ports,
+            short_steps=bool(p.engine.ram_output_register),
         )
         m.submodules.to_host = to_host = PacketFifo(
             bus_bits=bits, depth_bytes=p.host_buffer_bytes, lossy=True, ports=ports
@@ -161,7 +165,13 @@ class Node(wiring.Component):
             m.d.sync += [in_frame.eq(~host_tx.o.payload.last), was_off.eq(off)]
 
         # To the network.
-        for source, i in zip((engine.tx, from_host.o, arp.o, echo.o), egress.i, strict=True):
+        sources = [engine.tx, from_host.o, arp.o, echo.o]
+        if p.engine.ram_output_register:
+            # Whether ARP's turn comes depends on all others: too late for its queue to look at.
+            m.submodules.arp_skid = skid = SkidBuffer(PacketBeat(bits, ports))
+            connect(m, arp.o, skid.i)
+            sources[2] = skid.o
+        for source, i in zip(sources, egress.i, strict=True):
             connect(m, source, i)
         connect(m, egress.o, flipped(self.tx))
         m.submodules.link_watch = watch = LinkWatch(cycles=p.engine.link_timeout)

@@ -37,6 +37,7 @@ class PacketFifo(wiring.Component):
         depth_bytes: Size: a power of two, at least two beats.
         lossy: Drop frames instead of stalling.
         ports: Network ports behind the streams.
+        late_ready: `o.ready` comes late in a cycle: what follows is worked out for either case.
 
     Members:
         i: Frames in; `ready` is always 1 if the FIFO is lossy.
@@ -51,7 +52,15 @@ class PacketFifo(wiring.Component):
         idle: Empty.
     """
 
-    def __init__(self, *, bus_bits: int, depth_bytes: int, lossy: bool, ports: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        bus_bits: int,
+        depth_bytes: int,
+        lossy: bool,
+        ports: int = 1,
+        late_ready: bool = False,
+    ) -> None:
         depth = depth_bytes // (bus_bits // 8)
         if depth < 2 or depth_bytes != depth * (bus_bits // 8) or depth & (depth - 1):
             raise ValueError(
@@ -61,6 +70,7 @@ class PacketFifo(wiring.Component):
         self._depth = depth
         self._lossy = lossy
         self._ports = ports
+        self._late_ready = late_ready
         beat = PacketBeat(bus_bits, ports)
         super().__init__(
             {
@@ -145,6 +155,13 @@ class PacketFifo(wiring.Component):
         if self._ports > 1:
             m.d.comb += self.o.payload.net_ports.eq(content.read.data[bits + keeps :])
         m.d.sync += [head.eq(next_head), self.o.valid.eq(next_head != start)]
+        if self._late_ready:
+            behind = Signal.like(head)
+            m.d.comb += behind.eq(head + 1)
+            goes_on, has_one, leaves = behind != start, head != start, self.o.valid & self.o.ready
+            # Not `Mux`: Yosys would make one comparison, behind the choice.
+            left = (leaves & goes_on) | (~leaves & has_one)
+            m.d.sync += self.o.valid.eq(Mux(self.cut, start.any(), left))
         with m.If(self.cut | self.o.ready):
             m.d.sync += ending.eq(self.cut)
         return m

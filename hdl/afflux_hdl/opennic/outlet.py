@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from afflux_hdl.lib.frame_boundary import CutByReset
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.queue import Queue
+from afflux_hdl.lib.skid_buffer import SkidBuffer
 from afflux_hdl.node.packet_fifo import PacketFifo
 from afflux_hdl.opennic.frame_size import SIZE_CYCLES, FrameSize
 from afflux_hdl.opennic.streams import BUS_BITS, BoxBeat
@@ -28,6 +29,9 @@ class Outlet(wiring.Component):
     This part is not reset with the node, only with the shell. If that happens amid a frame, the
     frame is ended by a beat without destination: an adapter that has been reset too drops it, one
     that has not has its frame's end.
+
+    Whether the buffer is full decides in a cycle of its own, as the logic before `i` is deep; and
+    an adapter may decide late in its cycle.
 
     Latency: 5 cycles from a frame's last beat to its first beat on `o`. Throughput: one beat in
     each cycle. Overflow: `i` waits, unless `blocked` holds; a frame larger than the buffer is
@@ -60,10 +64,12 @@ class Outlet(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        m.submodules.skid = skid = SkidBuffer(PacketBeat(BUS_BITS))
         m.submodules.frames = frames = PacketFifo(
-            bus_bits=BUS_BITS, depth_bytes=self._depth_bytes, lossy=False
+            bus_bits=BUS_BITS, depth_bytes=self._depth_bytes, lossy=False, late_ready=True
         )
-        wiring.connect(m, wiring.flipped(self.i), frames.i)
+        wiring.connect(m, wiring.flipped(self.i), skid.i)
+        wiring.connect(m, skid.o, frames.i)
 
         # The sizes of the frames that the buffer has kept: no more than it has beats.
         m.submodules.counted = counted = FrameSize(bus_bits=BUS_BITS)
@@ -73,8 +79,8 @@ class Outlet(wiring.Component):
         kept = Signal(SIZE_CYCLES)
         m.d.sync += kept.eq(Cat(frames.committed, kept))
         m.d.comb += [
-            counted.payload.eq(self.i.payload),
-            counted.taken.eq(self.i.valid & self.i.ready),
+            counted.payload.eq(frames.i.payload),
+            counted.taken.eq(frames.i.valid & frames.i.ready),
             sizes.i.payload.eq(counted.size),
             sizes.i.valid.eq(kept[-1]),
         ]
