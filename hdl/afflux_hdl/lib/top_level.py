@@ -7,7 +7,14 @@ from amaranth.hdl import ClockDomain, Elaboratable, Module, Signal
 
 from afflux_hdl.lib.ram import RAM_VERILOG, REGISTERED_RAM_VERILOG, VERILOG
 
-__all__ = ["PlainPorts", "TopLevel"]
+__all__ = ["RESET_FANOUT", "PlainPorts", "TopLevel"]
+
+RESET_FANOUT = 500
+"""Loads of one copy of a reset's register in designs for Vivado.
+
+There is no limit for control signals by default. 20,000 loads make 41 copies, which the register
+before them reaches within a cycle wherever they are.
+"""
 
 
 class PlainPorts(Elaboratable):
@@ -40,16 +47,20 @@ class TopLevel(PlainPorts):
         self.clk = Signal()
         self.rst = Signal()
 
-    def drive_clock(self, m: Module, rst: Signal | None = None) -> Signal:
+    def drive_clock(
+        self, m: Module, rst: Signal | None = None, max_fanout: int | None = None
+    ) -> Signal:
         """Make the domain `sync` from the pins and return its reset.
 
         The domain `pins` has the same clock and no reset. `rst` stands for the pin, if it is given.
+        With `max_fanout` Vivado copies the reset's register, so that none has more loads.
         """
         domain = ClockDomain("sync")
         # The reset pin goes into a register: it keeps the pin's path short, and saves simulators
         # from evaluating every register's input twice.
         pins = ClockDomain("pins", reset_less=True)
-        reset = Signal(init=1)
+        attributes = {} if max_fanout is None else {"max_fanout": max_fanout}
+        reset = Signal(init=1, attrs=attributes)
         m.domains += [domain, pins]
         m.d.pins += reset.eq(self.rst if rst is None else rst)
         m.d.comb += [domain.clk.eq(self.clk), domain.rst.eq(reset), pins.clk.eq(self.clk)]

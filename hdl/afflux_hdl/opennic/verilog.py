@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, ClockDomain, DomainRenamer, Module, Signal, Value
 from amaranth.lib import stream
 
 from afflux_hdl.lib.synchroniser import Synchroniser
-from afflux_hdl.lib.top_level import PlainPorts
+from afflux_hdl.lib.top_level import RESET_FANOUT, PlainPorts
 from afflux_hdl.opennic.box import Box
 from afflux_hdl.opennic.parameters import BoxParameters
 from afflux_hdl.opennic.streams import BUS_BITS
@@ -13,6 +13,13 @@ __all__ = ["BOX_MODULE", "STREAMS", "STREAM_WIDTHS", "BoxTop", "generate_box"]
 
 BOX_MODULE = "afflux_box_250mhz"
 """Name of the Verilog module."""
+
+RESET_STAGES = 1
+"""Registers from where a reset has crossed to the first that it resets.
+
+The last of them may be copied, which one in a synchroniser may not. `RequestCrossing` says how late
+a reset of the nodes may be: this and the crossing are 4 of 5 cycles.
+"""
 
 STREAMS = {
     "h2c": "s_axis_qdma_h2c",
@@ -92,7 +99,14 @@ class BoxTop(PlainPorts):
         ):
             there = Synchroniser(init=1)
             m.submodules[name] = DomainRenamer("free")(there)
-            m.d.comb += [there.i.eq(reset), domain.rst.eq(there.o)]
+            m.d.comb += there.i.eq(reset)
+            late = there.o
+            for n in range(RESET_STAGES):
+                attributes = {"max_fanout": RESET_FANOUT}
+                later = Signal(name=f"{name}_{n}", init=1, attrs=attributes)
+                m.d.free += later.eq(late)
+                late = later
+            m.d.comb += domain.rst.eq(late)
 
         m.submodules.box = box = Box(self._parameters)
         m.d.comb += box.away.eq(nodes_reset)

@@ -16,7 +16,7 @@ from amaranth.lib.cdc import AsyncFFSynchronizer
 from amaranth.lib.wiring import connect
 
 from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
-from afflux_hdl.lib.top_level import TopLevel
+from afflux_hdl.lib.top_level import RESET_FANOUT, TopLevel
 from afflux_hdl.lib.width import Narrow, Widen
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.node_port import NodePort
@@ -109,7 +109,7 @@ class PortTop(TopLevel):
         asked, ordered, wanted = Signal(), Signal(RESET_CYCLES), Signal()
         m.submodules.rst_sync = AsyncFFSynchronizer(self.rst, asked, o_domain="pins")
         m.d.comb += wanted.eq(asked | ordered.any())
-        reset = self.drive_clock(m, wanted)
+        reset = self.drive_clock(m, wanted, RESET_FANOUT)
         m.submodules.port = port = NodePort(
             p.node,
             mac_bits=p.mac_bits,
