@@ -11,6 +11,7 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.checks import engine_checks as checks
+from tests.checks.burst_checks import check_bursts
 from tests.checks.command_checks import (
     check_busy_writes,
     check_joined_before,
@@ -252,6 +253,7 @@ def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
         Trial("ports", partial(check_ports, build=build), exact=True),
         Trial("steps", partial(check_steps, build=build), exact=True),
         Trial("together", partial(check_together, build=build)),
+        Trial("bursts", partial(check_bursts, build=build)),
         Trial("uncommanded writes", partial(check_uncommanded_writes, build=build), exact=True),
         Trial("turns", partial(check_turns, build=build), exact=True),
         Trial("full ring", partial(check_full_ring, build=build), exact=True),
