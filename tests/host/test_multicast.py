@@ -95,7 +95,7 @@ def test_a_group_that_cannot_be_is_a_clear_error(capsys, options, said):
     assert said in capsys.readouterr().err
 
 
-def test_a_way_that_cannot_be_is_a_clear_error():
+def test_a_number_of_routers_that_cannot_be_is_a_clear_error():
     process, line = start("--port", "0", "--group", str(free_group()), "--group-ttl", "256")
     assert finish(process) == 1
-    assert line.startswith("afflux: cannot serve: 127.0.0.1:0: ")
+    assert line.startswith("afflux: cannot serve: --group-ttl 256: ")
