@@ -361,6 +361,7 @@ def test_two_at_once_do_not_place_each_others_netlists(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.long
 def test_what_cannot_be_written_is_an_error_and_no_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from afflux_hdl.boards.ecp5_top import (
     APPLIANCE_MODULE,
     TOP_MODULE,
@@ -77,6 +79,7 @@ def test_the_top_of_a_board_has_its_pins_and_goes_together_with_the_models(tmp_p
     lint(tmp_path, text, TOP_MODULE, "--timing", "-DAFFLUX_DELAYS")
 
 
+@pytest.mark.long
 def test_the_top_with_both_ports_of_a_board_goes_together_with_the_models(tmp_path: Path) -> None:
     board = BOARDS["colorlight-5a-75b"]
     text = generate_top(board, TWO_PORTS, StandInManagement())

@@ -46,7 +46,7 @@ def test_of_a_node_behind_a_mac() -> None:
     assert copied(top_of(generate_port(parameters), PORT_MODULE)) == ["rst"]
 
 
-@pytest.mark.parametrize("bus_bits", [32, 512])
+@pytest.mark.parametrize("bus_bits", [32, pytest.param(512, marks=pytest.mark.long)])
 def test_others_are_left_to_their_tools(bus_bits: int) -> None:
     verilog = engine_verilog.generate(Parameters(bus_bits=bus_bits, **SIZES))
     assert "max_fanout" not in verilog
