@@ -12,12 +12,13 @@ from amaranth.sim import Simulator
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.frame_boundary import WholeFrames
 from afflux_hdl.lib.packet_stream import PacketBeat
-from afflux_hdl.management.frame_ports import BUS_BITS, FrameWriter
+from afflux_hdl.management.frame_ports import FrameWriter
 from afflux_hdl.node.node import AXI_LITE
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port import verilog
 from afflux_hdl.port.verilog import PortParameters
 from tests.support.planting import names_with
+from tests.support.stand_in_management import StandInManagement
 
 WIDE_BITS = 128
 PAIRS = 42
@@ -26,23 +27,8 @@ PAIRS = 42
 PERIOD_S = 1e-8
 
 
-class Talker(wiring.Component):
+class Talker(StandInManagement):
     """In place of the management: sends frames without end, numbered since the reset."""
-
-    def __init__(self) -> None:
-        beat = PacketBeat(BUS_BITS)
-        super().__init__(
-            {
-                "i": In(stream.Signature(beat)),
-                "o": Out(stream.Signature(beat)),
-                "axil": Out(AXI_LITE),
-                "entropy": In(1),
-                "configured": Out(1),
-                "fault": Out(1),
-                "authenticated": Out(1),
-                "reset": Out(1),
-            }
-        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

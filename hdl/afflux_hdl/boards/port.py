@@ -102,7 +102,7 @@ class RgmiiPort(wiring.Component):
     takes it waits in a buffer of each port, and is dropped whole where that is full
     (`port_rx_dropped`). A port that cannot send keeps what its MAC has room for, and after
     `link_timeout` cycles of the engine no longer makes the others wait: what is for it and finds no
-    room is dropped (`port_tx_cut`). Two full ports take 62.5 MHz of `sync`, or a little less.
+    room is dropped (`port_tx_cut`). Two full ports need 61.2 MHz of `sync` (`docs/boards.md`).
 
     Args:
         node: Parameters of the node.
