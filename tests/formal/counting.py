@@ -91,7 +91,7 @@ class CountingHarness(Elaboratable):
         m.d.sync += [
             started.eq(1),
             cleared.eq(cleared | (place == which)),
-            moved_once.eq(moved_once | (~clearing & (turn == which))),
+            moved_once.eq(moved_once | (turn == which)),
         ]
         with m.If(reset):
             m.d.sync += [started.eq(0), cleared.eq(0), moved_once.eq(0)]
@@ -107,14 +107,14 @@ class CountingHarness(Elaboratable):
             # The last word of the first round is written when the second round has begun.
             Assert(cleared == (~clears | (started & ((place > which) | (which == 0))))),
             Assert(clearing | started),
-            Assert(~moved_once | ~clearing),
-            Assert(moved_once | clearing | (turn <= which)),
+            Assert(moved_once | (clearing & (turn <= which))),
+            Assert(~moved_once | ~clearing | (turn > which)),
         ]
 
         # How many steps the recent ones can have in them.
-        since = Signal(range(2 * count + 1))
+        since = Signal(range(count))
         behind = Mux(turn > which, turn - which - 1, turn + count - which - 1)
-        m.d.comb += since.eq(Mux(moved_once, behind, Mux(clearing, turn, turn + count)))
+        m.d.comb += since.eq(Mux(moved_once, behind, turn))
         recent = Signal(max(len(each) for each in inside["recent"]))
         m.d.comb += recent.eq(Array(inside["recent"])[which])
         for number, most in enumerate(self._steps.values()):
@@ -126,11 +126,12 @@ class CountingHarness(Elaboratable):
 
         # Where all of them are.
         content = Mux(cleared, totals.content, 0)
-        on_the_way = Mux(~clears & (place == which), inside["moved"], 0)
+        on_the_way = Mux(place == which, inside["moved"], 0)
         m.d.comb += [
             Assert(expected == (content + on_the_way + recent)[:64], "nothing lost, nothing twice"),
             Assert(~cleared | (shown.content == totals.content), "both memories"),
-            Assert(~cleared | moved_once | (totals.content == 0)),
+            Assert(~cleared | moved_once),
+            Assert(~cleared | ~clears | (place != which) | (totals.content == 0), "from nothing"),
             Assert(
                 clears | (place != which) | (inside["total"] == totals.content),
                 "read before it is written",

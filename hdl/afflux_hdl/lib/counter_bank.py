@@ -11,8 +11,8 @@ Sixty-four flip-flops and an adder for each counter would be a quarter of a smal
 recent is counted in a few bits, and in each cycle that of one counter, by turns, is moved into its
 total. A counter's value is its total, what is recent, and what is being moved.
 
-A reset clears no memory. In the first round of turns after it totals are overwritten and nothing is
-moved; until then the totals that are read are what they will be.
+A reset clears no memory. In the first round of turns after it a total is what is moved, whatever it
+was; one whose turn has not come yet counts as none.
 
 Proved: `tests/formal/counting.py`. Tested: `tests/hdl/test_counters.py`,
 `tests/sim/test_engine_counters.py`.
@@ -83,17 +83,17 @@ class CounterBank(wiring.Component):
         with m.If(turn == count - 1):
             m.d.sync += clearing.eq(0)
 
-        # What is recent: the steps of two rounds of turns at most.
+        # What is recent: the steps of less than a round of turns, and with this one's of a round.
         recent, grown = [], []
         for number, (name, most) in enumerate(self._steps.items()):
             amount = getattr(self, name)
             step = Signal.like(amount, name=f"step_{name}")
-            sum_now = Signal(range(2 * count * most + 1), name=f"recent_{name}")
-            sum_next = Signal.like(sum_now, name=f"grown_{name}")
+            sum_now = Signal(range((count - 1) * most + 1), name=f"recent_{name}")
+            sum_next = Signal(range(count * most + 1), name=f"grown_{name}")
             m.d.comb += sum_next.eq(sum_now + step)
             m.d.sync += [
                 step.eq(amount),
-                sum_now.eq(Mux(~clearing & (turn == number), 0, sum_next)),
+                sum_now.eq(Mux(turn == number, 0, sum_next)),
             ]
             recent.append(sum_now)
             grown.append(sum_next)
@@ -102,7 +102,7 @@ class CounterBank(wiring.Component):
         m.submodules.totals = totals = memory.Memory(shape=64, depth=depth, init=[])
         m.submodules.shown = shown = memory.Memory(shape=64, depth=depth, init=[])
         total_read, shown_read = totals.read_port(), shown.read_port(domain="comb")
-        moved = Signal(max(len(value) for value in recent))
+        moved = Signal(max(len(value) for value in grown))
         place, total, clears = Signal.like(turn), Signal(64), Signal(init=1)
         m.d.comb += total_read.addr.eq(following)
         m.d.sync += [
@@ -115,15 +115,15 @@ class CounterBank(wiring.Component):
             m.d.comb += [
                 write.en.eq(1),
                 write.addr.eq(place),
-                write.data.eq(Mux(clears, COUNTS_FROM, total + moved)),
+                write.data.eq(Mux(clears, COUNTS_FROM, total) + moved),
             ]
 
         # What is moved has left the recent ones and is not in the total yet.
         found, rest = Signal(64), Signal.like(moved)
         m.d.comb += shown_read.addr.eq(self.number)
         m.d.sync += [
-            found.eq(Mux(clearing | clears, COUNTS_FROM, shown_read.data)),
-            rest.eq(Mux(~clears & (place == self.number), moved, select(recent, self.number))),
+            found.eq(Mux(clears & (self.number >= place), COUNTS_FROM, shown_read.data)),
+            rest.eq(Mux(place == self.number, moved, select(recent, self.number))),
         ]
         m.d.comb += self.value.eq(found + rest)
         return m
