@@ -18,11 +18,10 @@ from amaranth.hdl import (
     Signal,
 )
 
-from afflux_hdl.contract import registers
-from afflux_hdl.engine.counters import STEPS
+from afflux_hdl.engine import counters
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.counter_bank import CounterBank
-from afflux_hdl.node.control import largest_steps
+from afflux_hdl.node import control
 from afflux_hdl.node.parameters import NodeParameters
 from tests.formal.inside import Inside
 from tests.formal.watched import choice, watching
@@ -30,8 +29,8 @@ from tests.formal.watched import choice, watching
 __all__ = ["CountingHarness"]
 
 COUNTERS_OF = {
-    "engine": {each.name: STEPS.get(each.name, 1) for each in registers.COUNTERS},
-    "node": largest_steps(NodeParameters(engine=Parameters(bus_bits=512))),
+    "engine": counters.largest_steps(Parameters(bus_bits=512)),
+    "node": control.largest_steps(NodeParameters(engine=Parameters(bus_bits=512))),
     # As few as there may be, for what does not go by their number.
     "few": {"one": 1, "more": 3, "some": 2},
 }

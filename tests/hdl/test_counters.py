@@ -28,7 +28,11 @@ LATENCY = 3
 """Cycles from an event to the value that shows it, and more."""
 
 PARTS: dict[str, tuple[Callable[[], Any], str, Callable[[str], int]]] = {
-    "engine": (counters.Counters, "bytes_in", registers.counter_address),
+    "engine": (
+        lambda: counters.Counters(Parameters(bus_bits=512)),
+        "bytes_in",
+        registers.counter_address,
+    ),
     "node": (
         lambda: control.NodeControl(NodeParameters()),
         "network_bytes_in",
@@ -106,11 +110,13 @@ def test_a_counter_is_read_whole_among_other_readers(
         assert values[0] < WRAPS_AT < values[-1]
 
 
+@pytest.mark.parametrize("bus_bits", [32, 512])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_event_is_counted_at_once_and_a_reset_forgets_all(seed: int) -> None:
+def test_every_event_is_counted_at_once_and_a_reset_forgets_all(seed: int, bus_bits: int) -> None:
     """All counters, in steps of every size, read in every cycle, beside a list of numbers."""
-    steps = {counter.name: counters.STEPS.get(counter.name, 1) for counter in registers.COUNTERS}
-    part = counters.Counters()
+    parameters = Parameters(bus_bits=bus_bits)
+    steps = counters.largest_steps(parameters)
+    part = counters.Counters(parameters)
     names = list(steps)
     causes = [counter.name for counter in registers.FRAME_COUNTERS]
 

@@ -82,7 +82,7 @@ def run(task: Task) -> list[dict[str, Any]]:
     folder = BUILD_FOLDER / "mutation" / f"{FOLDERS[task.subject]}{bus_bits}"
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    flips = []
+    flips: list[Mutant] = []
     if task.subject == NODES:
         netlist = Netlist(folder, node_parameters(bus_bits))
         mutants = netlist.draw(task.count, task.seed)
@@ -113,7 +113,7 @@ def run(task: Task) -> list[dict[str, Any]]:
     # A sample of all stages if there is no time for all.
     random.Random(task.seed).shuffle(left)
     if left and task.seconds > 0:
-        bench, whole = checks_of(task.subject, bus_bits, len(flips))
+        bench, whole = checks_of(task.subject, bus_bits, flips)
         battery = [trial for trial in whole if not task.checks or trial.name in task.checks]
         begun = time.monotonic()
         judge = Judge(library, battery, bench)
@@ -137,7 +137,7 @@ def run(task: Task) -> list[dict[str, Any]]:
     ]
 
 
-def checks_of(subject: str, bus_bits: int, flips: int) -> tuple[Bench, list[Trial]]:
+def checks_of(subject: str, bus_bits: int, flips: Sequence[Mutant]) -> tuple[Bench, list[Trial]]:
     """Return how a subject's mutants are opened, and all checks of them."""
     if subject == NODES:
         return NodeBench(), battery_of_node(bus_bits)

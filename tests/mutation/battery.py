@@ -3,7 +3,7 @@
 All of them are checks of the test suite, on an engine that is built for little.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -58,6 +58,7 @@ from tests.checks.pace_checks import check_idle, check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
+    check_discards,
     check_fences_by_job,
     check_full_ring,
     check_gone_on,
@@ -78,6 +79,7 @@ from tests.checks.timer_checks import (
 from tests.checks.turn_checks import check_turns
 from tests.fuzz.fuzzer import Fuzzer
 from tests.mutation.flip_checks import check_flips
+from tests.mutation.mutants import Mutant
 from tests.mutation.transcript import Check
 from tests.scenarios.director import Build
 from tests.scenarios.job_frames import Job
@@ -160,7 +162,7 @@ def battery_of_node(bus_bits: int) -> list[Trial]:
     ]
 
 
-def battery_of_options(bus_bits: int, flips: int = 0) -> list[Trial]:
+def battery_of_options(bus_bits: int, flips: Sequence[Mutant] = ()) -> list[Trial]:
     """Return all checks of an engine with options; those of its ports come first.
 
     Its network ports are looked at by the others as well (`tests.support.ported.ported_engine`).
@@ -204,12 +206,12 @@ def short_battery(bus_bits: int) -> list[Trial]:
     ]
 
 
-def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
+def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) -> list[Trial]:
     """Return all checks.
 
     Args:
         bus_bits: Width of the engine.
-        flips: Number of bits that it can flip, if it can.
+        flips: What it can flip, if it can.
         later: Cycles by which results are later: 1 with an output register of the slot memory.
     """
     build = BUILDS[bus_bits]
@@ -219,6 +221,7 @@ def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
     stream = Job(number=2, workers=2, lanes=3, slots=2, slot_base=5)
     cases = partial(checks.check_cases, build=build)
     streams = partial(checks.check_streams, build=build, job=stream)
+    flipping = partial(check_flips, build=build, bus_bits=bus_bits)
     return [
         *short_battery(bus_bits),
         Trial("constants", partial(check_constants, build=build, bus_bits=bus_bits), exact=True),
@@ -241,6 +244,7 @@ def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
         Trial("refusals", partial(check_refusals, build=build)),
         Trial("reset amid frames", partial(check_reset_amid_frames, build=build)),
         Trial("reset with full queues", partial(check_reset_with_full_queues, build=build)),
+        Trial("discards", partial(check_discards, build=build)),
         Trial("answers behind orders", partial(check_answers_behind_orders, build=build)),
         Trial("results of no job", partial(check_results_of_no_job, build=build)),
         Trial("addresses", partial(check_addresses, build=build), exact=True),
@@ -267,7 +271,7 @@ def full_battery(bus_bits: int, flips: int = 0, later: int = 0) -> list[Trial]:
         Trial("reset ends the frame", partial(check_reset_ends_the_frame, build=build)),
         Trial("mixed flood", partial(check_mixed_flood, build=build, bus_bits=bus_bits, seed=5)),
         Trial("behind a join", partial(check_behind_a_join, build=build), exact=True),
-        *([Trial("flips", partial(check_flips, build=build, flips=flips))] if flips else []),
+        *([Trial("flips", partial(flipping, flips=flips))] if flips else []),
         Trial("never waits", partial(checks.check_never_waits, build=build)),
         Trial("cases, one lane", partial(cases, job=one_lane), exact=True),
         Trial("cases, all lanes", partial(cases, job=all_lanes), exact=True),

@@ -7,7 +7,10 @@ result.
 
 import random
 import re
+from collections.abc import Iterable, Sequence
 
+from afflux_hdl.contract.registers import counter_address
+from afflux_hdl.lib.residue import RESIDUE_BITS, WORD_BITS
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.mutation.flip_rounds import FlipRounds, as_received, misleads
 from tests.mutation.flips import flip_command
@@ -19,6 +22,12 @@ __all__ = ["check_flips", "draw_flips"]
 _READ = r"receive\.buffer|slot_memory\."
 FLIPS_FLAG = 1 << 31
 """In what is written to the selector: not a mutant, but a flip."""
+SWEEP = 3
+"""Of every third cycle it is seen whether a flip then does anything."""
+HITS = 10
+"""Of those in which it does, so many are drawn for the other bits."""
+LEAST = 16
+"""At least so many bits of a memory's port flip."""
 
 
 def draw_flips(netlist: Netlist, text: str, first: int = 1) -> list[Mutant]:
@@ -37,24 +46,71 @@ def draw_flips(netlist: Netlist, text: str, first: int = 1) -> list[Mutant]:
     return drawn
 
 
-def check_flips(engine: VerilatedEngine, build: Build, flips: int, times: int = 2) -> None:
-    """Flip each bit in some cycles, and see what leaves.
+def check_flips(
+    engine: VerilatedEngine, build: Build, bus_bits: int, flips: Sequence[Mutant]
+) -> None:
+    """Flip bits in some cycles, and see what leaves, and what is counted.
+
+    A word is protected whichever of its bits flips. So in any one cycle all bits of a memory's port
+    must have the same said of them: nothing, or that so many frames are spoilt.
 
     Args:
         engine: With its flips.
         build: What it is built for.
-        flips: How many it has.
-        times: Cycles for each.
+        bus_bits: Its width.
+        flips: What it can flip, in the order of their numbers.
+
+    Raises:
+        AssertionError: A wrong result is taken, a spoilt frame is not counted, or a bit of some
+            word is not watched over as others are.
     """
     choose = random.Random(8)
     rounds = FlipRounds(engine, build, choose)
-    for number in range(1, flips + 1):
-        for _ in range(times):
-            rounds.renew(engine)
-            delay = choose.randrange(2, rounds.cycles)
-            engine.write(SELECTOR, FLIPS_FLAG | flip_command(number, delay))
-            out = engine.play(rounds.frames)
-            engine.write(SELECTOR, FLIPS_FLAG)
-            taken = [frame for frame in map(as_received, out) if frame is not None]
-            wrong = [frame for frame in taken if misleads(frame, rounds.expected)]
-            assert not wrong, f"taken after flip {number} in cycle {delay}: {wrong[0].hex()}"
+    for cell in dict.fromkeys(flip.cell for flip in flips):
+        bits = _of_all_words((flip for flip in flips if flip.cell == cell), bus_bits)
+        swept = {
+            delay: _spoilt(engine, rounds, bits[0], delay)
+            for delay in range(2, rounds.cycles, SWEEP)
+        }
+        hits = [delay for delay, spoilt in swept.items() if spoilt]
+        others = [delay for delay, spoilt in swept.items() if not spoilt]
+        assert hits, f"no flip of {cell} does anything"
+        drawn = choose.sample(hits, min(HITS, len(hits))) + choose.sample(others, 2)
+        for flip in bits[1:]:
+            for delay in drawn:
+                spoilt = _spoilt(engine, rounds, flip, delay)
+                assert spoilt == swept[delay], (
+                    f"{spoilt} frames are spoilt by flip {flip} in cycle {delay}, "
+                    f"but {swept[delay]} by {bits[0]}"
+                )
+
+
+def _of_all_words(flips: Iterable[Mutant], bus_bits: int) -> list[Mutant]:
+    """Return flips in each word and each residue: one of each, and more where there are few."""
+    parts: dict[int, list[Mutant]] = {}
+    for flip in flips:
+        is_word = flip.bit < bus_bits
+        part = flip.bit // WORD_BITS if is_word else (flip.bit - bus_bits) // RESIDUE_BITS
+        parts.setdefault(part if is_word else -1 - part, []).append(flip)
+    most = max(1, LEAST // len(parts))
+    return [flip for part in parts.values() for flip in part[:most]]
+
+
+def _spoilt(engine: VerilatedEngine, rounds: FlipRounds, flip: Mutant, delay: int) -> int:
+    """Return how many frames leave with a wrong checksum if a bit flips in so many cycles."""
+    rounds.renew(engine)
+    before = _errors(engine)
+    engine.write(SELECTOR, FLIPS_FLAG | flip_command(flip.number, delay))
+    out = engine.play(rounds.frames)
+    engine.write(SELECTOR, FLIPS_FLAG)
+    received = [as_received(frame) for frame in out]
+    wrong = [frame for frame in received if frame and misleads(frame, rounds.expected)]
+    assert not wrong, f"taken after flip {flip} in cycle {delay}: {wrong[0].hex()}"
+    spoilt = received.count(None)
+    counted = (_errors(engine) - before) % (1 << 32)
+    assert counted == spoilt, f"{counted} of {spoilt} counted, flip {flip} in cycle {delay}"
+    return spoilt
+
+
+def _errors(engine: VerilatedEngine) -> int:
+    return engine.read(counter_address("data_errors"))

@@ -2,16 +2,19 @@
 
 import pytest
 
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
+    check_discards,
     check_fences_by_job,
     check_gone_on,
     check_queued_once,
     check_results_of_no_job,
     check_shares,
 )
+from tests.scenarios.director import Build
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -26,6 +29,19 @@ def test_a_result_that_is_queued_for_all_is_not_queued_again_for_one(bus_bits: i
 def test_results_whose_job_has_gone_are_not_sent(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_results_of_no_job(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_what_a_job_leaves_in_the_queue_is_counted(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_discards(engine, BUILDS[bus_bits])
+
+
+def test_fewer_slots_than_what_is_asked_for_again() -> None:
+    """Eight that were asked again, of four results, counted as none."""
+    build: Build = {"workers": 2, "lanes": 1, "jobs": 1, "slots": 2}
+    with VerilatedEngine(bus_bits=32, **build) as engine:
+        check_discards(engine, build)
 
 
 @WIDTHS

@@ -8,19 +8,26 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import registers
+from afflux_hdl.engine.delivery_queue import ring_entries_max
 from afflux_hdl.engine.layouts import Cause
+from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.lib.counter_bank import CounterBank
 
-__all__ = ["Counters"]
+__all__ = ["Counters", "largest_steps"]
 
-STEPS = {
-    "bytes_in": 64,
-    "bytes_out": 64,
-    "blocks_accepted": 16,
-    "overflows": 16,
-    "results_discarded": 2**17 - 1,
-}
-"""Largest steps in one cycle, if not 1. All results of the largest pool are discarded at once."""
+
+def largest_steps(parameters: Parameters) -> dict[str, int]:
+    """Return by how much each counter can grow in one cycle, by its name."""
+    p = parameters
+    several = {
+        "bytes_in": p.bus_bytes,
+        "bytes_out": p.bus_bytes,
+        "blocks_accepted": p.lanes,
+        "overflows": p.words_per_beat,
+        # A fence empties a ring at once, while one more result is discarded on its way.
+        "results_discarded": ring_entries_max(p) + 1,
+    }
+    return {counter.name: several.get(counter.name, 1) for counter in registers.COUNTERS}
 
 
 class Counters(wiring.Component):
@@ -39,7 +46,8 @@ class Counters(wiring.Component):
         value: The register's value, one cycle later. Reading has no effect.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Parameters) -> None:
+        self._steps = largest_steps(parameters)
         self._others = [c for c in registers.COUNTERS if c not in registers.FRAME_COUNTERS]
         super().__init__(
             {
@@ -48,7 +56,7 @@ class Counters(wiring.Component):
                 "admit_judged": In(1),
                 "admit_cause": In(Cause),
                 **{
-                    counter.name: In(range(STEPS.get(counter.name, 1) + 1))
+                    counter.name: In(range(self._steps[counter.name] + 1))
                     for counter in self._others
                 },
                 "address": In(range(2 * len(registers.COUNTERS))),
@@ -58,9 +66,7 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.bank = bank = CounterBank(
-            steps={c.name: STEPS.get(c.name, 1) for c in registers.COUNTERS}
-        )
+        m.submodules.bank = bank = CounterBank(steps=self._steps)
         for counter in self._others:
             m.d.comb += getattr(bank, counter.name).eq(getattr(self, counter.name))
         for counter, cause in zip(registers.FRAME_COUNTERS, Cause, strict=True):

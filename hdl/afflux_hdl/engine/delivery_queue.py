@@ -29,7 +29,7 @@ from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.rings import Rings
 from afflux_hdl.engine.scheduler import Scheduler
 
-__all__ = ["REPLAYS_PER_JOB", "REPLIES", "DeliveryQueue"]
+__all__ = ["REPLAYS_PER_JOB", "REPLIES", "DeliveryQueue", "ring_entries_max"]
 
 REPLAYS_PER_JOB = 8
 """Replays of a job that may be queued; further ones are dropped, and asked for again."""
@@ -50,6 +50,11 @@ def _entry(parameters: Parameters) -> data.StructLayout:
     """Return the layout of an entry."""
     delivery = Delivery(parameters).members
     return data.StructLayout({"blocks": 5, **{name: delivery[name] for name in _KEPT}})
+
+
+def ring_entries_max(parameters: Parameters) -> int:
+    """Return how much the longest ring can hold: results of one job, or what it asked again for."""
+    return max(2 * parameters.slots, REPLAYS_PER_JOB)
 
 
 class DeliveryQueue(wiring.Component):
@@ -93,8 +98,6 @@ class DeliveryQueue(wiring.Component):
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         p = parameters
-        # Fences empty a ring of results at a time.
-        amount = bits_for(2 * p.slots)
         super().__init__(
             {
                 "phase": In(1),
@@ -112,7 +115,7 @@ class DeliveryQueue(wiring.Component):
                 "replayed": Out(1),
                 "replay_dropped": Out(1),
                 "result_dropped": Out(1),
-                "emptied": Out(amount),
+                "emptied": Out(range(ring_entries_max(p) + 1)),
                 "idle": Out(1),
             }
         )

@@ -105,7 +105,7 @@ class Engine(wiring.Component):
         p = self._parameters
 
         m.submodules.control = control = Control(p)
-        m.submodules.counters = counters = Counters()
+        m.submodules.counters = counters = Counters(p)
         m.submodules.receive = receive = Receive(p)
         m.submodules.admit = admit = Admit(p)
         m.submodules.merge = merge = Merge(p)
