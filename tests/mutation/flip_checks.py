@@ -22,9 +22,9 @@ __all__ = ["check_flips", "draw_flips"]
 _READ = r"receive\.buffer|slot_memory\."
 FLIPS_FLAG = 1 << 31
 """In what is written to the selector: not a mutant, but a flip."""
-SWEEP = 3
-"""Of every third cycle it is seen whether a flip then does anything."""
-HITS = 10
+SWEEP = 50
+"""Of so many cycles, or a few more, it is seen whether a flip then does anything."""
+HITS = 7
 """Of those in which it does, so many are drawn for the other bits."""
 LEAST = 16
 """At least so many bits of a memory's port flip."""
@@ -70,7 +70,7 @@ def check_flips(
         bits = _of_all_words((flip for flip in flips if flip.cell == cell), bus_bits)
         swept = {
             delay: _spoilt(engine, rounds, bits[0], delay)
-            for delay in range(2, rounds.cycles, SWEEP)
+            for delay in range(2, rounds.cycles, max(1, rounds.cycles // SWEEP))
         }
         hits = [delay for delay, spoilt in swept.items() if spoilt]
         others = [delay for delay, spoilt in swept.items() if not spoilt]
