@@ -195,11 +195,23 @@ def check_joined_before(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_settled_workers(engine: Engine, build: Build) -> None:
-    """Which workers may join from where, before and after the first contribution."""
+    """Which workers of each job may join from where, before and after the first contribution."""
     director = Director(**build)
-    job = Job(workers=3, lanes=1, slots=2, first_round=5)
+    jobs = build["jobs"]
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for number in range(jobs):
+            job = Job(number=number, workers=3, lanes=1, slots=2, first_round=5)
+            yield from _settle(director, job, replace(job, number=(number + 1) % jobs))
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def _settle(director: Director, job: Job, other_host: Job) -> Actions[None]:
+    """Let a job's workers join from where they are, and from another job's hosts."""
     elsewhere = replace(job, first_port=job.first_port + 7)
-    other_host = replace(job, number=job.number + 1)
 
     def from_host(worker: int) -> bytes:
         """Return a JOIN from the address of another job's worker."""
@@ -210,45 +222,42 @@ def check_settled_workers(engine: Engine, build: Build) -> None:
         frame = job.join(worker)
         return frame[:6] + bytes.fromhex("020000000099") + frame[12:]
 
-    def scenario() -> Actions[None]:
-        yield from director.configure()
-        # Before the first contribution a JOIN replaces what was known.
-        yield from director.create(job, join=False)
-        moves = [elsewhere.join(0), from_host(1), job.join(0), job.join(1)]
-        answers = yield from director.each(moves)
-        assert [answer.type for answer in answers] == [11] * 4
-        # A probe does not begin the run, nor does what is refused.
-        yield from director.each([job.probe(0, 0, 0), job.data(0, 0, 0, key=1)])
-        yield from director.each([elsewhere.join(0), job.join(0)])
-        # A contribution does, even for a JOIN right behind it.
-        flood = [job.data(0, 0, 0, {0: [1] * 64}), elsewhere.join(0), from_host(1), job.join(2)]
-        got = yield from director.flood(flood)
-        assert sorted(answer.type for answer in got) == [11, 12, 12]
-        for wrong in (elsewhere.join(0), from_host(0), elsewhere.join(1), from_host(2)):
-            (answer,) = yield from director.each([wrong])
-            assert (answer.type, answer.words[:2]) == (12, [5, 1])
-        # Without a checksum what seems wrong in a JOIN may be damage: no refusal is sent.
-        for wrong in (elsewhere.join(0), from_host(1)):
-            damaged = wrong[:40] + bytes(2) + wrong[42:]
-            assert (yield from director.each([damaged])) == []
-        # The same address and port: as ever, and results go to the new MAC address.
-        yield from director.each([job.join(0), behind_a_router(1)])
-        yield from director.each([job.data(worker, 0, 0, {0: [1] * 64}) for worker in (1, 2)])
-        yield from director.each([job.data(0, 0, 1), elsewhere.data(0, 1, 0)])
-        # Another job, and the next run of the same one, begin anew.
-        yield from director.create(replace(other_host, slot_base=job.slots))
-        yield from director.create(job)
-        yield from director.each([elsewhere.join(0), job.join(0)])
-        # Workers may move, where the operator says so.
-        moving = replace(job, may_move=True)
-        yield from director.create(moving)
-        yield from director.each([moving.data(0, 0, 0)])
-        back = yield from director.flood([moving.data(1, 0, 0), elsewhere.join(0), from_host(1)])
-        assert [answer.type for answer in back] == [11, 11]
-        yield from director.each([elsewhere.data(0, 1, 0), moving.data(2, 0, 0)])
-        yield from director.check_counters()
-
-    perform(engine, scenario())
+    # Before the first contribution a JOIN replaces what was known.
+    yield from director.create(job, join=False)
+    moves = [elsewhere.join(0), from_host(1), job.join(0), job.join(1)]
+    answers = yield from director.each(moves)
+    assert [answer.type for answer in answers] == [11] * 4
+    # A probe does not begin the run, nor does what is refused.
+    yield from director.each([job.probe(0, 0, 0), job.data(0, 0, 0, key=1)])
+    yield from director.each([elsewhere.join(0), job.join(0)])
+    # A contribution does, even for a JOIN right behind it.
+    flood = [job.data(0, 0, 0, {0: [1] * 64}), elsewhere.join(0), from_host(1), job.join(2)]
+    got = yield from director.flood(flood)
+    assert sorted(answer.type for answer in got) == [11, 12, 12]
+    for wrong in (elsewhere.join(0), from_host(0), elsewhere.join(1), from_host(2)):
+        (answer,) = yield from director.each([wrong])
+        assert (answer.type, answer.words[:2]) == (12, [5, 1])
+    # Without a checksum what seems wrong in a JOIN may be damage: no refusal is sent.
+    for wrong in (elsewhere.join(0), from_host(1)):
+        damaged = wrong[:40] + bytes(2) + wrong[42:]
+        assert (yield from director.each([damaged])) == []
+    # The same address and port: as ever, and results go to the new MAC address.
+    yield from director.each([job.join(0), behind_a_router(1)])
+    yield from director.each([job.data(worker, 0, 0, {0: [1] * 64}) for worker in (1, 2)])
+    yield from director.each([job.data(0, 0, 1), elsewhere.data(0, 1, 0)])
+    # Another job, and the next run of the same one, begin anew.
+    yield from director.create(replace(other_host, slot_base=job.slots))
+    yield from director.create(job)
+    yield from director.each([elsewhere.join(0), job.join(0)])
+    # Workers may move, where the operator says so.
+    moving = replace(job, may_move=True)
+    yield from director.create(moving)
+    yield from director.each([moving.data(0, 0, 0)])
+    back = yield from director.flood([moving.data(1, 0, 0), elsewhere.join(0), from_host(1)])
+    assert [answer.type for answer in back] == [11, 11]
+    yield from director.each([elsewhere.data(0, 1, 0), moving.data(2, 0, 0)])
+    for each in (job, other_host):
+        yield from director.destroy(each)
 
 
 def check_uncommanded_writes(engine: Engine, build: Build) -> None:

@@ -5,7 +5,7 @@ from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-__all__ = ["IDLE", "LATENCY", "check_idle", "check_pace"]
+__all__ = ["IDLE", "LATENCY", "check_idle", "check_pace", "check_pace_by_job"]
 
 LATENCY = {512: (30, 0), 32: (30, 0)}
 """By width: cycles from a round's last beat in to its result's first beat out, for a packet without
@@ -42,6 +42,38 @@ def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int 
             seen.add(latency)
             step += 1
         assert len(seen) == 2, f"{count} blocks: at both phases {seen}"
+
+
+def check_pace_by_job(engine: VerilatedEngine, build: Build, bus_bits: int, later: int = 0) -> None:
+    """Check that the latency of a job's result does not depend on whose came before.
+
+    Args:
+        engine: The engine.
+        build: What it is built for.
+        bus_bits: Width.
+        later: Cycles more than otherwise: 1 with an output register of the slot memory.
+    """
+    director = Director(**build)
+    numbers = range(build["jobs"])
+    jobs = [Job(number=n, workers=2, lanes=1, slots=1, slot_base=n) for n in numbers]
+    perform(engine, director.configure())
+    for job in jobs:
+        perform(engine, director.create(job))
+    fixed = LATENCY[bus_bits][0] + later
+    steps = [0] * len(jobs)
+    for before in numbers:
+        for number in numbers:
+            for offset in range(2):
+                seen = []
+                for which in (before, number):
+                    step, steps[which] = steps[which], steps[which] + 1
+                    engine.play([jobs[which].data(0, 0, step)])
+                    if (engine.cycles ^ offset) & 1:
+                        engine.run(1)
+                    seen.append(_measure(engine, jobs[which].data(1, 0, step))[0])
+                assert all(fixed <= latency <= fixed + 1 for latency in seen), (
+                    f"job {number} behind job {before}: {seen} cycles"
+                )
 
 
 IDLE = {512: (15, 3, 4), 32: (31, 3, 64)}

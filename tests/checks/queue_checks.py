@@ -12,7 +12,6 @@ from tests.scenarios.performer import perform
 
 __all__ = [
     "check_answers_behind_orders",
-    "check_discards",
     "check_fences_by_job",
     "check_full_ring",
     "check_gone_on",
@@ -24,9 +23,6 @@ __all__ = [
 BEYOND_THE_QUEUE = 12
 """Most results of a block that wait behind the queue: 8 frame orders, one order that is being sent,
 and 3 frames of 6 beats each in the 16 beats before the network."""
-
-ASKED_AGAIN = 40
-"""More than wait behind the queue and in it."""
 
 GONE_ON = 4
 """Slots in which workers go on: a counter that starts late carries with the third event."""
@@ -109,45 +105,6 @@ def check_results_of_no_job(engine: VerilatedEngine, build: Build) -> None:
         discarded += results.total() - sent.total()
     counters = perform(engine, director.read_counters())
     assert counters["frames_out"] == golden.counters["frames_out"] - discarded
-
-
-def check_discards(engine: VerilatedEngine, build: Build) -> None:
-    """Count what a job leaves in its two rings when it is destroyed: all of it, at once.
-
-    Results of both versions of every slot, and as many results asked for again as are kept.
-    """
-    director = Director(**build)
-    golden = director.golden
-    network = SlowNetwork(engine)
-    network.perform(director.configure())
-    slots = range(build["slots"])
-    job = Job(workers=1, lanes=1, slots=len(slots), first_round=0)
-    discarded = 0
-
-    def rounds(first: int) -> list[bytes]:
-        return [
-            job.data(0, slot, first + step, {0: [step] * 64}) for step in (0, 1) for slot in slots
-        ]
-
-    for again in (False, True):
-        perform(engine, director.create(job))
-        frames = rounds(0)
-        results = [result for frame in frames for result in golden.receive(frame)]
-        assert engine.play(frames) == results
-        before = perform(engine, director.read_counters())
-        network.sent.clear()
-        asked = frames[-1:] * ASKED_AGAIN if again else rounds(2)
-        network.sent += engine.play(asked, STUCK)
-        after = perform(engine, director.read_counters())
-        queued = sum(after[name] - before[name] for name in ("rounds", "replays"))
-        assert queued >= (REPLAYS_PER_JOB if again else 2 * len(slots))
-        network.perform(director.destroy(job))
-        sent = len(network.sent) + len(engine.play([]))
-        discarded += queued - sent
-        counters = perform(engine, director.read_counters())
-        assert counters["results_discarded"] == discarded, (
-            f"{discarded} discarded by now, {counters['results_discarded']} counted"
-        )
 
 
 def check_answers_behind_orders(engine: VerilatedEngine, build: Build) -> None:

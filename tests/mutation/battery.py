@@ -54,11 +54,10 @@ from tests.checks.network_port_checks import (
 from tests.checks.node_battery import node_battery
 from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
-from tests.checks.pace_checks import check_idle, check_pace
+from tests.checks.pace_checks import check_idle, check_pace, check_pace_by_job
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
-    check_discards,
     check_fences_by_job,
     check_full_ring,
     check_gone_on,
@@ -66,6 +65,7 @@ from tests.checks.queue_checks import (
     check_results_of_no_job,
     check_shares,
 )
+from tests.checks.ring_checks import check_discarded_replays, check_neighbouring_rings
 from tests.checks.source_checks import check_no_address, check_sources
 from tests.checks.step_checks import check_steps, check_together
 from tests.checks.timer_checks import (
@@ -235,6 +235,11 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
         Trial("reset", partial(check_reset, build=build)),
         Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits, later=later), timed=True),
+        Trial(
+            "pace by job",
+            partial(check_pace_by_job, build=build, bus_bits=bus_bits, later=later),
+            timed=True,
+        ),
         Trial("idle", partial(check_idle, build=build, bus_bits=bus_bits, later=later), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
@@ -244,7 +249,8 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("refusals", partial(check_refusals, build=build)),
         Trial("reset amid frames", partial(check_reset_amid_frames, build=build)),
         Trial("reset with full queues", partial(check_reset_with_full_queues, build=build)),
-        Trial("discards", partial(check_discards, build=build)),
+        Trial("discarded replays", partial(check_discarded_replays, build=build)),
+        Trial("rings", partial(check_neighbouring_rings, build=build)),
         Trial("answers behind orders", partial(check_answers_behind_orders, build=build)),
         Trial("results of no job", partial(check_results_of_no_job, build=build)),
         Trial("addresses", partial(check_addresses, build=build), exact=True),

@@ -7,13 +7,13 @@ from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
-    check_discards,
     check_fences_by_job,
     check_gone_on,
     check_queued_once,
     check_results_of_no_job,
     check_shares,
 )
+from tests.checks.ring_checks import check_discarded_replays, check_neighbouring_rings
 from tests.scenarios.director import Build
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
@@ -32,16 +32,22 @@ def test_results_whose_job_has_gone_are_not_sent(bus_bits: int) -> None:
 
 
 @WIDTHS
-def test_what_a_job_leaves_in_the_queue_is_counted(bus_bits: int) -> None:
+def test_what_is_asked_for_again_and_discarded_is_counted(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
-        check_discards(engine, BUILDS[bus_bits])
+        check_discarded_replays(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_no_ring_reaches_into_its_neighbour(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_neighbouring_rings(engine, BUILDS[bus_bits])
 
 
 def test_fewer_slots_than_what_is_asked_for_again() -> None:
-    """Eight that were asked again, of four results, counted as none."""
+    """Eight of one slot were counted as none by an engine of two slots."""
     build: Build = {"workers": 2, "lanes": 1, "jobs": 1, "slots": 2}
     with VerilatedEngine(bus_bits=32, **build) as engine:
-        check_discards(engine, build)
+        check_discarded_replays(engine, build)
 
 
 @WIDTHS

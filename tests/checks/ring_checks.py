@@ -1,0 +1,86 @@
+"""Checks of the rings in which deliveries wait: each job has two, in a memory that all share."""
+
+from collections import Counter
+from itertools import accumulate
+
+from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
+from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.slow_network import STUCK, SlowNetwork
+from tests.scenarios.director import Build, Director
+from tests.scenarios.job_frames import Job
+from tests.scenarios.performer import perform
+
+__all__ = ["check_discarded_replays", "check_neighbouring_rings"]
+
+ASKED_AGAIN = 40
+"""More than wait behind the queue and in it."""
+
+SHARES = {8: ((1, 3, 4), (2, 5, 1), (4, 2, 2)), 16: ((1, 3, 4, 8), (2, 6, 5, 3), (8, 4, 3, 1))}
+"""By slots of the pool: how many of them each job has."""
+
+
+def check_discarded_replays(engine: VerilatedEngine, build: Build) -> None:
+    """Destroy a job with as many results asked for again as are kept: all of them are counted.
+
+    There may be fewer slots than that.
+    """
+    director = Director(**build)
+    golden = director.golden
+    network = SlowNetwork(engine)
+    network.perform(director.configure())
+    job = Job(workers=1, lanes=1, slots=1, first_round=0)
+    discarded = 0
+    for _ in range(2):
+        perform(engine, director.create(job))
+        frame = job.data(0, 0, 0)
+        assert engine.play([frame]) == golden.receive(frame)
+        before = perform(engine, director.read_counters())["replays"]
+        network.sent.clear()
+        network.sent += engine.play([frame] * ASKED_AGAIN, STUCK)
+        queued = perform(engine, director.read_counters())["replays"] - before
+        assert queued > REPLAYS_PER_JOB
+        network.perform(director.destroy(job))
+        discarded += queued - len(network.sent) - len(engine.play([]))
+        counted = perform(engine, director.read_counters())["results_discarded"]
+        assert counted == discarded, f"{discarded} discarded by now, {counted} counted"
+
+
+def check_neighbouring_rings(engine: VerilatedEngine, build: Build) -> None:
+    """Fill the rings of all jobs at once, wherever in each of them its oldest entry is.
+
+    A ring that ended elsewhere than its job's slots do would reach into that of another.
+    """
+    director = Director(**build)
+    golden = director.golden
+    perform(engine, director.configure())
+    for shares in SHARES[build["slots"]]:
+        jobs = [
+            Job(number=number, workers=1, lanes=1, slots=slots, slot_base=base, first_round=0)
+            for number, (slots, base) in enumerate(
+                zip(shares, accumulate(shares, initial=0), strict=False)
+            )
+        ]
+        for job in jobs:
+            perform(engine, director.create(job))
+        steps = [[0] * job.slots for job in jobs]
+
+        def frame(number: int, slot: int, jobs: list[Job] = jobs, steps: list[list[int]] = steps):
+            steps[number][slot] += 1
+            return jobs[number].data(0, slot, steps[number][slot] - 1)
+
+        for turn in range(2 * max(shares)):
+            # An entry more has been in each ring than the last time.
+            single = [frame(number, turn % job.slots) for number, job in enumerate(jobs)]
+            both = [
+                frame(number, slot)
+                for _ in range(2)
+                for number, job in enumerate(jobs)
+                for slot in range(job.slots)
+            ]
+            for frames, stimulus in ((single, Stimulus()), (both, STUCK)):
+                results = Counter(result for one in frames for result in golden.receive(one))
+                sent = engine.play(frames, stimulus) + engine.play([])
+                assert Counter(sent) == results, f"slots {shares}, turn {turn}"
+        for job in jobs:
+            perform(engine, director.destroy(job))
