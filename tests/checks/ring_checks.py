@@ -63,19 +63,15 @@ def check_neighbouring_rings(engine: VerilatedEngine, build: Build) -> None:
         ]
         for job in jobs:
             perform(engine, director.create(job))
-        steps = [[0] * job.slots for job in jobs]
-
-        def frame(number: int, slot: int, jobs: list[Job] = jobs, steps: list[list[int]] = steps):
-            steps[number][slot] += 1
-            return jobs[number].data(0, slot, steps[number][slot] - 1)
-
+        # The next round of each slot.
+        rounds = [[0] * job.slots for job in jobs]
         for turn in range(2 * max(shares)):
             # An entry more has been in each ring than the last time.
-            single = [frame(number, turn % job.slots) for number, job in enumerate(jobs)]
+            single = [_next(job, rounds[job.number], turn % job.slots) for job in jobs]
             both = [
-                frame(number, slot)
+                _next(job, rounds[job.number], slot)
                 for _ in range(2)
-                for number, job in enumerate(jobs)
+                for job in jobs
                 for slot in range(job.slots)
             ]
             for frames, stimulus in ((single, Stimulus()), (both, STUCK)):
@@ -84,3 +80,9 @@ def check_neighbouring_rings(engine: VerilatedEngine, build: Build) -> None:
                 assert Counter(sent) == results, f"slots {shares}, turn {turn}"
         for job in jobs:
             perform(engine, director.destroy(job))
+
+
+def _next(job: Job, rounds: list[int], slot: int) -> bytes:
+    """Return the contribution to a slot's next round."""
+    rounds[slot] += 1
+    return job.data(0, slot, rounds[slot] - 1)

@@ -7,21 +7,21 @@ order of frames in a flood, for one, is the engine's to choose.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from afflux_hdl.contract.registers import address_of
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, Stimulus
-from afflux_sim.rtl.verilated import VerilatedEngine
+from afflux_sim.rtl.verilated import Statistics, VerilatedEngine
 from afflux_sim.rtl.verilated_model import AccessRefused
-from afflux_sim.rtl.verilated_node import VerilatedNode
+from afflux_sim.rtl.verilated_node import NodeStatistics, VerilatedNode
 
 __all__ = ["Bounded", "BoundedNode", "Check", "NodeRecorder", "Recorder", "Transcript"]
 
 Check = Callable[[Any], object]
 """Of an engine, or of a node."""
 
-_OF_NODES = ("play", "pace", "access", "read", "write", "reset")
+_OF_NODES = ("play", "pace", "access", "read", "write", "reset", "statistics")
 """Methods of a node that are recorded."""
 
 
@@ -47,9 +47,20 @@ class _Call:
         elif self.method == "play":
             named = {**named, "max_cycles": limit}
         try:
-            return getattr(model, self.method)(*arguments, **named)
+            return _kept(getattr(model, self.method)(*arguments, **named))
         except AccessRefused:
             return REFUSED
+
+
+def _kept(answer: object) -> object:
+    """Return what of an answer is compared.
+
+    Of statistics it is the frames that were ended with an error: they are part of no other answer.
+    """
+    if isinstance(answer, Statistics | NodeStatistics):
+        return {name: value for name, value in asdict(answer).items() if name.endswith("_cut")}
+    # Checks may add to the list that they get.
+    return list(answer) if isinstance(answer, list) else answer
 
 
 @dataclass
@@ -76,9 +87,7 @@ class Transcript:
             self.calls.append(_Call(method, arguments, named, REFUSED, cycles))
             raise
         cycles = model.cycles - before
-        # Checks may add to the list that they get.
-        kept = list(answer) if isinstance(answer, list) else answer
-        self.calls.append(_Call(method, arguments, named, kept, cycles))
+        self.calls.append(_Call(method, arguments, named, _kept(answer), cycles))
         self.longest = max(self.longest, cycles)
         return answer
 
@@ -126,6 +135,9 @@ class Recorder:
 
     def reset(self) -> None:
         self._call("reset")
+
+    def statistics(self) -> Any:
+        return self._call("statistics")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
