@@ -1,12 +1,15 @@
 """Residues modulo 15 against plain Python."""
 
 import random
+from pathlib import Path
 
 import pytest
+from amaranth.back import rtlil
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
 from afflux_hdl.lib.residue import add, checked_bits, fits, less_one, residue, residues_of
+from tests.support.yosys import YosysError, run_script
 
 
 def test_digits_are_added_with_end_around_carry() -> None:
@@ -57,6 +60,27 @@ def test_a_flipped_bit_of_a_word_or_of_its_residue_does_not_fit(bits: int) -> No
                 assert await judged(word, other) == (other % 15 == word % 15)
 
     simulate(m, testbench)
+
+
+@pytest.mark.parametrize("both_forms", [True, False])
+def test_fits_is_what_residue_and_add_say(
+    both_forms: bool, compiled_yosys: None, tmp_path: Path
+) -> None:
+    """Proved for every word and residue; and not so, if one of 15 were not as good as one of 0."""
+    m = Module()
+    word, check = Signal(32), Signal(4)
+    differs = Signal(name="differs")
+    left = add(m, residue(m, word), ~check)
+    right = (left == 15) | (left == 0) if both_forms else left == 15
+    m.d.comb += differs.eq(fits(m, word, check) ^ right)
+    text = rtlil.convert(m, name="top", ports=[word, check, differs])
+    (tmp_path / "top.il").write_text(text, encoding="utf-8")
+    script = ("read_rtlil top.il", "proc", "opt", "sat -verify -prove differs 0")
+    if both_forms:
+        run_script(tmp_path, "proof", *script)
+    else:
+        with pytest.raises(YosysError, match="proof did fail"):
+            run_script(tmp_path, "proof", *script)
 
 
 def simulate(m: Module, testbench) -> None:

@@ -24,9 +24,9 @@ FLIPS_FLAG = 1 << 31
 """In what is written to the selector: not a mutant, but a flip."""
 SWEEP = 50
 """Of so many cycles, or a few more, it is seen whether a flip then does anything."""
-HITS = 7
+HITS = 16
 """Of those in which it does, so many are drawn for the other bits."""
-LEAST = 16
+LEAST = 24
 """At least so many bits of a memory's port flip."""
 
 
@@ -65,7 +65,7 @@ def check_flips(
             word is not watched over as others are.
     """
     choose = random.Random(8)
-    rounds = FlipRounds(engine, build, choose)
+    rounds = FlipRounds(engine, build, choose, lanes=1, slots=1, edges=True)
     for cell in dict.fromkeys(flip.cell for flip in flips):
         bits = _of_all_words((flip for flip in flips if flip.cell == cell), bus_bits)
         swept = {

@@ -13,6 +13,23 @@ from tests.scenarios.performer import perform
 __all__ = ["FlipRounds", "as_received", "misleads"]
 
 
+EDGES = (
+    0,
+    1,
+    0x7FFF_FFFF,
+    0x8000_0000,
+    0xFFFF_FFFE,
+    0xFFFF_FFFF,
+    # Of which the residue is 15, and such that a flip makes it 0 or 15.
+    0x0000_000F,
+    0xF000_0000,
+    0x0F0F_0F0F,
+    0x1234_5678,
+    0xEDCB_A987,
+)
+"""Numbers whose sums wrap, or whose residues have two forms."""
+
+
 class FlipRounds:
     """Four rounds of a job of two workers, which it has played once without a flip.
 
@@ -20,6 +37,9 @@ class FlipRounds:
         engine: That is configured for them.
         build: What it is built for.
         choose: Draws the numbers.
+        lanes: Lanes of the job, and elements of 32 bits that its look-ahead words are.
+        slots: Slots of the job.
+        edges: Half of the numbers are of those that arithmetic treats as special.
 
     Attributes:
         frames: What the workers send.
@@ -27,9 +47,24 @@ class FlipRounds:
         cycles: Of the rounds alone, without what it takes until the last result has left.
     """
 
-    def __init__(self, engine: VerilatedEngine, build: Build, choose: random.Random) -> None:
+    def __init__(
+        self,
+        engine: VerilatedEngine,
+        build: Build,
+        choose: random.Random,
+        *,
+        lanes: int = 2,
+        slots: int = 2,
+        edges: bool = False,
+    ) -> None:
         director = Director(**build)
-        self._job = job = Job(workers=2, lanes=2, slots=2)
+        self._job = job = Job(workers=2, lanes=lanes, slots=slots)
+
+        def number() -> int:
+            if edges and choose.random() < 0.5:
+                return choose.choice(EDGES)
+            return choose.getrandbits(32)
+
         perform(engine, director.configure())
         perform(engine, director.create(job))
         self.frames = [
@@ -37,12 +72,12 @@ class FlipRounds:
                 worker,
                 slot,
                 step,
-                {lane: [choose.getrandbits(32) for _ in range(64)] for lane in range(2)},
-                [choose.getrandbits(32) for _ in range(2)],
+                {lane: [number() for _ in range(64)] for lane in range(lanes)},
+                [number() for _ in range(lanes)],
                 opcode=step,
             )
             for step in range(4)
-            for slot in range(2)
+            for slot in range(slots)
             for worker in range(2)
         ]
         self.expected = {

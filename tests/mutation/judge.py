@@ -195,7 +195,11 @@ class Judge:
         begun = time.monotonic()
         trial, how, what = "", "", ""
         for tried, transcript in self._trials:
-            found = self._try(number, tried, transcript)
+            try:
+                found = self._try(number, tried, transcript)
+            except SimulationError as error:
+                # Already when it is opened: its reset does not end.
+                found = "hang", str(error)
             if found is not None:
                 trial, (how, what) = tried.name, found
                 break

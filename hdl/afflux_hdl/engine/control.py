@@ -11,6 +11,7 @@ from operator import or_
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from afflux_hdl.contract import registers, wire
 from afflux_hdl.contract.registers import Access, Command, Reason, Register
@@ -294,7 +295,7 @@ class Control(wiring.Component):
                     job.key.eq(Cat(fields["job_key_low"], fields["job_key_high"])),
                     job.workers.eq(fields["job_workers"]),
                     job.lanes.eq(fields["job_lanes"]),
-                    job.lane_mask.eq((1 << fields["job_lanes"][:5]) - 1),
+                    job.lane_mask.eq((1 << fields["job_lanes"][: bits_for(p.lanes)]) - 1),
                     job.base.eq(fields["job_slot_base"]),
                     job.count.eq(fields["job_slot_count"]),
                     job.credit.eq(fields["job_credit"]),

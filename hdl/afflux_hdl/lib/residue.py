@@ -11,7 +11,7 @@ Proved: `tests/formal/lane_alu.py`. Tested: `tests/hdl/test_residue.py`.
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 __all__ = ["RESIDUE_BITS", "add", "checked_bits", "fits", "less_one", "residue", "residues_of"]
 
@@ -42,8 +42,11 @@ def add(m: Module, a: Value, b: Value) -> Value:
 
 
 def less_one(m: Module, term: Value, one: Value) -> Value:
-    """Return the residue `term`, less 1 if `one` is set: 14 is -1."""
-    return add(m, term, Cat(Const(0, 1), one, one, one))
+    """Return the residue `term`, less 1 if `one` is set; 0 less 1 is 14."""
+    less = Signal(RESIDUE_BITS)
+    # A bit changes if all below it are 0, except that of 0 the lowest one stays.
+    m.d.comb += less.eq(term ^ Cat(term.any(), (~term[:n].any() for n in range(1, RESIDUE_BITS))))
+    return Mux(one, less, term)
 
 
 def residue(m: Module, word: Value) -> Value:
@@ -58,9 +61,10 @@ def residues_of(m: Module, data: Value) -> Value:
 
 def fits(m: Module, word: Value, check: Value) -> Value:
     """Return whether `check` is the residue of `word`."""
-    # The complement of a residue is its negative, so word and complement add up to 0, 15 or 30.
+    # The complement of a residue is its negative, so all digits add up to a multiple of 15. The two
+    # that are left of them are 0 only for a word of 0 whose residue is 15, and never 15 both.
     a, b = _two(m, [*_digits(word), ~check])
-    return (a ^ b).all() | ~(a | b).any() | (a & b).all()
+    return (a ^ b).all() | ~(a | b).any()
 
 
 def _digits(value: Value) -> list[Value]:
