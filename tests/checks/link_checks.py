@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from afflux_hdl.contract.registers import Command, address_of
 from afflux_hdl.engine.parameters import Parameters
-from afflux_sim.rtl.stimulus import Stimulus
+from afflux_sim.rtl.stimulus import NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.slow_network import STUCK
 from tests.scenarios.director import Build, Director
@@ -15,6 +15,7 @@ from tests.scenarios.performer import perform
 
 __all__ = [
     "check_commands_while_the_link_is_down",
+    "check_discards_for_a_moment",
     "check_operator_discards",
     "check_reset_amid_frames",
     "check_reset_ends_the_frame",
@@ -57,6 +58,38 @@ def check_operator_discards(engine: VerilatedEngine, build: Build) -> None:
     assert engine.read(address_of("transmit_state")) == 0
     _recover(engine, director, job)
     assert engine.statistics().frames_cut == cut_before
+
+
+def check_discards_for_a_moment(engine: VerilatedEngine, build: Build) -> None:
+    """Discard output for a few cycles, at any beat of a frame: it is sent whole or not at all.
+
+    What is discarded is counted, and what has left of it is ended with an error.
+    """
+    director, job = _configured(engine, build)
+    blocks = {lane: [lane] * 64 for lane in range(job.lanes)}
+    bus_bytes = engine.read(address_of("build_bus_bits")) // 8
+    discarded = cuts = 0
+    # Both phases, and every beat of one frame or another.
+    step_cycles = 1 + 2 * max(1, 48 // bus_bytes)
+    moments = range(20, 40 + 4 * 256 * job.lanes // bus_bytes, step_cycles)
+    for step, moment in enumerate(moments):
+        frames = [job.data(worker, 0, step, blocks) for worker in range(job.workers)]
+        results = [answer for frame in frames for answer in director.golden.receive(frame)]
+        before = perform(engine, director.read_counters())["frames_discarded"]
+        cut_before = engine.statistics().frames_cut
+        sent = engine.play(frames, NOT_DRAINED)
+        sent += engine.run(moment)
+        engine.write(address_of("transmit_control"), 1)
+        sent += engine.run(step % 4)
+        engine.write(address_of("transmit_control"), 0)
+        sent += engine.play([])
+        lost = perform(engine, director.read_counters())["frames_discarded"] - before
+        cut = engine.statistics().frames_cut - cut_before
+        assert not Counter(sent) - Counter(results), f"after {moment} cycles"
+        assert len(sent) + lost == len(results), f"after {moment} cycles"
+        assert cut <= lost, f"after {moment} cycles"
+        discarded, cuts = discarded + lost, cuts + cut
+    assert discarded >= cuts > 0
 
 
 def check_commands_while_the_link_is_down(engine: VerilatedEngine, build: Build) -> None:

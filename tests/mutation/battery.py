@@ -38,6 +38,7 @@ from tests.checks.flood_checks import check_mixed_flood, check_refusals
 from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
 from tests.checks.link_checks import (
     check_commands_while_the_link_is_down,
+    check_discards_for_a_moment,
     check_operator_discards,
     check_reset_amid_frames,
     check_reset_ends_the_frame,
@@ -273,6 +274,7 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("near misses", partial(_near_misses, build=build), exact=True),
         Trial("link timeout", partial(check_link_timeout, build=build)),
         Trial("refusal rate", partial(check_refusal_rate, build=build)),
+        Trial("discards for a moment", partial(check_discards_for_a_moment, build=build)),
         Trial("link down", partial(check_commands_while_the_link_is_down, build=build)),
         Trial("reset ends the frame", partial(check_reset_ends_the_frame, build=build)),
         Trial("mixed flood", partial(check_mixed_flood, build=build, bus_bits=bus_bits, seed=5)),

@@ -5,6 +5,7 @@ import pytest
 from tests.checks.engine_checks import BUILDS, open_engine
 from tests.checks.link_checks import (
     check_commands_while_the_link_is_down,
+    check_discards_for_a_moment,
     check_operator_discards,
     check_reset_amid_frames,
     check_reset_ends_the_frame,
@@ -17,6 +18,12 @@ WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 def test_the_operator_has_output_discarded(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_operator_discards(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_output_is_discarded_for_a_moment(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_discards_for_a_moment(engine, BUILDS[bus_bits])
 
 
 @WIDTHS
