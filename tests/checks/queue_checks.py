@@ -235,11 +235,14 @@ def check_gone_on(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_full_ring(engine: VerilatedEngine, build: Build) -> None:
-    """Destroy a job with each result of both versions queued: all of them are counted."""
+    """Destroy a job with each result of both versions queued: all of them are counted.
+
+    Of pools of several sizes, so that each bit of their number counts.
+    """
     director = Director(**build)
-    job = Job(workers=2, lanes=1, slots=build["slots"], first_round=0)
-    counters = perform(engine, director.configure())
-    for _ in range(3):
+    perform(engine, director.configure())
+    for slots in (build["slots"], *range(build["slots"] - 1, 0, -3)):
+        job = Job(workers=2, lanes=1, slots=slots, first_round=0)
         perform(engine, director.create(job))
         before = perform(engine, director.read_counters())["results_discarded"]
         # Answers fill what is behind the queue.
@@ -258,8 +261,8 @@ def check_full_ring(engine: VerilatedEngine, build: Build) -> None:
         for _ in range(10 * ORDERED_CYCLES):
             left = engine.read(address_of("delivery_level"))
         assert not left
-        counters = perform(engine, director.read_counters())
-        assert counters["results_discarded"] - before == queued
+        after = perform(engine, director.read_counters())["results_discarded"]
+        assert after - before == queued
         engine.play([])
 
 
