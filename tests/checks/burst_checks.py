@@ -4,6 +4,8 @@ What is counted goes into a memory, a counter at a time (`afflux_hdl.lib.counter
 turn comes again, each has some dozens of cycles' events to hold.
 """
 
+import random
+
 from afflux_hdl.contract.registers import FRAME_COUNTERS
 from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.golden_device import Engine
@@ -14,6 +16,8 @@ from tests.scenarios.performer import perform
 __all__ = ["check_bursts"]
 
 BURST = 60
+RUNT = bytes(60)
+"""A frame of one beat, or a few, which is nobody's."""
 LEAST_KINDS = 10
 
 
@@ -27,6 +31,7 @@ def check_bursts(engine: Engine, build: Build) -> None:
     Raises:
         AssertionError: A counter, or an answer, is not the golden engine's.
     """
+    choose = random.Random(4)
     director = Director(**build)
     job = Job(workers=2, lanes=1, slots=2, key=0x8123_4567_89AB_CDE7)
 
@@ -54,6 +59,12 @@ def check_bursts(engine: Engine, build: Build) -> None:
                     continue
                 seen |= counted
                 yield from director.flood([near] * BURST)
+                # With a beat more between some of them: what alternates is not right by chance.
+                for share in (0.2, 0.5):
+                    mixed = (
+                        [RUNT, near] if choose.random() < share else [near] for _ in range(BURST)
+                    )
+                    yield from director.flood([frame for frames in mixed for frame in frames])
         yield from director.check_counters()
         return len(seen)
 

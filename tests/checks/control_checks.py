@@ -253,7 +253,10 @@ def check_last_busy_cycle(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_addresses(engine: VerilatedEngine, build: Build) -> None:
-    """Any address but 0.0.0.0 is a parent, any multicast address a group: one for each bit."""
+    """Any address but 0.0.0.0 is a parent, any multicast address a group: one for each bit.
+
+    The parent's numbers of job and worker have all of theirs.
+    """
     director = Director(**build)
 
     def address(number: int) -> str:
@@ -268,7 +271,10 @@ def check_addresses(engine: VerilatedEngine, build: Build) -> None:
             yield from director.create(group)
             blocks = {0: [bit] * 64}
             yield from director.each([group.data(worker, 0, 0, blocks) for worker in range(2)])
-            parent = ParentJob(address=address(1 << bit), port=1 << bit % 16, number=1 << bit % 8)
+            number = 1 << bit % 8
+            parent = ParentJob(
+                address=address(1 << bit), port=1 << bit % 16, number=number, worker=number ^ 255
+            )
             below = Job(workers=1, parent=parent, key=bit)
             yield from director.create(below)
             yield from director.join_parent(below)

@@ -11,7 +11,7 @@ from tests.scenarios.director import Actions, Build, Director, ReadRegister
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-__all__ = ["check_all_workers", "check_lanes", "check_neighbours"]
+__all__ = ["check_all_workers", "check_lanes", "check_neighbours", "check_sizes"]
 
 
 def check_all_workers(engine: VerilatedEngine, build: Build) -> None:
@@ -34,13 +34,44 @@ def check_all_workers(engine: VerilatedEngine, build: Build) -> None:
     def scenario() -> Actions[None]:
         yield from director.configure()
         yield from director.create(job)
-        for step in range(2):
-            for worker in range(job.workers):
+        upwards = list(range(job.workers))
+        for step, order in enumerate((upwards, upwards[::-1], upwards)):
+            seen = 0
+            for worker in order:
                 frame = job.data(worker, 0, step, {0: [worker + 1] * 64}, [worker])
                 # As one frame, which may complete the round; then again, which may not.
                 yield from director.each([frame, frame, job.probe(worker, 0, step)])
-                seen, last = (2 << worker) - 1, worker == job.workers - 1
-                assert (yield from shown()) == [0, seen % 2**32, seen >> 32, last], worker
+                seen |= 1 << worker
+                last = worker == order[-1]
+                expected = [0, seen % 2**32, seen >> 32, last]
+                assert (yield from shown()) == expected, (step, worker)
+        yield from director.check_counters()
+
+    perform(engine, scenario())
+
+
+def check_sizes(engine: VerilatedEngine, build: Build) -> None:
+    """Jobs of every number of workers and of slots: the last one of each counts, the next does not.
+
+    So every bit of these numbers has something to do.
+    """
+    director = Director(**build)
+
+    def scenario() -> Actions[None]:
+        yield from director.configure()
+        for workers in range(1, build["workers"] + 1):
+            slots = 1 + workers % build["slots"]
+            job = Job(workers=workers, lanes=1, slots=slots, key=workers)
+            yield from director.create(job, join=False)
+            first, last, beyond = job.join(0), job.join(workers - 1), job.join(workers)
+            yield from director.flood([first, last, beyond])
+            asked = [
+                job.data(worker, slot, 0)
+                for worker in (workers - 1, workers)
+                for slot in (slots - 1, slots)
+            ]
+            yield from director.flood(asked)
+            yield from director.flood([job.data(worker, 0, 0) for worker in range(workers)])
         yield from director.check_counters()
 
     perform(engine, scenario())

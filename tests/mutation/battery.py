@@ -35,7 +35,12 @@ from tests.checks.debug_checks import check_constants, check_debug, check_levels
 from tests.checks.egress_checks import check_order
 from tests.checks.engine_checks import BUILDS
 from tests.checks.flood_checks import check_mixed_flood, check_refusals
-from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
+from tests.checks.limit_checks import (
+    check_all_workers,
+    check_lanes,
+    check_neighbours,
+    check_sizes,
+)
 from tests.checks.link_checks import (
     check_commands_while_the_link_is_down,
     check_discards_for_a_moment,
@@ -259,6 +264,7 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("zeros", partial(check_zeros, build=build), exact=True),
         Trial("agreed", partial(check_what_is_agreed, build=build), exact=True),
         Trial("all workers", partial(check_all_workers, build=build), exact=True),
+        Trial("sizes", partial(check_sizes, build=build)),
         Trial("lanes", partial(check_lanes, build=build), exact=True),
         Trial("neighbours", partial(check_neighbours, build=build), exact=True),
         Trial("ports", partial(check_ports, build=build), exact=True),

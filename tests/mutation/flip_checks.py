@@ -22,6 +22,8 @@ __all__ = ["check_flips", "draw_flips"]
 _READ = r"receive\.buffer|slot_memory\."
 FLIPS_FLAG = 1 << 31
 """In what is written to the selector: not a mutant, but a flip."""
+KINDS = [(opcode, blocks) for opcode in range(4) for blocks in (1, 0)]
+"""Of each round; without blocks, look-ahead words are all that flips."""
 SWEEP = 50
 """Of so many cycles, or a few more, it is seen whether a flip then does anything."""
 HITS = 16
@@ -65,7 +67,11 @@ def check_flips(
             word is not watched over as others are.
     """
     choose = random.Random(8)
-    rounds = FlipRounds(engine, build, choose, lanes=1, slots=1, edges=True)
+    # Short frames in so many slots that no round is over before the last one's result has left.
+    slots = max(1, bus_bits // 128)
+    rounds = FlipRounds(
+        engine, build, choose, lanes=build["lanes"], kinds=KINDS, slots=slots, edges=True
+    )
     for cell in dict.fromkeys(flip.cell for flip in flips):
         bits = _of_all_words((flip for flip in flips if flip.cell == cell), bus_bits)
         swept = {

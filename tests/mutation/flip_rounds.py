@@ -1,6 +1,7 @@
 """Rounds of an engine whose bits flip, and what a host's kernel takes of that which leaves it."""
 
 import random
+from collections.abc import Sequence
 
 from afflux_hdl.contract.registers import Command, address_of
 from afflux_sim.golden.frames import ones_complement_sum, udp_sum
@@ -31,13 +32,14 @@ EDGES = (
 
 
 class FlipRounds:
-    """Four rounds of a job of two workers, which it has played once without a flip.
+    """Rounds of a job of two workers, of each operation, which it has played without a flip.
 
     Args:
         engine: That is configured for them.
         build: What it is built for.
         choose: Draws the numbers.
-        lanes: Lanes of the job, and elements of 32 bits that its look-ahead words are.
+        lanes: Lanes of the job, so many look-ahead words are not 0.
+        kinds: Of each round the opcode, and how many of the first lanes have a block.
         slots: Slots of the job.
         edges: Half of the numbers are of those that arithmetic treats as special.
 
@@ -54,6 +56,7 @@ class FlipRounds:
         choose: random.Random,
         *,
         lanes: int = 2,
+        kinds: Sequence[tuple[int, int]] = ((0, 2), (1, 2), (2, 2), (3, 2)),
         slots: int = 2,
         edges: bool = False,
     ) -> None:
@@ -72,11 +75,11 @@ class FlipRounds:
                 worker,
                 slot,
                 step,
-                {lane: [number() for _ in range(64)] for lane in range(lanes)},
+                {lane: [number() for _ in range(64)] for lane in range(count)},
                 [number() for _ in range(lanes)],
-                opcode=step,
+                opcode=opcode,
             )
-            for step in range(4)
+            for step, (opcode, count) in enumerate(kinds)
             for slot in range(slots)
             for worker in range(2)
         ]

@@ -3,7 +3,12 @@
 import pytest
 
 from tests.checks.engine_checks import BUILDS, open_engine
-from tests.checks.limit_checks import check_all_workers, check_lanes, check_neighbours
+from tests.checks.limit_checks import (
+    check_all_workers,
+    check_lanes,
+    check_neighbours,
+    check_sizes,
+)
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -24,3 +29,9 @@ def test_frames_of_every_number_of_blocks_and_every_two_lanes(bus_bits: int) -> 
 def test_a_job_of_any_size_leaves_its_neighbour_alone(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_neighbours(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_jobs_of_every_size(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_sizes(engine, BUILDS[bus_bits])
