@@ -113,6 +113,7 @@ def test_bug_of_the_calls_is_caught(name: str) -> None:
     assert not passes(name, CALL_BUGS[name], program="shared_calls_test")
 
 
+@pytest.mark.long
 def test_relaxed_gate_is_caught_by_the_thread_sanitizer() -> None:
     """Without the bug, `make native-test` runs the same program under the sanitizer."""
     assert not passes("relaxed gate", RELAXED, sanitized=True)

@@ -94,6 +94,7 @@ def test_the_top_with_both_ports_of_a_board_goes_together_with_the_models(tmp_pa
     lint(tmp_path, text, TOP_MODULE, "--timing", "-DAFFLUX_DELAYS")
 
 
+@pytest.mark.long
 def test_the_appliance_with_bare_clocks_goes_together_with_the_models(tmp_path: Path) -> None:
     text = generate_appliance(NODE, StandInManagement())
     found = {name for _, name, _ in ports(text, APPLIANCE_MODULE)}

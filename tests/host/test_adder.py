@@ -17,7 +17,7 @@ from tests.support.drivers.ranks import Ranks
 from tests.support.planted_engine import planted_engine
 from tests.support.planting import Bug
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 RANKS = 2
 STEPS = 3

@@ -49,6 +49,7 @@ def row_of(case, **more):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_of_the_families(tmp_path, capfd):
     output = tmp_path / "host.json"
     wanted = ["collectives:all_gather", "collectives:all_reduce_int64", "collectives:barrier"]

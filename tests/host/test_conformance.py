@@ -17,10 +17,18 @@ BACKENDS = ("gloo", "afflux")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("half", [THEMES[::2], THEMES[1::2]], ids=["even", "odd"])
-def test_no_script_is_better_with_gloo(half):
+@pytest.mark.parametrize(
+    "themes",
+    [
+        THEMES[1::4],
+        pytest.param(THEMES[3::4], marks=pytest.mark.long),
+        pytest.param(THEMES[::2], marks=pytest.mark.long),
+    ],
+    ids=["some", "more", "the others"],
+)
+def test_no_script_is_better_with_gloo(themes):
     # In a process of its own, whose ranks are forked from one that has imported the scripts.
-    command = [sys.executable, "-m", "tests.conformance", "--quick", "--only", *half]
+    command = [sys.executable, "-m", "tests.conformance", "--quick", "--only", *themes]
     done = subprocess.run(
         command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=280
     )

@@ -78,7 +78,9 @@ def descendants(pid):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_an_interrupt_leaves_nothing(how):
     command = [sys.executable, "-m", "afflux.demo", "--without-rtl"]
     command += ["--epochs", "500", "--ranks", "2"]

@@ -53,8 +53,17 @@ def of_software():
         ]
 
 
-@pytest.mark.parametrize("url", ["rtl://", "rtl://?bus_bits=32"])
-@pytest.mark.parametrize(("lanes", "loss"), [("16", "0"), ("16", "0.02"), ("5", "0")])
+@pytest.mark.parametrize(
+    ("lanes", "loss", "url"),
+    [
+        ("16", "0", "rtl://"),
+        pytest.param("16", "0", "rtl://?bus_bits=32", marks=pytest.mark.long),
+        ("16", "0.02", "rtl://"),
+        ("16", "0.02", "rtl://?bus_bits=32"),
+        ("5", "0", "rtl://"),
+        ("5", "0", "rtl://?bus_bits=32"),
+    ],
+)
 def test_equal_bits(url, lanes, loss, of_software):
     environment = {"AFFLUX_AGGREGATOR": url, "AFFLUX_LANES": lanes, "AFFLUX_TEST_LOSS": loss}
     rtl = values(run_ranks(reduce_many, 3, environment=environment, limit_s=800, timeout_s=60))

@@ -29,7 +29,7 @@ def built(bus_bits: int) -> Parameters:
     return Parameters(bus_bits=bus_bits, **LARGE)
 
 
-LONG = [("trees", 512), ("schedules", 512)]
+LONG = [("cases", 32), ("trees", 512), ("schedules", 512)]
 
 
 @pytest.mark.parametrize(
