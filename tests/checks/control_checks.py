@@ -265,9 +265,10 @@ def check_addresses(engine: VerilatedEngine, build: Build) -> None:
     def scenario() -> Actions[None]:
         yield from director.configure()
         for bit in range(32):
-            group = Job(
-                workers=2, group=Group(address(14 << 28 | 1 << bit % 28), 1 << bit % 16), key=bit
-            )
+            # Its key has each bit set and each cleared.
+            key = 1 << 2 * bit if bit % 2 else ~(3 << 2 * bit) % 2**64
+            to = Group(address(14 << 28 | 1 << bit % 28), 1 << bit % 16, key)
+            group = Job(workers=2, group=to, key=bit)
             yield from director.create(group)
             blocks = {0: [bit] * 64}
             yield from director.each([group.data(worker, 0, 0, blocks) for worker in range(2)])

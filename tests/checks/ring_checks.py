@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import accumulate
 
+from afflux_hdl.contract.registers import Command, address_of
 from afflux_hdl.engine.delivery_queue import REPLAYS_PER_JOB
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
@@ -11,10 +12,13 @@ from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-__all__ = ["check_discarded_replays", "check_neighbouring_rings"]
+__all__ = ["check_discarded_replays", "check_emptied", "check_neighbouring_rings"]
 
 ASKED_AGAIN = 40
 """More than wait behind the queue and in it."""
+
+ORDERED_CYCLES = 40
+"""By when what has come in is queued; ten times as many until a job is destroyed."""
 
 SHARES = {8: ((1, 3, 4), (2, 5, 1), (4, 2, 2)), 16: ((1, 3, 4, 8), (2, 6, 5, 3), (8, 4, 3, 1))}
 """By slots of the pool: how many of them each job has."""
@@ -44,6 +48,32 @@ def check_discarded_replays(engine: VerilatedEngine, build: Build) -> None:
         discarded += queued - len(network.sent) - len(engine.play([]))
         counted = perform(engine, director.read_counters())["results_discarded"]
         assert counted == discarded, f"{discarded} discarded by now, {counted} counted"
+
+
+def check_emptied(engine: VerilatedEngine, build: Build) -> None:
+    """Destroy a job with some results queued, wherever its oldest one is: as many are counted."""
+    director = Director(**build)
+    slots = build["slots"]
+    job = Job(workers=1, lanes=1, slots=slots, first_round=0)
+    perform(engine, director.configure())
+    for ahead in range(0, 2 * slots, 3):
+        for count in {1, slots // 2 + 1, 2 * slots - 1}:
+            perform(engine, director.create(job))
+            before = perform(engine, director.read_counters())["results_discarded"]
+            steps = [job.data(0, n % slots, n // slots) for n in range(ahead + count)]
+            assert len(engine.play(steps[:ahead])) == ahead
+            # Answers fill what is behind the queue.
+            engine.play([job.join(0)] * 60 + steps[ahead:], STUCK)
+            for _ in range(ORDERED_CYCLES):
+                queued = engine.read(address_of("delivery_level"))
+            assert queued == count
+            engine.write(address_of("job_command"), Command.DESTROY)
+            for _ in range(10 * ORDERED_CYCLES):
+                left = engine.read(address_of("delivery_level"))
+            assert not left
+            after = perform(engine, director.read_counters())["results_discarded"]
+            assert after - before == count, f"{count} results behind {ahead}"
+            engine.play([])
 
 
 def check_neighbouring_rings(engine: VerilatedEngine, build: Build) -> None:

@@ -71,7 +71,11 @@ from tests.checks.queue_checks import (
     check_results_of_no_job,
     check_shares,
 )
-from tests.checks.ring_checks import check_discarded_replays, check_neighbouring_rings
+from tests.checks.ring_checks import (
+    check_discarded_replays,
+    check_emptied,
+    check_neighbouring_rings,
+)
 from tests.checks.source_checks import check_no_address, check_sources
 from tests.checks.step_checks import check_steps, check_together
 from tests.checks.timer_checks import (
@@ -256,6 +260,7 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("reset amid frames", partial(check_reset_amid_frames, build=build)),
         Trial("reset with full queues", partial(check_reset_with_full_queues, build=build)),
         Trial("discarded replays", partial(check_discarded_replays, build=build)),
+        Trial("emptied", partial(check_emptied, build=build)),
         Trial("rings", partial(check_neighbouring_rings, build=build)),
         Trial("answers behind orders", partial(check_answers_behind_orders, build=build)),
         Trial("results of no job", partial(check_results_of_no_job, build=build)),

@@ -13,7 +13,11 @@ from tests.checks.queue_checks import (
     check_results_of_no_job,
     check_shares,
 )
-from tests.checks.ring_checks import check_discarded_replays, check_neighbouring_rings
+from tests.checks.ring_checks import (
+    check_discarded_replays,
+    check_emptied,
+    check_neighbouring_rings,
+)
 from tests.scenarios.director import Build
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
@@ -35,6 +39,12 @@ def test_results_whose_job_has_gone_are_not_sent(bus_bits: int) -> None:
 def test_what_is_asked_for_again_and_discarded_is_counted(bus_bits: int) -> None:
     with open_engine(bus_bits) as engine:
         check_discarded_replays(engine, BUILDS[bus_bits])
+
+
+@WIDTHS
+def test_results_that_a_job_leaves_are_counted(bus_bits: int) -> None:
+    with open_engine(bus_bits) as engine:
+        check_emptied(engine, BUILDS[bus_bits])
 
 
 @WIDTHS
