@@ -24,6 +24,8 @@ FLIPS_FLAG = 1 << 31
 """In what is written to the selector: not a mutant, but a flip."""
 KINDS = [(opcode, blocks) for opcode in range(4) for blocks in (1, 0)]
 """Of each round; without blocks, look-ahead words are all that flips."""
+SLOTS = {512: 6, 32: 1}
+"""By width: so many that no round of short frames is over before the last one's result has left."""
 SWEEP = 50
 """Of so many cycles, or a few more, it is seen whether a flip then does anything."""
 HITS = 16
@@ -67,11 +69,8 @@ def check_flips(
             word is not watched over as others are.
     """
     choose = random.Random(8)
-    # Short frames in so many slots that no round is over before the last one's result has left.
-    slots = max(1, bus_bits // 128)
-    rounds = FlipRounds(
-        engine, build, choose, lanes=build["lanes"], kinds=KINDS, slots=slots, edges=True
-    )
+    how = {"lanes": build["lanes"], "slots": SLOTS[bus_bits]}
+    rounds = FlipRounds(engine, build, choose, kinds=KINDS, edges=True, **how)
     for cell in dict.fromkeys(flip.cell for flip in flips):
         bits = _of_all_words((flip for flip in flips if flip.cell == cell), bus_bits)
         swept = {
