@@ -7,7 +7,7 @@ from tests.scenarios.director import Build, Director
 from tests.scenarios.job_frames import Job
 from tests.scenarios.performer import perform
 
-__all__ = ["IDLE", "LATENCY", "check_idle", "check_pace", "check_pace_by_job"]
+__all__ = ["IDLE", "LATENCY", "check_idle", "check_pace"]
 
 LATENCY = {512: (30, 0), 32: (30, 0)}
 """By width: cycles from a round's last beat in to its result's first beat out, for a packet without
@@ -17,6 +17,8 @@ docstring of `afflux_hdl.engine.engine.Engine`."""
 
 def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int = 0) -> None:
     """Check the latency of a result of every size, at both phases, and that it has no gap.
+
+    Of each job, whichever came before it.
 
     Args:
         engine: The engine.
@@ -44,18 +46,14 @@ def check_pace(engine: VerilatedEngine, build: Build, bus_bits: int, later: int 
             seen.add(latency)
             step += 1
         assert len(seen) == 2, f"{count} blocks: at both phases {seen}"
+    engine.reset()
+    _check_pace_by_job(engine, build, fixed)
 
 
-def check_pace_by_job(engine: VerilatedEngine, build: Build, bus_bits: int, later: int = 0) -> None:
-    """Check that the latency of a job's result does not depend on whose came before.
+def _check_pace_by_job(engine: VerilatedEngine, build: Build, fixed: int) -> None:
+    """Check that a result takes `fixed` cycles, or one more, whose result ever came before.
 
-    Nor on whether that was a new result or one that was asked for again.
-
-    Args:
-        engine: The engine.
-        build: What it is built for.
-        bus_bits: Width.
-        later: Cycles more than otherwise: 1 with an output register of the slot memory.
+    And whether that was a new one or one that was asked for again.
     """
     director = Director(**build)
     numbers = range(build["jobs"])
@@ -63,7 +61,6 @@ def check_pace_by_job(engine: VerilatedEngine, build: Build, bus_bits: int, late
     perform(engine, director.configure())
     for job in jobs:
         perform(engine, director.create(job))
-    fixed = LATENCY[bus_bits][0] + later
     steps = [0] * len(jobs)
 
     def latency(number: int, offset: int) -> int:

@@ -13,7 +13,6 @@ from tests.scenarios.performer import perform
 __all__ = [
     "check_answers_behind_orders",
     "check_fences_by_job",
-    "check_full_ring",
     "check_gone_on",
     "check_queued_once",
     "check_results_of_no_job",
@@ -232,38 +231,6 @@ def check_gone_on(engine: VerilatedEngine, build: Build) -> None:
         for worker in range(job.workers):
             question = job.probe(worker, slot, 2)
             assert engine.play([question]) == golden.receive(question)
-
-
-def check_full_ring(engine: VerilatedEngine, build: Build) -> None:
-    """Destroy a job with each result of both versions queued: all of them are counted.
-
-    Of pools of several sizes, so that each bit of their number counts.
-    """
-    director = Director(**build)
-    perform(engine, director.configure())
-    for slots in (build["slots"], *range(build["slots"] - 1, 0, -3)):
-        job = Job(workers=2, lanes=1, slots=slots, first_round=0)
-        perform(engine, director.create(job))
-        before = perform(engine, director.read_counters())["results_discarded"]
-        # Answers fill what is behind the queue.
-        stuck = [job.join(0)] * 60
-        stuck += [
-            job.data(worker, slot, step, {0: [step] * 64})
-            for step in range(2)
-            for slot in range(job.slots)
-            for worker in range(job.workers)
-        ]
-        engine.play(stuck, STUCK)
-        for _ in range(ORDERED_CYCLES):
-            queued = engine.read(address_of("delivery_level"))
-        assert queued == 2 * job.slots
-        engine.write(address_of("job_command"), Command.DESTROY)
-        for _ in range(10 * ORDERED_CYCLES):
-            left = engine.read(address_of("delivery_level"))
-        assert not left
-        after = perform(engine, director.read_counters())["results_discarded"]
-        assert after - before == queued
-        engine.play([])
 
 
 def check_shares(engine: VerilatedEngine, build: Build) -> None:

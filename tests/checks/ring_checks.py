@@ -51,29 +51,44 @@ def check_discarded_replays(engine: VerilatedEngine, build: Build) -> None:
 
 
 def check_emptied(engine: VerilatedEngine, build: Build) -> None:
-    """Destroy a job with some results queued, wherever its oldest one is: as many are counted."""
+    """Destroy a job with results queued: as many are counted as the ring had.
+
+    Of several sizes of the ring, full and not, and wherever its oldest entry is.
+    """
     director = Director(**build)
-    slots = build["slots"]
-    job = Job(workers=1, lanes=1, slots=slots, first_round=0)
     perform(engine, director.configure())
-    for ahead in range(0, 2 * slots, 3):
-        for count in {1, slots // 2 + 1, 2 * slots - 1}:
-            perform(engine, director.create(job))
-            before = perform(engine, director.read_counters())["results_discarded"]
-            steps = [job.data(0, n % slots, n // slots) for n in range(ahead + count)]
-            assert len(engine.play(steps[:ahead])) == ahead
-            # Answers fill what is behind the queue.
-            engine.play([job.join(0)] * 60 + steps[ahead:], STUCK)
-            for _ in range(ORDERED_CYCLES):
-                queued = engine.read(address_of("delivery_level"))
-            assert queued == count
-            engine.write(address_of("job_command"), Command.DESTROY)
-            for _ in range(10 * ORDERED_CYCLES):
-                left = engine.read(address_of("delivery_level"))
-            assert not left
-            after = perform(engine, director.read_counters())["results_discarded"]
-            assert after - before == count, f"{count} results behind {ahead}"
-            engine.play([])
+    for slots in range(build["slots"], 0, -3):
+        job = Job(workers=2, lanes=1, slots=slots, first_round=0)
+        for ahead in range(0, 2 * slots, 3):
+            for count in {1, slots // 2 + 1, 2 * slots - 1, 2 * slots}:
+                perform(engine, director.create(job))
+                _destroy_queued(engine, director, job, ahead, count)
+
+
+def _destroy_queued(
+    engine: VerilatedEngine, director: Director, job: Job, ahead: int, count: int
+) -> None:
+    """Queue `count` results behind `ahead` that have left, and see all of them discarded."""
+    before = perform(engine, director.read_counters())["results_discarded"]
+    rounds = [
+        [job.data(worker, n % job.slots, n // job.slots) for worker in range(job.workers)]
+        for n in range(ahead + count)
+    ]
+    for frames in rounds[:ahead]:
+        assert len(engine.play(frames)) == job.workers
+    # Answers fill what is behind the queue.
+    stuck = [job.join(0)] * 60 + [frame for frames in rounds[ahead:] for frame in frames]
+    engine.play(stuck, STUCK)
+    for _ in range(ORDERED_CYCLES):
+        queued = engine.read(address_of("delivery_level"))
+    assert queued == count
+    engine.write(address_of("job_command"), Command.DESTROY)
+    for _ in range(10 * ORDERED_CYCLES):
+        left = engine.read(address_of("delivery_level"))
+    assert not left
+    after = perform(engine, director.read_counters())["results_discarded"]
+    assert after - before == count, f"{job.slots} slots, {count} results behind {ahead}"
+    engine.play([])
 
 
 def check_neighbouring_rings(engine: VerilatedEngine, build: Build) -> None:

@@ -60,12 +60,11 @@ from tests.checks.network_port_checks import (
 from tests.checks.node_battery import node_battery
 from tests.checks.node_checks import NodeAsEngine, build_of, node_parameters
 from tests.checks.node_link_checks import check_link_down, check_resets_amid_frames
-from tests.checks.pace_checks import check_idle, check_pace, check_pace_by_job
+from tests.checks.pace_checks import check_idle, check_pace
 from tests.checks.port_checks import check_ports
 from tests.checks.queue_checks import (
     check_answers_behind_orders,
     check_fences_by_job,
-    check_full_ring,
     check_gone_on,
     check_queued_once,
     check_results_of_no_job,
@@ -245,11 +244,6 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("checksums", partial(checks.check_checksums, build=build, step=61), exact=True),
         Trial("reset", partial(check_reset, build=build)),
         Trial("pace", partial(check_pace, build=build, bus_bits=bus_bits, later=later), timed=True),
-        Trial(
-            "pace by job",
-            partial(check_pace_by_job, build=build, bus_bits=bus_bits, later=later),
-            timed=True,
-        ),
         Trial("idle", partial(check_idle, build=build, bus_bits=bus_bits, later=later), timed=True),
         Trial("stuck results", partial(check_stuck_results, build=build)),
         Trial("queued once", partial(check_queued_once, build=build), exact=True),
@@ -278,7 +272,6 @@ def full_battery(bus_bits: int, flips: Sequence[Mutant] = (), later: int = 0) ->
         Trial("bursts", partial(check_bursts, build=build)),
         Trial("uncommanded writes", partial(check_uncommanded_writes, build=build), exact=True),
         Trial("turns", partial(check_turns, build=build), exact=True),
-        Trial("full ring", partial(check_full_ring, build=build), exact=True),
         Trial("unasked fields", partial(check_unasked_fields, build=build), exact=True),
         Trial("sources", partial(check_sources, build=build), exact=True),
         Trial("no address", partial(check_no_address, build=build), exact=True),

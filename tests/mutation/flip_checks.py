@@ -69,8 +69,15 @@ def check_flips(
             word is not watched over as others are.
     """
     choose = random.Random(8)
-    how = {"lanes": build["lanes"], "slots": SLOTS[bus_bits]}
-    rounds = FlipRounds(engine, build, choose, kinds=KINDS, edges=True, **how)
+    rounds = FlipRounds(
+        engine,
+        build,
+        choose,
+        lanes=build["lanes"],
+        kinds=KINDS,
+        slots=SLOTS[bus_bits],
+        edges=True,
+    )
     for cell in dict.fromkeys(flip.cell for flip in flips):
         bits = _of_all_words((flip for flip in flips if flip.cell == cell), bus_bits)
         swept = {

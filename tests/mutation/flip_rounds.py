@@ -21,10 +21,11 @@ EDGES = (
     0x8000_0000,
     0xFFFF_FFFE,
     0xFFFF_FFFF,
-    # Of which the residue is 15, and such that a flip makes it 0 or 15.
+    # Whose digits add up to 15, or to a multiple of it.
     0x0000_000F,
     0xF000_0000,
     0x0F0F_0F0F,
+    # And two whose residues add up to it.
     0x1234_5678,
     0xEDCB_A987,
 )

@@ -198,7 +198,7 @@ class Judge:
             try:
                 found = self._try(number, tried, transcript)
             except SimulationError as error:
-                # Already when it is opened: its reset does not end.
+                # Already at the reset with which it is opened.
                 found = "hang", str(error)
             if found is not None:
                 trial, (how, what) = tried.name, found

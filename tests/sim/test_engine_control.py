@@ -19,7 +19,7 @@ from tests.checks.control_checks import (
 )
 from tests.checks.debug_checks import check_constants, check_debug, check_levels, check_peaks
 from tests.checks.engine_checks import BUILDS, open_engine
-from tests.checks.pace_checks import check_pace, check_pace_by_job
+from tests.checks.pace_checks import check_pace
 
 WIDTHS = pytest.mark.parametrize("bus_bits", list(BUILDS))
 
@@ -131,4 +131,3 @@ def test_pace(bus_bits: int) -> None:
     """The latency of a result of every size, at both phases, and no gap in it."""
     with open_engine(bus_bits) as engine:
         check_pace(engine, BUILDS[bus_bits], bus_bits)
-        check_pace_by_job(engine, BUILDS[bus_bits], bus_bits)

@@ -38,7 +38,7 @@ BUS_BITS = 64
 BUILT: Build = {"workers": 2, "lanes": 2, "jobs": 1, "slots": 2}
 EACH = 24
 """Bits of each place; each flips in some cycles."""
-TIMES = 1
+TIMES = 2
 RARELY_WRITTEN = {"sums' queue": 8, "slot state, written": 8}
 """The table of docs/hardware.md, section 13, is of a run with 5 and 30."""
 

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
-__all__ = ["RESIDUE_BITS", "add", "checked_bits", "fits", "less_one", "residue", "residues_of"]
+__all__ = [
+    "RESIDUE_BITS",
+    "WORD_BITS",
+    "add",
+    "checked_bits",
+    "fits",
+    "less_one",
+    "residue",
+    "residues_of",
+]
 
 RESIDUE_BITS = 4
 """Bits of a residue."""
@@ -42,7 +51,7 @@ def add(m: Module, a: Value, b: Value) -> Value:
 
 
 def less_one(m: Module, term: Value, one: Value) -> Value:
-    """Return the residue `term`, less 1 if `one` is set; 0 less 1 is 14."""
+    """Return the residue `term`, less 1 if `one` is set. Of 0 that is 14."""
     less = Signal(RESIDUE_BITS)
     # A bit changes if all below it are 0, except that of 0 the lowest one stays.
     m.d.comb += less.eq(term ^ Cat(term.any(), (~term[:n].any() for n in range(1, RESIDUE_BITS))))
