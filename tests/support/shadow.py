@@ -22,6 +22,11 @@ def environment_with(folder: Path) -> Mapping[str, str]:
     """Environment of a process for which packages in `folder` hide those of the same names.
 
     Its other imports are this process's. Writes a sitecustomize.py into the folder.
+
+    Raises:
+        ValueError: The folder's name would be read as two: nothing would be hidden.
     """
+    if os.pathsep in str(folder):
+        raise ValueError(f"{os.pathsep!r} in {folder}, which is to be in PYTHONPATH")
     (folder / "sitecustomize.py").write_text(_FORGET, encoding="utf-8")
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
