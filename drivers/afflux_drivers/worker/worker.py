@@ -31,7 +31,7 @@ from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
-_INTERRUPT_EVERY_S = 0.25
+_INTERRUPT_EVERY_S = 0.1
 
 _UNKNOWN = Description(0, Reduction.SUM, wire.Dtype.INT32, ())
 """Stands in errors for a call that is not known here; whoever knows it names it."""
@@ -158,7 +158,7 @@ class Worker:
             reduction: What to do with them.
             shape: Shape of the tensor, the same at all ranks.
             timeout_s: How long the operation may take, other ranks' delays included.
-            interrupted: Called while waiting, twice a second or more often; if it returns a text,
+            interrupted: Called while waiting, ten times a second; if it returns a text,
                 the operation ends with that text as error.
             in_place: Put the result where the elements are. What is there after an error is
                 undefined: some blocks may be sums.

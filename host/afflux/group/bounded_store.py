@@ -122,6 +122,24 @@ class Asker:
         answer: _T = question.answer()
         return answer
 
+    def end(self) -> None:
+        """End the thread when it has asked what it was to ask; wait for that if the store is well.
+
+        Who asks once more has a new one.
+        """
+        with self._lock:
+            thread = self._thread
+            if thread is None:
+                return
+            self._put(_Question(self._let_go))
+        if thread is not threading.current_thread() and not self.silent:
+            thread.join(_LEAST_S)
+
+    def _let_go(self) -> None:
+        with self._lock:
+            if self._questions.empty() and self._thread is threading.current_thread():
+                self._thread = None
+
     def later(self, call: Callable[[], Any]) -> None:
         """Let the thread carry out what nobody waits for; its errors are lost."""
         self._put(_Question(call))

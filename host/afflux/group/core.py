@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from afflux.group.backend_methods import BackendMethods
-from afflux.group.calls import Call, KnownCall, canonical_name, describe, sides, tensors_in
+from afflux.group.calls import Call, KnownCall, describe, sides, tensors_in
 from afflux.group.collectives import Asked, Part, parts_of
 from afflux.group.contest import settle
 from afflux.group.either_reducer import EitherReducer
@@ -36,7 +36,9 @@ from afflux.group.settings import SettingsError
 from afflux.group.shared_reducer import SharedMemoryReducer
 from afflux.group.sparse_calls import SparseSums, sparse_call
 from afflux.group.tensors import check_devices, check_writable, dtype_name
-from afflux.group.work import NO_TIMEOUT, ObservedTransfer
+from afflux.group.transfers import pass_on
+from afflux.group.witness import Witness
+from afflux.group.work import NO_TIMEOUT
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
 
@@ -103,11 +105,16 @@ class Group(BackendMethods):
         # Of this life of the group: an earlier one over the same store had other keys.
         self.store = keys.store
         self.closed = False
+        self._witness = Witness()
         try:
+            if not isinstance(self.reducer, SharedMemoryReducer):
+                # In shared memory ranks notice one another's end.
+                self._witness.meet(membership, keys, self.settings)
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
             self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
             self.reducer = settle(self.reducer, self.gloo, self.fallback, keys.notices, rank, size)
         except BaseException:
+            self._witness.close()
             self.reducer.leave()
             keys.release()
             raise
@@ -123,6 +130,7 @@ class Group(BackendMethods):
             rank,
             size,
             f"afflux-{name}-rank{rank}",
+            self._witness.lost,
         )
         self.turn = self._progress.turn
         of_group = self.reducer, self.fallback, self._progress.interrupted
@@ -523,36 +531,7 @@ class Group(BackendMethods):
             self.observers.failed(error, missing, doing)
 
     def _pass_on(self, method: str, tensors: list[torch.Tensor], *rest: int) -> Any:
-        self._progress.check()
-        call = describe(canonical_name(method), (tensors,))
-        check_devices(call.text, tensors)
-        self.fallback.count(call)
-        if not self.observers.active:
-            return getattr(self.gloo, method)(tensors, *rest)
-        *peers, tag = rest
-        inputs, outputs = (tensors, []) if method == "send" else ([], tensors)
-        seen = self.observers.begin(
-            self.sequence,
-            method,
-            call.text,
-            "gloo",
-            inputs,
-            outputs,
-            self.timeout_s,
-            peers[0] if peers else None,
-            tag,
-        )
-        self.observers.started(seen)
-        try:
-            work = getattr(self.gloo, method)(tensors, *rest)
-        except BaseException as error:
-            self.observers.end(seen, error)
-            raise
-        if method == "recv_anysource":
-            # torch asks it for its source, which C++ does not find in a Work of Python's.
-            self.observers.end_later(seen, work)
-            return work
-        return ObservedTransfer(work, tensors, seen, self.observers)
+        return pass_on(self, method, tensors, *rest)
 
     def _free_gloo(self, at_exit: bool) -> None:
         held = [self.gloo]
@@ -583,6 +562,7 @@ class Group(BackendMethods):
         living.discard(self)
         reducer = self.reducer
         ended = self._progress.stop(drain_s)
+        self._witness.leave(self._progress.carried_out)
         if ended or (reducer.holds and isinstance(self._progress.failure, GroupClosed)):
             limit_s = confirm_s if reducer.tickets else None
             self._progress.confirm_end(limit_s, reducer.holds)
@@ -590,6 +570,7 @@ class Group(BackendMethods):
             self._free_gloo(at_exit)
         self.observers.close()
         self.reducer.leave()
+        self._witness.close()
         self._keys.release(left=True)
         last = self._more_counts()
         self._more_counts = lambda: last

@@ -59,6 +59,8 @@ _STEPS = {
     "shared": "share memory with the ranks of its host",
     "job": "get a job of the aggregator",
     "finding": "say whether they can go on",
+    "witness": "say on which host they are",
+    "listens": "say where they listen",
 }
 
 _FAILED = "failed"

@@ -7,13 +7,19 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from afflux.group.aggregator_url import local_address_towards
 from afflux.group.ipv6_addresses import ipv6_addresses, link_local_addresses
 from afflux_drivers.addresses import is_loopback, resolve
 
-__all__ = ["address_of_interface", "default_address", "is_loopback", "own_address"]
+__all__ = [
+    "address_among",
+    "address_of_interface",
+    "default_address",
+    "is_loopback",
+    "own_address",
+]
 
 _SIOCGIFADDR = 0x8915
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -47,6 +53,35 @@ def own_address(interfaces: Sequence[str] | None, towards: str | None) -> str:
     found = local_address_towards(towards) if towards else default_address()
     # To others the number of an interface of this host says nothing.
     return _LOOPBACK if "%" in found else found
+
+
+def address_among(
+    interfaces: Sequence[str] | None, towards: str | None, others: Callable[[], Iterable[str]]
+) -> str:
+    """Return this host's address for others that are on further hosts.
+
+    Args:
+        interfaces: As for `own_address`.
+        towards: As for `own_address`.
+        others: Returns addresses of other hosts; asked if `towards` is on this one.
+
+    Raises:
+        OSError: It has none that leads to other hosts.
+    """
+    found = own_address(interfaces, towards)
+    if not is_loopback(found):
+        return found
+    for address in others():
+        found = own_address(None, address)
+        if not is_loopback(found):
+            return found
+    found = default_address()
+    if not is_loopback(found):
+        return found
+    raise OSError(
+        f"{socket.gethostname()} has no address that leads to other hosts, only {found}; "
+        "AFFLUX_INTERFACE names one"
+    )
 
 
 def default_address() -> str:

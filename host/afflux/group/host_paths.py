@@ -14,14 +14,14 @@ import contextlib
 import functools
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from afflux.group.aggregator_url import local_address_towards
 from afflux.group.exchange import Exchange, RendezvousError, StepFailed
 from afflux.group.host_address import (
+    address_among,
     address_of_interface,
-    default_address,
     is_loopback,
     own_address,
 )
@@ -176,25 +176,19 @@ class HostPaths:
 
     def _find_address(self) -> str:
         """Return this host's address, for its leader, where no interface is named."""
-        found = own_address(None, self._master)
-        if len(self.leaders) == 1 or not is_loopback(found):
-            return found
-        # On the host of the store's server: by the route to another.
-        if self.own == 0:
-            with contextlib.suppress(RendezvousError):
-                patience_s = self._settings.connect_timeout_s
-                for each in self._exchange.parts("address", self.leaders[1:], patience_s):
-                    addresses = (port["address"] for port in each["ports"])
-                    found = own_address(None, next(filter(None, addresses)))
-                    if not is_loopback(found):
-                        return found
-        found = default_address()
-        if not is_loopback(found):
-            return found
-        raise OSError(
-            f"{socket.gethostname()} has no address that leads to other hosts, only {found}; "
-            "AFFLUX_INTERFACE names one"
-        )
+        if len(self.leaders) == 1:
+            return own_address(None, self._master)
+
+        def others() -> Iterator[str]:
+            # On the host of the store's server: by the route to another.
+            if self.own == 0:
+                with contextlib.suppress(RendezvousError):
+                    patience_s = self._settings.connect_timeout_s
+                    for each in self._exchange.parts("address", self.leaders[1:], patience_s):
+                        addresses = (port["address"] for port in each["ports"])
+                        yield next(filter(None, addresses))
+
+        return address_among(None, self._master, others)
 
     def _incomplete(self) -> dict[int, str]:
         """Return why networks are not tried: hosts that do not have them."""

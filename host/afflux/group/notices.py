@@ -88,6 +88,7 @@ class Notices:
         self._checked_at = 0.0
         self._noticed = False
         self._wrote = False
+        self._gone = False
 
     @property
     def silence(self) -> str:
@@ -150,7 +151,8 @@ class Notices:
                     record = self._read(f"record/{rank}")
                     if record is not None:
                         found[rank] = record
-            if len(found) >= awaited or time.monotonic() >= deadline:
+            # A store that is gone, with the rank that held it perhaps, or silent brings no more.
+            if len(found) >= awaited or time.monotonic() >= deadline or self._gone or self.silence:
                 return found
             time.sleep(0.02)
 
@@ -254,7 +256,10 @@ class Notices:
     def _get(self, key: str) -> str | None:
         try:
             found = self._store.find(key)
+        except StoreSilent:
+            return None
         except RuntimeError:
+            self._gone = True
             return None
         return None if found is None else found.decode()
 

@@ -22,6 +22,7 @@ import torch
 
 from afflux.group.failure import CallRefused, GroupClosed, GroupFailed, OperationTimeout, explain
 from afflux.group.notices import CallRecord, Notices, Watcher, numbered
+from afflux.group.outside import Outside
 from afflux.group.parts import Parts, PendingWork
 from afflux.group.torch_store import GroupStore
 from afflux_drivers.errors import AffluxError, Interrupted
@@ -34,14 +35,8 @@ _log = logging.getLogger("afflux")
 _RECORDS_TIMEOUT_S = 2.0
 """A rank that publishes nothing for so long is dead or stuck."""
 
-_REFUSALS_INTERVAL_S = 0.5
-"""How often a waiting rank asks whether another one has refused the call."""
-
 _TURN_INTERVAL_S = 0.001
 """How often a call that is in no queue looks whether it has come to its turn."""
-
-_REASON_TIMEOUT_S = 1.0
-"""The reason of another rank's failure may reach the store a moment after the failure is seen."""
 
 _NEWS_AGAIN_S = 0.5
 """The store had news for this rank, then did not answer: how often it is asked what they are."""
@@ -81,6 +76,7 @@ class Progress:
         rank: Own rank in the group.
         size: Ranks of the group.
         name: Names the threads.
+        lost: Returns the error if ranks are gone that an operation with this number waits for.
     """
 
     def __init__(
@@ -94,6 +90,7 @@ class Progress:
         rank: int,
         size: int,
         name: str,
+        lost: Callable[[int], RanksEnded | None] = lambda _sequence: None,
     ) -> None:
         self._notices = notices
         self._give_up = give_up
@@ -109,6 +106,7 @@ class Progress:
         # Who has it may use reducer and Gloo. Its count of pending operations is of those that have
         # been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
+        self._outside = Outside(notices, self.turn, lost)
         self._failure: AffluxError | None = None
         # What goes with the turn that is being handed over: the thread carries it out first when it
         # gets the turn, whatever it wants that for.
@@ -120,9 +118,6 @@ class Progress:
         self._expired: PendingWork | None = None
         self._ending: PendingWork | None = None
         self._expiring = threading.Lock()
-        self._heard = ""
-        self._refusals = 0
-        self._asked_at = 0.0
         self._news = False
         # Whether a step is in progress, in the thread that has the turn.
         self._stepping = False
@@ -137,6 +132,12 @@ class Progress:
     def failure(self) -> AffluxError | None:
         """The error that ended the group, if one did."""
         return self._failure
+
+    @property
+    def carried_out(self) -> int:
+        """Number of the last operation that is over here and has not failed."""
+        failed = self._failure is not None and not isinstance(self._failure, GroupClosed)
+        return max(0, self.turn.sequence - (self.turn.running or failed))
 
     def submit(self, call: str, step: Step, *arguments: Any) -> PendingWork:
         """Queue an operation.
@@ -293,23 +294,11 @@ class Progress:
         """Return why the operation in progress must be given up; None if not. For waiting loops."""
         if self._interruption is not None:
             return str(self._interruption)
-        first = self._notices.failure()
-        if first is not None:
-            self._heard = f"rank {first.rank} failed: {first.error}"
-            return self._heard
-        now = time.monotonic()
-        if self.turn.running and now - self._asked_at >= _REFUSALS_INTERVAL_S:
-            self._asked_at = now
-            refusal = self._notices.refusal(self.turn.sequence, self._refusals)
-            if refusal is not None:
-                self._heard = f"{self._named()}: {refusal}"
-                return self._heard
-        return None
+        return self._outside.reason()
 
     def refuse(self, error: BaseException, begun: bool = False) -> None:
         """Let who waits for this rank know that it refuses its call; see `Notices.refuse`."""
-        self._refusals += 1
-        self._notices.refuse(self.turn.sequence, begun, self._refusals, str(error))
+        self._outside.refuse(error, begun)
 
     def stop(self, drain_s: float) -> bool:
         """End the thread.
@@ -505,7 +494,7 @@ class Progress:
             self.refuse(refusal, begun=True)
             raise
         except Interrupted as reason:
-            error = self._interruption or self._another_failure(reason)
+            error = self._interruption or self._outside.failure(reason)
             if isinstance(error, OperationTimeout):
                 error.args = (f"{self._named()}: {error}",)
             raise self._fail(error) from None
@@ -517,7 +506,9 @@ class Progress:
             failure.args = (f"{self._named()}: {failure}",)
             raise self._fail(failure) from failure.__cause__
         except Exception as failure:
-            raise self._fail(GroupFailed(f"{self._named()}: {failure}")) from failure
+            # Gloo has its own connections, of which its errors say only that they are closed.
+            lost = self._outside.loss_behind()
+            raise self._fail(lost or GroupFailed(f"{self._named()}: {failure}")) from failure
         except BaseException as stop:
             # Ctrl-C in a caller's thread. The other ranks must not wait for what is given up here.
             text = f"{self._named()}: given up: {type(stop).__name__}"
@@ -531,16 +522,6 @@ class Progress:
     def _named(self) -> str:
         """Name the latest operation for messages."""
         return numbered(self.turn.latest, self.turn.sequence)
-
-    def _another_failure(self, reason: Interrupted) -> AffluxError:
-        """Return the failure that ended an operation here, if it was another rank's."""
-        deadline = time.monotonic() + _REASON_TIMEOUT_S
-        while not self._heard and time.monotonic() < deadline:
-            self._notices.look()
-            if self.interrupted() is None:
-                time.sleep(0.02)
-        reason.operation = ""
-        return GroupFailed(self._heard or f"{self._named()}: {reason}", elsewhere=True)
 
     def _closed_by_rank_0(self) -> bool:
         self._notices.look()

@@ -72,12 +72,12 @@ class StoreWatch:
         self.owner = os.getpid()
         self.key = _key_of(root)
         self._blocks = isinstance(root, TCPStore)
-        asker = Asker()
+        self._asker = Asker()
         self.connection: Any = root
         if self._blocks:
             # A FileStore's clone would count as one more user, of whom the last deletes the file.
-            self.connection = asker.ask(root.clone, limit_s, root)  # type: ignore[attr-defined]
-        self.asked = BoundedStore(self.connection, asker)
+            self.connection = self._asker.ask(root.clone, limit_s, root)  # type: ignore[attr-defined]
+        self.asked = BoundedStore(self.connection, self._asker)
         self.wake_key = f"afflux/wake/{secrets.token_hex(8)}" if self._blocks else ""
         self._woken: set[str] = set()
         self._groups: dict[str, Callable[[], None]] = {}
@@ -127,18 +127,17 @@ class StoreWatch:
                     time.sleep(0.002)
         self.stopping.set()
         if self.tidying is not None:
-            with contextlib.suppress(RuntimeError):
-                self.tidying.ask(lambda: None, _HEARD_S, self.connection)
+            self.tidying.end()
         waits = self._has_groups.is_set()
         self._has_groups.set()
         thread = self._thread
-        if thread is None:
-            return
-        if self._blocks and waits:
-            with contextlib.suppress(RuntimeError):
-                self.asked.set(self.wake_key, "stop")
-        if thread is not threading.current_thread():
-            thread.join(_JOIN_S)
+        if thread is not None:
+            if self._blocks and waits:
+                with contextlib.suppress(RuntimeError):
+                    self.asked.set(self.wake_key, "stop")
+            if thread is not threading.current_thread():
+                thread.join(_JOIN_S)
+        self._asker.end()
 
     def _asleep(self, wake_key: str) -> bool:
         check = self.asked.check

@@ -43,6 +43,7 @@ class GroupStore:
         limit_s: How long it may take to connect to the store.
 
     Attributes:
+        life: As given.
         prefix: Of the keys, in the store without torch's prefixes.
         store: The keys over torch's own connection, for the thread that makes the group.
         asked: The same, asked by `asker`.
@@ -65,9 +66,11 @@ class GroupStore:
         self._rank, self._size = rank, size
         self.met: tuple[BoundedStore, list[str]] | None = None
         root = innermost(store)
+        self.life = life
         self.prefix = f"afflux/{life}"
         self.store = PrefixStore(self.prefix, root)
-        self.asked = BoundedStore(self.store, asker)
+        self._asker = asker if asker is not None else Asker()
+        self.asked = BoundedStore(self.store, self._asker)
         self.watch: StoreWatch = acquire_watch(root, limit_s)
         self._released = False
         if self.watch.wake_key:
@@ -101,3 +104,4 @@ class GroupStore:
             if left:
                 note_left(self.watch, self.prefix, self._rank, self._size)
             release_watch(self.watch)
+            self._asker.end()

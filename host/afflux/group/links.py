@@ -1,0 +1,463 @@
+"""Connections between processes, of which the kernel says whether the other one lives.
+
+A process has one connection with each other one that it has groups with, however many these are.
+When a process ends, however it ends, its kernel closes its connections. When its host vanishes, no
+kernel answers any more: so who has a connection to another host sends a *beat* each second, whose
+acknowledgement is the other kernel's, not its process's. A process that is stopped, by a debugger
+for example, thus counts as alive.
+
+    who connects   hello: own identity, and a code that takes the other's key to make
+    who accepts    welcome: another such code
+    both           frames: kind, 1 byte; length of what follows, 4 bytes, little-endian; that
+
+Identities and keys come from the groups' store, which no stranger reads. What does not begin with
+a right hello is closed, and at most so many connections may be at their hello.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from afflux_drivers.addresses import is_ipv6, named, resolve
+
+__all__ = ["Address", "Link", "Links", "acquire_links", "release_links"]
+
+_log = logging.getLogger("afflux")
+
+_MAGIC = b"afflink1"
+_ID_BYTES = 16
+_CODE_BYTES = 32
+_HELLO_BYTES = len(_MAGIC) + _ID_BYTES + _CODE_BYTES
+_HELLO_S = 5.0
+_HELLOS_MAX = 64
+"""Strangers that say nothing: the oldest one gives way."""
+
+_HEADER = struct.Struct("<BI")
+_BODY_MAX = 64
+_BEAT, _LEFT = 1, 2
+_LEFT_BODY = struct.Struct("<8sQ")
+
+BEAT_S = 1.0
+_UNANSWERED_S = 3.0
+"""Retransmissions of a beat go out five times a second, so a lossy path is not taken for a host
+that has vanished; with the beat this is below the five seconds that are promised."""
+
+_SILENT_BEATS_MAX = 3600
+"""Of a process that is stopped: what it does not read must not fill its kernel's buffer."""
+
+_THIN_LINEAR_TIMEOUTS = 16
+"""Linux's TCP_THIN_LINEAR_TIMEOUTS, missing from the socket module."""
+
+_CALL_S = 1.0
+_RETRY_S = 0.05
+_JOIN_S = 2.0
+
+
+class Address(NamedTuple):
+    """How another process is reached, as it has published it.
+
+    Attributes:
+        identity: Of the process, as long as it has groups; in hexadecimal.
+        key: In hexadecimal.
+        host, port: Where it listens.
+    """
+
+    identity: str
+    key: str
+    host: str
+    port: int
+
+
+class Link:
+    """A connection with another process.
+
+    Attributes:
+        peer: Address of the other end, for messages.
+        left: Lives of the groups that the other process has left, and after which operation.
+        ended: What has been seen of its end; empty while it lives.
+        ended_at: When, in seconds of the monotonic clock.
+    """
+
+    def __init__(self, identity: str, tcp: socket.socket, beats: bool) -> None:
+        self.identity = identity
+        self.tcp = tcp
+        self.peer = named(tcp.getpeername())[0]
+        self.left: dict[str, int] = {}
+        self.ended = ""
+        self.ended_at = 0.0
+        self._beats = beats
+        self._silent_beats = 0
+        self._got = bytearray()
+        tcp.setblocking(False)
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if beats:
+            milliseconds = round(1000 * _UNANSWERED_S)
+            tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+            tcp.setsockopt(socket.IPPROTO_TCP, _THIN_LINEAR_TIMEOUTS, 1)
+
+    @property
+    def beats(self) -> bool:
+        """Whether the other process is on another host, and both are to send beats."""
+        return self._beats and not self.ended
+
+    def leave(self, life: str, sequence: int) -> None:
+        """Tell the process at the other end that this one has left a group.
+
+        Args:
+            life: Of the group, 16 hexadecimal digits.
+            sequence: Number of the last operation that this one has carried out.
+        """
+        if not self.ended:
+            self.send(_LEFT, _LEFT_BODY.pack(bytes.fromhex(life), sequence))
+
+    def send(self, kind: int, body: bytes = b"") -> None:
+        """Send a frame, or lose it: who does not read for so long learns nothing in time anyway."""
+        # All or nothing: the kernel's buffer is never nearly full of such frames.
+        with contextlib.suppress(OSError):
+            self.tcp.send(_HEADER.pack(kind, len(body)) + body)
+
+    def beat(self) -> None:
+        """Send a beat, unless the other process has not sent any for long."""
+        if self._silent_beats < _SILENT_BEATS_MAX:
+            self._silent_beats += 1
+            self.send(_BEAT)
+
+    def read(self) -> None:
+        """Take in what has come."""
+        try:
+            while found := self.tcp.recv(1 << 16):
+                self._silent_beats = 0
+                self._got += found
+                self._take()
+            self.end("its process has closed the connection")
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError) as error:
+            what = "the connection has broken"
+            if isinstance(error, TimeoutError):
+                what = f"its host has not answered for {_UNANSWERED_S:g} s"
+            self.end(f"{what}: {error}")
+
+    def end(self, seen: str) -> None:
+        """Note the end of the other process, and let go of the socket."""
+        if not self.ended:
+            self.ended_at = time.monotonic()
+            self.ended = seen
+        self.tcp.close()
+
+    def _take(self) -> None:
+        while len(self._got) >= _HEADER.size:
+            kind, length = _HEADER.unpack_from(self._got)
+            if length > _BODY_MAX:
+                raise ValueError(f"a frame of {length} bytes")
+            if len(self._got) < _HEADER.size + length:
+                return
+            body = bytes(self._got[_HEADER.size : _HEADER.size + length])
+            del self._got[: _HEADER.size + length]
+            if kind == _LEFT and length == _LEFT_BODY.size:
+                life, sequence = _LEFT_BODY.unpack(body)
+                self.left[life.hex()] = sequence
+
+
+class _Caller(NamedTuple):
+    """A connection that has been accepted, until its hello is complete."""
+
+    tcp: socket.socket
+    host: str
+    since: float
+    got: bytearray
+
+
+class Links:
+    """The connections of this process, and the thread that sleeps until something happens to one.
+
+    Attributes:
+        identity: Of this process, in hexadecimal.
+        users: Groups that use it.
+    """
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.owner = os.getpid()
+        self._identity = secrets.token_bytes(_ID_BYTES)
+        self.identity = self._identity.hex()
+        self._key = secrets.token_bytes(16)
+        self._links: dict[str, Link] = {}
+        self._calling: set[str] = set()
+        self._listeners: dict[str, socket.socket] = {}
+        self._callers: dict[int, _Caller] = {}
+        # Re-entrant: a signal handler may make or end a group in the middle of any of these lines.
+        self._changed = threading.Condition(threading.RLock())
+        self._waker, self._woken = socket.socketpair()
+        self._waker.setblocking(False)
+        self._woken.setblocking(False)
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def listen(self, host: str) -> Address:
+        """Listen at an address of this host, unless it is done already; return how to come here.
+
+        Raises:
+            OSError: It is none of this host's.
+        """
+        with self._changed:
+            listener = self._listeners.get(host)
+            if listener is None:
+                family, where = resolve(host, 0, socket.SOCK_STREAM)[0]
+                listener = socket.socket(family, socket.SOCK_STREAM)
+                try:
+                    listener.bind(where)
+                    listener.listen(128)
+                    listener.setblocking(False)
+                except OSError:
+                    listener.close()
+                    raise
+                self._listeners[host] = listener
+                self._wake()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="afflux-links", daemon=True)
+                self._thread.start()
+            return Address(self.identity, self._key.hex(), host, named(listener.getsockname())[1])
+
+    def link(self, other: Address, own_host: str, beats: bool, deadline: float) -> Link | None:
+        """Return the connection with another process, once there is one.
+
+        Args:
+            other: As it has published it.
+            own_host: Own address, from which to connect.
+            beats: Whether it is on another host.
+            deadline: How long to try, in seconds of the monotonic clock.
+
+        Returns:
+            None if it cannot be reached by then.
+        """
+        if self.identity < other.identity:
+            return self._connect(other, own_host, beats, deadline)
+        with self._changed:
+            return self._found(other.identity, deadline, lambda: True)
+
+    def stop(self) -> None:
+        """Close all, and end the thread."""
+        self._stopping = True
+        self._wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+        for link in self._links.values():
+            if not link.ended:
+                # A socket that is closed with something unread resets the connection, and may
+                # overtake what has been sent last.
+                link.read()
+        self.close_sockets()
+
+    def close_sockets(self) -> None:
+        """Close the sockets in this process: another one, forked from it, may have its own."""
+        callers = [each.tcp for each in self._callers.values()]
+        links = [each.tcp for each in self._links.values()]
+        for each in (*self._listeners.values(), *callers, *links, self._waker, self._woken):
+            each.close()
+
+    def _connect(self, other: Address, own_host: str, beats: bool, deadline: float) -> Link | None:
+        with self._changed:
+            # Groups that are made at the same time share the connection.
+            link = self._found(other.identity, deadline, lambda: other.identity in self._calling)
+            if link is not None:
+                return link
+            self._calling.add(other.identity)
+        try:
+            while True:
+                try:
+                    link = Link(other.identity, self._call(other, own_host, deadline), beats)
+                    break
+                except OSError as error:
+                    _log.debug("no connection with %s port %d: %s", other.host, other.port, error)
+                if time.monotonic() >= deadline:
+                    return None
+                time.sleep(_RETRY_S)
+            with self._changed:
+                self._links[other.identity] = link
+            self._wake()
+            return link
+        finally:
+            with self._changed:
+                self._calling.discard(other.identity)
+                self._changed.notify_all()
+
+    def _found(self, identity: str, deadline: float, comes: Callable[[], bool]) -> Link | None:
+        """Return a connection that is there, or comes in time."""
+        while (link := self._links.get(identity)) is None and comes():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return None
+            self._changed.wait(min(left_s, 0.2))
+        return link
+
+    def _call(self, other: Address, own_host: str, deadline: float) -> socket.socket:
+        family, where = resolve(other.host, other.port, socket.SOCK_STREAM)[0]
+        tcp = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            tcp.settimeout(min(_CALL_S, max(_CALL_S / 2, deadline - time.monotonic())))
+            if is_ipv6(own_host) == is_ipv6(other.host):
+                tcp.bind(resolve(own_host, 0, socket.SOCK_STREAM)[0].where)
+            tcp.connect(where)
+            key, theirs = bytes.fromhex(other.key), bytes.fromhex(other.identity)
+            hello = _code(key, b"hello", self._identity, theirs)
+            tcp.sendall(_MAGIC + self._identity + hello)
+            welcome = bytearray()
+            while len(welcome) < _CODE_BYTES:
+                found = tcp.recv(_CODE_BYTES - len(welcome))
+                if not found:
+                    raise OSError("closed before the welcome")
+                welcome += found
+            expected = _code(key, b"welcome", theirs, self._identity)
+            if not hmac.compare_digest(bytes(welcome), expected):
+                raise OSError("a stranger listens there")
+        except BaseException:
+            tcp.close()
+            raise
+        return tcp
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._waker.send(b"w")
+
+    def _run(self) -> None:
+        next_beat = time.monotonic() + BEAT_S
+        while not self._stopping:
+            with self._changed:
+                links = [each for each in self._links.values() if not each.ended]
+                listeners = list(self._listeners.values())
+            poll = select.poll()
+            for each in (self._woken, *listeners):
+                poll.register(each, select.POLLIN)
+            for caller in self._callers.values():
+                poll.register(caller.tcp, select.POLLIN)
+            for link in links:
+                poll.register(link.tcp, select.POLLIN)
+            # Where all are on one host, it sleeps until something happens.
+            pause_s = _HELLO_S if self._callers else None
+            now = time.monotonic()
+            if any(each.beats for each in links):
+                if now >= next_beat:
+                    next_beat = now + BEAT_S
+                    for link in links:
+                        if link.beats:
+                            link.beat()
+                pause_s = next_beat - now
+            ready = {number for number, _ in poll.poll(None if pause_s is None else 1000 * pause_s)}
+            if self._woken.fileno() in ready:
+                with contextlib.suppress(OSError):
+                    self._woken.recv(4096)
+            for link in links:
+                if link.tcp.fileno() in ready:
+                    link.read()
+            self._hear(ready)
+            for listener in listeners:
+                if listener.fileno() in ready:
+                    self._accept(listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            tcp, where = listener.accept()
+        except OSError:
+            # It has gone again, or there are no more descriptors.
+            time.sleep(0.001)
+            return
+        tcp.setblocking(False)
+        if len(self._callers) >= _HELLOS_MAX:
+            self._callers.pop(next(iter(self._callers))).tcp.close()
+        self._callers[tcp.fileno()] = _Caller(tcp, named(where)[0], time.monotonic(), bytearray())
+
+    def _hear(self, ready: set[int]) -> None:
+        """Take in the hellos that have come, and let go of who takes too long."""
+        for number, caller in list(self._callers.items()):
+            keep = time.monotonic() - caller.since < _HELLO_S
+            if number in ready:
+                try:
+                    found = caller.tcp.recv(_HELLO_BYTES - len(caller.got))
+                    caller.got.extend(found)
+                    keep = keep and bool(found)
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    keep = False
+            if len(caller.got) == _HELLO_BYTES:
+                del self._callers[number]
+                self._welcome(caller)
+            elif not keep:
+                del self._callers[number]
+                caller.tcp.close()
+
+    def _welcome(self, caller: _Caller) -> None:
+        identity = bytes(caller.got[len(_MAGIC) : -_CODE_BYTES])
+        expected = _MAGIC + identity + _code(self._key, b"hello", identity, self._identity)
+        # A process connects once: what comes again is a stranger's copy.
+        right = hmac.compare_digest(bytes(caller.got), expected)
+        if not right or identity.hex() in self._links:
+            caller.tcp.close()
+            return
+        try:
+            own, _ = named(caller.tcp.getsockname())
+            link = Link(identity.hex(), caller.tcp, beats=own != caller.host)
+            caller.tcp.send(_code(self._key, b"welcome", self._identity, identity))
+        except OSError:
+            caller.tcp.close()
+            return
+        with self._changed:
+            self._links[link.identity] = link
+            self._changed.notify_all()
+
+
+def _code(key: bytes, word: bytes, one: bytes, other: bytes) -> bytes:
+    return hmac.new(key, word + one + other, hashlib.sha256).digest()
+
+
+class _Own:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.links: Links | None = None
+
+
+_own = _Own()
+
+
+def acquire_links() -> Links:
+    """Return this process's links, for one more group."""
+    with _own.lock:
+        if _own.links is None:
+            _own.links = Links()
+        _own.links.users += 1
+        return _own.links
+
+
+def release_links(links: Links) -> None:
+    """Let go of the links for one group; they end with the last one."""
+    if links.owner != os.getpid():
+        return
+    with _own.lock:
+        links.users -= 1
+        if links.users:
+            return
+        if _own.links is links:
+            _own.links = None
+    links.stop()
+
+
+def _forked() -> None:
+    # A copy of a socket would keep the connection open when the parent ends.
+    links = _own.links
+    _own.__init__()  # type: ignore[misc]
+    if links is not None:
+        links.close_sockets()
+
+
+os.register_at_fork(after_in_child=_forked)
