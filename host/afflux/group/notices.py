@@ -208,8 +208,10 @@ class Notices:
         """Confirm that this rank needs no more results of the aggregators."""
         self._set(f"closed/{self._rank}", "1")
 
-    def unconfirmed(self, timeout_s: float) -> list[int]:
-        """Return the ranks that have not confirmed within `timeout_s`."""
+    def unconfirmed(
+        self, timeout_s: float, gone: Callable[[], Collection[int]] = tuple
+    ) -> list[int]:
+        """Return the ranks that have not confirmed within `timeout_s`, and are not gone."""
         deadline = time.monotonic() + timeout_s
         missing = [rank for rank in range(self._size) if rank != self._rank]
         while True:
@@ -221,6 +223,9 @@ class Notices:
             except RuntimeError:
                 # The store's server ends with a rank that has waited for all, or has failed.
                 return []
+            if missing:
+                away = gone()
+                missing = [rank for rank in missing if rank not in away]
             if not missing or time.monotonic() >= deadline:
                 return missing
             time.sleep(0.01)

@@ -80,6 +80,11 @@ class Outside:
             if self.reason() is None:
                 time.sleep(0.02)
 
+    def gone(self) -> tuple[int, ...]:
+        """Return the ranks that have ended or left the group."""
+        lost = self._find_lost(self._turn.sequence + 1)
+        return lost.ranks if lost is not None else ()
+
     def loss_behind(self) -> AffluxError | None:
         """Return the error that names the ranks whose end has made an operation fail, if any."""
         deadline = time.monotonic() + _LOST_S

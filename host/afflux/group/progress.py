@@ -348,7 +348,7 @@ class Progress:
                 return
             # Rank 0 need not be the only one that waits.
             self._notices.confirm_close()
-            late = self._notices.unconfirmed(timeout_s)
+            late = self._notices.unconfirmed(timeout_s, self._outside.gone)
             if late:
                 _log.info("ranks %s did not confirm that they are done; closing anyway", late)
         elif timeout_s is not None:

@@ -131,15 +131,14 @@ class Witness:
         return RanksEnded(f"rank(s) {ranks} ended or left the group: {what}", tuple(sorted(seen)))
 
     def leave(self, sequence: int) -> None:
-        """Tell the others that this rank has left the group. May be called more than once.
+        """Tell the others that this rank has left the group.
 
         Args:
             sequence: Number of the last operation that it has carried out.
         """
         if os.getpid() != self._pid:
             return
-        links, self._links = self._links, {}
-        for link in links.values():
+        for link in self._links.values():
             link.leave(self._life, sequence)
 
     def close(self) -> None:
