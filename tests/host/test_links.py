@@ -47,7 +47,6 @@ def test_what_is_sent_last_arrives_before_the_end(two):
 
 
 def test_groups_share_a_connection(two):
-    caller, listener = two
     found = []
     threads = [threading.Thread(target=lambda: found.append(connect(*two))) for _ in range(8)]
     for thread in threads:

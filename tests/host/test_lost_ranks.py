@@ -1,4 +1,4 @@
-"""Ranks that are gone where ranks share no memory: noticed at once, and named; slow ones are not."""
+"""Ranks that are gone where none shares memory: noticed at once, and named; slow ones are not."""
 
 import os
 import signal
