@@ -207,7 +207,7 @@ def test_a_shard_ends_with_its_rank(tmp_path):
         outcomes = run_ranks(killed_rank, 3, hosts=made.hosts, environment=environment)
         assert outcomes[2].kind == "died"
         for message, _, seconds in values(outcomes[:2]):
-            assert "the shard of rank 2 on h2" in message
+            assert "rank(s) 2 ended or left the group: rank 2 at 10.77.0.3" in message
             assert seconds < 15
     shard = where.read_text(encoding="ascii")
     give_up = time.monotonic() + 10

@@ -62,7 +62,9 @@ class Witness:
         """
         self._life = keys.life
         rank, size = membership.rank, membership.size
-        exchange = Exchange(keys.asked, rank, size, membership.timeout.total_seconds())
+        # Apart from steps that have failed, after which all go on with Gloo.
+        own_keys = keys.asked.under("witness")
+        exchange = Exchange(own_keys, rank, size, membership.timeout.total_seconds())
         patience_s = settings.start_timeout_s + settings.connect_timeout_s
         links = self._mine = acquire_links()
         own = host_identity()
