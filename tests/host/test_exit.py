@@ -37,6 +37,7 @@ else:
     store.wait(["begun"])
 """,
     "sys.exit": "sys.exit(0)",
+    "atexit": "import atexit; atexit.register(dist.destroy_process_group)",
     "Gloo in flight": "work = dist.broadcast(torch.ones(300_000), 0, async_op=True)",
     "Gloo's threads starved": """
 import threading

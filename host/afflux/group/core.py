@@ -22,7 +22,7 @@ from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
-from afflux.group.living import end_users, living
+from afflux.group.living import end_users, is_ending, living
 from afflux.group.membership import Membership
 from afflux.group.monitored_barrier import monitored_barrier
 from afflux.group.notices import CallRecord, Notices, behind
@@ -542,7 +542,7 @@ class Group(BackendMethods):
             held.clear()
             self._let_go = _nothing
 
-        if at_exit:
+        if at_exit or is_ending():
             free()
         else:
             # It takes Gloo about ten milliseconds to end its threads. The interpreter waits for

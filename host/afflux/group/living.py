@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import ctypes
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 # Registers its end before the groups', which so come first: they still need their aggregators.
 import afflux.group.launched_aggregator  # noqa: F401
 
-__all__ = ["before_end", "end_users", "living"]
+__all__ = ["before_end", "end_users", "is_ending", "living"]
 
 _EXIT_DRAIN_S = 1.0
 """When the interpreter ends, nobody waits for results any more."""
@@ -38,6 +39,14 @@ def end_users(group: _Closable) -> None:
     for call in _users.pop(group, ()):
         with contextlib.suppress(Exception):
             call()
+
+
+def is_ending() -> bool:
+    """Return whether the interpreter waits for threads no more, and soon ends under those left.
+
+    True in functions that are registered with `atexit`, which may destroy groups themselves.
+    """
+    return not threading.main_thread().is_alive()
 
 
 def _close_all() -> None:
