@@ -8,7 +8,7 @@ from amaranth.hdl import ClockDomain, DomainRenamer, Module, ResetSignal, Signal
 from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
-from afflux_hdl.lib import crossing
+from afflux_hdl.lib import clock_queue, crossing
 from afflux_hdl.lib.crossing import Crossing
 from afflux_hdl.lib.frame_boundary import WholeFrames
 from tests.support.planting import names_with
@@ -319,7 +319,7 @@ def test_the_latency_is_as_stated() -> None:
     check_latency(Crossing)
 
 
-@pytest.mark.parametrize("depth", [8, 16])
+@pytest.mark.parametrize("depth", [8, 16, 32])
 def test_the_slower_clock_is_used_in_full(depth: int) -> None:
     for periods_ns in ((8.0, 8.0), (20.0, 8.0), (8.0, 20.0)):
         bench = Bench(Crossing, depth=depth)
@@ -349,6 +349,30 @@ def test_planted_bugs_are_noticed(check: Any, right: str, wrong: str) -> None:
     names = names_with(crossing, right, wrong)
     with pytest.raises(AssertionError):
         check(names["Crossing"])
+
+
+@pytest.mark.parametrize(
+    ("depth", "right", "wrong"),
+    [
+        (8, "0b11 << bits - 2", "0b10 << bits - 2"),
+        (8, "consumed_gray != produced_there", "consumed_gray[1:] != produced_there[1:]"),
+        (8, "read.addr.eq(consumed)", "read.addr.eq(consumed_next)"),
+        (32, "consumed + taken", "consumed"),
+    ],
+)
+def test_planted_bugs_of_the_queue_are_noticed(
+    depth: int, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a memory of LUTs and in one of block RAM, which are read in different ways."""
+
+    def built(**sizes: Any) -> Crossing:
+        return Crossing(**{**sizes, "depth": depth})
+
+    check_order(built, (8.0, 20.0))
+    names = names_with(clock_queue, right, wrong)
+    monkeypatch.setattr(crossing, "ClockQueue", names["ClockQueue"])
+    with pytest.raises(AssertionError):
+        check_order(built, (8.0, 20.0))
 
 
 @pytest.mark.parametrize("depth", [0, 3, 6])

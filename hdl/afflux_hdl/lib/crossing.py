@@ -5,10 +5,10 @@ Tested: `tests/hdl/test_crossing.py`.
 
 from amaranth.hdl import Cat, Const, Module, ResetSignal, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from afflux_hdl.lib.clock_queue import ClockQueue
 from afflux_hdl.lib.packet_stream import PacketBeat
 
 __all__ = ["Crossing"]
@@ -17,9 +17,9 @@ __all__ = ["Crossing"]
 class Crossing(wiring.Component):
     """Carries beats from the domain `writer` to the domain `reader`, whatever their clocks.
 
-    An asynchronous FIFO (Gray counters, each synchronised by two registers), and a register behind
-    its memory. A beat is stored with the number of its bytes instead of `keep`: 36 bits for a bus
-    of 32, the width of a block RAM.
+    A queue of Gray counters, each synchronised by two registers (`ClockQueue`), and a register
+    behind its memory. A beat is stored with the number of its bytes instead of `keep`: 36 bits for
+    a bus of 32, the width of a block RAM.
 
     Latency: from the writer's edge that takes a beat until `o.valid` 3 to 4 edges of the reader.
     A place is free again 3 to 4 edges of the writer after its beat was taken. Throughput: one beat
@@ -72,17 +72,17 @@ class Crossing(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.fifo = fifo = AsyncFIFO(
+        m.submodules.fifo = fifo = ClockQueue(
             width=Shape.cast(self._stored).width,
             depth=self._depth,
-            w_domain=self._writer,
-            r_domain=self._reader,
+            writer=self._writer,
+            reader=self._reader,
         )
         self._write(m, fifo)
         self._read(m, fifo)
         return m
 
-    def _write(self, m: Module, fifo: AsyncFIFO) -> None:
+    def _write(self, m: Module, fifo: ClockQueue) -> None:
         w, beat = m.d[self._writer], self.i.payload
         stored = Signal(self._stored)
         m.d.comb += [
@@ -113,7 +113,7 @@ class Crossing(wiring.Component):
             with m.If(self.overflowed & inside):
                 w += owed.eq(1)
 
-    def _read(self, m: Module, fifo: AsyncFIFO) -> None:
+    def _read(self, m: Module, fifo: ClockQueue) -> None:
         r = m.d[self._reader]
         given = data.View(self._stored, fifo.r_data)
         # As FrameTracker does, `inside` follows the stream through a reset of the reader.
