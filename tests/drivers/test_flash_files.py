@@ -270,6 +270,8 @@ def test_a_flash_image_needs_somebody_who_knows_its_part(tmp_path):
         check_image(AU50, image, replace(report, part="xcu250-figd2104-2L-e"))
     with pytest.raises(FlashRefused, match="was built for au55c, not au50"):
         check_image(AU50, image, replace(report, board="au55c"))
+    with pytest.raises(FlashRefused, match=r"misses its clocks \(tx, rx\).*further seeds"):
+        check_image(AU50, image, replace(report, missed=("tx", "rx")))
 
 
 def test_reports_beside_a_file(tmp_path):
@@ -277,9 +279,11 @@ def test_reports_beside_a_file(tmp_path):
     assert find_report(bit, "") is None
     (tmp_path / "report.json").write_text('{"build_time": 5}')
     assert find_report(bit, "").build_time == 5
-    (tmp_path / "a.json").write_text('{"build_time": 6, "sha256": "AB", "board": null}')
+    (tmp_path / "a.json").write_text(
+        '{"build_time": 6, "sha256": "AB", "board": null, "missed": ["tx"]}'
+    )
     report = find_report(bit, "ab")
-    assert (report.build_time, report.board) == (6, "")
+    assert (report.build_time, report.board, report.missed) == (6, "", ("tx",))
     with pytest.raises(FlashRefused, match="is about another file"):
         find_report(bit, "cd")
     for wrong in (

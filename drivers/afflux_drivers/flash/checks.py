@@ -64,6 +64,11 @@ def check_image(board: FlashBoard, image: Image, report: Report | None) -> None:
         )
     if report is not None and report.board and report.board != board.name:
         raise FlashRefused(f"{report.path}: this was built for {report.board}, not {board.name}")
+    if report is not None and report.missed:
+        raise FlashRefused(
+            f"{report.path}: {image.path} misses its clocks ({', '.join(report.missed)}), so it "
+            "may compute wrong values: make it with further seeds, or with smaller sizes"
+        )
 
 
 def _fits(board: FlashBoard, idcode: int) -> bool:

@@ -21,6 +21,7 @@ class Report:
         part: Part, likewise.
         build_time: What its register `build_time` reads, seconds since 1970.
         digest: SHA-256 of the bitstream.
+        missed: Clocks that it misses.
     """
 
     path: Path
@@ -28,6 +29,7 @@ class Report:
     part: str = ""
     build_time: int | None = None
     digest: str = ""
+    missed: tuple[str, ...] = ()
 
 
 def find_report(bitstream: Path, digest: str) -> Report | None:
@@ -73,4 +75,5 @@ def _read(path: Path) -> Report:
         part=value("part", str, ""),
         build_time=build_time,
         digest=value("sha256", str, "").lower(),
+        missed=tuple(str(each) for each in value("missed", list, [])),
     )

@@ -1,11 +1,12 @@
 """`python -m afflux_hdl.boards BOARD`: a bitstream, from nothing or with new settings.
 
 Into build/boards/BOARD go BOARD.bit and BOARD.svf, which have the board's key in them (mode 600),
-BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. Figures go into
-build/boards.json, where each board has an entry. A build for two ports is called BOARD-2-ports in
-both. What is placed is kept, so new settings take seconds. SOURCE_DATE_EPOCH, or else 0, is the
-build time that the gateware shows: `make bitstream` sets the time of the last commit that changed
-the gateware. The same command gives the same bits.
+BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. While a clock
+is missed, three further placements are tried; if it still is, the files are called BOARD-missed.
+Figures go into build/boards.json, where each board has an entry. A build for two ports is called
+BOARD-2-ports in both. What is placed is kept, so new settings take seconds. SOURCE_DATE_EPOCH, or
+else 0, is the build time that the gateware shows: `make bitstream` sets the time of the last
+commit that changed the gateware. The same command gives the same bits.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from afflux_hdl.boards.board import Board
-from afflux_hdl.boards.flow import Flow
+from afflux_hdl.boards.flow import MISSED_NAME, Flow
 from afflux_hdl.boards.options import add_options, settings_of
 from afflux_hdl.boards.report import MARGIN, missed, report
 from afflux_hdl.boards.table import BOARDS, board_of
@@ -30,6 +31,9 @@ from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.synthesis.tools import ToolError, versions
 
 __all__ = ["main"]
+
+FURTHER_SEEDS = 3
+"""Placements that are tried beyond those asked for, while none meets all clocks."""
 
 SIZES = ("workers", "lanes", "jobs", "slots", "link_timeout", "ports")
 
@@ -85,8 +89,14 @@ def _made(
     known = flow.synthesise()
     progress(f"synthesis took {known['synthesis_s']:.0f} s")
     # Those that are asked for, of all that are kept: the same command gives the same bits.
-    tried = {}
-    for seed in range(1, seeds + 1):
+    tried: dict[str, Any] = {}
+    for seed in range(1, seeds + FURTHER_SEEDS + 1):
+        # Further ones only while none of those so far meets all clocks.
+        if seed > seeds:
+            missing = missed({"seeds": tried, "seed_in_bitstream": _best(tried)})
+            if not missing:
+                break
+            progress(f"seeds so far miss {', '.join(missing)}: seed {seed} is tried")
         tried[str(seed)] = placed = flow.place(seed)
         clocks = ", ".join(
             f"{name} {clock['fmax_mhz']} of {clock['clock_mhz']} MHz"
@@ -94,7 +104,8 @@ def _made(
         )
         progress(f"seed {seed}, {placed['place_and_route_s']:.0f} s: {clocks}")
     best = _best(tried)
-    bit, svf = flow.pack(best, settings)
+    missing = missed({"seeds": tried, "seed_in_bitstream": best})
+    bit, svf = flow.pack(best, settings, f"{board.name}{MISSED_NAME if missing else ''}")
     entry = {
         "board": board.title,
         "device": f"{board.device}-{board.speed}{board.package}",
@@ -126,6 +137,7 @@ def _made(
         "part": f"{board.device}-{board.package}",
         "sha256": entry["bitstream"][bit.name]["sha256"],
         "build_time": flow.node.engine.build_time,
+        "missed": missing,
     }
     bit.with_suffix(".json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
     (folder / "report.txt").write_text(report(board, flow.node, settings, entry))
@@ -171,7 +183,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print((options.output / name / "report.txt").read_text(), end="")
-    return 3 if missed(entry) else 0
+    if missing := missed(entry):
+        print(
+            f"error: {', '.join(missing)} missed in all {len(entry['seeds'])} placements, so there "
+            f"is no {board.name}.bit, and {board.name}{MISSED_NAME}.bit must not be loaded: try "
+            f"--seeds {len(entry['seeds']) + FURTHER_SEEDS}, or an engine of smaller sizes "
+            "(--workers, --lanes, --jobs, --slots)",
+            file=sys.stderr,
+        )
+        return 3
+    return 0
 
 
 def _figures(path: Path) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from afflux_hdl.synthesis.tools import (
 )
 
 __all__ = [
+    "MISSED_NAME",
     "Flow",
     "constraints",
     "script",
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 ETHERNET_MHZ = 125
+
+MISSED_NAME = "-missed"
+"""Behind the board's name in the name of a bitstream that misses a clock."""
 
 STYLES = {
     # In block RAM, so that it can be patched.
@@ -235,8 +239,10 @@ class Flow:
         found: dict[str, Any] = known["seeds"][str(seed)]
         return found
 
-    def pack(self, seed: int, settings: Settings) -> tuple[Path, Path]:
-        """Put settings into what is placed; return the bitstream and the SVF file.
+    def pack(self, seed: int, settings: Settings, name: str) -> tuple[Path, Path]:
+        """Put settings into what is placed; return the bitstream and the SVF file, `name`.
+
+        Those of an earlier run, by whatever name, are gone then: they are of something else.
 
         Both files have the key in them, and so mode 600. The bitstream is unpacked again, and must
         have the settings in it.
@@ -246,7 +252,9 @@ class Flow:
             ValueError: If the settings' place is not found, or not in the bitstream.
         """
         placed = (self.work / f"placed_{seed}.config").read_text()
-        name = self.board.name
+        for old in (self.board.name, self.board.name + MISSED_NAME):
+            for suffix in ("bit", "svf", "json"):
+                (self.folder / f"{old}.{suffix}").unlink(missing_ok=True)
         config, unpacked = self.work / "with_settings.config", self.work / "unpacked.config"
         write_private(config, patched(placed, settings).encode())
         write_private(unpacked, b"")

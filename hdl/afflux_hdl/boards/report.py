@@ -13,7 +13,7 @@ from afflux_hdl.contract import wire
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.node.parameters import NodeParameters
 
-__all__ = ["MARGIN", "missed", "report", "worst", "worst_crossings"]
+__all__ = ["MARGIN", "clocks_of", "crossings_of", "missed", "report"]
 
 MARGIN = 1.1
 """How much faster than its clock a domain must be."""
@@ -30,50 +30,48 @@ WIRE_EXTRA_BYTES = 20
 """Preamble and gap, beside frame and check sequence."""
 
 
-def worst(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return for each clock its frequency, and the lowest that it could have had by any seed."""
-    found: dict[str, dict[str, float]] = {}
-    for placed in entry["seeds"].values():
-        for name, clock in placed["clocks"].items():
-            least = found.setdefault(name, dict(clock))
-            least["fmax_mhz"] = min(least["fmax_mhz"], clock["fmax_mhz"])
-    return found
+def clocks_of(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return for each clock its frequency, and what it could have in the bitstream."""
+    return dict(_packed(entry)["clocks"])
 
 
-def worst_crossings(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return for each pair of clocks the longest delay by any seed, and what it may be.
+def crossings_of(entry: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return for each pair of clocks the longest delay in the bitstream, and what it may be.
 
     Bits of a Gray count must not be apart by a cycle of the clock that counts: then more than one
     would change within what looks like one moment. nextpnr has no constraint for that. If the
     longest path is shorter than that cycle, so is the difference of any two.
     """
-    found: dict[str, dict[str, float]] = {}
-    for placed in entry["seeds"].values():
-        for name, delay_ns in placed.get("crossings_ns", {}).items():
-            period_ns = 1000 / placed["clocks"][name.partition(" ")[0]]["clock_mhz"]
-            most = found.setdefault(name, {"delay_ns": delay_ns, "most_ns": round(period_ns, 2)})
-            most["delay_ns"] = max(most["delay_ns"], delay_ns)
+    placed, found = _packed(entry), {}
+    for name, delay_ns in placed.get("crossings_ns", {}).items():
+        period_ns = 1000 / placed["clocks"][name.partition(" ")[0]]["clock_mhz"]
+        found[name] = {"delay_ns": delay_ns, "most_ns": round(period_ns, 2)}
     return found
 
 
 def missed(entry: Mapping[str, Any]) -> list[str]:
-    """Return the clocks that some seed misses, the engine's with its margin, and the crossings."""
+    """Return what the bitstream misses: clocks, the engine's with its margin, and crossings."""
     clocks = [
         name
-        for name, clock in worst(entry).items()
+        for name, clock in clocks_of(entry).items()
         if clock["fmax_mhz"] < clock["clock_mhz"] * (MARGIN if name in MARGINAL else 1)
     ]
-    crossings = worst_crossings(entry).items()
+    crossings = crossings_of(entry).items()
     return clocks + [name for name, each in crossings if each["delay_ns"] >= each["most_ns"]]
+
+
+def _packed(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    placed: Mapping[str, Any] = entry["seeds"][str(entry["seed_in_bitstream"])]
+    return placed
 
 
 def report(board: Board, node: NodeParameters, settings: Settings, entry: Mapping[str, Any]) -> str:
     """Return the report; it does not show the key."""
     engine = node.engine
-    placed = entry["seeds"][str(entry["seed_in_bitstream"])]
+    placed = _packed(entry)
     lines = [f"{board.title}, {entry['device']}", ""]
-    lines.append(f"clocks, the lowest of seeds {', '.join(sorted(entry['seeds']))}:")
-    for name, clock in sorted(worst(entry).items()):
+    lines.append(f"clocks, of seed {entry['seed_in_bitstream']}:")
+    for name, clock in sorted(clocks_of(entry).items()):
         period_ns, least_ns = 1000 / clock["clock_mhz"], 1000 / clock["fmax_mhz"]
         lines.append(
             f"  {name:5} {clock['clock_mhz']:7.2f} MHz, could be {clock['fmax_mhz']:7.2f}"
@@ -82,7 +80,7 @@ def report(board: Board, node: NodeParameters, settings: Settings, entry: Mappin
             f"{'  MISSED' if name in missed(entry) else ''}"
         )
     lines += ["", "from clock to clock, the longest delay, which must be less than a cycle there:"]
-    for name, each in sorted(worst_crossings(entry).items()):
+    for name, each in sorted(crossings_of(entry).items()):
         lines.append(
             f"  {name:12} {each['delay_ns']:6.2f} of {each['most_ns']:.2f} ns"
             f"{'  MISSED' if name in missed(entry) else ''}"
