@@ -73,6 +73,16 @@ def test_what_it_returns():
     assert done.stdout == b"word\n"
 
 
+def test_a_program_that_takes_too_long(tmp_path):
+    script = f"sleep 300 & echo $! >{tmp_path}/part; mv {tmp_path}/part {tmp_path}/ids; wait"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_attended(["sh", "-c", script], limit_s=2.0)
+    deadline = time.monotonic() + _LIMIT_S
+    while any(map(runs, ids_in(tmp_path / "ids"))):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_program_that_is_not_there():
     with pytest.raises(FileNotFoundError, match="no-such-compiler"):
         run_attended(["no-such-compiler", "-c"])

@@ -15,7 +15,7 @@ import pytest
 from afflux_sim.rtl.build import cache as build_cache
 from afflux_sim.rtl.build import toolchain
 from afflux_sim.rtl.build import verilator as verilator_build
-from afflux_sim.rtl.build.cache import BuildError, cached, digest
+from afflux_sim.rtl.build.cache import BuildError, PassingBuildError, cached, digest
 from afflux_sim.rtl.build.toolchain import ToolchainError, find_toolchain
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.support.checkout import BUILD
@@ -86,6 +86,65 @@ def test_a_build_that_fails_is_kept_apart_and_tried_again(folder):
         log = Path(str(caught.value).removeprefix("see "))
         assert log.read_text() == "the cause"
     assert (cached(folder, "thing", build_slowly) / "second").exists()
+
+
+def test_a_failure_is_remembered_as_long_as_the_tools_are_the_same(folder):
+    tried = []
+
+    def fail(work: Path) -> None:
+        tried.append(work)
+        raise BuildError(f"see {work / 'log'}")
+
+    def ask(tools: str, again: bool = False) -> str:
+        with pytest.raises(BuildError) as caught:
+            cached(folder, "thing", fail, tools=tools, again=again)
+        return str(caught.value)
+
+    texts = {ask("compiler 1") for _ in range(3)}
+    assert texts == {f"see {folder / 'thing.failed' / 'log'}"}
+    assert len(tried) == 1
+    ask("compiler 2")
+    assert len(tried) == 2
+    ask("compiler 2", again=True)
+    assert len(tried) == 3
+    with pytest.raises(BuildError):
+        cached(folder, "thing", fail)
+    assert len(tried) == 4
+    assert (cached(folder, "thing", build_slowly, tools="compiler 3") / "second").exists()
+    assert not (folder / "thing.failed").exists()
+
+
+@pytest.mark.parametrize(
+    "error", [PassingBuildError("no memory"), OSError("disk"), KeyboardInterrupt()]
+)
+def test_a_failure_that_may_pass_is_not_remembered(folder, error):
+    def fail(_work: Path) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        cached(folder, "thing", fail, tools="compiler")
+    assert (cached(folder, "thing", build_slowly, tools="compiler") / "second").exists()
+
+
+def fail_slowly(work: Path) -> None:
+    build_slowly(work)
+    raise BuildError("no")
+
+
+def ask_in_vain(folder: Path) -> None:
+    with pytest.raises(BuildError):
+        cached(folder, "thing", fail_slowly, tools="compiler")
+
+
+def test_of_several_processes_one_fails_for_all(folder):
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=ask_in_vain, args=(folder,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert len((folder / "builds").read_text().splitlines()) == 1
 
 
 def build_until_killed(work: Path) -> None:

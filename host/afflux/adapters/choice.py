@@ -96,6 +96,13 @@ def _has_native() -> bool:
     except native.AdapterUnavailable as error:
         if wish == "native":
             raise
-        _log.warning("small collectives take longer, as %s", error)
+        # One rank of a host says it for all.
+        level = logging.WARNING if os.environ.get("LOCAL_RANK", "0") == "0" else logging.INFO
+        _log.log(
+            level,
+            "native adapter unavailable: %s; small collectives will be slower. After mending it, "
+            "`python -m afflux.adapters.native` tries again",
+            error,
+        )
         return False
     return True

@@ -1,7 +1,9 @@
 """The adapter in C++: compiled for the installed torch when a group first needs it, and kept.
 
 It is not a part of the wheel, because torch's C++ interface has no stable form: every version needs
-its own. Compiling takes about half a minute, once for each version of torch.
+its own. Compiling takes about half a minute, once for each version of torch. One process of a host
+compiles, the others wait for it. If it fails, none tries again until compiler, torch or sources are
+others, or somebody runs `python -m afflux.adapters.native`.
 """
 
 import functools
@@ -10,6 +12,7 @@ import importlib.util
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from datetime import timedelta
@@ -25,7 +28,13 @@ from afflux.group.core import Group
 from afflux.group.membership import Membership
 from afflux.group.reducer import NativeReducer
 from afflux_sim.rtl.build.attended import run_attended
-from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
+from afflux_sim.rtl.build.cache import (
+    BuildError,
+    PassingBuildError,
+    cached,
+    default_folder,
+    digest,
+)
 
 __all__ = ["AdapterUnavailable", "create", "load", "main"]
 
@@ -37,30 +46,41 @@ _INCLUDES = Path(afflux_drivers.__file__).parent
 _NAME = "afflux_torch"
 _SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
+_LIMIT_S = 300.0
+"""Ten times as long as it takes."""
+
+_PASSING = ("No space left", "Cannot allocate memory", "memory exhausted", "Killed signal")
+"""What compilers and linkers say of the machine, not of what they compile."""
+
 
 class AdapterUnavailable(RuntimeError):
     """The adapter in C++ cannot be had on this machine; the message gives the reason."""
 
 
 @functools.cache
-def load() -> ModuleType:
+def load(again: bool = False) -> ModuleType:
     """Return the compiled module, compiled now if it is not there yet.
 
+    Args:
+        again: Compile even if this compiler has failed before.
+
     Raises:
-        AdapterUnavailable: There is no compiler, or it does not compile.
+        AdapterUnavailable: There is no compiler, or it does not compile within its time.
     """
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if not compiler:
-        raise AdapterUnavailable("no C++ compiler was found (g++, c++ or $CXX)")
-    command = [*compiler.split(), *_flags()]
+    chosen = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if not chosen:
+        raise AdapterUnavailable("no C++ compiler (g++, c++ or $CXX)")
+    compiler = chosen.split()
+    command = [*compiler, *_flags()]
     texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
     texts.append((_INCLUDES / "calls.h").read_text(encoding="utf-8"))
     key = digest(torch.__version__, _SUFFIX, sys.prefix, *command, *texts)
+    folder, build = default_folder("adapter"), functools.partial(_compile, command)
     try:
-        folder = cached(default_folder("adapter"), key, functools.partial(_compile, command))
+        made = cached(folder, key, build, tools=_identity(compiler), again=again)
     except (BuildError, OSError) as error:
         raise AdapterUnavailable(str(error)) from error
-    return _import(folder / f"{_NAME}{_SUFFIX}")
+    return _import(made / f"{_NAME}{_SUFFIX}")
 
 
 def create(membership: Membership) -> Any:
@@ -136,17 +156,36 @@ def _flags() -> list[str]:
     ]
 
 
+def _identity(compiler: list[str]) -> str:
+    """Return a text that changes when a program of the command is another one, or a newer one."""
+    found = []
+    for word in compiler:
+        path = shutil.which(word)
+        if path is not None:
+            state = Path(path).stat()
+            found.append(f"{os.path.realpath(path)} {state.st_size} {state.st_mtime_ns}")
+    return "\n".join(found or compiler)
+
+
 def _compile(command: list[str], folder: Path) -> None:
     _log.info("compiling the adapter for torch %s, once", torch.__version__)
     target = folder / f"{_NAME}{_SUFFIX}"
     libraries = ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
     whole = [*command, str(_MAIN), "-o", str(target), *libraries]
     log = folder / "compiler.log"
+    failed = f"{command[0]} does not compile the adapter for torch {torch.__version__}"
     with log.open("w", encoding="utf-8") as output:
         print(*whole, file=output, flush=True)
-        done = run_attended(whole, stdout=output)
+        try:
+            done = run_attended(whole, stdout=output, limit_s=_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"{failed} within {_LIMIT_S:g} s (log: {log})") from None
     if done.returncode != 0:
-        raise BuildError(f"the adapter for torch {torch.__version__} does not compile: see {log}")
+        said = log.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+        cause = next((line for line in said if "error" in line), "\n".join(said[-1:])).strip()
+        passing = done.returncode > 128 or any(sign in line for line in said for sign in _PASSING)
+        kind = PassingBuildError if passing else BuildError
+        raise kind(f"{failed}: {cause or f'status {done.returncode}'} (log: {log})")
 
 
 def _import(path: Path) -> ModuleType:
@@ -163,9 +202,9 @@ def _import(path: Path) -> ModuleType:
 
 
 def main() -> int:
-    """Compile it, if need be, and print where it is."""
+    """Compile it, if need be, also if that has failed before; print where it is."""
     try:
-        print(load().__file__)
+        print(load(again=True).__file__)
     except AdapterUnavailable as error:
         print(error, file=sys.stderr)
         return 1

@@ -32,6 +32,7 @@ def run_attended(
     stdout: Any = subprocess.PIPE,
     stderr: Any = subprocess.STDOUT,
     environment: Mapping[str, str] | None = None,
+    limit_s: float | None = None,
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run a command to its end, as `subprocess.run`; nothing of it outlives this process.
 
@@ -40,8 +41,10 @@ def run_attended(
         stdout: As for `subprocess.Popen`.
         stderr: As for `subprocess.Popen`.
         environment: The program's; None for this process's own.
+        limit_s: After so many seconds it is ended, with all that it has started.
 
     Raises:
+        subprocess.TimeoutExpired: It has been ended at its limit.
         FileNotFoundError: There is no such program.
     """
     if shutil.which(command[0]) is None:
@@ -58,7 +61,7 @@ def run_attended(
         with _lock:
             _running.add(attendant.pid)
         try:
-            out, err = attendant.communicate()
+            out, err = attendant.communicate(timeout=limit_s)
         except BaseException:
             _end_group(attendant.pid)
             raise

@@ -7,7 +7,7 @@ a later one could take for a result.
     NAME             the result; NAME is a digest
     NAME.lock        locked while somebody builds it
     NAME.<8 signs>   what is being built, and remains if the builder is killed
-    NAME.failed      the last build that failed
+    NAME.failed      the last build that failed; `remembered` in it says with what tools, and why
 """
 
 import contextlib
@@ -21,14 +21,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["BuildError", "cached", "default_folder", "digest"]
+__all__ = ["BuildError", "PassingBuildError", "cached", "default_folder", "digest"]
 
 _REMAINS = re.compile(r"([0-9a-f]{32})\.[a-z0-9_]{8}")
 """A digest, and what `mkdtemp` appends."""
 
+_REMEMBERED = "remembered"
+
 
 class BuildError(RuntimeError):
     """A build failed. The message names the log, which is kept."""
+
+
+class PassingBuildError(BuildError):
+    """A build failed for a reason that may pass: memory, disk, a signal. It is never remembered."""
 
 
 def default_folder(kind: str = "verilated") -> Path:
@@ -94,33 +100,64 @@ def _remove(paths: list[Path]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def cached(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
+def cached(
+    folder: Path,
+    name: str,
+    build: Callable[[Path], None],
+    *,
+    tools: str = "",
+    again: bool = False,
+) -> Path:
     """Return the result `name`, a folder in `folder`; `build` fills it if it is not there yet.
 
-    `build` is given a new folder to fill. If it fails, its folder is kept as `NAME.failed`,
-    and the next call tries again.
+    `build` is given a new folder to fill. If it fails, its folder is kept as `NAME.failed`.
+
+    Args:
+        folder: Of the results.
+        name: Of this one.
+        build: Fills the folder that it is given.
+        tools: What the build runs, by names and versions. If given, a failure is remembered: as
+            long as they are the same, the next calls raise it at once. If not, they try again.
+        again: Try again in any case.
 
     Raises:
         BuildError: From `build`, with the paths in its message as they are after the failure.
     """
-    result = folder / name
+    result, failed = folder / name, folder / f"{name}.failed"
     if result.is_dir():
         return result
+    if tools and not again:
+        _raise_remembered(failed, tools)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / f"{name}.lock"):
         if result.is_dir():
             return result
+        if tools and not again:
+            # Another process has tried while this one waited for it.
+            _raise_remembered(failed, tools)
         _remove_remains(folder, name)
         # In the same folder, because a rename is atomic only within a file system.
         work = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=folder))
         try:
             build(work)
         except BaseException as error:
-            failed = folder / f"{name}.failed"
+            text = str(error).replace(str(work), str(failed))
+            if tools and isinstance(error, BuildError) and not isinstance(error, PassingBuildError):
+                (work / _REMEMBERED).write_text(f"{digest(tools)}\n{text}", encoding="utf-8")
             shutil.rmtree(failed, ignore_errors=True)
             work.rename(failed)
             if isinstance(error, BuildError):
-                raise BuildError(str(error).replace(str(work), str(failed))) from None
+                raise type(error)(text) from None
             raise
+        shutil.rmtree(failed, ignore_errors=True)
         work.rename(result)
     return result
+
+
+def _raise_remembered(failed: Path, tools: str) -> None:
+    try:
+        known, _, text = (failed / _REMEMBERED).read_text(encoding="utf-8").partition("\n")
+    except OSError:
+        return
+    if known == digest(tools):
+        raise BuildError(text)
