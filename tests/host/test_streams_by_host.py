@@ -297,7 +297,8 @@ def test_a_dead_host_is_noticed_long_before_the_timeout():
     with network(hosts=3, aggregators=0, gbit=None) as made_here:
         outcomes = run_ranks(cut_off, 6, hosts=made_here.hosts)
         for rank, (message, _, seconds) in enumerate(values(outcomes[:4])):
-            assert "rank(s) 4, 5 ended or left the group" in message, rank
+            # Of its two ranks one may be seen to end before the other.
+            assert re.search(r"rank\(s\) (4|5|4, 5) ended or left the group", message), rank
             assert seconds < 15
 
 
