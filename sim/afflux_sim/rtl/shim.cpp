@@ -20,6 +20,9 @@
 #if VM_COVERAGE
 #include "verilated_cov.h"
 #endif
+#if VM_TRACE
+#include "waves.hpp"
+#endif
 
 static_assert(sizeof(VAffluxEngine::rx_data) == BUS_BYTES, "the model has another bus width");
 static_assert(sizeof(VAffluxEngine::tx_data) == BUS_BYTES, "the model has another bus width");
@@ -64,6 +67,9 @@ struct Write {
 class Simulation {
 public:
     Simulation() : m_model{&m_context, "engine"} {
+#if VM_TRACE
+        Waves::prepare(m_context);
+#endif
         m_model.clk = 0;
         m_model.rst = 1;
         m_model.rx_valid = 0;
@@ -186,6 +192,13 @@ public:
     void write_coverage(const char* path) { m_context.coveragep()->write(path); }
 #endif
 
+#if VM_TRACE
+    void open_waves(const char* path, uint64_t first, uint64_t end) {
+        m_waves.open(m_model, path, first, end);
+    }
+    void close_waves() { m_waves.close(); }
+#endif
+
 private:
     static Keep keep_of(size_t bytes) {
         return static_cast<Keep>(~uint64_t{0} >> (64 - bytes));
@@ -197,14 +210,22 @@ private:
         m_model.clk = 0;
         m_model.eval();
         const bool taken = m_model.rx_ready;
+        sample_waves(false);
         digest_outputs();
         if (m_model.tx_valid && m_model.tx_ready) take_beat();
         m_waited = m_model.tx_valid && !m_model.tx_ready ? m_waited + 1 : 0;
         m_statistics.long_waits += m_waited == LONG_WAIT;
         m_model.clk = 1;
         m_model.eval();
+        sample_waves(true);
         ++m_statistics.cycles;
         return taken;
+    }
+
+    void sample_waves([[maybe_unused]] bool risen) {
+#if VM_TRACE
+        m_waves.sample(m_statistics.cycles, risen);
+#endif
     }
 
     // So that two simulators can be compared cycle by cycle for the price of one number.
@@ -248,6 +269,9 @@ private:
 
     VerilatedContext m_context;
     VAffluxEngine m_model;
+#if VM_TRACE
+    Waves m_waves;  // ends before the model, whose signals it reads
+#endif
     Statistics m_statistics{};
     std::vector<uint8_t> m_output;
     std::vector<uint32_t> m_output_lengths;
@@ -321,6 +345,18 @@ void afflux_statistics(const Handle* handle, Statistics* statistics) {
 // What this engine has met so far, as verilator_coverage reads it.
 int afflux_write_coverage(Handle* handle, const char* path) {
     return handle->guarded([&](Simulation& engine) { engine.write_coverage(path); });
+}
+#endif
+
+#if VM_TRACE
+// From now on: the waves of the cycles from `first` to before `end`, counted as by the statistics.
+int afflux_open_waves(Handle* handle, const char* path, uint64_t first, uint64_t end) {
+    return handle->guarded([&](Simulation& engine) { engine.open_waves(path, first, end); });
+}
+
+// The file is complete then; it closes by itself when its window is behind.
+int afflux_close_waves(Handle* handle) {
+    return handle->guarded([](Simulation& engine) { engine.close_waves(); });
 }
 #endif
 

@@ -63,8 +63,12 @@ PROTOTYPES = {
     "afflux_clear_output": (None, [c_void_p]),
     "afflux_statistics": (None, [c_void_p, POINTER(ShimStatistics)]),
 }
-# Only where the library was built to collect it.
-COVERAGE_PROTOTYPES = {"afflux_write_coverage": (c_int, [c_void_p, c_char_p])}
+# Only where the library was built for it.
+EXTRA_PROTOTYPES = {
+    "afflux_write_coverage": (c_int, [c_void_p, c_char_p]),
+    "afflux_open_waves": (c_int, [c_void_p, c_char_p, c_uint64, c_uint64]),
+    "afflux_close_waves": (c_int, [c_void_p]),
+}
 
 
 @cache
@@ -72,8 +76,7 @@ def load(path: Path) -> ctypes.CDLL:
     """Load the library at `path`, and declare the types of its functions."""
     library = ctypes.CDLL(str(path))
     prototypes = dict(PROTOTYPES)
-    if hasattr(library, "afflux_write_coverage"):
-        prototypes |= COVERAGE_PROTOTYPES
+    prototypes |= {name: each for name, each in EXTRA_PROTOTYPES.items() if hasattr(library, name)}
     for name, (result, arguments) in prototypes.items():
         function = getattr(library, name)
         function.restype = result

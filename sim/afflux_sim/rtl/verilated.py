@@ -10,8 +10,11 @@ Built on first use, see `afflux_sim.rtl.build.verilator` and `afflux_sim.rtl.bui
 """
 
 import ctypes
+import logging
 import os
-from collections.abc import Sequence
+import threading
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -24,8 +27,13 @@ from afflux_sim.rtl.build.verilog_cache import engine_verilog
 from afflux_sim.rtl.shim_binding import ShimStatistics, ShimStimulus, ShimWrite, load
 from afflux_sim.rtl.stimulus import BACK_TO_BACK, NOT_DRAINED, Stimulus
 from afflux_sim.rtl.verilated_model import VerilatedModel
+from afflux_sim.rtl.waves import WaveFile, Waves, WavesFailed, end_at_sigterm
 
 __all__ = ["Statistics", "VerilatedEngine"]
+
+_log = logging.getLogger("afflux")
+
+_NO_END = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -69,15 +77,27 @@ class VerilatedEngine(VerilatedModel):
         slots: Slots of the pool, shared by all jobs.
         link_timeout: Cycles for which `tx` may make a beat wait before the link counts as down.
         cache_folder: Where builds are kept; `None`: see `build.cache.default_folder`.
+        waves: Which waves to write, by a model that is slower and built for it; `None`: none. The
+            file is complete when its window has passed, the engine is closed or this process ends,
+            unless by a signal that cannot be caught.
+
+    Attributes:
+        waves_path: Where its waves go: the file that was asked for, or the next free number of it
+            if another engine writes to that one; `None` without waves.
 
     Raises:
         ToolchainError: If Verilator or a C++ compiler is missing.
         BuildError: If the build fails; the message names the log.
+        WavesFailed: If the file for its waves cannot be opened.
     """
 
     name = "rtl"
     kind = "engine"
     prefix = "afflux"
+
+    waves_path: Path | None = None
+    _opener: int
+    _end_waves: Callable[[], object] | None = None
 
     def __init__(
         self,
@@ -89,6 +109,7 @@ class VerilatedEngine(VerilatedModel):
         slots: int = 512,
         link_timeout: int = Parameters.link_timeout,
         cache_folder: Path | None = None,
+        waves: Waves | None = None,
     ) -> None:
         parameters = Parameters(
             bus_bits=bus_bits,
@@ -98,18 +119,32 @@ class VerilatedEngine(VerilatedModel):
             slots=slots,
             link_timeout=link_timeout,
         )
+        if waves is not None:
+            waves.check()
         folder = cache_folder or default_folder()
         # Before the Verilog: a missing compiler is noticed sooner than that is made.
         find_toolchain()
         verilog = engine_verilog(folder, parameters)
-        path = build_library(find_toolchain(), folder, verilog, bus_bits)
+        path = _library(folder, verilog, bus_bits, waves)
         self._open(load(path), path)
+        self._begin_waves(waves)
 
     @classmethod
-    def from_verilog(cls, verilog: str, bus_bits: int, *, cache_folder: Path | None = None) -> Self:
+    def from_verilog(
+        cls,
+        verilog: str,
+        bus_bits: int,
+        *,
+        cache_folder: Path | None = None,
+        waves: Waves | None = None,
+    ) -> Self:
         """Make an engine from the text of its Verilog: of another origin, or changed on purpose."""
+        if waves is not None:
+            waves.check()
         folder = cache_folder or default_folder()
-        return cls.from_library(build_library(find_toolchain(), folder, verilog, bus_bits))
+        self = cls.from_library(_library(folder, verilog, bus_bits, waves))
+        self._begin_waves(waves)
+        return self
 
     @classmethod
     def from_library(cls, path: Path) -> Self:
@@ -117,6 +152,36 @@ class VerilatedEngine(VerilatedModel):
         self = cls.__new__(cls)
         self._open(load(path), path)
         return self
+
+    def _begin_waves(self, waves: Waves | None) -> None:
+        if waves is None:
+            return
+        file = WaveFile(waves)
+        self.waves_path = file.path
+        self._opener = os.getpid()
+        end = _NO_END if waves.end is None else waves.end
+        self._check(
+            self._library.afflux_open_waves(self._use(), os.fsencode(file.path), waves.first, end)
+        )
+        # At the latest when the interpreter ends, however it does.
+        self._end_waves = weakref.finalize(
+            self, _complete, self._opener, self._library, self._use(), self._lock, file, waves
+        )
+        end_at_sigterm()
+
+    def close(self) -> None:
+        """Free the model, and complete its waves. Further calls raise `ValueError`.
+
+        Raises:
+            WavesFailed: What is left of the waves cannot be written.
+        """
+        try:
+            if self._end_waves is not None:
+                self._end_waves()
+        finally:
+            # What its writer still holds is written by the process that has opened the file.
+            if self.waves_path is None or self._opener == os.getpid():
+                super().close()
 
     def play(
         self,
@@ -203,6 +268,43 @@ class VerilatedEngine(VerilatedModel):
             if not hasattr(self._library, "afflux_write_coverage"):
                 raise ValueError("this library was built without coverage")
             self._check(self._library.afflux_write_coverage(handle, os.fsencode(path)))
+
+
+def _library(folder: Path, verilog: str, bus_bits: int, waves: Waves | None) -> Path:
+    kind = None if waves is None else waves.format
+    return build_library(find_toolchain(), folder, verilog, bus_bits, waves=kind)
+
+
+def _complete(
+    opener: int,
+    library: ctypes.CDLL,
+    handle: int,
+    lock: threading.Lock,
+    file: WaveFile,
+    waves: Waves,
+) -> None:
+    """Complete the waves of the engine that has this handle.
+
+    Raises:
+        WavesFailed: They cannot be written.
+    """
+    if opener != os.getpid():
+        return
+    with lock:
+        failed = library.afflux_close_waves(handle)
+        cause = library.afflux_error(handle).decode() if failed else ""
+        counts = ShimStatistics()
+        library.afflux_statistics(handle, ctypes.byref(counts))
+    if counts.cycles <= waves.first:
+        file.discard()
+        _log.warning(
+            "no waves in %s: the engine ended after %d cycles, before cycle %d",
+            file.path, counts.cycles, waves.first,
+        )  # fmt: skip
+        return
+    file.close()
+    if failed:
+        raise WavesFailed(f"waves {file.path}: {cause}")
 
 
 def _shim_stimulus(stimulus: Stimulus, data_bytes: int) -> ShimStimulus:

@@ -84,6 +84,25 @@ NO_EXTRAS = Extras()
 COVERAGE = Extras(
     ("--coverage-line", "--coverage-toggle"), ("-DVM_COVERAGE=1", "-O1"), ("verilated_cov.cpp",)
 )
+# Verilator leaves out what is wider than 256 bits, as the streams of a wide bus are.
+TRACE_FLAGS = ("--trace-max-width", "65536")
+PACKING = _SHIMS / "packing"
+"""Headers of what FST is packed with: it needs no library of the system."""
+WAVES = {
+    "vcd": Extras(("--trace-vcd", *TRACE_FLAGS), ("-DVM_TRACE=1",), ("verilated_vcd_c.cpp",)),
+    "fst": Extras(
+        ("--trace-fst", *TRACE_FLAGS),
+        ("-DVM_TRACE=1", "-DVM_TRACE_FST=1"),
+        ("verilated_fst_c.cpp",),
+    ),
+}
+"""What a model that writes waves is built with, for each format."""
+
+
+def waves_text() -> str:
+    """Return what the headers say that only models with waves include."""
+    paths = (_SHIMS / "waves.hpp", *sorted(PACKING.glob("*.h")))
+    return "".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def shim_text(model: Model) -> str:
@@ -98,6 +117,7 @@ def build_library(
     bus_bits: int,
     *,
     coverage: bool = False,
+    waves: str | None = None,
     model: Model = ENGINE,
     quick: bool | None = None,
 ) -> Path:
@@ -109,6 +129,8 @@ def build_library(
         verilog: Text that defines the model's top module, with its ports.
         bus_bits: Width of that module's packet streams.
         coverage: The library collects line and toggle coverage, which the engine's shim writes out.
+        waves: The library writes the engine's waves in this format, "vcd" or "fst"; not both this
+            and coverage.
         model: What the Verilog is of.
         quick: Build quickly rather than a fast model; `None`: as AFFLUX_BUILD says.
 
@@ -119,7 +141,7 @@ def build_library(
     verilog = loops_for_initial_values(verilog)
     if model.cells is not None:
         verilog += model.cells.read_text(encoding="utf-8")
-    extras = COVERAGE if coverage else NO_EXTRAS
+    extras = COVERAGE if coverage else NO_EXTRAS if waves is None else WAVES[waves]
     quick = _is_quick() if quick is None else quick
     name = _digest(
         toolchain, extras, "library", verilog, str(bus_bits), shim_text(model), str(quick)
@@ -150,6 +172,7 @@ def _digest(toolchain: Toolchain, extras: Extras, *parts: str) -> str:
         toolchain.compiler_identity,
         repr(_ALL_FLAGS),
         repr(extras),
+        *([waves_text()] if extras in WAVES.values() else []),
     )
 
 
@@ -233,7 +256,7 @@ def _compile(
 ) -> None:
     include = toolchain.verilator_root / "include"
     command = [*toolchain.compiler, *COMPILER_FLAGS, *arguments]
-    command += [f"-isystem{include}", f"-isystem{include / 'vltstd'}"]
+    command += [f"-isystem{include}", f"-isystem{include / 'vltstd'}", f"-isystem{PACKING}"]
     _run([*command, "-c", "-o", str(target), str(source)], log, dict(os.environ))
 
 
