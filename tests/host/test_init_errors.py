@@ -77,6 +77,8 @@ def test_more_workers_than_the_engine_was_built_for():
         ("soft://somewhere", "takes no host"),
         ("shm://somewhere", "takes no host"),
         ("rtl://?bus_bits=64", "bus_bits must be 32 or 512"),
+        ("rtl://?waves=x.lxt", "waves 'x.lxt': the name must end with .fst or .vcd"),
+        ("rtl://?waves=x.vcd&waves_window=8:7", "waves_window '8:7': there is no cycle in it"),
     ],
 )
 def test_wrong_url(url, says):
@@ -84,6 +86,11 @@ def test_wrong_url(url, says):
         assert f"rank {outcome.rank}: AFFLUX_AGGREGATOR={url!r}: " in outcome.message
         assert says in outcome.message
         assert "expected auto, shm://" in outcome.message
+
+
+def test_waves_where_no_file_can_be():
+    for outcome in errors_of({"AFFLUX_AGGREGATOR": "rtl://?waves=/no/where.fst"}, size=2):
+        assert "rtl://: waves /no/where.fst: No such file or directory" in outcome.message
 
 
 def test_a_name_that_does_not_resolve():

@@ -133,6 +133,17 @@ def test_a_taken_port_is_a_clear_error():
         (["--queue", "9"], "--queue 9: this is for --device only"),
         (["--key-file", "board.key"], "--key-file board.key: this is for --device only"),
         (["--host-tap", "lo"], "--host-tap lo: this is for node only"),
+        (["--waves", "x.vcd"], "--waves x.vcd: this is for rtl only"),
+        (["--engine", "rtl", "--waves", "x.gz"], "waves 'x.gz': the name must end with .fst or"),
+        (["--engine", "rtl", "--waves", "x.vcd", "--waves-window", "9"], "waves_window '9': "),
+        (
+            ["--engine", "rtl", "--waves-window", "9:"],
+            "--waves-window 9:: this is for --waves only",
+        ),
+        (
+            ["--engine", "rtl", "--waves", "/no/where.vcd"],
+            "waves /no/where.vcd: No such file or directory",
+        ),
     ],
 )
 def test_words_that_cannot_be_are_named(words, wanted):

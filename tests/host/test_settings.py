@@ -10,6 +10,7 @@ from afflux.group import settings
 from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
 from afflux.group.settings import Settings, SettingsError
 from afflux_drivers.sockets import MulticastGroup
+from afflux_sim.rtl.waves import Waves
 
 REPO = Path(__file__).resolve().parents[2]
 GROUP = MulticastGroup("239.1.2.3", 4701)
@@ -94,6 +95,11 @@ def test_every_variable_is_in_the_table_with_its_default():
             "rtl://?group=239.1.2.3:4701&bus_bits=32",
             AggregatorUrl("rtl", bus_bits=32, group=GROUP),
         ),
+        ("rtl://?waves=/x/y.fst", AggregatorUrl("rtl", waves=Waves(Path("/x/y.fst")))),
+        (
+            "rtl://?bus_bits=32&waves=y.vcd&waves_window=5:9",
+            AggregatorUrl("rtl", bus_bits=32, waves=Waves(Path("y.vcd"), 5, 9)),
+        ),
         ("udp://10.0.0.9", AggregatorUrl("udp", "10.0.0.9", 4700)),
         ("udp://h:9?parent=up", AggregatorUrl("udp", "h", 9, parent=("up", 4700))),
         ("udp://h?parent=10.0.0.1:8", AggregatorUrl("udp", "h", 4700, parent=("10.0.0.1", 8))),
@@ -112,6 +118,8 @@ def test_urls(url, want):
         ("auto", "auto"),
         ("rtl://?bus_bits=512", "rtl://"),
         ("rtl://?group=239.1.2.3:4701&bus_bits=32", "rtl://?bus_bits=32&group=239.1.2.3:4701"),
+        ("rtl://?waves_window=5:&waves=/x/y.fst", "rtl://?waves=/x/y.fst&waves_window=5:"),
+        ("rtl://?waves=a%26b.vcd&waves_window=0:", "rtl://?waves=a%26b.vcd"),
         ("udp://h", "udp://h:4700"),
         ("udp://h:9?parent=up", "udp://h:9?parent=up:4700"),
         ("udp://[::1]:9", "udp://[::1]:9"),
@@ -137,6 +145,8 @@ def test_a_url_is_shown_in_one_way(url, shown):
             "soft://h",
             "rtl://?x=1",
         ),
+        *("rtl://?waves=", "rtl://?waves=x", "rtl://?waves=x.vcd&waves_window=9"),
+        *("rtl://?waves_window=1:2", "soft://?waves=x.vcd", "rtl://?waves=x.vcd&waves_window=3:2"),
         *("soft://?group=", "soft://?group=10.0.0.1:4701", "udp://h?group=239.1.2.3:4701"),
         *("udp://h?parent=", "udp://h?parent=x:0", "udp://h?parent=x:y", "udp://h?parent=x/y"),
         *("soft://?parent=h", "udp://u@h", "udp://h:99999", "udp://h?parent=u@h"),

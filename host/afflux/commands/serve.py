@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.aggregator.access import Access
@@ -66,6 +67,7 @@ _ONLY_WITH: dict[str, tuple[tuple[str, ...], object]] = {
     **dict.fromkeys(_SIZES, (_ENGINES, None)),
     "threads": (("soft",), 1),
     "bus_bits": (("rtl", "node"), _BUS_BITS),
+    **dict.fromkeys(("waves", "waves_window"), (("rtl",), None)),
     "network_tap": (("node",), None),
     "host_tap": (("node",), None),
     "queue": (("device",), _QUEUE),
@@ -133,6 +135,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[32, _BUS_BITS],
         default=_BUS_BITS,
         help="bus width, for rtl and node only (%(default)s)",
+    )
+    parser.add_argument(
+        "--waves",
+        metavar="FILE",
+        help="write all of the engine's signals to FILE.fst or FILE.vcd, for rtl only",
+    )
+    parser.add_argument(
+        "--waves-window",
+        metavar="FROM:TO",
+        help="only in these clock cycles; either may be left out",
     )
     parser.add_argument(
         "--network-tap",
@@ -238,11 +250,24 @@ def make_engine(arguments: argparse.Namespace) -> Engine | Board:
             return _make_board(arguments, size)
         if arguments.engine == "board":
             return _make_appliance(size)
-        from afflux_sim.rtl.verilated import VerilatedEngine
-
-        return VerilatedEngine(bus_bits=arguments.bus_bits, **size)
+        return _make_simulated(arguments, size)
     except ImportError as error:
         raise _rtl_is_missing(error) from error
+
+
+def _make_simulated(arguments: argparse.Namespace, size: dict[str, Any]) -> Engine:
+    from afflux_sim.rtl.verilated import VerilatedEngine
+    from afflux_sim.rtl.waves import Waves
+
+    waves = None
+    if arguments.waves is not None:
+        waves = Waves.parse(arguments.waves, arguments.waves_window)
+    elif arguments.waves_window is not None:
+        raise ValueError(f"--waves-window {arguments.waves_window}: this is for --waves only")
+    engine = VerilatedEngine(bus_bits=arguments.bus_bits, **size, waves=waves)
+    if engine.waves_path is not None:
+        _log.warning("the engine's waves are in %s", engine.waves_path)
+    return engine
 
 
 def _open_board(arguments: argparse.Namespace) -> Board:

@@ -8,11 +8,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from afflux_drivers.addresses import authority, is_loopback, route_to
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
+from afflux_sim.rtl.waves import Waves
 
 __all__ = ["EXPECTED", "AggregatorUrl", "lanes_to", "local_address_towards"]
 
 EXPECTED = (
-    "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port], "
+    "auto, shm://, soft://[?group=address:port], rtl://[?bus_bits=32|512][&group=address:port]"
+    "[&waves=file.fst|file.vcd[&waves_window=from:to]], "
     "board://, shards://, gloo://, udp://host[:port][?parent=host[:port]] or udp://host[:port],udp://host[:port],…"
 )
 """What AFFLUX_AGGREGATOR may be, for messages. An IPv6 address as host stands in brackets."""
@@ -40,6 +42,7 @@ class AggregatorUrl:
         bus_bits: Bus width of the simulated engine.
         group: Multicast group for the results of an engine that rank 0 starts; None if they go to
             each rank.
+        waves: Which waves the simulated engine writes; None: none.
         parent: Host and port of the aggregator of which this one is a worker; None without one.
         others: Hosts and ports of further aggregators, which share the columns with the first.
     """
@@ -49,6 +52,7 @@ class AggregatorUrl:
     port: int = 0
     bus_bits: int = _BUS_BITS
     group: MulticastGroup | None = None
+    waves: Waves | None = None
     parent: tuple[str, int] | None = None
     others: tuple[tuple[str, int], ...] = ()
 
@@ -62,10 +66,14 @@ class AggregatorUrl:
             options["bus_bits"] = str(self.bus_bits)
         if self.group is not None:
             options["group"] = str(self.group)
+        if self.waves is not None:
+            options["waves"] = str(self.waves.path)
+            if self.waves.window is not None:
+                options["waves_window"] = self.waves.window
         if self.parent is not None:
             options["parent"] = authority(*self.parent)
         where = authority(self.host, self.port) if self.scheme == "udp" else ""
-        query = urlencode(options, safe=":[]")
+        query = urlencode(options, safe=":[]/")
         return f"{self.scheme}://{where}{'?' if query else ''}{query}"
 
     @property
@@ -125,12 +133,13 @@ class AggregatorUrl:
             raise ValueError(f"{parts.scheme}:// takes no host: the ranks provide it themselves")
         bus_bits = options.pop("bus_bits", str(_BUS_BITS)) if parts.scheme == "rtl" else "512"
         group = options.pop("group", None) if parts.scheme in ("soft", "rtl") else None
+        waves = _waves(options) if parts.scheme == "rtl" else None
         if options:
             raise ValueError(f"{parts.scheme}:// has no option {', '.join(options)}")
         if bus_bits not in ("32", "512"):
             raise ValueError(f"bus_bits must be 32 or 512, not {bus_bits!r}")
         where = MulticastGroup.parse(group) if group is not None else None
-        return cls(parts.scheme, host, port, int(bus_bits), where, parent)
+        return cls(parts.scheme, host, port, int(bus_bits), where, waves, parent)
 
     @classmethod
     def _several(cls, texts: list[str]) -> "AggregatorUrl":
@@ -144,6 +153,18 @@ class AggregatorUrl:
         if len(set(addresses)) < len(addresses):
             raise ValueError("an aggregator is named twice")
         return cls("udp", *addresses[0], others=tuple(addresses[1:]))
+
+
+def _waves(options: dict[str, str]) -> Waves | None:
+    """Take the options that are about waves, if there are any."""
+    window = options.pop("waves_window", None)
+    if "waves" in options:
+        return Waves.parse(options.pop("waves"), window)
+    if window is not None:
+        raise ValueError(
+            f"waves_window {window!r}: this is for waves only, which no option asks for"
+        )
+    return None
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

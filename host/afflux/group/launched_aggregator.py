@@ -115,6 +115,9 @@ def _start(url: AggregatorUrl, host: str, timeout_s: float) -> Launched:
         command += ["--jobs", str(_SOFT_JOBS)]
     if url.group:
         command += ["--group", str(url.group)]
+    if url.waves:
+        command += ["--waves", str(url.waves.path)]
+        command += ["--waves-window", url.waves.window] if url.waves.window else []
     if threading.current_thread() is threading.main_thread():
         command.append("--owner-signal")
     # In its environment, which only its user can read; anybody can read its arguments.
