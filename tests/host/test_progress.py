@@ -82,32 +82,6 @@ def test_there_is_no_thread_until_something_is_queued():
     assert values(run_ranks(queue_one, 2, environment=SHARED)) == [(0, 1), (0, 1)]
 
 
-def expire_at_the_end(rank, size):
-    progress = group_of(None)._progress
-    begun, go_on = threading.Event(), threading.Event()
-
-    def step():
-        begun.set()
-        go_on.wait()
-        return []
-
-    work = progress.submit("slow", step)
-    behind = progress.submit("behind it", list)
-    assert begun.wait(10)
-    expiring = threading.Thread(target=progress._expire, args=(work, 0.1))
-    expiring.start()
-    while progress._interruption is None:
-        time.sleep(0.001)
-    # It has not looked, and ends well.
-    go_on.set()
-    expiring.join()
-    return work.wait(), behind.wait(), progress.failure
-
-
-def test_a_wait_that_expires_as_its_operation_ends():
-    assert values(run_ranks(expire_at_the_end, 1, environment=SHARED)) == [(True, True, None)]
-
-
 def submit_during_the_end(rank, size, slow):
     progress = group_of(None)._progress
     check, checked, calls, ended = progress.check, threading.Event(), [], []

@@ -25,6 +25,7 @@ from torch._C._distributed_c10d import Store
 
 import afflux_drivers
 from afflux.group.core import Group
+from afflux.group.failure import OperationTimeout
 from afflux.group.membership import Membership
 from afflux.group.reducer import NativeReducer
 from afflux_sim.rtl.build.attended import run_attended
@@ -123,7 +124,9 @@ class _Parts:
         # torch's hooks, which are told of the end of what is in flight.
         self.completions = module.Completions()
         self.turn = module.Turn
-        self.pending_work = functools.partial(module.PendingWork, completions=self.completions)
+        self.pending_work = functools.partial(
+            module.PendingWork, completions=self.completions, timed_out=OperationTimeout.of_wait
+        )
         self.finished_work = module.FinishedWork
 
 

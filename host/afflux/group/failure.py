@@ -34,7 +34,12 @@ class GroupClosed(AffluxError, dist.DistBackendError):
 
 
 class OperationTimeout(DeadlineExceeded, dist.DistBackendError):
-    """`Work.wait(timeout)` timed out."""
+    """A thread has waited in vain: for an operation, or for its turn. What it awaits goes on."""
+
+    @classmethod
+    def of_wait(cls, call: str, seconds: float) -> "OperationTimeout":
+        """Return the error of a `Work.wait(timeout)` that timed out after `seconds`."""
+        return cls(f"{call}: wait() timed out after {seconds:g} s; the operation goes on")
 
 
 def error_kind(failure: Exception | None) -> str:

@@ -35,7 +35,6 @@ class Parts(Protocol):
     def pending_work(
         self,
         call: str,
-        on_expiry: Callable[[Any, float], None],
         may_block: Callable[[], bool],
     ) -> PendingWork:
         """Make the Work of an operation that is queued; see `AffluxWork`."""

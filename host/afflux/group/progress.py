@@ -114,14 +114,9 @@ class Progress:
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
-        # The Work whose wait() timed out, and the Work now finishing; guarded by `_expiring`.
-        self._expired: PendingWork | None = None
-        self._ending: PendingWork | None = None
-        self._expiring = threading.Lock()
         self._news = False
         # Whether a step is in progress, in the thread that has the turn.
         self._stepping = False
-        self._running: PendingWork | None = None
         # There is none until it has something to do: to start one may take a millisecond.
         self._name = name
         self._thread: threading.Thread | None = None
@@ -156,7 +151,7 @@ class Progress:
         """
         # First without a lock: a forked process may have a copy that is never released.
         self.check()
-        work = self._parts.pending_work(call, self._expire, self._may_block)
+        work = self._parts.pending_work(call, self._may_block)
         task = _Task(call, step, arguments, work)
         if self.turn.mine():
             self._carry_out(task)
@@ -232,7 +227,7 @@ class Progress:
             step: Carries out the rest.
             arguments: For `step`.
         """
-        work = self._parts.pending_work(call, self._expire, self._may_block)
+        work = self._parts.pending_work(call, self._may_block)
         task = _Task(call, step, arguments, work, begun=True)
         with self._counting:
             queued = not self._stopping
@@ -447,8 +442,6 @@ class Progress:
         if self._failure is not None:
             task.work.fail(self._later(self._failure))
             return
-        outer = self._running
-        self._running = task.work
         error: BaseException | None = None
         tensors: list[torch.Tensor] = []
         try:
@@ -459,21 +452,10 @@ class Progress:
         except Exception as failure:
             # Its frames hold tensors.
             error = failure.with_traceback(None)
-        self._running = None
-        with self._expiring:
-            self._ending = task.work
-            if self._expired is task.work:
-                # It finished in the same moment: the operations behind it go on.
-                self._expired = self._interruption = None
         if error is None:
             task.work.succeed(tensors)
         else:
             task.work.fail(error)
-        self._running = outer
-        with self._expiring:
-            # It holds tensors; that it is over it tells by itself from now on.
-            if self._ending is task.work:
-                self._ending = None
 
     def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """Carry out one operation in the thread whose turn it is. An error fails the group."""
@@ -494,10 +476,7 @@ class Progress:
             self.refuse(refusal, begun=True)
             raise
         except Interrupted as reason:
-            error = self._interruption or self._outside.failure(reason)
-            if isinstance(error, OperationTimeout):
-                error.args = (f"{self._named()}: {error}",)
-            raise self._fail(error) from None
+            raise self._fail(self._interruption or self._outside.failure(reason)) from None
         except AffluxError as failure:
             if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
                 raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
@@ -554,27 +533,3 @@ class Progress:
         if isinstance(failure, GroupClosed):
             return GroupClosed(str(failure))
         return GroupFailed(f"the group failed before: {failure}")
-
-    def _expire(self, work: PendingWork, seconds: float) -> None:
-        """End the operation in progress, because a `wait(timeout)` has timed out."""
-        running = self._running
-        started = time.monotonic()
-        text = f"wait() timed out after {seconds:g} s"
-        if running is not None and running is not work:
-            # The error is that of the operation in progress, which names itself.
-            text = f"{text} for {work.call}"
-        timeout = OperationTimeout(text)
-        with self._expiring:
-            if work is self._ending or work.is_completed():
-                return
-            self._expired = work
-            self._interruption = timeout
-        # The loop that waits checks every 0.25 s. A step that never does must not hold the caller.
-        limit_s = _RECORDS_TIMEOUT_S + 5.0
-        while not work.is_completed() and time.monotonic() - started < limit_s:
-            time.sleep(0.01)
-        if not work.is_completed():
-            timeout.args = (f"{work.call}: {text}",)
-            self._set_failure(timeout)
-            self._has_failed(timeout, {})
-            work.fail(timeout)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from afflux.group.failure import OperationTimeout
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
 
@@ -40,20 +41,16 @@ class AffluxWork(dist.Work):
 
     Args:
         call: What it does, for messages.
-        on_expiry: Called with the seconds waited when a `wait(timeout)` times out; it must end the
-            work soon.
         may_block: Returns False if the calling thread is the one that would have to do the work.
     """
 
     def __init__(
         self,
         call: str,
-        on_expiry: Callable[["AffluxWork", float], None],
         may_block: Callable[[], bool],
     ) -> None:
         super().__init__()
         self.call = call
-        self._on_expiry = on_expiry
         self._may_block = may_block
         self._claiming = threading.Lock()
         # The thread that ends it; the future's callbacks run there, before waits elsewhere end.
@@ -92,8 +89,9 @@ class AffluxWork(dist.Work):
         """Block until the end.
 
         Raises:
-            AffluxError: The collective failed, here or at another rank, or `timeout` ran out. In
-                all these cases the group has failed.
+            OperationTimeout: `timeout` ran out. That is the caller's own: the collective goes on,
+                and still writes its tensors.
+            AffluxError: The collective failed, here or at another rank, and the group with it.
             RuntimeError: Called from a future's callback for a collective that is queued behind it.
         """
         seconds = timeout.total_seconds()
@@ -104,8 +102,7 @@ class AffluxWork(dist.Work):
                     "behind its own; start it inside the callback, or wait outside"
                 )
             if not self._ended.wait(seconds if seconds > 0 else None):
-                self._on_expiry(self, seconds)
-                self._ended.wait()
+                raise OperationTimeout.of_wait(self.call, seconds)
         if self._error is not None:
             # Waits of several threads raise the same error; each starts a traceback of its own.
             raise self._error.with_traceback(None)

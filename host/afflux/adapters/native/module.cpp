@@ -48,13 +48,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def("exception", [](const FinishedWork&) { return py::none(); });
 
     py::class_<PendingWork, c10d::Work, c10::intrusive_ptr<PendingWork>>(module, "PendingWork")
-        .def(py::init([](std::string call, py::object on_expiry, py::object may_block,
+        .def(py::init([](std::string call, py::object may_block, py::object timed_out,
                          std::shared_ptr<Completions> completions) {
-                 return c10::make_intrusive<PendingWork>(std::move(call), std::move(on_expiry),
-                                                         std::move(may_block),
+                 return c10::make_intrusive<PendingWork>(std::move(call), std::move(may_block),
+                                                         std::move(timed_out),
                                                          std::move(completions));
              }),
-             py::arg("call"), py::arg("on_expiry"), py::arg("may_block"), py::kw_only(),
+             py::arg("call"), py::arg("may_block"), py::kw_only(), py::arg("timed_out"),
              py::arg("completions"))
         .def_property_readonly("call", &PendingWork::call)
         .def("succeed", &PendingWork::succeed)

@@ -26,11 +26,11 @@ Future FinishedWork::getFuture() {
     return future_;
 }
 
-PendingWork::PendingWork(std::string call, py::object on_expiry, py::object may_block,
+PendingWork::PendingWork(std::string call, py::object may_block, py::object timed_out,
                          std::shared_ptr<const Completions> completions)
     : call_(std::move(call)),
-      on_expiry_(std::move(on_expiry)),
       may_block_(std::move(may_block)),
+      timed_out_(std::move(timed_out)),
       completions_(std::move(completions)),
       future_(make_future()) {}
 
@@ -151,9 +151,9 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
                 start + timeout - Clock::now());
             if (left.count() < 0) {
                 lock.unlock();
-                expire(timeout);
-                lock.lock();
-                continue;
+                const py::gil_scoped_acquire gil;
+                const double seconds = static_cast<double>(timeout.count()) / 1e3;
+                throw_exception(timed_out_.get()(call_, seconds));
             }
             slice = std::min(slice, left + std::chrono::milliseconds(1));
         }
@@ -167,16 +167,6 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
     lock.unlock();
     throw_error();
     return true;
-}
-
-void PendingWork::expire(std::chrono::milliseconds waited) {
-    with_python([&] {
-        const auto self = c10::intrusive_ptr<PendingWork>::reclaim_copy(this);
-        on_expiry_.get()(py::cast(self), static_cast<double>(waited.count()) / 1e3);
-    });
-    // It ends the work, or has found that it ended meanwhile.
-    std::unique_lock lock(mutex_);
-    cv_.wait(lock, [&] { return completed_; });
 }
 
 std::vector<at::Tensor> PendingWork::result() {

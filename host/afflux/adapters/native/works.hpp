@@ -48,9 +48,10 @@ class FinishedWork : public c10d::Work {
 // One that the progress thread carries out: see afflux.group.work.AffluxWork.
 class PendingWork : public c10d::Work {
   public:
-    // `on_expiry(work, seconds)` ends the work soon after a wait has timed out; `may_block()` is
-    // False in the thread that would have to do the work; `completions` are the group's.
-    PendingWork(std::string call, py::object on_expiry, py::object may_block,
+    // `may_block()` is False in the thread that would have to do the work;
+    // `timed_out(call, seconds)` is the error of a wait that has timed out; `completions` are the
+    // group's.
+    PendingWork(std::string call, py::object may_block, py::object timed_out,
                 std::shared_ptr<const Completions> completions);
 
     void succeed(std::vector<at::Tensor> tensors);
@@ -86,10 +87,9 @@ class PendingWork : public c10d::Work {
         ~Ending() { work.be_over(); }
     };
     void throw_error() const;
-    void expire(std::chrono::milliseconds waited);
 
     const std::string call_;
-    const PythonObject on_expiry_, may_block_;
+    const PythonObject may_block_, timed_out_;
     const std::shared_ptr<const Completions> completions_;
     const std::uint64_t key_ = next_completion_key();
     const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
