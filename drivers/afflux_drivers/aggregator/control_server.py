@@ -142,9 +142,23 @@ class ControlServer:
                         self._handle(key.data, events)
                 self._drop_late()
         finally:
+            for connection in self._known:
+                self._say_goodbye(connection)
             for connection in [*self._strangers, *self._known]:
                 self._drop(connection)
             self.close()
+
+    def _say_goodbye(self, connection: _Connection) -> None:
+        """End the jobs of a connection, and tell its client, who need not find out by silence."""
+        with self._lock:
+            over = [job for job in connection.talk.client.jobs if self._table.end_now(job)]
+        if not over:
+            return
+        jobs = ", ".join(f"job {job.number}" for job in over)
+        connection.outgoing += connection.talk.refuse(f"it is ending, and {jobs} with it")
+        # One that does not take it now has its connection closed, and asks.
+        with contextlib.suppress(OSError):
+            connection.client.send(connection.outgoing)
 
     def _note_hold_up(self, now: float) -> None:
         """Note when the clients were listened to, and let no lease end before they are heard.

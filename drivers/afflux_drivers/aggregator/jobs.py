@@ -250,6 +250,10 @@ class JobTable:
             return False
         return True
 
+    def end_now(self, job: Job) -> bool:
+        """Destroy a job if it still exists; return whether this has ended it."""
+        return self.find(job.number, job.key) is job and self.end(job)
+
     def _put_off(self, job: Job) -> None:
         """Have a job destroyed later, by `end_overdue`. Nobody can find it any more."""
         self._ends.pop(job.number, None)

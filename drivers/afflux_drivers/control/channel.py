@@ -1,5 +1,6 @@
 """A connection to an aggregator's control channel, from the client's side (protocol, 10.1)."""
 
+import contextlib
 import json
 import os
 import time
@@ -95,7 +96,9 @@ class Channel:
         line = text if self._codes is None else self._codes[0].sign(text)
         try:
             self._socket.settimeout(timeout_s)
-            self._socket.sendall(line + b"\n")
+            # What the aggregator has said before it closed the connection is still to be read.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._socket.sendall(line + b"\n")
             while b"\n" not in self._rest:
                 self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
                 data = self._socket.recv(4096)
@@ -110,15 +113,50 @@ class Channel:
         except OSError as error:
             self.broken = True
             raise AggregatorUnreachable(f"{what}: {error}") from error
+        return self._take_line(what)
+
+    def fileno(self) -> int:
+        """Return the socket's file number; -1 once it is closed."""
+        return self._socket.fileno()
+
+    def heed(self) -> None:
+        """Take what has come without a request.
+
+        Raises:
+            AggregatorRefused: The aggregator says that it ends the jobs of this connection.
+            AggregatorUnreachable: The connection has ended; then it is `broken`.
+            NotAuthenticated: What has come is not the aggregator's.
+            AggregatorMisbehaved: It makes no sense.
+        """
+        what = f"the aggregator at {self.peer}"
+        try:
+            self._socket.setblocking(False)
+            data = self._socket.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.broken = True
+            raise AggregatorUnreachable(f"{what}: {error}") from error
+        if not data:
+            self.broken = True
+            raise AggregatorUnreachable(f"{what}: it closed the connection")
+        self._rest += data
+        # An answer that comes too late says nothing any more.
+        while b"\n" in self._rest:
+            self._take_line(what)
+        if len(self._rest) > _ANSWER_BYTES:
+            raise AggregatorMisbehaved(f"{what}: a line is too long")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _take_line(self, what: str) -> dict[str, Any]:
         line, _, self._rest = self._rest.partition(b"\n")
         answer = self._answer(what, line)
         if answer.get("ok") is not True:
             raise AggregatorRefused(f"{what}: {answer.get('error', 'no reason given')}")
         return answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
 
     def _prove(self, secret: bytes, deadline: float) -> None:
         nonce = new_nonce()

@@ -10,7 +10,12 @@ from typing import Any, TypeVar
 from afflux_drivers.addresses import authority
 from afflux_drivers.control.channel import Channel
 from afflux_drivers.control.tickets import JobTicket, ParentJob
-from afflux_drivers.errors import AggregatorMisbehaved, AggregatorRefused, AggregatorUnreachable
+from afflux_drivers.errors import (
+    AffluxError,
+    AggregatorMisbehaved,
+    AggregatorRefused,
+    AggregatorUnreachable,
+)
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import wire
 
@@ -97,6 +102,33 @@ class JobLease:
                 raise
             self._go_on_with(channel)
 
+    def fileno(self) -> int:
+        """Return the file number of the job's connection; -1 while there is none."""
+        channel = self._channel
+        return -1 if channel is None else channel.fileno()
+
+    def heed(self) -> None:
+        """Take what the aggregator has said without being asked; give up a broken connection.
+
+        Raises:
+            AggregatorRefused: It ends the job.
+            AggregatorUnreachable: The connection has ended. Of the job nothing is known.
+            NotAuthenticated: Somebody else has said it; the connection is closed.
+            AggregatorMisbehaved: It makes no sense; the connection is closed.
+        """
+        with self._lock:
+            channel = self._channel
+            if channel is None:
+                return
+            try:
+                channel.heed()
+            except AggregatorRefused:
+                raise
+            except AffluxError:
+                channel.close()
+                self._channel = None
+                raise
+
     def _go_on_with(self, channel: Channel) -> None:
         former, self._channel, self._silent = self._channel, channel, False
         if former is not None and former is not channel:
@@ -129,6 +161,7 @@ class JobLease:
         Raises:
             AggregatorUnreachable: If the aggregator does not confirm it. The connection is closed
                 all the same, which ends the job when the aggregator notices.
+            AggregatorRefused: If the job is over already, as where the aggregator has ended it.
         """
         with self._lock:
             channel, self._channel = self._channel, None

@@ -108,11 +108,9 @@ class GroupLease:
 
     def trouble(self) -> str | None:
         """Return that a job is over, or that the engine has ended that this process has started."""
-        if self._lease is not None and self._lease.lost is not None:
-            return self._lease.lost
-        if self._started is None or self._started.runs():
-            return None
-        return f"the engine of {self._settings.aggregator} has ended"
+        if self._started is not None and not self._started.runs():
+            return f"the engine of {self._settings.aggregator} has ended"
+        return None if self._lease is None else self._lease.lost
 
     def give_back(self) -> None:
         """End the jobs, and the engine if no other group uses it."""

@@ -19,7 +19,7 @@ from afflux.group.topology import Topology
 from afflux_drivers.calls import Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
-from afflux_drivers.errors import AffluxError
+from afflux_drivers.errors import AffluxError, AggregatorUnreachable
 from afflux_drivers.worker.calls import WorkerCall
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
@@ -301,8 +301,16 @@ class JobReducer:
             self._worker.complete(timeout_s, self._watching(interrupted))
 
     def _watching(self, interrupted: Interruption) -> Interruption:
-        """Return what also looks after the aggregators that this rank has launched."""
-        return lambda: interrupted() or self._holding.trouble()
+        """Return what also raises if an aggregator ends whose job this rank holds."""
+
+        def watching() -> str | None:
+            reason = interrupted()
+            if reason is None and (trouble := self._holding.trouble()) is not None:
+                # No interruption: this rank is the first that knows.
+                raise AggregatorUnreachable(trouble)
+            return reason
+
+        return watching
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
