@@ -276,7 +276,7 @@ def test_workers_of_a_job_whose_lease_has_ended_are_told(served):
         time.sleep(2.0)
         (found,) = ranks.all_reduce([np.ones(8, np.int32)], wire.Dtype.INT32, Reduction.SUM, 30.0)
         assert isinstance(found, AggregatorUnreachable)
-        assert "nothing but a refusal (it has no such job)" in str(found)
+        assert "no longer knows job 0: it refuses its worker (it has no such job)" in str(found)
     with pytest.raises(AggregatorRefused, match="there is no job"):
         lease.close()
 

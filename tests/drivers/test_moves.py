@@ -119,8 +119,8 @@ def test_a_worker_of_a_running_job_may_not_move():
         relay.move()
         with pytest.raises(
             AggregatorUnreachable,
-            match=r"heard nothing but a refusal \(the job is running, and this worker has joined "
-            r"from another address\)",
+            match=r"does not answer since .* s but by a refusal \(the job is running, and this "
+            r"worker has joined from another address\)",
         ):
             reduce_some(worker)
         assert read_counters(served.address, 5.0)["bad_address"] > 1

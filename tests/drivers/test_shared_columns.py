@@ -138,7 +138,7 @@ def test_a_silent_aggregator_is_named(no_threads_left):
     try:
         # Nor is it there to close its job.
         with (
-            suppress(AggregatorUnreachable),
+            suppress(AggregatorUnreachable, AggregatorRefused),
             sharing([first.address, second.address], peer_timeout_s=0.5) as ranks,
         ):
             second.stop()

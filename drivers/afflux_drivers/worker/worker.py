@@ -21,7 +21,8 @@ from afflux_drivers.errors import (
     timed_out,
 )
 from afflux_drivers.worker.calls import WorkerCall
-from afflux_drivers.worker.joining import join, refused_because
+from afflux_drivers.worker.joining import join
+from afflux_drivers.worker.life import QUIET_S, confirm_life, silence
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import OpenedPart, Operation
@@ -32,6 +33,9 @@ from afflux_hdl.contract import wire
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
 _INTERRUPT_EVERY_S = 0.1
+
+_UNANSWERED = 4
+"""JOINs in a row without an answer, of which a silence at the end of a timeout speaks."""
 
 _UNKNOWN = Description(0, Reduction.SUM, wire.Dtype.INT32, ())
 """Stands in errors for a call that is not known here; whoever knows it names it."""
@@ -71,7 +75,7 @@ class Worker:
         rank: int,
         *,
         loss: LossSwitch | None = None,
-        peer_timeout_s: float = 10.0,
+        peer_timeout_s: float = 5.0,
         buffer_bytes: int = _native.SOCKET_BUFFER_BYTES,
     ) -> None:
         if not peer_timeout_s > 0:
@@ -178,7 +182,8 @@ class Worker:
             Disagreement: If another rank called something else.
             RanksMissing: If ranks have not contributed in time; names them.
             DeadlineExceeded: If the operation was not over in time for another reason.
-            AggregatorUnreachable: If the aggregator has been silent for `peer_timeout_s`.
+            AggregatorUnreachable: If the aggregator has ended, does not know the job any more, or
+                has been silent for `peer_timeout_s`.
             PacketTooLong: If the path does not carry the job's packets.
             AggregatorMisbehaved: If a result breaks the protocol.
             Interrupted: If `interrupted` gave a reason.
@@ -375,15 +380,20 @@ class Worker:
                     raise line.packets_vanish(operation.vanishing)
             now = time.monotonic()
             if now >= deadline:
-                raise self._too_late(operations, timeout_s)
+                raise self._too_late(operations, timeout_s, start)
             silent_s = now - max(start, silent.session.heard_at)
             if silent_s >= self._peer_timeout_s:
-                raise self._unreachable(silent, silent_s)
+                raise AggregatorUnreachable(
+                    f"timed out: rank {self.rank}: {silence(silent, silent_s)}"
+                )
             if now >= next_look:
                 next_look = now + _INTERRUPT_EVERY_S
+                # What rank 0 has been told says more than what is found here.
                 reason = interrupted()
                 if reason is not None:
                     raise Interrupted(f"rank {self.rank}: {reason}")
+                for line in pending:
+                    confirm_life(line, now - max(start, line.session.heard_at))
 
     def _lines_of(
         self, operations: Sequence[Operation | OpenedPart]
@@ -403,10 +413,17 @@ class Worker:
             raise operations[loop.serving].judged(error, loop.served.peer) from None
 
     def _too_late(
-        self, operations: Sequence[Operation | OpenedPart], timeout_s: float
+        self, operations: Sequence[Operation | OpenedPart], timeout_s: float, start: float
     ) -> DeadlineExceeded:
         too_late = timed_out(timeout_s)
         pending = [(line, each) for line, each in self._lines_of(operations) if not each.done]
+        now = time.monotonic()
+        for line, _ in pending:
+            silent_s = now - max(start, line.session.heard_at)
+            if silent_s >= _UNANSWERED * QUIET_S:
+                return DeadlineExceeded(
+                    f"{too_late} at rank {self.rank}: {silence(line, silent_s)}"
+                )
         for line, operation in pending:
             ranks = operation.missing_ranks()
             if ranks:
@@ -430,12 +447,4 @@ class Worker:
         return DeadlineExceeded(
             f"{too_late} at rank {self.rank}: the aggregator at {peers} does not report "
             "that a rank is missing"
-        )
-
-    def _unreachable(self, line: Line, silent_s: float) -> AggregatorUnreachable:
-        refusal = line.session.refusal
-        but = f" but a refusal ({refused_because(refusal)})" if refusal else ""
-        return AggregatorUnreachable(
-            f"timed out: rank {self.rank} has heard nothing{but} from the aggregator at "
-            f"{line.peer} for {silent_s:.1f} s{line.if_refused}"
         )

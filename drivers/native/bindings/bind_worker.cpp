@@ -475,7 +475,9 @@ void bind_loop(nb::module_& module) {
                      "Bytes of a packet that was longer than the path's MTU, or 0.")
         .def_prop_ro("mtu", &BoundLine::mtu, "Bytes of the longest IP packet on the path.")
         .def("open", &BoundLine::open, nb::arg("dialogue"),
-             "Begin a dialogue: send its first packets.");
+             "Begin a dialogue: send its first packets.")
+        .def("ask_for_life", &BoundLine::ask_for_life,
+             "Send one more JOIN, which an aggregator that is there answers.");
 
     nb::class_<BoundLoop>(module, "UdpLoop", "One thread that drives a worker's lines.")
         .def(nb::init<std::vector<BoundLine*>>(), nb::keep_alive<1, 2>(), nb::arg("lines"))

@@ -142,6 +142,10 @@ void Line::flush() {
     session_.counts.bytes_sent += batch_.traffic().bytes - before.bytes;
 }
 
+void Line::ask_for_life() {
+    send_now(session_.join());
+}
+
 bool Line::receive() {
     bool more = receive_from(socket_);
     if (group_ && !idle()) more |= receive_from(*group_);

@@ -75,6 +75,10 @@ class Line : private PacketSink {
     // Goes on with packets that the socket did not take.
     void flush();
 
+    // Sends one more JOIN, which an aggregator that is there answers, and one that has lost the job
+    // refuses.
+    void ask_for_life();
+
     // The file numbers of the sockets, the one that sends first; -1 for one that is not there.
     std::array<int, 2> numbers() const;
 

@@ -9,7 +9,7 @@
 | AFFLUX_SLOTS | 1-512, 32 | packets that a rank may have in flight; the aggregator may give less |
 | AFFLUX_CONNECT_TIMEOUT | seconds, 10 | to reach an aggregator and to join it |
 | AFFLUX_START_TIMEOUT | seconds, 900 | for an engine to start (rtl:// and board:// may first build theirs) |
-| AFFLUX_PEER_TIMEOUT | seconds, 10 | silence after which the aggregator counts as dead |
+| AFFLUX_PEER_TIMEOUT | seconds, 5 | silence after which the aggregator counts as dead, though nothing says so |
 | AFFLUX_LEASE | seconds 4-3600, 60 | silence of rank 0 after which an aggregator that was not started by it ends the group's jobs, as when its process is stopped or its host is gone; a thread renews the lease |
 | AFFLUX_CLOSE_TIMEOUT | seconds, 10 | for operations in flight, and then for the other ranks, when a group ends |
 | AFFLUX_ADAPTER | auto, native or python, auto | what stands between torch and a group: native is compiled for the installed torch when it is first needed, python needs no compiler; auto is native where it compiles |
@@ -62,7 +62,7 @@ class Settings:
     start_timeout_s: float = 900.0
     interface: tuple[str, ...] | None = None
     require: bool = False
-    peer_timeout_s: float = 10.0
+    peer_timeout_s: float = 5.0
     lease_s: int = 60
     close_timeout_s: float = 10.0
     trace: str | None = None
