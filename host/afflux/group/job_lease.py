@@ -14,6 +14,7 @@ from afflux.group.host_address import default_address, is_loopback, own_address
 from afflux.group.launched_aggregator import AggregatorNotStarted
 from afflux.group.settings import Settings
 from afflux.group.torch_store import master_of
+from afflux_drivers.addresses import authority
 from afflux_drivers.control.client import describe
 from afflux_drivers.control.secret import secret_of_text
 from afflux_drivers.control.several import JobsLease, create_jobs
@@ -108,9 +109,15 @@ class GroupLease:
 
     def trouble(self) -> str | None:
         """Return that a job is over, or that the engine has ended that this process has started."""
+        if self._lease is None:
+            return None
         if self._started is not None and not self._started.runs():
-            return f"the engine of {self._settings.aggregator} has ended"
-        return None if self._lease is None else self._lease.lost
+            (ticket,) = self._lease.tickets
+            where = authority(ticket.host, ticket.port)
+            return (
+                f"the engine of {self._settings.aggregator}, the aggregator at {where}, has ended"
+            )
+        return self._lease.lost
 
     def give_back(self) -> None:
         """End the jobs, and the engine if no other group uses it."""
