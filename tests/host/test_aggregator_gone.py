@@ -178,6 +178,30 @@ def test_one_that_is_stopped_for_a_while_is_waited_for():
         assert lease.lost is None
 
 
+def stop_the_other(rank, _size):
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"pid/{rank}", str(os.getpid()))
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        waiting = int(store.get("pid/0"))
+        # It waits for this rank by now.
+        time.sleep(0.5)
+        os.kill(waiting, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(waiting, signal.SIGCONT)
+        # It looks at the clock before it hears of anything.
+        time.sleep(0.5)
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    return tensor.unique().tolist()
+
+
+def test_a_worker_that_was_stopped_itself_blames_nobody():
+    environment = {"AFFLUX_AGGREGATOR": "soft://", "AFFLUX_PEER_TIMEOUT": "1"}
+    outcomes = run_processes(stop_the_other, 2, environment=environment)
+    assert [outcome.value for outcome in outcomes] == [[2.0], [2.0]], outcomes
+
+
 def test_a_timeout_says_that_there_was_no_answer():
     with aggregators(1) as running, jobs(running) as lease:
         with Ranks(*lease.tickets, peer_timeout_s=PATIENCE_S) as ranks:

@@ -16,52 +16,85 @@ from afflux_drivers.worker.joining import refused_because
 from afflux_drivers.worker.line import Line
 from afflux_hdl.contract import wire
 
-__all__ = ["QUIET_S", "confirm_life", "silence"]
+__all__ = ["LOOK_S", "LifeCheck"]
 
 QUIET_S = 0.25
 """After so long without a packet an aggregator is asked whether it is there, and then as often."""
+
+LOOK_S = 0.1
+"""How often there is a look whether that is due."""
+
+_UNANSWERED = 4
+"""JOINs in a row without an answer, after which an aggregator is called silent."""
 
 _CONNECT_S = 0.25
 
 _LOST_JOB = (wire.Refusal.JOB, wire.Refusal.KEY)
 
 
-def confirm_life(line: Line, silent_s: float) -> None:
-    """Ask an aggregator for a sign of life if it has been silent; judge what has come instead.
+class LifeCheck:
+    """Asks one aggregator for signs of life while operations wait for it.
 
-    To be called every `QUIET_S` while an operation waits.
-
-    Raises:
-        AggregatorUnreachable: If it has ended, or does not know the job any more.
+    Args:
+        line: To the aggregator.
+        since: When the waiting began, in seconds of the monotonic clock.
     """
-    if silent_s < QUIET_S:
-        return
-    session = line.session
-    # Judged only when the second JOIN is due: what is here answers the first one.
-    if silent_s >= 2 * QUIET_S:
-        if session.refusal in _LOST_JOB:
-            raise AggregatorUnreachable(
-                f"rank {session.rank}: the aggregator at {line.peer} has restarted, or has ended "
-                f"the job, and no longer knows job {session.ticket.job}: it refuses its worker "
-                f"({refused_because(session.refusal)})"
-            )
-        if line.refused and _refuses_connections(*session.ticket.control):
-            raise AggregatorUnreachable(
-                f"rank {session.rank}: the aggregator at {line.peer} has ended: it does not answer "
-                f"since {silent_s:.1f} s, and its host refuses its port and that of its control "
-                f"channel, {authority(*session.ticket.control)}"
-            )
-    line.ask_for_life()
 
+    def __init__(self, line: Line, since: float) -> None:
+        self._line = line
+        self._since = since
+        self._asked = 0
 
-def silence(line: Line, silent_s: float) -> str:
-    """Return a message's part that an aggregator has not answered for so long."""
-    refusal = line.session.refusal
-    but = f" but by a refusal ({refused_because(refusal)})" if refusal else ""
-    return (
-        f"the aggregator at {line.peer} does not answer since {silent_s:.1f} s{but}"
-        f"{line.if_refused}"
-    )
+    def silent_s(self, now: float) -> float:
+        """Return for how long nothing has come."""
+        return now - max(self._since, self._line.session.heard_at)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether it has not answered `_UNANSWERED` JOINs in a row.
+
+        Time alone does not tell: this process may have been stopped meanwhile.
+        """
+        return self._asked >= _UNANSWERED
+
+    def look(self, now: float) -> None:
+        """Ask once more if it is silent; judge what has come instead. Call it every `LOOK_S`.
+
+        Raises:
+            AggregatorUnreachable: It has ended, or does not know the job any more.
+        """
+        line, session = self._line, self._line.session
+        silent_s = self.silent_s(now)
+        if silent_s < QUIET_S:
+            self._asked = 0
+            return
+        if silent_s < QUIET_S * (self._asked + 1):
+            return
+        # What is here answers an earlier one.
+        if self._asked:
+            if session.refusal in _LOST_JOB:
+                raise AggregatorUnreachable(
+                    f"rank {session.rank}: the aggregator at {line.peer} has restarted, or has "
+                    f"ended the job, and no longer knows job {session.ticket.job}: it refuses its "
+                    f"worker ({refused_because(session.refusal)})"
+                )
+            if line.refused and _refuses_connections(*session.ticket.control):
+                raise AggregatorUnreachable(
+                    f"rank {session.rank}: the aggregator at {line.peer} has ended: it does not "
+                    f"answer since {silent_s:.1f} s, and its host refuses its port and that of its "
+                    f"control channel, {authority(*session.ticket.control)}"
+                )
+        self._asked += 1
+        line.ask_for_life()
+
+    def silence(self, now: float) -> str:
+        """Return a message's part that the aggregator has not answered for so long."""
+        refusal = self._line.session.refusal
+        but = f" but by a refusal ({refused_because(refusal)})" if refusal else ""
+        return (
+            f"the aggregator at {self._line.peer} does not answer since "
+            f"{self.silent_s(now):.1f} s{but}{self._line.if_refused}"
+        )
 
 
 def _refuses_connections(host: str, port: int) -> bool:

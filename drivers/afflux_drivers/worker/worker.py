@@ -22,7 +22,7 @@ from afflux_drivers.errors import (
 )
 from afflux_drivers.worker.calls import WorkerCall
 from afflux_drivers.worker.joining import join
-from afflux_drivers.worker.life import QUIET_S, confirm_life, silence
+from afflux_drivers.worker.life import LOOK_S, LifeCheck
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
 from afflux_drivers.worker.operation import OpenedPart, Operation
@@ -31,11 +31,6 @@ from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
-
-_INTERRUPT_EVERY_S = 0.1
-
-_UNANSWERED = 4
-"""JOINs in a row without an answer, of which a silence at the end of a timeout speaks."""
 
 _UNKNOWN = Description(0, Reduction.SUM, wire.Dtype.INT32, ())
 """Stands in errors for a call that is not known here; whoever knows it names it."""
@@ -365,12 +360,11 @@ class Worker:
         """Wait until operations that have been opened are over."""
         start = now = time.monotonic()
         deadline = start + timeout_s - waited_s
-        next_look = start + _INTERRUPT_EVERY_S
+        next_look = start + LOOK_S
+        checks = {line: LifeCheck(line, start) for line, _ in self._lines_of(operations)}
         # Another call of this method, in `interrupted`, may have brought them to their end.
         while pending := [line for line, each in self._lines_of(operations) if not each.done]:
-            silent = min(pending, key=lambda line: line.session.heard_at)
-            silence_ends = max(start, silent.session.heard_at) + self._peer_timeout_s
-            self._feed(operations, min(next_look, deadline, silence_ends))
+            self._feed(operations, min(next_look, deadline))
             if _over(operations):
                 break
             for line, operation in self._lines_of(operations):
@@ -380,20 +374,22 @@ class Worker:
                     raise line.packets_vanish(operation.vanishing)
             now = time.monotonic()
             if now >= deadline:
-                raise self._too_late(operations, timeout_s, start)
-            silent_s = now - max(start, silent.session.heard_at)
-            if silent_s >= self._peer_timeout_s:
-                raise AggregatorUnreachable(
-                    f"timed out: rank {self.rank}: {silence(silent, silent_s)}"
-                )
+                silences = [
+                    checks[each].silence(now) for each in pending if checks[each].unanswered
+                ]
+                raise self._too_late(operations, timeout_s, silences)
             if now >= next_look:
-                next_look = now + _INTERRUPT_EVERY_S
+                next_look = now + LOOK_S
                 # What rank 0 has been told says more than what is found here.
                 reason = interrupted()
                 if reason is not None:
                     raise Interrupted(f"rank {self.rank}: {reason}")
-                for line in pending:
-                    confirm_life(line, now - max(start, line.session.heard_at))
+                for check in (checks[each] for each in pending):
+                    check.look(now)
+                    if check.unanswered and check.silent_s(now) >= self._peer_timeout_s:
+                        raise AggregatorUnreachable(
+                            f"timed out: rank {self.rank}: {check.silence(now)}"
+                        )
 
     def _lines_of(
         self, operations: Sequence[Operation | OpenedPart]
@@ -413,17 +409,15 @@ class Worker:
             raise operations[loop.serving].judged(error, loop.served.peer) from None
 
     def _too_late(
-        self, operations: Sequence[Operation | OpenedPart], timeout_s: float, start: float
+        self,
+        operations: Sequence[Operation | OpenedPart],
+        timeout_s: float,
+        silences: Sequence[str],
     ) -> DeadlineExceeded:
         too_late = timed_out(timeout_s)
         pending = [(line, each) for line, each in self._lines_of(operations) if not each.done]
-        now = time.monotonic()
-        for line, _ in pending:
-            silent_s = now - max(start, line.session.heard_at)
-            if silent_s >= _UNANSWERED * QUIET_S:
-                return DeadlineExceeded(
-                    f"{too_late} at rank {self.rank}: {silence(line, silent_s)}"
-                )
+        if silences:
+            return DeadlineExceeded(f"{too_late} at rank {self.rank}: {silences[0]}")
         for line, operation in pending:
             ranks = operation.missing_ranks()
             if ranks:
