@@ -88,7 +88,7 @@ def test_shards_have_the_golden_bits_of_their_all_reduce(processes: Processes, r
 
 
 def wanted_of(tensors: list[np.ndarray], reduction: str) -> np.ndarray:
-    """Return the definition: integers wrap, and an average is truncated towards zero."""
+    """Return the definition: integers wrap, averages do not, and are truncated towards zero."""
     wide = np.stack(tensors).astype(object)
     dtype = tensors[0].dtype
     if reduction == "max":
@@ -97,8 +97,7 @@ def wanted_of(tensors: list[np.ndarray], reduction: str) -> np.ndarray:
         return np.min(tensors, axis=0)
     total = wide.prod(axis=0) if reduction == "product" else wide.sum(axis=0)
     if reduction == "avg":
-        wraps = [(int(t) + 2**63) % 2**64 - 2**63 for t in total]
-        total = [abs(t) // len(tensors) * (1 if t >= 0 else -1) for t in wraps]
+        total = [abs(t) // len(tensors) * (1 if t >= 0 else -1) for t in total]
     return np.array([int(t) % 2**64 for t in total], np.uint64).astype(dtype)
 
 

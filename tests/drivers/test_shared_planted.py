@@ -58,12 +58,14 @@ COLLECTIVE_BUGS = {
     # Blocks that are zero at all ranks keep what the output was.
     "no zeros": Bug("shared/arithmetic.cpp", "if (!present[b])", "if (false)"),
     "averages that are not truncated": Bug(
-        "codec/elementwise.cpp", "sum / ranks", "(sum < 0 ? sum - ranks + 1 : sum) / ranks"
+        "codec/elementwise.cpp",
+        "(sum / sources)",
+        "((sum < 0 ? sum - sources + 1 : sum) / sources)",
     ),
     "narrow sums of averages": Bug(
         "codec/elementwise.cpp",
-        "std::is_integral_v<T>, std::int64_t, T>;",
-        "std::is_integral_v<T>, T, T>;",
+        "sizeof(T) == 8, Integer128, std::int64_t>;",
+        "sizeof(T) == 8, T, T>;",
     ),
 }
 

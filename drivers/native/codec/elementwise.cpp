@@ -1,6 +1,7 @@
 #include "codec/elementwise.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -17,6 +18,8 @@ constexpr std::size_t kPieceBytes = 4096;
 
 // Types rather than functions, so that the loops over them are vectorised. Sums wrap, which is
 // defined for unsigned integers only; those of narrow ones are promoted to int.
+__extension__ using Integer128 = __int128;
+
 struct Add {
     template <typename T>
     T operator()(T a, T b) const {
@@ -69,20 +72,20 @@ T load(const void* elements, std::size_t i) {
     return value;
 }
 
-// Combines the elements of all sources in `Sum`, a piece at a time, and writes finish(sum).
-template <typename T, typename Sum, typename Combine, typename Finish>
-void in_pieces(std::size_t count, int sources, const void* const* elements, void* out,
+// Combines the elements of all sources, each as begin(element) of type `Sum`, a piece at a time,
+// and writes finish(sum).
+template <typename T, typename Sum, typename Begin, typename Combine, typename Finish>
+void in_pieces(std::size_t count, int sources, const void* const* elements, void* out, Begin begin,
                Combine combine, Finish finish) {
     constexpr std::size_t kPiece = kPieceBytes / sizeof(T);
     alignas(64) Sum sums[kPiece];
     for (std::size_t first = 0; first < count; first += kPiece) {
         const std::size_t n = std::min(kPiece, count - first);
-        for (std::size_t i = 0; i < n; ++i)
-            sums[i] = static_cast<Sum>(load<T>(elements[0], first + i));
+        for (std::size_t i = 0; i < n; ++i) sums[i] = begin(load<T>(elements[0], first + i));
         for (int r = 1; r < sources; ++r) {
             const void* const source = elements[r];
             for (std::size_t i = 0; i < n; ++i)
-                sums[i] = combine(sums[i], static_cast<Sum>(load<T>(source, first + i)));
+                sums[i] = combine(sums[i], begin(load<T>(source, first + i)));
         }
         char* const to = static_cast<char*>(out) + first * sizeof(T);
         for (std::size_t i = 0; i < n; ++i) {
@@ -92,24 +95,38 @@ void in_pieces(std::size_t count, int sources, const void* const* elements, void
     }
 }
 
+// The average's sum is wider than its type, or is one of elements that are divided by a power of
+// two before: exactly, but for the smallest.
+template <typename T>
+void average_as(std::size_t count, int sources, const void* const* elements, void* out) {
+    if constexpr (std::is_floating_point_v<T>) {
+        const T scale = static_cast<T>(std::bit_ceil(static_cast<unsigned>(sources)));
+        const T divisor = static_cast<T>(sources) / scale;
+        in_pieces<T, T>(
+            count, sources, elements, out, [scale](T value) { return value / scale; }, Add{},
+            [divisor](T sum) { return sum / divisor; });
+    } else {
+        using Wide = std::conditional_t<sizeof(T) == 8, Integer128, std::int64_t>;
+        in_pieces<T, Wide>(
+            count, sources, elements, out, [](T value) { return static_cast<Wide>(value); },
+            [](Wide a, Wide b) { return a + b; },
+            [sources](Wide sum) { return static_cast<T>(sum / sources); });
+    }
+}
+
 template <typename T>
 void reduce_as(PlainOp op, std::size_t count, int sources, const void* const* elements, void* out) {
-    // The sum that an average is of.
-    using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-    const auto average = [ranks = static_cast<Wide>(sources)](Wide sum) {
-        return static_cast<T>(sum / ranks);
-    };
     switch (op) {
         case PlainOp::Sum:
-            return in_pieces<T, T>(count, sources, elements, out, Add{}, Same{});
+            return in_pieces<T, T>(count, sources, elements, out, Same{}, Add{}, Same{});
         case PlainOp::Avg:
-            return in_pieces<T, Wide>(count, sources, elements, out, Add{}, average);
+            return average_as<T>(count, sources, elements, out);
         case PlainOp::Max:
-            return in_pieces<T, T>(count, sources, elements, out, Greater{}, Same{});
+            return in_pieces<T, T>(count, sources, elements, out, Same{}, Greater{}, Same{});
         case PlainOp::Min:
-            return in_pieces<T, T>(count, sources, elements, out, Less{}, Same{});
+            return in_pieces<T, T>(count, sources, elements, out, Same{}, Less{}, Same{});
         case PlainOp::Product:
-            return in_pieces<T, T>(count, sources, elements, out, Multiply{}, Same{});
+            return in_pieces<T, T>(count, sources, elements, out, Same{}, Multiply{}, Same{});
     }
 }
 

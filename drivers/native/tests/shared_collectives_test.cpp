@@ -100,7 +100,10 @@ Bytes make_input(const Plan& plan, std::uint64_t seed) {
     return tensor;
 }
 
-// The definition, element by element. Integers in 64 bits, of which the low ones are the result.
+__extension__ using Integer128 = __int128;
+
+// The definition, element by element. Integers in 64 bits, of which the low ones are the result; an
+// average's sum does not overflow.
 template <typename T>
 T reduce_one(Op op, const std::vector<T>& values) {
     using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
@@ -115,11 +118,13 @@ T reduce_one(Op op, const std::vector<T>& values) {
     if (op == Op::Max) return most;
     if (op == Op::Min) return least;
     if (op != Op::Avg) return static_cast<T>(sum);
-    if constexpr (std::is_integral_v<T>)
-        return static_cast<T>(static_cast<std::int64_t>(sum) /
-                              static_cast<std::int64_t>(values.size()));
-    else
+    if constexpr (std::is_integral_v<T>) {
+        Integer128 whole = 0;
+        for (const T value : values) whole += value;
+        return static_cast<T>(whole / static_cast<std::int64_t>(values.size()));
+    } else {
         return sum / static_cast<T>(values.size());
+    }
 }
 
 template <typename T>

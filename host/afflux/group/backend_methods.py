@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from afflux.group.tensors import check_devices, dtype_name, lies_plainly, plain
+
 __all__ = ["BackendMethods"]
 
 
@@ -90,12 +92,28 @@ class BackendMethods(ABC):
 
     def send(self, tensors: list[torch.Tensor], rank: int, tag: int) -> Any:
         """See `torch.distributed.send`."""
-        return self._pass_on("send", tensors, rank, tag)
+        return self._pass_on("send", [plain(each) for each in tensors], rank, tag)
 
     def recv(self, tensors: list[torch.Tensor], rank: int, tag: int) -> Any:
         """See `torch.distributed.recv`."""
+        self.check_received("recv", tensors)
         return self._pass_on("recv", tensors, rank, tag)
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Any:
         """See `torch.distributed.recv` without a source."""
+        self.check_received("recv_anysource", tensors)
         return self._pass_on("recv_anysource", tensors, tag)
+
+    def check_received(self, method: str, tensors: list[torch.Tensor]) -> None:
+        """Refuse what Gloo, which only begins a receive, could not fill in the end.
+
+        Raises:
+            ValueError: A tensor's elements do not lie one after the other as it shows them.
+        """
+        check_devices(method, tensors)
+        for tensor in tensors:
+            if not lies_plainly(tensor):
+                raise ValueError(
+                    f"{method}: the tensor {dtype_name(tensor.dtype)} {tuple(tensor.shape)} is "
+                    "not contiguous, or is a conjugated or negated view; receive into its clone"
+                )

@@ -22,6 +22,7 @@ from afflux.group.either_reducer import EitherReducer
 from afflux.group.failure import GroupClosed, error_kind
 from afflux.group.fallback import GlooFallback
 from afflux.group.gloo import make_gloo
+from afflux.group.gloo_forms import taken_as_is
 from afflux.group.living import end_users, is_ending, living
 from afflux.group.membership import Membership
 from afflux.group.monitored_barrier import monitored_barrier
@@ -260,7 +261,7 @@ class Group(BackendMethods):
         call = describe(method, arguments)
         # An aggregator's ranks agree on each call to Gloo before it.
         agreed = isinstance(reducer, SharedMemoryReducer) or reducer.engine == "gloo"
-        way = "gloo" if agreed else "python"
+        way = "gloo" if agreed and taken_as_is(method, arguments, self.size) else "python"
         return KnownCall(call.text, way, None, self.fallback.name_count(call), call)
 
     def carry_on(

@@ -28,7 +28,7 @@ import torch.distributed as dist
 
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
-from afflux.group.fallback import GlooFallback, divide
+from afflux.group.fallback import GlooFallback
 from afflux.group.ledger import DENSE, Ledger, Way
 from afflux.group.rates import Rates
 from afflux.group.reducer import Begun, Interruption, NativeReducer, Reducer
@@ -291,6 +291,7 @@ class _Call:
         self._news = np.zeros(_NEWS + reducer.ranks, np.int32)
         self._number = 0
         self._work: dist.Work | None = None
+        self._take: Callable[[], None] | None = None
         self._before = ledger.way, ledger.reason
         self._steps: collections.deque[Callable[[], None]] = collections.deque()
         self._began_s = 0.0
@@ -349,7 +350,7 @@ class _Call:
             interrupted = reducer.watching(_SHARDS, plan.text, self._interrupted)
             reducer.shards.run(plan.of_shards, [], [self._flat], self._left_s(), interrupted)
             return
-        self._work = reducer.fallback.begin_all_reduce(
+        self._work, self._take = reducer.fallback.begin_all_reduce(
             self._flat, plan.asked.reduction, self._left_s()
         )
         self._steps.append(self._end)
@@ -365,8 +366,8 @@ class _Call:
             if not self._steps:
                 # A signal handler has come here, and has done the rest.
                 return
-            if asked.reduction == "avg":
-                divide(self._flat, reducer.ranks)
+            assert self._take is not None
+            self._take()
         self._steps.popleft()
         ledger = self._ledger
         took_us = min(_NUMBER_MASK, round(1e6 * (time.monotonic() - self._began_s)))

@@ -13,12 +13,13 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
-from afflux.group.calls import Call, reduction_name, tensors_in
+from afflux.group.calls import Call
 from afflux.group.failure import CallRefused
+from afflux.group.gloo_forms import hand_over, reduced_form
 from afflux.group.tensors import dtype_name
 from afflux_drivers.errors import AffluxError, DeadlineExceeded, Interrupted
 
-__all__ = ["GlooFallback", "divide"]
+__all__ = ["GlooFallback"]
 
 _log = logging.getLogger("afflux")
 
@@ -29,27 +30,6 @@ _NETWORK = re.compile(r"gloo/transport|[Cc]onnect|[Tt]imed out|peer|[Ss]ocket")
 _CPU = torch.device("cpu")
 
 _SLICE = timedelta(milliseconds=250)
-
-
-def _averages(argument: Any) -> bool:
-    return hasattr(argument, "reduceOp") and reduction_name(argument.reduceOp) == "avg"
-
-
-def _summing(options: Any) -> Any:
-    """Return the same options with SUM for AVG, which Gloo does not know."""
-    copy = type(options)()
-    for name in ("rootRank", "rootTensor", "timeout", "asyncOp"):
-        if hasattr(options, name):
-            setattr(copy, name, getattr(options, name))
-    copy.reduceOp = dist.ReduceOp.SUM
-    return copy
-
-
-def divide(tensor: torch.Tensor, count: int) -> None:
-    """Divide in place; integers towards zero, as NCCL divides them."""
-    rounding = None if tensor.dtype.is_floating_point or tensor.dtype.is_complex else "trunc"
-    with torch.inference_mode(tensor.is_inference()):
-        tensor.data.div_(count, rounding_mode=rounding)
 
 
 class GlooFallback:
@@ -106,22 +86,24 @@ class GlooFallback:
             RuntimeError: A connection failed.
         """
         self.count(call)
-        averaging = [argument for argument in arguments if _averages(argument)]
-        asked = [_summing(argument) if _averages(argument) else argument for argument in arguments]
         try:
+            handed = hand_over(method, arguments, self._rank, self._size)
             # A call that is given up stays in the list: Gloo cannot be stopped and still writes to
             # its tensors.
-            work = getattr(self._group, method)(*asked)
-            self._in_flight.append((work, arguments))
+            work = getattr(self._group, handed.method)(*handed.arguments)
+            self._in_flight.append((work, (arguments, handed)))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"{call.text}: {error}") from error
         self._finish(work, call, timeout_s, interrupted)
-        if averaging and getattr(averaging[0], "rootRank", self._rank) == self._rank:
-            for tensor in tensors_in(arguments[0]):
-                divide(tensor, self._size)
+        handed.finish()
 
-    def begin_all_reduce(self, tensor: torch.Tensor, reduction: str, timeout_s: float) -> dist.Work:
-        """Begin a sum, or an average's, of a contiguous tensor that the engine could take, too.
+    def begin_all_reduce(
+        self, tensor: torch.Tensor, reduction: str, timeout_s: float
+    ) -> tuple[dist.Work, Callable[[], None]]:
+        """Begin a sum or an average of a contiguous tensor that the engine could take, too.
+
+        Returns:
+            Gloo's work, and what is to be called when it is over.
 
         Raises:
             CallRefused: Gloo does not take it.
@@ -131,12 +113,19 @@ class GlooFallback:
         options.timeout = timedelta(seconds=timeout_s)
         assert self._group is not None
         try:
-            work = self._group.allreduce([tensor], options)
+            form = reduced_form(tensor.dtype, reduction, self._size)
+            given = form.give(tensor)
+            work = self._group.allreduce([given], options)
         except (RuntimeError, ValueError, TypeError) as error:
             raise CallRefused(f"all_reduce {reduction} {name}: {error}") from error
         self.counts[f"all_reduce {name}"] += 1
-        self.keep(work, (tensor,))
-        return work
+        self.keep(work, (tensor, given))
+
+        def finish() -> None:
+            if given is not tensor:
+                tensor.copy_(form.take(given))
+
+        return work, finish
 
     def finish_all_reduce(
         self,
@@ -145,7 +134,7 @@ class GlooFallback:
         timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
-        """Wait for what has been begun; an average is not divided yet. For errors see `run`."""
+        """Wait for what has been begun, before it is finished. For errors see `run`."""
         call = Call("all_reduce", "", f"all_reduce {reduction}", "")
         self._finish(work, call, timeout_s, interrupted)
 

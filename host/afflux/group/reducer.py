@@ -247,10 +247,11 @@ class JobReducer:
         reduction = _REDUCTIONS.get(asked.reduction)
         if asked.collective != "all_reduce" or dtype is None or reduction is None:
             return None
-        # The engine's average is a float's; an integer's is the sum, divided here.
+        # The engine's average is a float's; an integer's is made here, of sums of its halves, as
+        # its sum may be larger than an integer.
         divided = reduction is Reduction.AVG and dtype is wire.Dtype.INT32
         if divided:
-            return _JobPlan(dtype, Reduction.SUM, asked.shape, True, None)
+            return _JobPlan(dtype, Reduction.SUM, (2, *asked.shape), True, None)
         return _JobPlan(
             dtype, reduction, asked.shape, False, self._prepare(dtype, reduction, asked)
         )
@@ -270,9 +271,10 @@ class JobReducer:
         """Reduce a tensor through the worker's packets, where it lies if it lies in one piece."""
         (tensor,) = outputs
         elements = elements_of(tensor)
+        summed = np.concatenate([elements >> 16, elements & 0xFFFF]) if plan.divided else elements
         with self._naming():
             self._worker.all_reduce(
-                elements,
+                summed,
                 plan.dtype,
                 plan.reduction,
                 plan.shape,
@@ -281,8 +283,10 @@ class JobReducer:
                 in_place=True,
             )
         if plan.divided:
+            upper, lower = summed.astype(np.int64).reshape(2, -1)
+            total = torch.from_numpy((upper << 16) + lower)
             # Towards zero, as NCCL divides.
-            torch.from_numpy(elements).div_(self._workers, rounding_mode="trunc")
+            elements[:] = total.div_(self._workers, rounding_mode="trunc").numpy()
         write_back(tensor, elements)
         return True
 

@@ -7,7 +7,7 @@ import torch
 from afflux.group.aggregator_url import AggregatorUrl
 from afflux.group.collectives import Asked
 from afflux.group.reducer import Begun, Interruption, refused
-from afflux.group.tensors import dtype_name
+from afflux.group.tensors import dtype_name, lies_plainly
 from afflux.group.topology import Topology
 from afflux.group.turn import Turn
 from afflux_drivers.calls import Collective, Status
@@ -67,7 +67,7 @@ class SharedMemoryReducer:
         interrupted: Interruption,
     ) -> bool:
         """Carry it out straight from and to the tensors' memory where they are contiguous."""
-        if plan.collective == Collective.ALL_REDUCE and _lies_plainly(outputs[0]):
+        if plan.collective == Collective.ALL_REDUCE and lies_plainly(outputs[0]):
             with refused(plan.name):
                 self._worker.all_reduce(
                     outputs[0].data_ptr(), plan, timeout_s, interrupted, self._turn.history
@@ -75,7 +75,7 @@ class SharedMemoryReducer:
             return True
         given = [_contiguous(each) for each in inputs]
         # What is done in place is also read.
-        taken = [each if _lies_plainly(each) else _contiguous(each.data) for each in outputs]
+        taken = [each if lies_plainly(each) else _contiguous(each.data) for each in outputs]
         taken = [
             each.clone() if each is not own and each.data_ptr() == own.data_ptr() else each
             for each, own in zip(taken, outputs, strict=True)
@@ -147,11 +147,6 @@ class SharedMemoryReducer:
     def leave(self) -> None:
         """Let go of the segment; it is freed when the last rank has."""
         self._worker.close()
-
-
-def _lies_plainly(tensor: torch.Tensor) -> bool:
-    # Lazily negated and conjugated views store other bits than they show.
-    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:

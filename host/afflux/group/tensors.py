@@ -12,6 +12,8 @@ __all__ = [
     "dtype_name",
     "elements_of",
     "in_place",
+    "lies_plainly",
+    "plain",
     "write_back",
 ]
 
@@ -68,6 +70,24 @@ def in_place(tensor: torch.Tensor) -> bool:
     """Return whether its elements lie one after the other, and are what they show."""
     # A lazily negated view stores other bits than it shows.
     return tensor.is_contiguous() and not tensor.is_neg()
+
+
+def lies_plainly(tensor: torch.Tensor) -> bool:
+    """Return whether its elements lie one after the other, as it shows them."""
+    # Lazily negated and conjugated views store other bits than they show.
+    return (
+        tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+    )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy that lies plainly if it does not; no step of autograd."""
+    if tensor.layout is not torch.strided or lies_plainly(tensor):
+        return tensor
+    return tensor.data.resolve_conj().resolve_neg().contiguous()
 
 
 def _as_array(flat: torch.Tensor) -> np.ndarray:

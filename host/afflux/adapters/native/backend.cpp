@@ -67,13 +67,6 @@ int number_of(const c10d::ReduceOp& reduction) {
     return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(reduction));
 }
 
-constexpr int kAverage = c10d::ReduceOp::AVG;
-
-// Gloo knows neither of these; Python divides what it has summed.
-bool is_average(const c10d::ReduceOp& reduction) {
-    return reduction == c10d::ReduceOp::AVG || reduction == c10d::ReduceOp::PREMUL_SUM;
-}
-
 // A Work of Python's classes lives as long as its Python object.
 WorkPointer work_of(const py::object& work) {
     if (py::isinstance<FinishedWork>(work) || py::isinstance<PendingWork>(work) ||
@@ -194,9 +187,7 @@ WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const Gen
     const Known& call = *held;
     const bool native = call.way == Way::Native;
     const bool queued = asked.async && (!native || call.bytes > kMostAtOnce);
-    // Gloo refuses an average, or cannot divide integers; Python divides what Gloo has summed.
-    const bool divided = call.way == Way::Gloo && asked.kind.reduction == kAverage;
-    if (queued || divided || call.way == Way::Python) {
+    if (queued || call.way == Way::Python) {
         holding.leave();
         return ended_with(general(), recording);
     }
@@ -372,9 +363,15 @@ WorkPointer AffluxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& o
     asked.read = tensors;
     asked.arguments = [&] { return py::make_tuple(tensors, options); };
     asked.simple = tensors.size() == 1 && lies_plainly(tensors[0]) &&
-                   asked.kind.describe(tensors[0]) && !is_average(options.reduceOp);
+                   asked.kind.describe(tensors[0]) &&
+                   options.reduceOp != c10d::ReduceOp::PREMUL_SUM;
     return carry_out(
-        std::move(asked), [&] { return gloo()->reduce(tensors, options); },
+        std::move(asked),
+        [&] {
+            // Gloo sums in the tensors of all ranks; only the destination's is to change.
+            Tensors own{getRank() == options.rootRank ? tensors[0] : tensors[0].clone()};
+            return gloo()->reduce(own, options);
+        },
         [&] { return in_python("reduce", tensors, options); });
 }
 
@@ -438,7 +435,9 @@ WorkPointer AffluxBackend::gather(TensorLists& outputs, Tensors& inputs,
     asked.title = "afflux:gather";
     asked.read = inputs;
     asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
-    asked.simple = inputs.size() == 1 && lies_plainly(inputs[0]) && asked.kind.describe(inputs[0]);
+    asked.simple = inputs.size() == 1 && lies_plainly(inputs[0]) &&
+                   std::all_of(outputs.begin(), outputs.end(), all_lie_plainly) &&
+                   asked.kind.describe(inputs[0]);
     return carry_out(
         std::move(asked), [&] { return gloo()->gather(outputs, inputs, options); },
         [&] { return in_python("gather", outputs, inputs, options); });
@@ -452,8 +451,9 @@ WorkPointer AffluxBackend::scatter(Tensors& outputs, TensorLists& inputs,
     asked.title = "afflux:scatter";
     if (!inputs.empty()) asked.read = inputs[0];
     asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
-    asked.simple =
-        outputs.size() == 1 && lies_plainly(outputs[0]) && asked.kind.describe(outputs[0]);
+    asked.simple = outputs.size() == 1 && lies_plainly(outputs[0]) &&
+                   std::all_of(inputs.begin(), inputs.end(), all_lie_plainly) &&
+                   asked.kind.describe(outputs[0]);
     return carry_out(
         std::move(asked), [&] { return gloo()->scatter(outputs, inputs, options); },
         [&] { return in_python("scatter", outputs, inputs, options); });
@@ -530,15 +530,8 @@ WorkPointer AffluxBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 
 WorkPointer AffluxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                     const c10d::AllToAllOptions& options) {
-    Asked asked{{Method::AllToAll}, options.asyncOp, options.timeout};
-    asked.title = "afflux:all_to_all";
-    asked.read = inputs;
-    asked.arguments = [&] { return py::make_tuple(outputs, inputs, options); };
-    asked.simple = !inputs.empty() && all_lie_plainly(inputs) && all_lie_plainly(outputs) &&
-                   asked.kind.describe(inputs[0]);
-    return carry_out(
-        std::move(asked), [&] { return gloo()->alltoall(outputs, inputs, options); },
-        [&] { return in_python("alltoall", outputs, inputs, options); });
+    const RecordingPointer recording = record("afflux:all_to_all", inputs);
+    return ended_with(in_python("alltoall", outputs, inputs, options), recording);
 }
 
 WorkPointer AffluxBackend::barrier(const c10d::BarrierOptions& options) {
@@ -556,7 +549,10 @@ void AffluxBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool w
 
 template <typename Send>
 WorkPointer AffluxBackend::point_to_point(const char* method, Tensors& tensors, const Send& send) {
+    const bool receives = method[0] == 'r';
     // Python says why not.
+    if (receives && !all_lie_plainly(tensors))
+        with_python([&] { core_.get().attr("check_received")(method, tensors); });
     if (turn_->closed.load() || getpid() != process_)
         with_python([&] { core_.get().attr("check")(); });
     if (tensors.size() == 1)
@@ -574,7 +570,15 @@ WorkPointer AffluxBackend::told(WorkPointer work) const {
 WorkPointer AffluxBackend::send(Tensors& tensors, int rank, int tag) {
     return recorded("afflux:send", tensors, [&] {
         if (observed.load()) return told(in_python("send", tensors, rank, tag));
-        return point_to_point("send", tensors, [&] { return gloo()->send(tensors, rank, tag); });
+        return point_to_point("send", tensors, [&] {
+            // Gloo sends the bits of a view that is conjugated later, and no strides.
+            Tensors plain;
+            for (const at::Tensor& each : tensors)
+                plain.push_back(each.is_cpu() && each.layout() == at::kStrided
+                                    ? each.detach().resolve_conj().resolve_neg().contiguous()
+                                    : each);
+            return gloo()->send(plain, rank, tag);
+        });
     });
 }
 

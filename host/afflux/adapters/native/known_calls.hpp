@@ -29,17 +29,16 @@ enum class Method : std::uint8_t {
     Scatter,
     ReduceScatter,
     ReduceScatterBase,
-    AllToAll,
     AllToAllBase,
     Barrier,
 };
 
 // As the methods of `afflux.group.core.Group` are called.
-inline constexpr std::array<const char*, 12> kMethodNames{
-    "allreduce", "broadcast",       "reduce",
-    "allgather", "_allgather_base", "gather",
-    "scatter",   "reduce_scatter",  "_reduce_scatter_base",
-    "alltoall",  "alltoall_base",   "barrier"};
+inline constexpr std::array<const char*, 11> kMethodNames{
+    "allreduce",     "broadcast",       "reduce",
+    "allgather",     "_allgather_base", "gather",
+    "scatter",       "reduce_scatter",  "_reduce_scatter_base",
+    "alltoall_base", "barrier"};
 
 inline const char* name_of(Method method) {
     return kMethodNames[static_cast<std::size_t>(method)];
