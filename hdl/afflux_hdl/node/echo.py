@@ -2,7 +2,7 @@
 
 ::
 
-    i ──┬─► PacketFifo ──────────────────────► headers replaced ─► o
+    i ──┬─► PacketFifo ─► a register ────────► headers replaced ─► o
         └─► EchoCheck ─► verdicts (queue) ─────────┘
 
 Proved: `tests/formal/node_streams.py`. Tested: `tests/hdl/test_node_parts.py`,
@@ -101,6 +101,7 @@ class Echo(wiring.Component):
             lossy=True,
             ports=self._ports,
         )
+        held = stream.Signature(PacketBeat(self._bus_bits, self._ports)).create(path=("held",))
         verdict = data.StructLayout({"good": 1, "reply": EchoReplyHeader})
         m.submodules.verdicts = verdicts = Queue(verdict, depth=VERDICTS, always_ready=True)
 
@@ -132,17 +133,22 @@ class Echo(wiring.Component):
             verdicts.i.payload.good.eq(check.good & limit.ready),
             verdicts.i.payload.reply.eq(check.reply),
             verdicts.i.valid.eq(kept[-1]),
-            self.idle.eq(buffer.idle & (kept == 0) & (verdicts.level == 0)),
+            self.idle.eq(buffer.idle & ~held.valid & (kept == 0) & (verdicts.level == 0)),
         ]
+
+        # A block RAM's word comes late in its cycle, too late to decide on the verdict's end.
+        m.d.comb += buffer.o.ready.eq(~held.valid | held.ready)
+        with m.If(buffer.o.ready):
+            m.d.sync += [held.valid.eq(buffer.o.valid), held.payload.eq(buffer.o.payload)]
 
         # A request that is not answered is taken from the buffer at the full rate, and not sent.
         head = verdicts.o.payload
         m.d.comb += [
-            self.o.valid.eq(buffer.o.valid & verdicts.o.valid & head.good),
-            buffer.o.ready.eq(verdicts.o.valid & (self.o.ready | ~head.good)),
-            verdicts.o.ready.eq(buffer.o.valid & buffer.o.ready & buffer.o.payload.last),
+            self.o.valid.eq(held.valid & verdicts.o.valid & head.good),
+            held.ready.eq(verdicts.o.valid & (self.o.ready | ~head.good)),
+            verdicts.o.ready.eq(held.valid & held.ready & held.payload.last),
         ]
-        self._replace_headers(m, buffer.o.payload, head.reply, verdicts.o.ready, buffer.o)
+        self._replace_headers(m, held.payload, head.reply, verdicts.o.ready, held)
         return m
 
     def _replace_headers(
