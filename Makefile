@@ -27,8 +27,10 @@ CONFORMANCE_ARGS ?=
 FRAMES ?= 1000000
 # Seconds since 1970, for the gateware's register; SOURCE_DATE_EPOCH makes equal builds equal.
 BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
-# Of bitstreams the time of the last commit to the gateware: what is placed is used again until then.
-GATEWARE_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct -- hdl 2>/dev/null),0)
+# First 32 bits of the commit, likewise; 0 if the gateware differs from it.
+BUILD_COMMIT = $(or $(shell git diff --quiet HEAD -- hdl 2>/dev/null && \
+	printf %d "0x$$(git rev-parse HEAD | cut -c 1-8)"),0)
+BUILD = --build-time "$(BUILD_TIME)" --build-commit "$(BUILD_COMMIT)"
 
 PY := .venv/bin/python
 # As many processes as keep the cores busy and have memory (tests/conftest.py); one that has nothing
@@ -116,17 +118,17 @@ types: $(SETUP) ## type checks
 
 .PHONY: verilog
 verilog: $(SETUP) ## the Verilog of engine and node, into build/verilog
-	$(PY) -m afflux_hdl.engine.verilog -o build/verilog --build-time "$(BUILD_TIME)"
-	$(PY) -m afflux_hdl.node.verilog -o build/verilog --build-time "$(BUILD_TIME)"
+	$(PY) -m afflux_hdl.engine.verilog -o build/verilog $(BUILD)
+	$(PY) -m afflux_hdl.node.verilog -o build/verilog $(BUILD)
 
 .PHONY: opennic
 opennic: $(SETUP) ## a plugin of the OpenNIC shell for BOARD=au50|au55c|au200|au250|au280, PORTS=1|2
-	$(PY) -m afflux_hdl.opennic --board "$(BOARD)" --ports "$(PORTS)" --build-time "$(BUILD_TIME)" \
+	$(PY) -m afflux_hdl.opennic --board "$(BOARD)" --ports "$(PORTS)" $(BUILD) \
 		-o "build/opennic/$(BOARD)" $(OPENNIC_ARGS)
 
 .PHONY: project cmac
 project: $(SETUP) ## a Vivado project for BOARD=as02mc04, into build/project
-	$(PY) -m afflux_hdl.projects "$(BOARD)" --build-time "$(BUILD_TIME)" \
+	$(PY) -m afflux_hdl.projects "$(BOARD)" $(BUILD) \
 		-o "build/project/$(BOARD)" $(PROJECT_ARGS)
 
 cmac: project ## the node behind AMD's CMAC for BOARD=au50|au55c|au200|au250|au280, there too
@@ -177,7 +179,7 @@ synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synt
 
 .PHONY: bitstream
 bitstream: $(SETUP) ## a bitstream for an open BOARD, into build/boards; BITSTREAM_ARGS="--address dhcp" and so on
-	SOURCE_DATE_EPOCH=$(GATEWARE_TIME) $(PY) -m afflux_hdl.boards "$(BOARD)" $(BITSTREAM_ARGS)
+	$(PY) -m afflux_hdl.boards "$(BOARD)" $(BUILD) $(BITSTREAM_ARGS)
 
 .PHONY: formal
 formal: $(SETUP) ## all proofs about the gateware

@@ -32,7 +32,14 @@ _JOBS = {
 
 
 # A software engine has no clock and no queues.
-_NEVER = ("build_time", "receive_level", "receive_peak", "delivery_level", "delivery_peak")
+_NEVER = (
+    "build_time",
+    "build_commit",
+    "receive_level",
+    "receive_peak",
+    "delivery_level",
+    "delivery_peak",
+)
 
 # In "three jobs", the second has a group, the third a parent; in "pair", the job has both.
 _GROUPS = {"three jobs": {1}, "pair": {0}}

@@ -229,7 +229,9 @@ def test_no_file_with_the_key_is_for_others(
     made = Flow(board=board, node=board.node, folder=tmp_path, progress=lambda text: None)
     made.work.mkdir()
     (made.work / "placed_1.config").write_text("no block RAM here")
-    monkeypatch.setattr(flow, "patched", lambda text, settings, before=None: settings.key.hex())
+    monkeypatch.setattr(
+        flow, "patched", lambda text, contents, before=None: contents.settings.key.hex()
+    )
 
     def pack(arguments: list[str], folder: Path, name: str, progress: Any) -> None:
         given = folder / arguments[arguments.index("--input") + 1]
@@ -403,7 +405,7 @@ def test_further_seeds_are_tried_and_a_miss_has_another_name(
     monkeypatch.setattr(flow, "run_nextpnr", nextpnr)
     monkeypatch.setattr(flow, "run_ecppack", ecppack)
     monkeypatch.setattr(flow, "run_ecpunpack", ecpunpack)
-    monkeypatch.setattr(flow, "patched", lambda text, settings, before=None: text)
+    monkeypatch.setattr(flow, "patched", lambda text, contents, before=None: text)
     monkeypatch.setattr(Flow, "use_by_part", lambda self: {})
     folder, figures = tmp_path / "ecpix5-45f", tmp_path / "boards.json"
     folder.mkdir()

@@ -4,6 +4,7 @@ import argparse
 import os
 import random
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from afflux_drivers.device.key import key_of_file
 from afflux_hdl.boards import placed_settings
 from afflux_hdl.boards.key_file import new_key, read_key, write_private
 from afflux_hdl.boards.options import add_options, settings_of
-from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
+from afflux_hdl.boards.placed_settings import PLACED, Contents, patched
 from afflux_hdl.contract.management import SETTINGS_BYTES, Settings
 from tests.support.planting import names_with
 
@@ -26,6 +27,9 @@ SETTINGS = Settings(
     key=bytes(range(100, 116)),
     name="a board",
 )
+CONTENTS = Contents(settings=SETTINGS, build_time=1_790_000_000, build_commit=0x0C0FFEE1)
+BUILD_AT = 1000
+"""Group of 9 bits where the words of the build begin; those of the settings do at 0."""
 
 
 def as_nextpnr(memories: dict[int, list[int]]) -> str:
@@ -54,33 +58,38 @@ def words_of(groups: list[int], word_bits: int, count: int) -> bytes:
     return data
 
 
-def in_memory(settings: Settings, word_bits: int, seed: int) -> list[int]:
-    """Return a memory that begins with settings; the rest is random."""
+def in_memory(contents: Contents, word_bits: int, seed: int) -> list[int]:
+    """Return a memory that begins with settings, and has a build further on; the rest is random."""
     choose = random.Random(seed)
     each = {8: 1, 16: 2, 32: 4}[word_bits]
-    data = settings.to_bytes()
+    build = struct.pack("<II", contents.build_time, contents.build_commit)
     groups = [choose.randrange(512) for _ in range(2048)]
     step = word_bits // 8
-    for word in range(len(data) // step):
-        value = int.from_bytes(data[word * step : (word + 1) * step], "little")
-        for n in range(each):
-            groups[word * each + n] = value >> 9 * n & 511
+    for start, data in ((0, contents.settings.to_bytes()), (BUILD_AT, build)):
+        for word in range(len(data) // step):
+            value = int.from_bytes(data[word * step : (word + 1) * step], "little")
+            for n in range(each):
+                groups[start + word * each + n] = value >> 9 * n & 511
     return groups
 
 
 def check(patch: Any, word_bits: int) -> None:
     other = [random.Random(9).randrange(512) for _ in range(2048)]
-    before = in_memory(PLACEHOLDER, word_bits, 1)
+    before = in_memory(PLACED, word_bits, 1)
     text = as_nextpnr({3: other, 7: before, 8: other})
-    after = patch(text, SETTINGS)
+    after = patch(text, CONTENTS)
     assert read(after, 3) == read(after, 8) == other
     groups = read(after, 7)
     data = words_of(groups, word_bits, SETTINGS_BYTES * 8 // word_bits)
     assert Settings.from_bytes(data) == SETTINGS
-    used = SETTINGS_BYTES * 8 // word_bits * {8: 1, 16: 2, 32: 4}[word_bits]
-    assert groups[used:] == before[used:]
+    each = {8: 1, 16: 2, 32: 4}[word_bits]
+    build = words_of(groups[BUILD_AT:], word_bits, 64 // word_bits)
+    assert struct.unpack("<II", build) == (CONTENTS.build_time, CONTENTS.build_commit)
+    used, end = SETTINGS_BYTES * 8 // word_bits * each, BUILD_AT + 64 // word_bits * each
+    assert groups[used:BUILD_AT] == before[used:BUILD_AT]
+    assert groups[end:] == before[end:]
     # The other way round everything is as it was, the packer's format included.
-    back = patch(after, PLACEHOLDER, before=SETTINGS)
+    back = patch(after, PLACED, before=CONTENTS)
     assert [line.strip() for line in back.splitlines()] == [
         line.strip() for line in text.splitlines()
     ]
@@ -92,23 +101,32 @@ def test_settings_go_into_the_one_memory_that_has_the_others(word_bits: int) -> 
 
 
 def test_every_copy_of_the_memory_is_patched() -> None:
-    memory = in_memory(PLACEHOLDER, 16, 1)
-    after = patched(as_nextpnr({1: memory, 2: memory}), SETTINGS)
-    assert read(after, 1) == read(after, 2) == read(patched(as_nextpnr({1: memory}), SETTINGS), 1)
+    memory = in_memory(PLACED, 16, 1)
+    after = patched(as_nextpnr({1: memory, 2: memory}), CONTENTS)
+    assert read(after, 1) == read(after, 2) == read(patched(as_nextpnr({1: memory}), CONTENTS), 1)
 
 
-def test_a_design_without_the_settings_is_refused() -> None:
-    with pytest.raises(ValueError, match="nowhere in the placed design"):
-        patched(as_nextpnr({1: [0] * 2048}), SETTINGS)
+def test_a_design_without_settings_or_build_is_refused() -> None:
+    with pytest.raises(ValueError, match="the place of the settings is not in"):
+        patched(as_nextpnr({1: [0] * 2048}), CONTENTS)
+    no_build = in_memory(PLACED, 16, 1)[:BUILD_AT] + [0] * (2048 - BUILD_AT)
+    with pytest.raises(ValueError, match="the place of the build is not in"):
+        patched(as_nextpnr({1: no_build}), CONTENTS)
     with pytest.raises(ValueError, match=r"bram_init 1 has 8 groups, not 2048"):
-        patched(as_nextpnr({1: [0] * 8}), SETTINGS)
+        patched(as_nextpnr({1: [0] * 8}), CONTENTS)
+
+
+def test_no_bit_of_the_build_that_is_placed_is_the_same_in_both_words() -> None:
+    """Synthesis leaves such a bit out of the memory, and there would be no place for another."""
+    assert PLACED.build_time ^ PLACED.build_commit == 0xFFFF_FFFF
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
         ("word >> GROUP_BITS * n", "word >> 8 * n"),
-        ("groups[at : at + len(new)] = new", "groups[at : at + len(new) - 1] = new[:-1]"),
+        ("groups[at : at + len(given)] = given", "groups[at : at + len(given) - 1] = given[:-1]"),
+        ("self.build_commit << 32", "self.build_commit << 31"),
         ("(1 << GROUP_BITS) - 1", "255"),
     ],
 )

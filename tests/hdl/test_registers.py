@@ -7,7 +7,15 @@ from afflux_hdl.contract.registers import Access, Command, address_of
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
 
-PARAMETERS = Parameters(bus_bits=32, workers=3, lanes=2, jobs=2, slots=4, build_time=1_700_000_000)
+PARAMETERS = Parameters(
+    bus_bits=32,
+    workers=3,
+    lanes=2,
+    jobs=2,
+    slots=4,
+    build_time=1_700_000_000,
+    build_commit=0xC0FF_EE01,
+)
 
 
 class Bus:
@@ -58,7 +66,8 @@ def test_constants_tell_the_build() -> None:
     async def scenario(bus: Bus) -> None:
         assert await bus.read("identity") == registers.IDENTITY
         assert await bus.read("build_version") == registers.RELEASE
-        assert await bus.read("build_time") == PARAMETERS.build_time
+        for name in ("build_time", "build_commit"):
+            assert await bus.read(name) == getattr(PARAMETERS, name)
         for name in ("workers", "lanes", "jobs", "slots", "bus_bits"):
             assert await bus.read(f"build_{name}") == getattr(PARAMETERS, name)
 

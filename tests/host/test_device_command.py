@@ -101,6 +101,7 @@ def test_shows_a_card(run, pci):
     assert values["url"] == URL
     assert values["release"] == "0.1.0"
     assert values["built"] == "2026-09-21 14:13:20 UTC"
+    assert values["commit"] == "0c0ffee1"
     assert values["build.slots"] == "512"
     assert values["local.address"] == "none"
     assert values["output"] == "sent"

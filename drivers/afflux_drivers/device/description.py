@@ -52,7 +52,7 @@ def describe(device: Device) -> dict[str, Any]:
     def value(name: str) -> int:
         return device.read(registers.address_of(name))
 
-    built = value("build_time")
+    built, commit = value("build_time"), value("build_commit")
     text: dict[str, Any] = {
         "url": str(device.url),
         "kind": "node" if device.has_node else "engine",
@@ -60,6 +60,7 @@ def describe(device: Device) -> dict[str, Any]:
         "protocol": value("protocol"),
         "build_time": built,
         "built": time_text(built),
+        "commit": f"{commit:08x}" if commit else "unknown",
         "build": {
             name: value(f"build_{name}")
             for name in ("workers", "lanes", "jobs", "slots", "bus_bits")

@@ -44,6 +44,7 @@ enum class Address : std::uint32_t {
     BuildBusBits = 0x018,
     BuildVersion = 0x01c,
     BuildTime = 0x030,
+    BuildCommit = 0x034,
     LocalMacLow = 0x020,
     LocalMacHigh = 0x024,
     LocalAddress = 0x028,
@@ -102,7 +103,7 @@ struct Register {
     bool writable;
 };
 
-inline constexpr std::array<Register, 58> kRegisters{{
+inline constexpr std::array<Register, 59> kRegisters{{
     {Address::Identity, 32, true, false},
     {Address::Protocol, 8, true, false},
     {Address::BuildWorkers, 8, true, false},
@@ -112,6 +113,7 @@ inline constexpr std::array<Register, 58> kRegisters{{
     {Address::BuildBusBits, 16, true, false},
     {Address::BuildVersion, 24, true, false},
     {Address::BuildTime, 32, true, false},
+    {Address::BuildCommit, 32, true, false},
     {Address::LocalMacLow, 32, true, true},
     {Address::LocalMacHigh, 16, true, true},
     {Address::LocalAddress, 32, true, true},

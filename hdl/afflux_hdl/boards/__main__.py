@@ -4,15 +4,13 @@ Into build/boards/BOARD go BOARD.bit and BOARD.svf, which have the board's key i
 BOARD.key unless a key file is named, BOARD.json for `afflux flash`, and report.txt. While a clock
 is missed, three further placements are tried; if it still is, the files are called BOARD-missed.
 Figures go into build/boards.json, where each board has an entry. A build for two ports is called
-BOARD-2-ports in both. What is placed is kept, so new settings take seconds. SOURCE_DATE_EPOCH, or
-else 0, is the build time that the gateware shows: `make bitstream` sets the time of the last
-commit that changed the gateware. The same command gives the same bits.
+BOARD-2-ports in both. What is placed is kept, so new settings take seconds, as a new build time and
+commit do. The same options and key give the same bits.
 """
 
 import argparse
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -38,14 +36,15 @@ FURTHER_SEEDS = 3
 SIZES = ("workers", "lanes", "jobs", "slots", "link_timeout", "ports")
 
 
-def node_of(board: Board, options: argparse.Namespace, build_time: int) -> NodeParameters:
-    """Return the board's node, with the sizes that are given.
+def node_of(board: Board, options: argparse.Namespace) -> NodeParameters:
+    """Return the board's node, with the sizes and the build that are given.
 
     Raises:
         ValueError: If a size cannot be.
     """
     given = {name: getattr(options, name) for name in SIZES if getattr(options, name) is not None}
-    return replace(board.node, engine=replace(board.engine, build_time=build_time, **given))
+    given |= {"build_time": options.build_time, "build_commit": options.build_commit}
+    return replace(board.node, engine=replace(board.engine, **given))
 
 
 def name_of(board: Board, node: NodeParameters) -> str:
@@ -62,7 +61,7 @@ def make(board: Board, options: argparse.Namespace) -> dict[str, Any]:
         ValueError: If an option cannot be.
     """
     started = time.monotonic()
-    node = node_of(board, options, _build_time())
+    node = node_of(board, options)
     # A board that has not so many ports is refused before there is a folder.
     board.clock_mhz(node.engine.ports)
     folder: Path = options.output / name_of(board, node)
@@ -137,6 +136,7 @@ def _made(
         "part": f"{board.device}-{board.package}",
         "sha256": entry["bitstream"][bit.name]["sha256"],
         "build_time": flow.node.engine.build_time,
+        "build_commit": flow.node.engine.build_commit,
         "missed": missing,
     }
     bit.with_suffix(".json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What cannot be added to is said now, not in a quarter of an hour.
         _figures(options.figures)
         entry = make(board, options)
-        name = name_of(board, node_of(board, options, 0))
+        name = name_of(board, node_of(board, options))
         figures = _figures(options.figures) | {name: entry}
         options.figures.parent.mkdir(parents=True, exist_ok=True)
         options.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
@@ -219,13 +219,6 @@ def _best(seeds: dict[str, Any]) -> int:
         )
 
     return min((int(seed) for seed in seeds), key=lambda seed: (-spare(str(seed)), seed))
-
-
-def _build_time() -> int:
-    given = os.environ.get("SOURCE_DATE_EPOCH", "0")
-    if not given.isdecimal() or int(given) >= 1 << 32:
-        raise ValueError(f"SOURCE_DATE_EPOCH must be seconds since 1970, not {given!r}")
-    return int(given)
 
 
 if __name__ == "__main__":

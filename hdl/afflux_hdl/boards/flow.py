@@ -1,8 +1,8 @@
 """From a board's top to a bitstream: Yosys, nextpnr, and the packer, as they come from PyPI.
 
-What is placed does not depend on a board's settings, so it is kept: in a folder, with the hash of
-everything that it was made of. Only a change of the sources, of the board or of a tool makes it
-anew.
+What is placed depends on neither a board's settings nor the build's time and commit, so it is kept:
+in a folder, with the hash of everything that it was made of. Only a change of the sources, of the
+board or of a tool makes it anew.
 
 Tested: `tests/hdl/test_boards_flow.py`.
 """
@@ -13,7 +13,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from afflux_hdl.boards.board import Board
 from afflux_hdl.boards.ecp5_top import TOP_MODULE, generate_top, pin_names, top_pins
 from afflux_hdl.boards.figures import summary, use_by_part
 from afflux_hdl.boards.key_file import write_private
-from afflux_hdl.boards.placed_settings import PLACEHOLDER, patched
+from afflux_hdl.boards.placed_settings import PLACED, Contents, patched
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
@@ -52,6 +52,7 @@ MISSED_NAME = "-missed"
 STYLES = {
     # In block RAM, so that it can be patched.
     "management.*settings": "block",
+    "control.build": "block",
     # A board's engine clock leaves time for what `afflux_hdl.synthesis.ecp5` avoids: this wide
     # queue is in block RAM, and the LUTs are for logic.
     "operations.fifo.storage": "block",
@@ -77,10 +78,11 @@ Yosys would have one for all, at one port's pins; from there to another's is hal
 
 
 def verilog_of(board: Board, node: NodeParameters) -> str:
-    """Return the Verilog that is placed: with `PLACEHOLDER` for settings."""
+    """Return the Verilog that is placed: with what `PLACED` has for settings and build."""
     clock_hz = float(board.clock_mhz(node.engine.ports) * 1_000_000)
-    management = Management(settings=PLACEHOLDER, clock_hz=clock_hz)
-    return generate_top(board, node, management)
+    management = Management(settings=PLACED.settings, clock_hz=clock_hz)
+    build = {"build_time": PLACED.build_time, "build_commit": PLACED.build_commit}
+    return generate_top(board, replace(node, engine=replace(node.engine, **build)), management)
 
 
 def script(*, name: str = "board", ports: int = 1, only_check: bool = False) -> str:
@@ -240,23 +242,27 @@ class Flow:
         return found
 
     def pack(self, seed: int, settings: Settings, name: str) -> tuple[Path, Path]:
-        """Put settings into what is placed; return the bitstream and the SVF file, `name`.
+        """Put settings and build into what is placed; return bitstream and SVF file, `name`.
 
         Those of an earlier run, by whatever name, are gone then: they are of something else.
 
         Both files have the key in them, and so mode 600. The bitstream is unpacked again, and must
-        have the settings in it.
+        have both in it.
 
         Raises:
             ToolError: If packer or unpacker fails.
-            ValueError: If the settings' place is not found, or not in the bitstream.
+            ValueError: If the place of either is not found, or not in the bitstream.
         """
+        engine = self.node.engine
+        contents = Contents(
+            settings=settings, build_time=engine.build_time, build_commit=engine.build_commit
+        )
         placed = (self.work / f"placed_{seed}.config").read_text()
         for old in (self.board.name, self.board.name + MISSED_NAME):
             for suffix in ("bit", "svf", "json"):
                 (self.folder / f"{old}.{suffix}").unlink(missing_ok=True)
         config, unpacked = self.work / "with_settings.config", self.work / "unpacked.config"
-        write_private(config, patched(placed, settings).encode())
+        write_private(config, patched(placed, contents).encode())
         write_private(unpacked, b"")
         try:
             for suffix in ("bit", "svf"):
@@ -266,7 +272,7 @@ class Flow:
             run_ecppack([*arguments, *files], self.work, "pack", self.progress)
             arguments = ["--input", f"{name}.bit", "--textcfg", unpacked.name]
             run_ecpunpack(arguments, self.work, "unpack", self.progress)
-            patched(unpacked.read_text(), PLACEHOLDER, before=settings)
+            patched(unpacked.read_text(), PLACED, before=contents)
         finally:
             config.unlink()
             unpacked.unlink()

@@ -26,7 +26,12 @@ NAMES = ("mac", "address", "controller", "port", "engine_port", "name", "key_fil
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of settings to a parser."""
+    """Add the options of settings to a parser, and those of what tells a build."""
+    build = parser.add_argument_group("what tells the build, for its registers")
+    build.add_argument("--build-time", type=int, default=0, help="seconds since 1970")
+    build.add_argument(
+        "--build-commit", type=int, default=0, help="first 32 bits of the sources' commit"
+    )
     group = parser.add_argument_group("settings of the board")
     group.add_argument(
         "--settings", type=Path, metavar="FILE.toml", help="has any of these, as in name = value"

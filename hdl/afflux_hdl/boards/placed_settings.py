@@ -1,19 +1,22 @@
-"""Put a board's settings into a design that is placed already.
+"""Put a board's settings, and what tells its build, into a design that is placed already.
 
-The settings are the beginning of a memory that synthesis puts into a block RAM. nextpnr writes the
-content of each into its text as `.bram_init`: 2,048 groups of 9 bits, in the order of addresses. A
-design is placed with settings that nobody uses, `PLACEHOLDER`; their octets are looked for there,
-and replaced. New settings then take seconds, and no key is ever in a netlist.
+Both are the beginning of a memory that synthesis puts into a block RAM. nextpnr writes the content
+of each into its text as `.bram_init`: 2,048 groups of 9 bits, in the order of addresses. A design
+is placed with settings that nobody uses, and a build that never was, `PLACED`; their octets are
+looked for there, and replaced. New ones then take seconds, no key is ever in a netlist, and the
+same sources are placed alike, whenever that is.
 
 Tested: `tests/hdl/test_boards_settings.py`.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from afflux_hdl.contract.management import Settings
 
-__all__ = ["PLACEHOLDER", "patched"]
+__all__ = ["PLACED", "PLACEHOLDER", "Contents", "patched"]
 
 PLACEHOLDER = Settings(
     mac=0x02_AF_F1_0C_00_01,
@@ -24,6 +27,29 @@ PLACEHOLDER = Settings(
 )
 """What is placed. Addresses are of TEST-NET-1 (RFC 5737), and the key is printed here."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a design's memories begin with.
+
+    Attributes:
+        settings: Of its management.
+        build_time, build_commit: What these registers show.
+    """
+
+    settings: Settings
+    build_time: int
+    build_commit: int
+
+    def octets(self) -> dict[str, bytes]:
+        """Return those of each memory, by a name for it."""
+        build = self.build_time | self.build_commit << 32
+        return {"settings": self.settings.to_bytes(), "build": build.to_bytes(8, "little")}
+
+
+PLACED = Contents(settings=PLACEHOLDER, build_time=0x5EED_B017, build_commit=0xA112_4FE8)
+"""What is placed. No bit is the same in both words of the build: Yosys would not store it."""
+
 GROUP_BITS = 9
 GROUPS = 2048
 GROUPS_OF_WORD = {8: 1, 16: 2, 32: 4}
@@ -32,13 +58,14 @@ GROUPS_OF_WORD = {8: 1, 16: 2, 32: 4}
 _BLOCK = re.compile(r"^\.bram_init (\d+)\n((?:[0-9a-fA-F ]+\n)+)", re.MULTILINE)
 
 
-def patched(text: str, settings: Settings, *, before: Settings = PLACEHOLDER) -> str:
-    """Return nextpnr's text with `settings` where those `before` were, in every copy of them.
+def patched(text: str, contents: Contents, *, before: Contents = PLACED) -> str:
+    """Return nextpnr's text with `contents` where those `before` were, in every copy of them.
 
     Raises:
-        ValueError: If these are nowhere.
+        ValueError: If one of these is nowhere.
     """
-    found = 0
+    new = contents.octets()
+    found = dict.fromkeys(new, 0)
 
     def replaced(block: re.Match[str]) -> str:
         nonlocal found
@@ -46,19 +73,20 @@ def patched(text: str, settings: Settings, *, before: Settings = PLACEHOLDER) ->
         groups = [int(group, 16) for row in rows for group in row]
         if len(groups) != GROUPS:
             raise ValueError(f".bram_init {block[1]} has {len(groups)} groups, not {GROUPS}")
-        for word_bits in GROUPS_OF_WORD:
-            old = _as_groups(before.to_bytes(), word_bits)
-            new = _as_groups(settings.to_bytes(), word_bits)
-            for at in _places(groups, old):
-                groups[at : at + len(new)] = new
-                found += 1
+        for name, word_bits in itertools.product(new, GROUPS_OF_WORD):
+            wanted = _as_groups(before.octets()[name], word_bits)
+            given = _as_groups(new[name], word_bits)
+            for at in _places(groups, wanted):
+                groups[at : at + len(given)] = given
+                found[name] += 1
         digits, rest = len(rows[0][0]), iter(groups)
         lines = [" ".join(f"{next(rest):0{digits}x}" for _ in row) for row in rows]
         return f".bram_init {block[1]}\n" + "".join(f"{line}\n" for line in lines)
 
     patched_text = _BLOCK.sub(replaced, text)
-    if not found:
-        raise ValueError("the settings are nowhere in the placed design")
+    for name, places in found.items():
+        if not places:
+            raise ValueError(f"the place of the {name} is not in the placed design")
     return patched_text
 
 

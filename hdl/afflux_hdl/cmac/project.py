@@ -21,13 +21,13 @@ RX_BEATS, TX_BEATS = 512, 512
 HERE = Path(__file__).parent
 
 
-def parameters(build_time: int = 0) -> PortParameters:
+def parameters(**build: int) -> PortParameters:
     """Return what the node is built for: the sizes of `docs/cost.md`.
 
     32 KiB before the node keep 512 frames of a flood that is too fast for it; 32 KiB behind it keep
     seven of the engine's longest frames.
     """
-    engine = Parameters(bus_bits=BITS, build_time=build_time, ram_output_register=1)
+    engine = Parameters(bus_bits=BITS, ram_output_register=1, **build)
     return PortParameters(
         node=NodeParameters(engine=engine),
         mac_bits=BITS,
@@ -40,8 +40,8 @@ def write_cmac(
     folder: Path,
     card: Alveo,
     settings: Settings,
-    build_time: int = 0,
     built: PortParameters | None = None,
+    **build: int,
 ) -> list[Path]:
     """Write the files for `card` into `folder`, and return their paths.
 
@@ -51,10 +51,10 @@ def write_cmac(
         folder: Made if it is not there.
         card: The card; its first cage is used.
         settings: Of its management.
-        build_time: In seconds since 1970, for a register.
         built: Sizes other than those of `parameters`.
+        build: `build_time` and `build_commit`, as of an engine's `Parameters`.
     """
-    sizes = built or parameters(build_time)
+    sizes = built or parameters(**build)
     management = Management(settings=settings, clock_hz=CLOCK_HZ)
     verilog = mark_synchronisers(generate_port(sizes, management))
     crossings = find_crossings(verilog)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -398,7 +398,6 @@ class Control(wiring.Component):
             "build_slots": p.slots,
             "build_bus_bits": p.bus_bits,
             "build_version": registers.RELEASE,
-            "build_time": p.build_time,
             "job_busy": busy,
             "job_reason": reason,
             # Commands are not stored.
@@ -449,11 +448,12 @@ class Control(wiring.Component):
                     m.d.sync += fields[register.name].eq(self.write_data)
         counter_words = 2 * len(registers.COUNTERS)
         first_counter = registers.COUNTER_BASE // 4
+        counter = Mux(from_counters, self.counter_value, 0)
         m.d.sync += from_counters.eq(
             (word >= first_counter) & (word < first_counter + counter_words)
         )
         m.d.comb += [
-            self.read_data.eq(Mux(from_counters, self.counter_value, 0) | reduce(or_, answers)),
+            self.read_data.eq(counter | self._build(m) | reduce(or_, answers)),
             self.discard.eq(fields["transmit_control"]),
             self.local.mac.eq(
                 reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
@@ -462,6 +462,23 @@ class Control(wiring.Component):
             self.local.port.eq(reversed_octets(fields["local_port"])),
         ]
         return fields
+
+    def _build(self, m: Module) -> Value:
+        """Add what tells the build; return its register, if one was asked for, and otherwise 0.
+
+        It is a memory, not logic: in a design that is placed its words can be replaced
+        (`afflux_hdl.boards.placed_build`).
+        """
+        p = self._parameters
+        m.submodules.build = words = memory.Memory(
+            shape=unsigned(32), depth=2, init=[p.build_time, p.build_commit]
+        )
+        read = words.read_port()
+        chosen = Signal()
+        # Time and commit are neighbours, the first at an even word.
+        m.d.comb += read.addr.eq(self.address[2])
+        m.d.sync += chosen.eq(self.address[3:] == registers.address_of("build_time") // 8)
+        return Mux(chosen, read.data, 0)
 
     def _levels(self, m: Module) -> dict[str, Signal]:
         """Add the occupancies and their peaks, and return them by name."""

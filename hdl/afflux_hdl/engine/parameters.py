@@ -32,8 +32,9 @@ class Parameters:
         ram_output_register: 1: what 250 MHz ask for. The blocks of the slots and what has arrived
             come out of their memories through output registers, look-ahead words pass a register
             behind theirs, and the longest decisions have a cycle more. Results are a cycle later.
-        build_time: When the gateware was generated, in seconds since 1970, for its register; with
-            0, equal sources give equal gateware.
+        build_time: When the gateware was made, in seconds since 1970, for its register.
+        build_commit: First 32 bits of the commit of its sources, likewise. Both are nothing but the
+            content of a memory; with 0, equal sources give equal gateware.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -48,10 +49,12 @@ class Parameters:
     ports: int = 1
     ram_output_register: int = 0
     build_time: int = 0
+    build_commit: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.build_time < 1 << 32:
-            raise ValueError(f"build_time must be 0 to 2**32 - 1, not {self.build_time}")
+        for name in ("build_time", "build_commit"):
+            if not 0 <= getattr(self, name) < 1 << 32:
+                raise ValueError(f"{name} must be 0 to 2**32 - 1, not {getattr(self, name)}")
         if self.bus_bits not in (32, 64, 128, 256, 512):
             raise ValueError(f"bus_bits must be one of 32, 64, 128, 256, 512, not {self.bus_bits}")
         if not 1 <= self.workers <= wire.WORKERS_MAX:

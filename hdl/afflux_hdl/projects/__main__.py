@@ -26,15 +26,15 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("board", choices=sorted(PROJECTS))
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write into")
-    parser.add_argument(
-        "--build-time", type=int, default=0, help="seconds since 1970, for a register"
-    )
     add_options(parser)
     options = parser.parse_args(arguments)
     try:
         settings, key_file = settings_of(options, options.board, options.output)
         files = PROJECTS[options.board](
-            options.output, settings=settings, build_time=options.build_time
+            options.output,
+            settings=settings,
+            build_time=options.build_time,
+            build_commit=options.build_commit,
         )
     except (ValueError, OSError) as error:
         sys.exit(f"error: {options.board}: {error}")

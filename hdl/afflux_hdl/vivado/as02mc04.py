@@ -46,7 +46,7 @@ TOP = "as02mc04"
 RTL = Path(__file__).with_name("rtl")
 
 
-def parameters(build_time: int = 0) -> PortParameters:
+def parameters(**build: int) -> PortParameters:
     """Return what the node is built for.
 
     128 slots are 1 MiB of sums and an eighth more of residues: by Yosys 34 of the 48 ultra RAMs.
@@ -56,14 +56,14 @@ def parameters(build_time: int = 0) -> PortParameters:
         bus_bits=BUS_BITS,
         slots=128,
         link_timeout=1 << 18,
-        build_time=build_time,
         ram_output_register=1,
+        **build,
     )
     return PortParameters(node=NodeParameters(engine=engine), mac_bits=MAC_BITS)
 
 
 def write_project(
-    folder: Path, settings: Settings, build_time: int = 0, built: PortParameters | None = None
+    folder: Path, settings: Settings, built: PortParameters | None = None, **build: int
 ) -> list[Path]:
     """Write the project into `folder`, and return the paths of its files.
 
@@ -72,10 +72,10 @@ def write_project(
     Args:
         folder: Made if it is not there.
         settings: Of the board's management.
-        build_time: In seconds since 1970, for a register.
         built: Sizes other than those of `parameters`.
+        build: `build_time` and `build_commit`, as of an engine's `Parameters`.
     """
-    sizes = built or parameters(build_time)
+    sizes = built or parameters(**build)
     management = Management(settings=settings, clock_hz=CLOCK_HZ)
     verilog = mark_synchronisers(generate_port(sizes, management))
     values = {

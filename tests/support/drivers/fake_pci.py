@@ -34,6 +34,7 @@ def register_image(values: dict[str, int] | None = None) -> bytes:
         "build_bus_bits": 512,
         "build_version": registers.RELEASE,
         "build_time": 1_790_000_000,
+        "build_commit": 0x0C0FFEE1,
         "node_identity": registers.NODE_IDENTITY,
         "host_path": 1,
     } | (values or {})
