@@ -21,7 +21,7 @@ from typing import Any
 from afflux_hdl.boards.board import Board
 from afflux_hdl.boards.flow import MISSED_NAME, Flow
 from afflux_hdl.boards.options import add_options, settings_of
-from afflux_hdl.boards.report import MARGIN, missed, report
+from afflux_hdl.boards.report import MARGIN, missed, report, spare
 from afflux_hdl.boards.table import BOARDS, board_of
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
@@ -211,14 +211,8 @@ def _figures(path: Path) -> dict[str, Any]:
 
 
 def _best(seeds: dict[str, Any]) -> int:
-    """Return the seed whose worst clock has most to spare; of equals the lowest."""
-
-    def spare(seed: str) -> float:
-        return min(
-            clock["fmax_mhz"] / clock["clock_mhz"] for clock in seeds[seed]["clocks"].values()
-        )
-
-    return min((int(seed) for seed in seeds), key=lambda seed: (-spare(str(seed)), seed))
+    """Return the seed whose worst clock or crossing has most to spare; of equals the lowest."""
+    return max(map(int, seeds), key=lambda seed: (min(spare(seeds[str(seed)]).values()), -seed))
 
 
 if __name__ == "__main__":
