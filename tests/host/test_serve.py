@@ -16,6 +16,7 @@ from afflux.commands import cli, serve
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
+from tests.scenarios.shipped_builds import SHIPPED, SOFTWARE, build_of
 from tests.support.drivers.ranks import Ranks
 from tests.support.host.aggregators import closed_port
 from tests.support.host.ranks import run_ranks, values
@@ -199,3 +200,11 @@ def test_missing_packages_are_named(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert said.startswith("afflux: cannot serve: ")
     assert "pip install 'afflux[rtl]'" in said
+
+
+@pytest.mark.parametrize(
+    ("engine", "filled"),
+    [("soft", SOFTWARE), *((rtl, build_of(SHIPPED["default"])) for rtl in ("rtl", "node"))],
+)
+def test_sizes_are_those_that_tests_fill_to_their_edges(engine, filled):
+    assert serve._DEFAULTS[engine] == filled

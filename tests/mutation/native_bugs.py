@@ -6,8 +6,12 @@ early, a check that is gone.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
+from afflux_sim.rtl.verilated import VerilatedEngine
+from tests.checks.edge_checks import check_edges
 from tests.checks.native_checks import check_engine
+from tests.scenarios.shipped_builds import SOFTWARE
 from tests.support.drivers.built_engine import BuiltEngine, build
 from tests.support.drivers.built_worker import CAUGHT
 from tests.support.drivers.native_program import passes
@@ -16,6 +20,7 @@ from tests.support.planting import Bug
 __all__ = ["BUGS", "CHECKS", "NativeBug", "caught"]
 
 _GOLDEN = "golden model"
+_EDGES = "golden model, all slots, jobs and workers"
 _SERVER = "aggregator_server_test"
 _RACES = "aggregator_server_test, thread sanitizer"
 _LOOP = "worker_loop_test"
@@ -38,6 +43,16 @@ def _differs_from_golden(name: str, bug: Bug | None) -> bool:
     return False
 
 
+def _differs_at_edges(name: str, bug: Bug | None) -> bool:
+    try:
+        # It has what the check needs of a simulated engine that nothing makes wait.
+        engine = cast(VerilatedEngine, BuiltEngine(build(bug), **SOFTWARE))
+        check_edges(engine, SOFTWARE, queues=False)
+    except CAUGHT:
+        return True
+    return False
+
+
 def _fails(program: str) -> Callable[[str, Bug | None], bool]:
     def failed(name: str, bug: Bug | None) -> bool:
         return not passes(name, bug, program=program)
@@ -51,6 +66,7 @@ def _races(name: str, bug: Bug | None) -> bool:
 
 CHECKS: dict[str, Callable[[str, Bug | None], bool]] = {
     _GOLDEN: _differs_from_golden,
+    _EDGES: _differs_at_edges,
     _SERVER: _fails(_SERVER),
     _RACES: _races,
     _LOOP: _fails(_LOOP),
@@ -111,6 +127,39 @@ BUGS = {
             "static_cast<void>(right_udp_checksum);",
         ),
         _GOLDEN,
+    ),
+    # Engine: tables of the sizes that it is shipped with.
+    "gives slots 1,024 apart one memory": NativeBug(
+        Bug(
+            "engine/slots.hpp",
+            "return bodies_ + (2 * slot + version) * body_words_;",
+            "return bodies_ + (2 * (slot % 1024) + version) * body_words_;",
+        ),
+        _EDGES,
+    ),
+    "takes a job for the one 32 before it": NativeBug(
+        Bug(
+            "engine/core.hpp",
+            "job_at(std::size_t number) { return number < jobs_.size()",
+            "job_at(std::size_t number) { number %= 32; return number < jobs_.size()",
+        ),
+        _EDGES,
+    ),
+    "looks for a worker at the one 32 before it": NativeBug(
+        Bug(
+            "engine/sender.cpp",
+            "const auto& peer = job.peers[worker];",
+            "const auto& peer = job.peers[worker % 32];",
+        ),
+        _EDGES,
+    ),
+    "gives lanes 8 apart one block": NativeBug(
+        Bug(
+            "engine/slots.cpp",
+            "static_cast<std::size_t>(lane) * wire::kBlockElements",
+            "static_cast<std::size_t>(lane % 8) * wire::kBlockElements",
+        ),
+        _EDGES,
     ),
     # Aggregator: from socket to socket.
     "steers by one share too many": NativeBug(

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from afflux_hdl.contract.registers import WriteRefused
 from tests.support.checkout import BUILD
 from tests.support.drivers.native_builds import SOURCES, compiler
 from tests.support.planting import Bug
@@ -96,7 +97,7 @@ class BuiltEngine:
 
     def write(self, address: int, value: int) -> None:
         self._library.engine_write(self._handle, address, value)
-        self._check(ValueError)
+        self._check(WriteRefused)
 
     def close(self) -> None:
         pass
