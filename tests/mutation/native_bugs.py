@@ -170,6 +170,10 @@ BUGS = {
         ),
         _SERVER,
     ),
+    "steers half of the jobs": NativeBug(
+        Bug("aggregator/steering.cpp", "number < jobs; ++number", "number < jobs / 2; ++number"),
+        _SERVER,
+    ),
     "keeps what belongs to another thread": NativeBug(
         Bug(
             "aggregator/thread.cpp",

@@ -198,6 +198,41 @@ void test_many_results_at_a_time() {
     CHECK(served.counter(Counter::Rounds) == 3000);
 }
 
+// All jobs that there can be at a time, each with its part of all slots; the kernel steers the
+// packets of each.
+void test_all_jobs() {
+    const unsigned slots = kLimits.slots / kLimits.jobs;
+    const auto shape_of = [&](unsigned job) { return Shape{2, 1, slots, job, job * slots}; };
+    Served served(shape_of(0), 4);
+    std::vector<std::unique_ptr<Workers>> jobs;
+    for (unsigned job = 0; job < kLimits.jobs; ++job) {
+        if (job > 0) served.create(shape_of(job));
+        jobs.push_back(std::make_unique<Workers>(shape_of(job), served.address(), false, 4));
+        jobs.back()->join();
+    }
+    // Again when all of them have been there.
+    for (int turn = 0; turn < 2; ++turn) {
+        for (const auto& workers : jobs) workers->run(2, 1);
+    }
+    CHECK(served.counter(Counter::Rounds) == 4 * kLimits.slots);
+    CHECK(served.totals().strays == 0);
+}
+
+// The job of the highest number with all slots, and with all workers in the last ones.
+void test_highest_numbers(unsigned shares) {
+    const unsigned job = kLimits.jobs - 1;
+    const Shape all_slots{2, 1, kLimits.slots, job, 0};
+    const Shape all_workers{kLimits.workers, 16, 4, job, kLimits.slots - 4};
+    Served served(all_slots, shares);
+    for (const Shape& shape : {all_slots, all_workers}) {
+        served.create(shape);
+        Workers workers(shape, served.address());
+        workers.join();
+        workers.run(2, static_cast<wire::Present>(1U << (shape.lanes - 1)));
+    }
+    CHECK(served.counter(Counter::Rounds) == 2 * (all_slots.slots + all_workers.slots));
+}
+
 void test_any_octets(unsigned shares) {
     const Shape shape{2, 5, 8};
     Served served(shape, shares);
@@ -265,6 +300,9 @@ int main() {
     test_jobs_change_meanwhile();
     test_slots_go_to_another_thread();
     test_many_results_at_a_time();
+    test_all_jobs();
+    test_highest_numbers(1);
+    test_highest_numbers(3);
     test_any_octets(1);
     test_any_octets(3);
     test_numbers_differ();

@@ -29,13 +29,18 @@ struct Shape {
     unsigned workers;
     unsigned lanes;
     unsigned slots;
+    unsigned job = 1;
+    unsigned slot_base = 3;
 };
 
-// An engine of one job, served by a thread for each share.
+// As `afflux serve` has it.
+constexpr engine::Limits kLimits{.workers = 64, .lanes = 16, .jobs = 64, .slots = 2048};
+
+// An engine with a job, served by a thread for each share.
 class Served {
   public:
     Served(const Shape& shape, unsigned shares, const datagrams::Address& loopback = {kLoopback, 0})
-        : engine_({.workers = 64, .lanes = 16, .jobs = 4, .slots = 1024}, shares) {
+        : engine_(kLimits, shares) {
         std::vector<int> numbers;
         for (unsigned i = 0; i < shares; ++i) {
             sockets_.emplace_back(loopback.family());
@@ -72,12 +77,12 @@ class Served {
 
     void create(const Shape& shape) {
         using registers::Address;
-        set(Address::JobIndex, 1);
+        set(Address::JobIndex, shape.job);
         set(Address::JobKeyLow, static_cast<std::uint32_t>(kKey));
         set(Address::JobKeyHigh, kKey >> 32);
         set(Address::JobWorkers, shape.workers);
         set(Address::JobLanes, shape.lanes);
-        set(Address::JobSlotBase, 3);
+        set(Address::JobSlotBase, shape.slot_base);
         set(Address::JobSlotCount, shape.slots);
         set(Address::JobRound, kFirst);
         set(Address::JobCommand, static_cast<std::uint32_t>(registers::Command::Create));
@@ -204,8 +209,9 @@ class Workers {
         std::vector<std::vector<std::uint8_t>> packets;
     };
 
-    static std::int32_t element(unsigned worker, unsigned slot, wire::Round round) {
-        return static_cast<std::int32_t>((worker + 1) * 1000003 + slot * 17 + round);
+    std::int32_t element(unsigned worker, unsigned slot, wire::Round round) const {
+        return static_cast<std::int32_t>((worker + 1) * 1000003 + (shape_.slot_base + slot) * 17 +
+                                         round);
     }
 
     std::uint8_t* compose(Worker& worker, unsigned number, unsigned slot, wire::Type type,
@@ -214,7 +220,7 @@ class Workers {
         packet::store_header(packet, {
                                          .version_type = packet::version_type(type),
                                          .opcode_dtype = 0,
-                                         .job = 1,
+                                         .job = static_cast<wire::Job>(shape_.job),
                                          .worker = static_cast<wire::Worker>(number),
                                          .slot = static_cast<wire::Slot>(slot),
                                          .present = present,
