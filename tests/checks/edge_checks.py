@@ -32,8 +32,8 @@ __all__ = [
     "check_all_jobs",
     "check_all_parents",
     "check_all_slots",
-    "check_all_workers",
     "check_edges",
+    "check_workers_of_all_jobs",
 ]
 
 _STUCK = Stimulus(ready_share=0.0, drain=False)
@@ -46,7 +46,7 @@ def check_edges(engine: VerilatedEngine, build: Build, *, queues: bool = True) -
     """All of them, one after the other; for the arguments see `check_all_jobs`."""
     check_all_slots(engine, build)
     check_all_jobs(engine, build, queues=queues)
-    check_all_workers(engine, build)
+    check_workers_of_all_jobs(engine, build)
     check_all_parents(engine, build)
     if build["jobs"] > 1:
         # Slots of one job are refused to all others.
@@ -122,7 +122,7 @@ def check_all_jobs(engine: VerilatedEngine, build: Build, *, queues: bool = True
     filled.end(jobs)
 
 
-def check_all_workers(engine: VerilatedEngine, build: Build) -> None:
+def check_workers_of_all_jobs(engine: VerilatedEngine, build: Build) -> None:
     """All jobs have all workers, which contribute to one round of the job's last slot."""
     filled = _Filled(engine, build)
     jobs = sharing_jobs(build, build["workers"])

@@ -35,13 +35,14 @@ from tests.mutation.flips import read_netlist
 from tests.mutation.judge import Bench, EngineBench, Judge, NodeBench, PortedBench, Verdict
 from tests.mutation.mutants import Mutant, Netlist
 from tests.mutation.optional import optional_places
+from tests.mutation.sizes import battery_of_sizes, draw_indices, shipped_parameters
 from tests.scenarios.director import Build
 from tests.support.checkout import BUILD as BUILD_FOLDER
 from tests.support.ported.ported_engine import build_ported
 
 WANTED = 0.95
-ENGINES, NODES, OPTIONS = "engine", "node", "options"
-FOLDERS = {ENGINES: "", NODES: "node", OPTIONS: "options"}
+ENGINES, NODES, OPTIONS, SIZES = "engine", "node", "options", "sizes"
+FOLDERS = {ENGINES: "", NODES: "node", OPTIONS: "options", SIZES: "sizes"}
 """What stands before the width in the name of a subject's folder."""
 
 
@@ -55,8 +56,9 @@ class Task:
     """What is to be judged, and how.
 
     Attributes:
-        subject: `engine`, `node` or `options`: the node's mutants are those of what is around its
-            engine, those of options are of what only an engine that is built with them has.
+        subject: `engine`, `node`, `options` or `sizes`: the node's mutants are those of what is
+            around its engine, those of options are of what only an engine that is built with them
+            has, those of sizes are of addresses and indices in builds that are shipped.
         bus_bits: Width.
         count: Mutants.
         seed: Of the draw.
@@ -89,11 +91,14 @@ def run(task: Task) -> list[dict[str, Any]]:
     elif task.subject == ENGINES:
         netlist = Netlist(folder, parameters(bus_bits))
         mutants = netlist.draw(task.count, task.seed)
+    elif task.subject == SIZES:
+        netlist = Netlist(folder, shipped_parameters(bus_bits))
+        mutants = draw_indices(netlist, read_netlist(folder), task.count, task.seed)
     else:
         netlist = Netlist(folder, option_parameters(bus_bits))
         text, ram = ((folder / each).read_text("utf-8") for each in ("netlist.il", "ram.v"))
         mutants = netlist.draw_at(optional_places(text, ram, task.seed), task.count, task.seed)
-    if task.subject != NODES:
+    if task.subject in (ENGINES, OPTIONS):
         flips = draw_flips(netlist, read_netlist(folder))
     verilog = netlist.verilog(mutants, flips)
     if task.subject == OPTIONS:
@@ -141,6 +146,8 @@ def checks_of(subject: str, bus_bits: int, flips: Sequence[Mutant]) -> tuple[Ben
     """Return how a subject's mutants are opened, and all checks of them."""
     if subject == NODES:
         return NodeBench(), battery_of_node(bus_bits)
+    if subject == SIZES:
+        return EngineBench(), battery_of_sizes(shipped_parameters(bus_bits))
     if subject == OPTIONS:
         return PortedBench(), battery_of_options(bus_bits, flips)
     return EngineBench(), full_battery(bus_bits, flips)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.mutation.aig import read_aiger
 from tests.mutation.correspondence import Machine, Outcome, Search
-from tests.mutation.mutants import SELECTOR_NAME
+from tests.mutation.mutants import SELECTOR_NAME, controlled
 from tests.mutation.reachable import Invariants, constants
 from tests.mutation.recoding import compare_recoded
 from tests.mutation.state_names import StateNames, memory_shapes, zeroed_memories
@@ -63,8 +63,9 @@ class Prover:
             "prepare_proof",
             "read_rtlil netlist.il",
             *(
-                f"{command} -ctrl {SELECTOR_NAME} {width} {number}"
+                line
                 for number, command in enumerate(commands, 1)
+                for line in controlled(command, SELECTOR_NAME, width, number)
             ),
             # Registers without enable and reset: what is not taken in does not matter.
             "dffunmap",

@@ -17,7 +17,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amaranth.back import rtlil
@@ -42,6 +42,7 @@ __all__ = [
     "Place",
     "allot",
     "changes",
+    "controlled",
     "stage_of",
 ]
 
@@ -83,7 +84,7 @@ class Mutant:
         control_bit: The port's other bit that has a part in it, if there is one.
         wire: Name and bit of the signal there, if it has a name.
         sources: Lines of the sources that the cell comes from, innermost first.
-        command: As yosys applies it.
+        command: As yosys applies it: a line for each port that it changes.
     """
 
     number: int
@@ -301,6 +302,22 @@ class Netlist:
         line += f" -port {port} -portbit {bit}"
         return _parse(number, stage_of(cell, whole=self._whole), line)
 
+    def aliased(self, number: int, cell: str, bit: int, ports: Sequence[tuple[str, int]]) -> Mutant:
+        """Return the mutant of which no port of a memory has a bit of the address.
+
+        So words that are 2**`bit` apart are one: a single port without it is not like that, as what
+        is written by another is not found.
+
+        Args:
+            number: Value of the selector.
+            cell: The memory.
+            bit: Of the address.
+            ports: Where each of its ports has that bit.
+        """
+        lines = [self.mutant(number, "const0", cell, *place).command for place in ports]
+        whole = self.mutant(number, "const0", cell, "ADDR", bit)
+        return replace(whole, command="\n".join(lines))
+
     def verilog(self, mutants: Sequence[Mutant], flips: Sequence[Mutant] = ()) -> str:
         """Return the engine that is any of `mutants`, and itself, as :data:`SELECTOR` says.
 
@@ -316,8 +333,16 @@ class Netlist:
             self._folder,
             "apply",
             "read_rtlil netlist.il",
-            *(f"{m.command} -ctrl {SELECTOR_NAME} {width} {m.number}" for m in mutants),
-            *(f"{m.command} -ctrl {FLIP_NAME} {_FLIP_BITS} {m.number}" for m in flips),
+            *(
+                line
+                for m in mutants
+                for line in controlled(m.command, SELECTOR_NAME, width, m.number)
+            ),
+            *(
+                line
+                for m in flips
+                for line in controlled(m.command, FLIP_NAME, _FLIP_BITS, m.number)
+            ),
             "opt_clean",
             "write_verilog -norename -noattr mutated.v",
         )
@@ -356,6 +381,18 @@ module {self._module}({", ".join(ports)});{state}
   {self._inner} inner ({", ".join(connections)});
 endmodule
 """
+
+
+def controlled(command: str, name: str, width: int, number: int) -> list[str]:
+    """Return yosys' commands for a mutant that is there while an input has a value.
+
+    Args:
+        command: The mutant's.
+        name: The input.
+        width: Its bits.
+        number: The value.
+    """
+    return [f"{line} -ctrl {name} {width} {number}" for line in command.splitlines()]
 
 
 def _port(line: str) -> str:
