@@ -73,6 +73,34 @@ def test_ends_cleanly(end, tmp_path):
     assert "engine " not in done.stdout
 
 
+DAEMONS = """
+import threading
+other = dist.new_group()
+def loop(call):
+    tensor = torch.ones(1000)
+    while True:
+        try:
+            call(tensor)
+        except Exception:
+            pass
+for call in (
+    lambda tensor: dist.all_reduce(tensor),
+    lambda tensor: dist.broadcast(tensor, 0, group=other),
+    lambda tensor: dist.recv(tensor, 1 - rank),
+):
+    threading.Thread(target=loop, args=(call,), daemon=True).start()
+time.sleep(0.2)
+"""
+"""CPython before 3.14 ends them when the interpreter has ended, in the middle of C++."""
+
+
+@pytest.mark.parametrize(("adapter", "url"), [("native", "auto"), ("python", "soft://")])
+def test_daemons_in_collectives_do_not_abort(adapter, url, tmp_path):
+    environment = {"AFFLUX_ADAPTER": adapter, "AFFLUX_AGGREGATOR": url}
+    done = run_script(START + DAEMONS, tmp_path, ranks=2, environment=environment)
+    assert done.returncode == 0, done.stderr
+
+
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 # Registers its end before the groups', which so come first: they still need their aggregators.
 import afflux.group.launched_aggregator  # noqa: F401
+from afflux_drivers import _native
 
 __all__ = ["before_end", "end_users", "is_ending", "living"]
 
@@ -54,6 +55,8 @@ def _close_all() -> None:
     for group in list(living):
         with contextlib.suppress(Exception):
             group.close_at_exit(_EXIT_DRAIN_S)
+    # Daemons may be in a collective even now, or begin one that is refused.
+    _native.let_threads_sleep()
 
 
 def _keep_all() -> None:
