@@ -134,13 +134,15 @@ def _peer(job: int, worker: int) -> Peer:
 
 
 def _group(job: int) -> Group:
-    return Group(f"239.{job}.{255 - job}.{1 + job}", 5000 + job, key=_KEYS * (1000 + job) % 2**64)
+    return Group(
+        f"239.{job}.{255 - job}.{1 + job % 255}", 5000 + job, key=_KEYS * (1000 + job) % 2**64
+    )
 
 
 def _parent(job: int) -> ParentJob:
     return ParentJob(
         mac=f"02:af:fa:{255 - job:02x}:00:{job:02x}",
-        address=f"10.{job}.9.{1 + job}",
+        address=f"10.{job}.9.{1 + job % 255}",
         port=4000 + job,
         number=255 - job,
         worker=job % 64,

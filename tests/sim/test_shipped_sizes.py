@@ -11,8 +11,9 @@ from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_sim.rtl.build.cache import default_folder
 from afflux_sim.rtl.build.verilog_cache import engine_verilog
 from afflux_sim.rtl.verilated import VerilatedEngine
-from tests.checks.edge_checks import check_edges
+from tests.checks.edge_checks import check_all_jobs, check_all_parents, check_edges
 from tests.mutation.native_bugs import caught
+from tests.scenarios.director import Build
 from tests.scenarios.shipped_builds import SHIPPED, SOFTWARE, build_of
 from tests.support.planted_engine import bug_is_found
 from tests.support.planting import Bug
@@ -44,6 +45,14 @@ def test_filled_to_its_edges(name: str) -> None:
 def test_software_filled_to_its_edges() -> None:
     engine = cast(VerilatedEngine, SoftEngine(**SOFTWARE))
     check_edges(engine, SOFTWARE, queues=False)
+
+
+def test_software_of_as_many_jobs_as_there_are_numbers() -> None:
+    """As `soft://` starts it."""
+    build: Build = {**SOFTWARE, "jobs": 256}
+    engine = cast(VerilatedEngine, SoftEngine(**build))
+    check_all_jobs(engine, build, queues=False)
+    check_all_parents(engine, build)
 
 
 def test_bug_in_software_is_caught() -> None:
