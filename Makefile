@@ -227,7 +227,7 @@ compat: $(SETUP) ## some tests on each version of torch in COMPAT_VERSIONS; fetc
 docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.contract_tables docs
 	$(PY) -m afflux_hdl.contract.cpp_headers drivers/native/contract
-	$(PY) -m docs.generate.rooms docs/architecture.md
+	$(PY) -m docs.generate.rooms docs/modules.md
 	$(PY) -m docs.generate.worked_example docs/protocol.md
 	$(PY) -m docs.generate.slot_life docs/plots/slot_life.svg
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md

@@ -1,6 +1,6 @@
-"""The list of all rooms and modules in `docs/architecture.md`.
+"""The list of all rooms and modules in `docs/modules.md`.
 
-`python -m docs.generate.rooms docs/architecture.md` writes the text between
+`python -m docs.generate.rooms docs/modules.md` writes the text between
 `<!-- rooms: NAME -->` and `<!-- end -->`, from the docstrings of the packages and modules, and from
 the first comments of the C++ files. A test compares.
 """
