@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 import afflux
 from afflux.commands.bench.alternate import Entry, Plan, alternate
 from afflux.commands.bench.registry import Row
-from afflux.group.collectives import Asked
+from afflux.group.call.collectives import Asked
 from afflux.statistics import group_of
 from afflux.torchrun import end_with_parent, run_module
 

@@ -5,13 +5,12 @@ Importing this package registers the backend "afflux" for CPU tensors:
     import afflux
     torch.distributed.init_process_group("afflux")
 
-AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings`). Without it, they are made
-in memory that the ranks of one host share, or else by Gloo.
-"""
+AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings.variables`). Without it, they
+are made in memory that the ranks of one host share, or else by Gloo. """
 
 from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook
-from afflux.group.options import Options
+from afflux.group.settings.options import Options
 from afflux.observing import dump_flight_record, monitored_barrier, register_hook
 from afflux.overlap.hybrid import hybrid_mesh
 from afflux.reachable import empty, reachable_gradients

@@ -18,7 +18,7 @@ from afflux.compressors.random_k import RandomK
 from afflux.compressors.threshold import Threshold
 from afflux.compressors.top_k import TopK
 from afflux.compressors.whole import Whole
-from afflux.group.settings import Settings, SettingsError
+from afflux.group.settings.variables import Settings, SettingsError
 from afflux.overlap.priorities import Priorities, priorities_hook
 from afflux.scheme_words import scheme
 from afflux.schemes.compressor import Compressor, Selector

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-from afflux.group.behind import cpu_backend
+from afflux.group.backend_lookup import cpu_backend
 from afflux.group.core import Group
-from afflux.group.settings import Settings
+from afflux.group.settings.variables import Settings
 from afflux_drivers.control.client import describe, read_counters
 from afflux_drivers.control.secret import secret_of_text
 
@@ -44,7 +44,7 @@ def statistics(group: Any = None) -> dict[str, Any]:
         rank, world_size: Of this rank in the group.
         aggregator: AFFLUX_AGGREGATOR.
         engine: Kind of engine: "shm", "soft", …
-        topology: Which way sums take (`afflux.group.topology`).
+        topology: Which way sums take (`afflux.group.reducers.topology`).
         topology_reason: Why it was chosen, in words.
         lanes: Most blocks in a packet.
         operations_engine: Operations that the engine has carried out.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from afflux.ending import end_processes
-from afflux.group.settings import BUILD_VARIABLES
+from afflux.group.settings.variables import BUILD_VARIABLES
 
 __all__ = ["RanksFailed", "end_with_parent", "run_module"]
 

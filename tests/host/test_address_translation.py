@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import rendezvous
+from afflux.group.forming import rendezvous
 from tests.support.host.aggregators import aggregator
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values

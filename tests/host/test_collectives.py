@@ -11,7 +11,7 @@ import torch.distributed._functional_collectives as functional
 
 from afflux.adapters.process_group import AffluxProcessGroup
 from afflux.adapters.python_backend import PythonBackend
-from afflux.group import fallback
+from afflux.group.reducers import fallback
 from tests.support.host.ranks import caught, run_ranks, values
 
 

@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import contest
-from afflux.group.ledger import Way
-from afflux.group.rates import Rates
+from afflux.group.autotune import contest
+from afflux.group.autotune.path_history import Way
+from afflux.group.autotune.rates import Rates
 from afflux.statistics import group_of
 from tests.support.host.network import network
 from tests.support.host.ranks import caught, run_ranks, values

@@ -12,7 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 import afflux
-from afflux.group import launched_aggregator
+from afflux.group.forming import launched_aggregator
 dist.init_process_group("afflux", timeout=timedelta(seconds=20))
 rank, size = dist.get_rank(), dist.get_world_size()
 tensor = torch.ones(1000)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import launched_aggregator
+from afflux.group.forming import launched_aggregator
 from tests.support.host.ranks import caught, failure_heard, run_ranks, values
 
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}

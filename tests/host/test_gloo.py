@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from afflux.group.gloo import make_gloo
-from afflux.group.membership import Membership
+from afflux.group.reducers.gloo import make_gloo
+from afflux.group.settings.membership import Membership
 from tests.support.host.ranks import run_ranks, values
 
 TIMEOUT = timedelta(seconds=10)

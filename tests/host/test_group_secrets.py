@@ -10,9 +10,9 @@ import pytest
 
 from afflux.commands import cli, serve
 from afflux.commands.info import aggregators
-from afflux.group import launched_aggregator
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.settings import Settings, SettingsError
+from afflux.group.forming import launched_aggregator
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.variables import Settings, SettingsError
 from afflux_drivers.control.client import create_job, describe
 from afflux_drivers.control.secret import new_secret, secret_of_text
 from afflux_drivers.errors import NotAuthenticated

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import launched_aggregator
+from afflux.group.forming import launched_aggregator
 from tests.support.host.ranks import failure_heard, run_ranks, values
 
 

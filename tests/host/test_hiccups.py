@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from torch._C._distributed_c10d import FileStore, HashStore, TCPStore
 
-from afflux.group import bounded_store, exchange
-from afflux.group.bounded_store import Asker, BoundedStore
-from afflux.group.exchange import Exchange, RendezvousError
-from afflux.group.notices import CallRecord, Notices
-from afflux.group.parts import PYTHON_PARTS
+from afflux.group.call.parts import PYTHON_PARTS
 from afflux.group.progress import Progress
+from afflux.group.store import bounded, exchange
+from afflux.group.store.bounded import Asker, BoundedStore
+from afflux.group.store.exchange import Exchange, RendezvousError
+from afflux.group.store.notices import CallRecord, Notices
 
 LIMIT_S = 20.0
 
@@ -67,7 +67,7 @@ class Hiccup:
 
 @pytest.fixture
 def hiccup(monkeypatch):
-    monkeypatch.setattr(bounded_store, "_BRIEF_S", 0.1)
+    monkeypatch.setattr(bounded, "_BRIEF_S", 0.1)
     store = Hiccup()
     yield store
     store.end()

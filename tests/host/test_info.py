@@ -17,7 +17,7 @@ from afflux.commands.info.aggregators import ask
 from afflux.commands.info.command import collect
 from afflux.commands.info.offloads import read_offloads
 from afflux.commands.info.text import render
-from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.settings.aggregator_url import AggregatorUrl
 from tests.support.host.aggregators import aggregator, answering, closed_port
 
 MIB = 1 << 20

@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import contest, rendezvous
+from afflux.group.autotune import contest
+from afflux.group.forming import rendezvous
 from afflux_sim.golden import numbers
 from tests.support.host import serving
 from tests.support.host.network import network

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from afflux.group.ledger import DENSE, Ledger, Way
-from afflux.group.rates import Rates
+from afflux.group.autotune.path_history import DENSE, Ledger, Way
+from afflux.group.autotune.rates import Rates
 
 MIB = 1 << 20
 

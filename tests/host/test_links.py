@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from afflux.group import links as links_module
-from afflux.group.links import Links
+from afflux.group.liveness import links as links_module
+from afflux.group.liveness.links import Links
 
 LIFE = "00112233445566aa"
 

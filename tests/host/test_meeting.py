@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from afflux.group import meeting
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.bounded_store import Asker, StoreSilent
-from afflux.group.exchange import Introduction, RendezvousError
-from afflux.group.meeting import Meeting
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.store import roll_call
+from afflux.group.store.bounded import Asker, StoreSilent
+from afflux.group.store.exchange import Introduction, RendezvousError
+from afflux.group.store.roll_call import Meeting
 
 BAD = "AFFLUX_SLOTS='0': must be an integer from 1 to 512"
 
@@ -50,7 +50,7 @@ def test_a_rank_of_an_earlier_life_that_tidies_up_while_the_roll_is_called(monke
     earlier.introduce(introduction())
     first.introduce(introduction())
     keys = first.keys()
-    missing_of = meeting.missing_of
+    missing_of = roll_call.missing_of
     coming: list[threading.Timer] = []
 
     def tidied(*arguments):
@@ -69,7 +69,7 @@ def test_a_rank_of_an_earlier_life_that_tidies_up_while_the_roll_is_called(monke
         second.confirm(own)
         own.release()
 
-    monkeypatch.setattr(meeting, "missing_of", tidied)
+    monkeypatch.setattr(roll_call, "missing_of", tidied)
     store.set_timeout(timedelta(seconds=1))
     assert len(first.call_roll(keys)) == 2
     coming[0].join()
@@ -89,7 +89,7 @@ def test_a_store_that_is_slow_while_the_roll_is_called(monkeypatch):
     store = HashStore()
     second = Meeting(store, 1, 2, 20.0)
     second.introduce(introduction())
-    monkeypatch.setattr(meeting, "Asker", SlowAsker)
+    monkeypatch.setattr(roll_call, "Asker", SlowAsker)
     first = Meeting(store, 0, 2, 20.0)
     first.introduce(introduction())
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from torch.torch_version import __version__ as torch_version
 
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.exchange import Introduction, RendezvousError, check_agreement
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.store.exchange import Introduction, RendezvousError, check_agreement
 from tests.support.host.ranks import run_ranks
 
 NATIVE = Introduction(AggregatorUrl("auto"), "a host", 16, adapter="native")

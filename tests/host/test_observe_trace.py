@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 
-from afflux.group.settings import Settings
+from afflux.group.settings.variables import Settings
 from afflux.observe import observers as observers_module
 from afflux.observe import trace_file
 from afflux.observe.observers import Observers

@@ -8,9 +8,9 @@ import torch.distributed as dist
 
 import afflux
 from afflux.adapters import native
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.options import settings_for
-from afflux.group.settings import Settings, SettingsError
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.options import settings_for
+from afflux.group.settings.variables import Settings, SettingsError
 from afflux.statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 

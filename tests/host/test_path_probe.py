@@ -1,6 +1,6 @@
 """The probe of the paths between hosts judges by all that has come."""
 
-from afflux.group.path_probe import LANES, PathProbe, run_probes
+from afflux.group.forming.path_probe import LANES, PathProbe, run_probes
 
 KEY = b"k" * 16
 

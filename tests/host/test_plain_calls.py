@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from afflux.group.calls import describe
-from afflux.group.collectives import parts_of
-from afflux.group.plain_calls import PlainCalls
+from afflux.group.call.collectives import parts_of
+from afflux.group.call.description import describe
+from afflux.group.call.plain import PlainCalls
 
 
 def asked(tensor, op=dist.ReduceOp.SUM):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from afflux.group.failure import GroupClosed
+from afflux.group.call.errors import GroupClosed
 from afflux.statistics import group_of
 from tests.support.host.ranks import run_ranks, values
 

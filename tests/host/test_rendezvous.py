@@ -8,18 +8,18 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.exchange import (
+from afflux.group.forming.rendezvous import decline, meet
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.membership import Membership
+from afflux.group.settings.variables import Settings
+from afflux.group.store.exchange import (
     Exchange,
     Introduction,
     RendezvousError,
     check_agreement,
     host_identity,
 )
-from afflux.group.meeting import Meeting
-from afflux.group.membership import Membership
-from afflux.group.rendezvous import decline, meet
-from afflux.group.settings import Settings
+from afflux.group.store.roll_call import Meeting
 
 SHM = Settings(AggregatorUrl("shm"))
 TIMEOUT = timedelta(seconds=10)
@@ -94,7 +94,7 @@ def test_late_is_not_never(make, tmp_path):
 
     def come(rank):
         time.sleep(2.3 * rank)
-        reducer, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), SHM)
+        reducer, _, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), SHM)
         reducer.leave()
         keys.release()
         return reducer.engine, keys.prefix
@@ -111,7 +111,7 @@ def test_every_life_of_a_group_is_its_own(make, tmp_path):
 
     def come(rank, late=0):
         time.sleep(0.3 * (rank == late))
-        reducer, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), settings)
+        reducer, _, keys = meet(Membership(stores[rank], rank, 2, TIMEOUT, ""), settings)
         lives.append(keys.prefix)
         reducer.leave()
         keys.release()

@@ -8,7 +8,7 @@ import pytest
 
 import afflux
 from afflux import scheme_words
-from afflux.group.settings import SettingsError
+from afflux.group.settings.variables import SettingsError
 from afflux.schemes.compressor import Compressor, Selector
 
 

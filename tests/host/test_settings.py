@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from afflux.group import settings
-from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
-from afflux.group.settings import Settings, SettingsError
+from afflux.group.settings import variables as settings
+from afflux.group.settings.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
+from afflux.group.settings.variables import Settings, SettingsError
 from afflux_drivers.sockets import MulticastGroup
 from afflux_sim.rtl.waves import Waves
 

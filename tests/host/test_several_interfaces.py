@@ -10,9 +10,10 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import contest, host_paths, rendezvous
-from afflux.group.host_address import own_address
-from afflux.group.settings import Settings, SettingsError
+from afflux.group.autotune import contest
+from afflux.group.forming import host_paths, rendezvous
+from afflux.group.settings.host_address import own_address
+from afflux.group.settings.variables import Settings, SettingsError
 from benchmarks.network.launch import aggregator
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values

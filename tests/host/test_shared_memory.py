@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import shared_memory
+from afflux.group.forming import shared_memory
 from afflux_drivers.shared.segment import SegmentClaim, SegmentOffer, ShareRefused
 from tests.support.host.ranks import caught, failure_heard, run_ranks, values
 from tests.support.host.warnings_heard import Recording
@@ -147,7 +147,7 @@ def test_one_host_shares_memory_without_being_asked():
 def on_another_host(rank, size, elsewhere):
     # The default group is there already; the next one meets a rank from elsewhere.
     if rank == elsewhere:
-        afflux.group.rendezvous.host_identity = lambda: "another host"
+        afflux.group.forming.rendezvous.host_identity = lambda: "another host"
     warnings = warnings_of(lambda: [dist.new_group(), dist.new_group()])
     return *engine_of(warnings[1][1]), warnings[0]
 

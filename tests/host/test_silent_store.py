@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.bounded_store import Asker, BoundedStore, StoreSilent
-from afflux.group.exchange import Exchange, RendezvousError
-from afflux.group.membership import Membership
-from afflux.group.rendezvous import meet
-from afflux.group.settings import Settings
+from afflux.group.forming.rendezvous import meet
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.membership import Membership
+from afflux.group.settings.variables import Settings
+from afflux.group.store.bounded import Asker, BoundedStore, StoreSilent
+from afflux.group.store.exchange import Exchange, RendezvousError
 from afflux.statistics import group_of
 from tests.support.host.ranks import caught, run_ranks, values
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.commands import serve
-from afflux.group import launched_aggregator
+from afflux.group.forming import launched_aggregator
 from afflux_drivers.control.client import read_counters
 from afflux_drivers.device.description import jobs
 from afflux_drivers.device.device import open_device

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from afflux.group.sparse_calls import SparseSums
+from afflux.group.reducers.sparse_sums import SparseSums
 from afflux.sparse.cost_model import Costs
 from afflux.sparse.index_forms import Rows, forms, random_union
 from afflux.sparse.kinds import Kinds

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch._C._distributed_c10d import HashStore
 
-from afflux.group import store_watch
-from afflux.group.bounded_store import Asker, BoundedStore
-from afflux.group.store_watch import forget_left, note_left
+from afflux.group.store import watch
+from afflux.group.store.bounded import Asker, BoundedStore
+from afflux.group.store.watch import forget_left, note_left
 
 LIMIT_S = 20.0
 
@@ -52,16 +52,16 @@ class Listed:
         return sorted(name for name in set(self.names) if self.own.check([name]))
 
 
-def groups(rank: int) -> list[store_watch._Left]:
-    return [store_watch._Left(f"afflux/{life}", rank, 2) for life in "abc"]
+def groups(rank: int) -> list[watch._Left]:
+    return [watch._Left(f"afflux/{life}", rank, 2) for life in "abc"]
 
 
 def test_the_keys_of_several_groups_are_listed_once():
     store = Listed()
     store.write("afflux/a/x", "afflux/b/x", "afflux/c/x", "afflux/d/x")
-    assert store_watch._forget(store, groups(0), store.stopping) == []
+    assert watch._forget(store, groups(0), store.stopping) == []
     assert store.lists == 0
-    assert store_watch._forget(store, groups(1), store.stopping) == []
+    assert watch._forget(store, groups(1), store.stopping) == []
     assert store.lists == 1
     assert store.left() == ["afflux/d/x"]
 
@@ -69,19 +69,19 @@ def test_the_keys_of_several_groups_are_listed_once():
 def test_one_of_two_that_find_that_all_have_left_deletes():
     store = Listed()
     store.write("afflux/a/left/0", "afflux/a/left/1")
-    of_both = [store_watch._is_ours(store, groups(rank)[0]) for rank in (1, 0)]
+    of_both = [watch._is_ours(store, groups(rank)[0]) for rank in (1, 0)]
     assert of_both == [True, False]
 
 
 def test_who_stops_goes_on_with_the_next_group():
     store = Listed()
     store.write("afflux/a/x", "afflux/b/x", "afflux/c/x", "afflux/d/x")
-    store_watch._forget(store, groups(0), store.stopping)
+    watch._forget(store, groups(0), store.stopping)
     store.stop_after = 4
-    more = store_watch._forget(store, groups(1), store.stopping)
+    more = watch._forget(store, groups(1), store.stopping)
     assert len(store.left()) > 1
     store.stopping.clear()
-    assert store_watch._forget(store, more, store.stopping) == []
+    assert watch._forget(store, more, store.stopping) == []
     assert store.left() == ["afflux/d/x"]
 
 

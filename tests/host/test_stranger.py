@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.collectives import Asked
-from afflux.group.membership import Membership
-from afflux.group.notices import Notices
-from afflux.group.rendezvous import meet
-from afflux.group.settings import Settings
+from afflux.group.call.collectives import Asked
+from afflux.group.forming.rendezvous import meet
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.membership import Membership
+from afflux.group.settings.variables import Settings
+from afflux.group.store.notices import Notices
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.frames import frame_header
 from afflux_sim.golden.frames import Endpoint
@@ -143,7 +143,7 @@ def test_a_stranger_shares_a_job_with_a_rank(served):
     thread.start()
     try:
         settings = Settings(AggregatorUrl.parse(url))
-        reducer, keys = meet(Membership(store, 0, 2, TIMEOUT, ""), settings)
+        reducer, _, keys = meet(Membership(store, 0, 2, TIMEOUT, ""), settings)
         for count, reduction, number in ((500, "sum", 3780049576), (20, "avg", 0)):
             tensor = torch.from_numpy(tensors[0][:count].copy())
             asked = Asked("all_reduce", torch.float32, tuple(tensor.shape), reduction)

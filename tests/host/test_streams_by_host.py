@@ -20,7 +20,8 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import host_memory, host_worker, rendezvous
+from afflux.group.forming import host_memory, rendezvous
+from afflux.group.reducers import host_worker
 from afflux.statistics import group_of
 from afflux_hdl.contract import wire
 from tests.support.host.aggregators import aggregator

@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import host_address, launched_aggregator, rendezvous
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.host_paths import HostPaths
-from afflux.group.settings import Settings
-from afflux.group.shards import Shards
-from afflux.group.topology import choose, hosts_of
+from afflux.group.forming import launched_aggregator, rendezvous
+from afflux.group.forming.host_paths import HostPaths
+from afflux.group.forming.shards import Shards
+from afflux.group.forming.topology_choice import choose, hosts_of
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.variables import Settings, host_address
 from afflux_drivers.control.client import read_counters
 from tests.support.host.aggregators import aggregator, closed_port
 from tests.support.host.ranks import caught, run_ranks, values

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group import contest, launched_aggregator, rendezvous
+from afflux.group.autotune import contest
+from afflux.group.forming import launched_aggregator, rendezvous
 from afflux_drivers.worker.worker import Worker
 from benchmarks.network.faults import Fault
 from tests.support.host.network import network

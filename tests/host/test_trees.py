@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux_drivers.control.client import read_counters
 from tests.support.host.aggregators import aggregator, closed_port
 from tests.support.host.ranks import run_ranks, values

@@ -9,14 +9,14 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from afflux.group import host_paths, launched_aggregator, rendezvous, shards
-from afflux.group.bounded_store import BoundedStore
-from afflux.group.exchange import Exchange, RendezvousError
-from afflux.group.host_paths import HostPaths
-from afflux.group.membership import Membership
-from afflux.group.rendezvous import meet
-from afflux.group.settings import Settings
-from afflux.group.shards import Shards
+from afflux.group.forming import host_paths, launched_aggregator, rendezvous, shards
+from afflux.group.forming.host_paths import HostPaths
+from afflux.group.forming.rendezvous import meet
+from afflux.group.forming.shards import Shards
+from afflux.group.settings.membership import Membership
+from afflux.group.settings.variables import Settings
+from afflux.group.store.bounded import BoundedStore
+from afflux.group.store.exchange import Exchange, RendezvousError
 from afflux_drivers.aggregator.access import Access
 from afflux_drivers.aggregator.engine import SoftEngine
 from afflux_drivers.control.secret import new_secret, secret_of_text
@@ -102,7 +102,7 @@ def outcomes(own, settings):
         own.rank = rank
         membership = Membership(store, rank, len(HOSTS), timedelta(seconds=LIMIT_S), "")
         try:
-            reducer, keys = meet(membership, settings[rank])
+            reducer, _, keys = meet(membership, settings[rank])
         except Exception as error:
             found[rank] = type(error), str(error)
             return

@@ -3,8 +3,8 @@
 import pytest
 import torch.distributed as dist
 
-from afflux.group import waiting_calls
-from afflux.group.waiting_calls import WaitingCalls
+from afflux.group.autotune import waiting_calls
+from afflux.group.autotune.waiting_calls import WaitingCalls
 from afflux_drivers.errors import Disagreement
 
 SHARDS, GLOO = "shards", "Gloo's all_reduce"

@@ -1,7 +1,7 @@
 """Walls between the rooms of the house: who may import whom, and that documents show all of it.
 
-`docs/architecture.md` lists all rooms from the bottom up. That list is the rule: an import that does
-not lead down fails here, and so does a room that is not listed.
+`docs/architecture.md` lists all rooms from the bottom up. That list is the rule: an import that
+does not lead down fails here, and so does a room that is not listed.
 """
 
 import re

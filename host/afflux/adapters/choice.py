@@ -14,7 +14,7 @@ from afflux.adapters import native
 from afflux.adapters.process_group import AffluxProcessGroup
 from afflux.adapters.python_backend import PythonBackend
 from afflux.group.core import Group
-from afflux.group.membership import (
+from afflux.group.settings.membership import (
     NATIVE,
     PYTHON_BACKEND,
     PYTHON_PROCESS_GROUP,

@@ -24,10 +24,10 @@ import torch
 from torch._C._distributed_c10d import Store
 
 import afflux_drivers
+from afflux.group.call.errors import OperationTimeout
 from afflux.group.core import Group
-from afflux.group.failure import OperationTimeout
-from afflux.group.membership import Membership
-from afflux.group.reducer import NativeReducer
+from afflux.group.reducers.reducer import Comparison
+from afflux.group.settings.membership import Membership
 from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import (
     BuildError,
@@ -95,8 +95,8 @@ def create(membership: Membership) -> Any:
     parts = _Parts(module)
     core = Group(membership, parts)
     reducer = core.reducer
-    calls = reducer.calls() if isinstance(reducer, NativeReducer) else None
-    only_gloo = reducer.engine == "gloo"
+    calls = None if reducer.native is None else reducer.native.calls()
+    only_gloo = reducer.comparison is Comparison.NEVER
     backend = module.AffluxBackend(
         core.rank,
         core.size,

@@ -17,8 +17,8 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from afflux.adapters.overloads import backend_arguments
 from afflux.adapters.passing import pass_on
 from afflux.group.core import Group
-from afflux.group.gloo import make_gloo
-from afflux.group.membership import Membership
+from afflux.group.reducers.gloo import make_gloo
+from afflux.group.settings.membership import Membership
 
 __all__ = ["AffluxProcessGroup"]
 

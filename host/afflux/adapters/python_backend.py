@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, Store
 
 from afflux.adapters.passing import pass_on
+from afflux.group.call.work import FinishedWork
 from afflux.group.core import Group
-from afflux.group.membership import PYTHON_BACKEND, Membership
-from afflux.group.work import FinishedWork
+from afflux.group.settings.membership import PYTHON_BACKEND, Membership
 from afflux_drivers.errors import AffluxError
 
 __all__ = ["PythonBackend"]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from afflux.commands import serve
 from afflux.commands.device.option_types import seconds
-from afflux.group.aggregator_url import AggregatorUrl
-from afflux.group.settings import Settings
+from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux.group.settings.variables import Settings
 from afflux_drivers.control.client import read_counters
 from afflux_drivers.errors import AffluxError
 

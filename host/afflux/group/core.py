@@ -14,32 +14,30 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from afflux.group.backend_methods import BackendMethods
-from afflux.group.calls import Call, KnownCall, describe, sides, tensors_in
-from afflux.group.collectives import Asked, Part, parts_of
-from afflux.group.contest import settle
-from afflux.group.either_reducer import EitherReducer
-from afflux.group.failure import GroupClosed, error_kind
-from afflux.group.fallback import GlooFallback
-from afflux.group.gloo import make_gloo
-from afflux.group.gloo_forms import taken_as_is
-from afflux.group.living import end_users, is_ending, living
-from afflux.group.membership import Membership
-from afflux.group.monitored_barrier import monitored_barrier
-from afflux.group.notices import CallRecord, Notices, behind
-from afflux.group.options import settings_for
-from afflux.group.parts import PYTHON_PARTS, Parts
-from afflux.group.plain_calls import PlainCalls
+from afflux.group.autotune.contest import settle
+from afflux.group.call.backend_methods import BackendMethods
+from afflux.group.call.collectives import Asked, Part, parts_of
+from afflux.group.call.description import Call, KnownCall, describe, sides, tensors_in
+from afflux.group.call.errors import GroupClosed, error_kind
+from afflux.group.call.parts import PYTHON_PARTS, Parts
+from afflux.group.call.plain import PlainCalls
+from afflux.group.call.tensors import check_devices, check_writable, dtype_name
+from afflux.group.call.work import NO_TIMEOUT
+from afflux.group.exit_hooks import end_users, is_ending, living
+from afflux.group.forming.rendezvous import decline, meet
+from afflux.group.liveness.witness import Witness
 from afflux.group.progress import Progress
-from afflux.group.reducer import Begun, NativeReducer
-from afflux.group.rendezvous import decline, meet
-from afflux.group.settings import SettingsError
-from afflux.group.shared_reducer import SharedMemoryReducer
-from afflux.group.sparse_calls import SparseSums, sparse_call
-from afflux.group.tensors import check_devices, check_writable, dtype_name
-from afflux.group.transfers import pass_on
-from afflux.group.witness import Witness
-from afflux.group.work import NO_TIMEOUT
+from afflux.group.reducers.fallback import GlooFallback
+from afflux.group.reducers.gloo import make_gloo
+from afflux.group.reducers.gloo_forms import taken_as_is
+from afflux.group.reducers.monitored_barrier import monitored_barrier
+from afflux.group.reducers.reducer import Begun, Comparison
+from afflux.group.reducers.sparse_sums import SparseSums, sparse_call
+from afflux.group.reducers.transfers import pass_on
+from afflux.group.settings.membership import Membership
+from afflux.group.settings.options import settings_for
+from afflux.group.settings.variables import SettingsError
+from afflux.group.store.notices import CallRecord, Notices, behind
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
 
@@ -101,19 +99,21 @@ class Group(BackendMethods):
             decline(membership, str(error))
             kind = TypeError if isinstance(error, TypeError) else SettingsError
             raise kind(f"rank {rank}: {error}") from None
-        self.reducer, keys = meet(membership, self.settings)
+        self.reducer, tuning, keys = meet(membership, self.settings)
         self._keys = keys
         # Of this life of the group: an earlier one over the same store had other keys.
         self.store = keys.store
         self.closed = False
         self._witness = Witness()
         try:
-            if not isinstance(self.reducer, SharedMemoryReducer):
-                # In shared memory ranks notice one another's end.
+            if not self.reducer.notices_ends:
                 self._witness.meet(membership, keys, self.settings)
             self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
             self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
-            self.reducer = settle(self.reducer, self.gloo, self.fallback, keys.notices, rank, size)
+            if tuning is not None:
+                self.reducer = settle(
+                    self.reducer, tuning, self.gloo, self.fallback, keys.notices, rank, size
+                )
         except BaseException:
             self._witness.close()
             self.reducer.leave()
@@ -136,13 +136,12 @@ class Group(BackendMethods):
         self.turn = self._progress.turn
         of_group = self.reducer, self.fallback, self._progress.interrupted
         self.sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
-        if isinstance(self.reducer, SharedMemoryReducer | EitherReducer):
-            self.reducer.follow(self.turn)
+        self.reducer.follow(self.turn)
         living.add(self)
 
     def barrier(self, options: dist.BarrierOptions) -> Any:
         """Agree with every rank that it is here; that is all it takes."""
-        if self.reducer.engine == "gloo":
+        if self.reducer.comparison is Comparison.NEVER:
             return self._fall_back("barrier", (options,))
         limit_s = self._limit_s(options)
         seen = self._observe(_BARRIER.name, _BARRIER.text, "engine", [], [], limit_s)
@@ -245,22 +244,21 @@ class Group(BackendMethods):
 
     def known_call(self, method: str, arguments: tuple[Any, ...]) -> KnownCall:
         """Return what C++ has to know to carry out such calls."""
-        reducer = self.reducer
-        if isinstance(reducer, NativeReducer):
+        native = self.reducer.native
+        if native is not None:
             if method == "barrier":
-                prepared = reducer.agreement(_BARRIER.agreed_number)
+                prepared = native.agreement(_BARRIER.agreed_number)
                 return KnownCall(_BARRIER.text, "native", prepared, "", _BARRIER)
             planned = self._planned(method, arguments)
             if planned is not None:
                 ((part, plan),) = planned
                 call = describe(method, arguments)
-                prepared = reducer.prepared(plan)
+                prepared = native.prepared(plan)
                 size = sum(tensor.nbytes for tensor in part.outputs + part.inputs)
                 way = "python" if prepared is None else "native"
                 return KnownCall(call.text, way, prepared, "", call, size)
         call = describe(method, arguments)
-        # An aggregator's ranks agree on each call to Gloo before it.
-        agreed = isinstance(reducer, SharedMemoryReducer) or reducer.engine == "gloo"
+        agreed = self.reducer.comparison is not Comparison.BEFORE
         way = "gloo" if agreed and taken_as_is(method, arguments, self.size) else "python"
         return KnownCall(call.text, way, None, self.fallback.name_count(call), call)
 
@@ -344,8 +342,9 @@ class Group(BackendMethods):
         return tensors_in(arguments[0])
 
     def _finish_native(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
-        assert isinstance(self.reducer, NativeReducer)
-        self.reducer.finish(begun, timeout_s, self._progress.interrupted)
+        native = self.reducer.native
+        assert native is not None
+        native.finish(begun, timeout_s, self._progress.interrupted)
         return []
 
     def _finish_gloo(
@@ -459,12 +458,12 @@ class Group(BackendMethods):
     def _run_gloo(
         self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float
     ) -> list[torch.Tensor]:
-        if isinstance(self.reducer, SharedMemoryReducer):
-            # The next operation in shared memory compares it. To meet before the call would cost
-            # as much as some of Gloo's calls, which do not all wait for all ranks.
-            self.turn.note(call.agreed_number)
-        else:
+        if self.reducer.comparison is Comparison.BEFORE:
             self._agree(call, timeout_s)
+        else:
+            # To meet before the call would cost ranks that share memory as much as some of Gloo's
+            # calls, which do not all wait for all ranks.
+            self.turn.note(call.agreed_number)
         self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
         return tensors_in(arguments[0]) if arguments else []
 

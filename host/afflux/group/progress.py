@@ -20,11 +20,12 @@ from typing import Any
 
 import torch
 
-from afflux.group.failure import CallRefused, GroupClosed, GroupFailed, OperationTimeout, explain
-from afflux.group.notices import CallRecord, Notices, Watcher, numbered
-from afflux.group.outside import Outside
-from afflux.group.parts import Parts, PendingWork
-from afflux.group.torch_store import GroupStore
+from afflux.group.call.errors import CallRefused, GroupClosed, GroupFailed, OperationTimeout
+from afflux.group.call.parts import Parts, PendingWork
+from afflux.group.liveness.outside import Outside
+from afflux.group.store.explanation import explain
+from afflux.group.store.keys import GroupStore
+from afflux.group.store.notices import CallRecord, Notices, Watcher, numbered
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.worker import RanksEnded
 

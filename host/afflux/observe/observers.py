@@ -133,7 +133,7 @@ class Observers:
             sequence: Its number among the group's collectives, the same at every rank, from 1. For
                 one that is queued the number that it will have, if the calls before it call
                 nothing; for a send or a receive that of the latest collective.
-            name: The collective, as `afflux.group.calls.canonical_name` has it.
+            name: The collective, as `afflux.group.call.description.canonical_name` has it.
             text: All that it asks for, in words.
             way: "engine" or "gloo".
             inputs: The tensors that it reads; they are not kept.

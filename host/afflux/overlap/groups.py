@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from afflux.group.behind import cpu_backend
-from afflux.group.living import before_end
+from afflux.group.backend_lookup import cpu_backend
+from afflux.group.exit_hooks import before_end
 
 __all__ = ["before_end_of", "check_group", "group_like", "timeout_of"]
 

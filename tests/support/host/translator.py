@@ -10,7 +10,7 @@ import selectors
 import socket
 import threading
 
-from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.settings.aggregator_url import AggregatorUrl
 
 __all__ = ["Translator"]
 

@@ -45,7 +45,7 @@ class FinishedWork : public c10d::Work {
     Future future_;
 };
 
-// One that the progress thread carries out: see afflux.group.work.AffluxWork.
+// One that the progress thread carries out: see afflux.group.call.work.AffluxWork.
 class PendingWork : public c10d::Work {
   public:
     // `may_block()` is False in the thread that would have to do the work;

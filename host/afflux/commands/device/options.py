@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from afflux.group.settings import Settings
+from afflux.group.settings.variables import Settings
 from afflux_drivers.device.key import key_of_file
 from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.device.pci import SYSFS

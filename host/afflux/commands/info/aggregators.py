@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from afflux.group.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
-from afflux.group.settings import Settings
+from afflux.group.settings.aggregator_url import AggregatorUrl, lanes_to, local_address_towards
+from afflux.group.settings.variables import Settings
 from afflux_drivers.control.client import describe
 from afflux_drivers.errors import AffluxError
 

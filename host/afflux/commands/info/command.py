@@ -19,7 +19,7 @@ from afflux.commands.info.interfaces import read_interfaces
 from afflux.commands.info.limits import read_cores, read_memory, read_socket_buffers
 from afflux.commands.info.sharing import why_not_shared
 from afflux.commands.info.text import render
-from afflux.group.settings import Settings
+from afflux.group.settings.variables import Settings
 from afflux_drivers import _native
 from afflux_drivers.errors import AffluxError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from afflux.commands.info.offloads import read_driver, read_offloads
-from afflux.group.ipv6_addresses import ipv6_addresses
+from afflux.group.settings.ipv6_addresses import ipv6_addresses
 from afflux_drivers.addresses import lanes_for_mtu
 
 __all__ = ["Interface", "read_interfaces"]

@@ -5,7 +5,7 @@ import os
 import secrets
 import socket
 
-from afflux.group.aggregator_url import AggregatorUrl
+from afflux.group.settings.aggregator_url import AggregatorUrl
 
 __all__ = ["why_not_shared"]
 

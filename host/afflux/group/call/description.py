@@ -1,0 +1,123 @@
+"""What a collective call asks for, in words: for messages, and for ranks to compare."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from afflux.group.call.tensors import dtype_name
+
+__all__ = [
+    "Call",
+    "KnownCall",
+    "canonical_name",
+    "describe",
+    "reduction_name",
+    "sides",
+    "tensors_in",
+]
+
+_CANONICAL = {
+    "_allgather_base": "all_gather_single",
+    "_reduce_scatter_base": "reduce_scatter_single",
+    "allgather_into_tensor_coalesced": "all_gather_single_coalesced",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_single_coalesced",
+    "alltoall_base": "all_to_all_single",
+    # As torch.distributed calls it.
+    "allreduce": "all_reduce",
+}
+"""torch renamed some in 2026 and calls both; here a collective has one name."""
+
+_UNIFORM = {"all_reduce", "broadcast", "reduce", "allgather", "all_gather_single"}
+"""Collectives whose tensor (the first of the last argument) must be alike at every rank."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call.
+
+    Attributes:
+        name: The collective.
+        dtype: Type of its tensors; "-" if it has none.
+        text: All that it asks for, such as "broadcast float32 (3,) root 0".
+        agreed: The part of it that must be the same at every rank.
+    """
+
+    name: str
+    dtype: str
+    text: str
+    agreed: str
+
+    @property
+    def agreed_number(self) -> int:
+        """CRC-32 of `agreed`, which ranks compare in its place."""
+        return zlib.crc32(self.agreed.encode())
+
+
+class KnownCall(NamedTuple):
+    """What C++ has to know of a kind of calls, to carry them out without Python.
+
+    Attributes:
+        text: The call in words.
+        way: Who carries it out: the reducer's "native" calls, "gloo", or "python".
+        prepared: The reducer's call; None for others.
+        counted: As what a call to Gloo is counted.
+        call: The same as Gloo's part of the group takes it.
+        size: Bytes of its tensors.
+    """
+
+    text: str
+    way: str
+    prepared: Any
+    counted: str
+    call: Call
+    size: int = 0
+
+
+def canonical_name(method: str) -> str:
+    """Return the collective behind a method of c10d's `Backend`."""
+    return _CANONICAL.get(method, method)
+
+
+def reduction_name(op: Any) -> str:
+    """Return the name of a ReduceOp, be it the enumeration or an option's object: "sum"."""
+    return str(getattr(op, "op", op)).rpartition(".")[2].partition(":")[0].rstrip(">").lower()
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return all tensors in arguments nested in lists."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for each in value for tensor in tensors_in(each)]
+    return []
+
+
+def sides(arguments: tuple[Any, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return what a call to Gloo reads and writes: where it has both, outputs come first."""
+    lists = [tensors_in(argument) for argument in arguments if tensors_in(argument)]
+    return (lists[-1], lists[0]) if lists else ([], [])
+
+
+def describe(method: str, arguments: tuple[Any, ...]) -> Call:
+    """Put a call of a method of c10d's `Backend` into words."""
+    name = canonical_name(method)
+    words = [name]
+    roots: list[str] = []
+    for argument in arguments:
+        if hasattr(argument, "reduceOp"):
+            words.append(reduction_name(argument.reduceOp))
+        if hasattr(argument, "rootRank"):
+            roots.append(f"root {argument.rootRank}")
+    agreed = words + roots
+    dtype = "-"
+    # Where there are outputs and inputs, inputs come last, and every rank has inputs.
+    lists = [tensors for tensors in map(tensors_in, arguments) if tensors]
+    if lists:
+        tensor = lists[-1][0]
+        dtype = dtype_name(tensor.dtype)
+        words += [dtype, str(tuple(tensor.shape))]
+        if name in _UNIFORM:
+            agreed += [dtype, str(tensor.numel())]
+    return Call(name, dtype, " ".join(words + roots), " ".join(agreed))

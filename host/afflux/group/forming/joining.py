@@ -1,0 +1,86 @@
+"""Joins a group's jobs: a worker for each rank, or one for the ranks of each host."""
+
+import logging
+from collections.abc import Sequence
+
+from afflux.group.forming.host_memory import Units
+from afflux.group.reducers.host_worker import HostWorker
+from afflux.group.reducers.job_reducer import Holding, JobReducer, NativeJobReducer
+from afflux.group.reducers.topology import Topology
+from afflux.group.settings.variables import Settings
+from afflux.group.store.exchange import Exchange
+from afflux_drivers.addresses import authority
+from afflux_drivers.control.tickets import JobTicket
+from afflux_drivers.errors import AffluxError
+from afflux_drivers.worker.loss import LossSwitch
+from afflux_drivers.worker.worker import Worker
+
+__all__ = ["join_jobs"]
+
+_log = logging.getLogger("afflux")
+
+
+def join_jobs(
+    exchange: Exchange,
+    rank: int,
+    settings: Settings,
+    tickets: Sequence[JobTicket],
+    holding: Holding,
+    units: Units,
+    topology: Topology,
+) -> JobReducer:
+    """Join the jobs with the worker of this rank, or of its host. Collective.
+
+    Args:
+        exchange: The group's.
+        rank: Own.
+        settings: Own.
+        tickets: Of this rank's jobs.
+        holding: What this rank holds of them.
+        units: The ranks that each worker sends for.
+        topology: Which way the sums take.
+
+    Raises:
+        StepFailed: A rank could not join; at every rank.
+    """
+    worker: Worker | None = None
+    leads = rank == units.own[0]
+
+    def join() -> None:
+        nonlocal worker
+        if not leads:
+            return
+        worker = Worker(
+            tickets,
+            rank,
+            loss=_loss(settings, rank),
+            peer_timeout_s=settings.peer_timeout_s,
+        )
+        try:
+            worker.join(settings.connect_timeout_s)
+        except AffluxError as error:
+            error.args = (holding.named(str(error)),)
+            raise
+
+    try:
+        exchange.join(join)
+    except BaseException:
+        if worker is not None:
+            worker.close()
+        raise
+    where = ", ".join(authority(each.host, each.port) for each in tickets)
+    _log.info(
+        "rank %d: %s, %d lanes, %d slots at %s", rank, topology, tickets[0].lanes,
+        tickets[0].slots, where,
+    )  # fmt: skip
+    if units.by_host:
+        ours = HostWorker(rank, units.own, units.shared, worker)
+        return JobReducer(ours, tickets, settings.aggregator, holding, topology)
+    assert worker is not None
+    return NativeJobReducer(worker, tickets, settings.aggregator, holding, topology)
+
+
+def _loss(settings: Settings, rank: int) -> LossSwitch | None:
+    if settings.test_loss == 0:
+        return None
+    return LossSwitch(settings.test_loss, settings.test_seed, rank)

@@ -1,0 +1,323 @@
+"""What rank 0 plans for ranks that share no memory, and how each rank makes its reducer of it.
+
+A plan travels through the store. Every rank makes its reducer of the same one, together:
+
+GlooPlan     nothing else can be had, or it was asked for
+JobPlan      jobs at aggregators that AFFLUX_AGGREGATOR names
+ShardsPlan   a software aggregator in each host
+"""
+
+import functools
+import json
+import logging
+import os
+import secrets
+from functools import partial
+from typing import Any, NamedTuple
+
+from afflux.group.autotune.contest import Tuning, contest_of, known
+from afflux.group.autotune.rates import Rates
+from afflux.group.forming.host_memory import Units, share_on_hosts
+from afflux.group.forming.job_lease import GroupLease
+from afflux.group.forming.joining import join_jobs
+from afflux.group.forming.shards import Shards
+from afflux.group.forming.topology_choice import choose, hosts_of, names_of_hosts
+from afflux.group.reducers.gloo_reducer import GlooReducer
+from afflux.group.reducers.reducer import Reducer
+from afflux.group.reducers.topology import Topology
+from afflux.group.settings.aggregator_url import lanes_to
+from afflux.group.settings.variables import Settings
+from afflux.group.store.exchange import Exchange, Introduction, RendezvousError, check_agreement
+from afflux.group.store.keys import GroupStore, master_of
+from afflux_drivers.addresses import authority
+from afflux_drivers.control.tickets import JobTicket
+
+__all__ = [
+    "Forming",
+    "GlooPlan",
+    "JobPlan",
+    "Made",
+    "Plan",
+    "ShardsPlan",
+    "decide",
+    "from_json",
+    "to_json",
+]
+
+_log = logging.getLogger("afflux")
+
+
+class Forming(NamedTuple):
+    """What a rank makes its reducer with.
+
+    Attributes:
+        rank: Own.
+        size: Ranks of the group.
+        settings: Own.
+        exchange: The group's.
+        keys: The group's.
+        lease: Of the group's jobs, at rank 0.
+        everyone: The introductions of all ranks, at rank 0.
+    """
+
+    rank: int
+    size: int
+    settings: Settings
+    exchange: Exchange
+    keys: GroupStore
+    lease: GroupLease
+    everyone: list[Introduction]
+
+
+class Made(NamedTuple):
+    """What a plan becomes.
+
+    Attributes:
+        reducer: Of this rank.
+        tuning: How the reducer's ways are to be tuned; None if there is one only.
+    """
+
+    reducer: Reducer[Any]
+    tuning: Tuning | None = None
+
+
+class GlooPlan(NamedTuple):
+    """All of a group's collectives are Gloo's.
+
+    Attributes:
+        topology: With the reason.
+        asked: Whether that was asked for, or has been told before; if not, there is a warning.
+    """
+
+    topology: Topology
+    asked: bool
+
+    def make(self, forming: Forming) -> Made:
+        """Return the reducer; warn at rank 0."""
+        if forming.rank == 0 and not self.asked:
+            _warn_of_gloo(self.topology.reason)
+        return Made(GlooReducer(forming.settings.aggregator, self.topology))
+
+
+class JobPlan(NamedTuple):
+    """Jobs at aggregators that AFFLUX_AGGREGATOR names.
+
+    Attributes:
+        topology: Flat, by host, or a tree.
+        hosts: The ranks of each host.
+        boards: Hosts and ports of aggregators that are elsewhere than their control channels.
+        tickets: Of the jobs; empty if rank 0 first has to know more of the ranks.
+    """
+
+    topology: Topology
+    hosts: list[list[int]]
+    boards: list[list[Any]]
+    tickets: str
+
+    def make(self, forming: Forming) -> Made:
+        """Join the jobs. Collective."""
+        topology, units = _units(forming, self.topology, self.hosts)
+        try:
+            text = self.tickets or self._get(forming, units)
+            tickets = _own(text, units.own[0])
+            reducer = join_jobs(
+                forming.exchange, forming.rank, forming.settings, tickets, forming.lease,
+                units, topology,
+            )  # fmt: skip
+            return Made(reducer)
+        except BaseException:
+            units.close()
+            raise
+
+    def _get(self, forming: Forming, units: Units) -> str:
+        """Return the tickets of jobs that rank 0 gets when it knows the units. Collective."""
+        exchange, settings = forming.exchange, forming.settings
+        patience_s = settings.start_timeout_s + settings.connect_timeout_s
+        ways: list[int] = []
+        if self.boards:
+            lanes = partial(self._way, settings)
+            ways = exchange.share("way", range(exchange.size), lanes, patience_s)
+
+        def get() -> str:
+            lanes = min(ways or (each.lanes for each in forming.everyone))
+            return forming.lease.get(lanes, units.all, forming.everyone)
+
+        (text,) = exchange.share("job", [0], get, patience_s)
+        return str(text)
+
+    def _way(self, settings: Settings) -> int:
+        """Return the most lanes that the ways from here to the boards carry.
+
+        Raises:
+            OSError: There is no way to one of them; the message names it.
+            ValueError: Not even a packet of one block fits.
+        """
+        if settings.lanes is not None:
+            return settings.lanes
+        lanes = []
+        for host, port in self.boards:
+            try:
+                lanes.append(lanes_to(host, port))
+            except (OSError, ValueError) as error:
+                kind = type(error)
+                raise kind(f"the board at {authority(host, port)}: {error}") from error
+        return min(lanes)
+
+
+class ShardsPlan(NamedTuple):
+    """A software aggregator in each host.
+
+    Attributes:
+        topology: Flat, or by host.
+        hosts: The ranks of each host, in order of the leaders.
+        key: 16 bytes in hexadecimal, for the probes.
+        lanes: Most lanes that all ranks want.
+        slots: Slots that rank 0 wants.
+        require: Whether Gloo may not take their place.
+        contest: Key of the contest with Gloo; empty if nothing but shards was asked for.
+        rates: What an earlier such contest has measured; none if it is still to be.
+    """
+
+    topology: Topology
+    hosts: list[list[int]]
+    key: str
+    lanes: int
+    slots: int
+    require: bool
+    contest: str
+    rates: list[list[Any]]
+
+    def make(self, forming: Forming) -> Made:
+        """Start the shards, and join them. Collective."""
+        topology, units = _units(forming, self.topology, self.hosts)
+        try:
+            shards = Shards(
+                forming.exchange,
+                forming.rank,
+                self.hosts,
+                self.key,
+                (self.lanes, self.slots),
+                units.all,
+                forming.settings,
+                master_of(forming.keys.store) or os.environ.get("MASTER_ADDR", ""),
+            )
+            try:
+                tickets = shards.set_up()
+                reducer = join_jobs(
+                    forming.exchange, forming.rank, forming.settings, tickets, shards,
+                    units, topology,
+                )  # fmt: skip
+            except BaseException:
+                shards.give_back()
+                raise
+        except BaseException:
+            units.close()
+            raise
+        if not self.contest:
+            return Made(reducer)
+        return Made(reducer, Tuning(self.contest, Rates(self.rates) if self.rates else None))
+
+    def without(self, reason: str) -> GlooPlan:
+        """Return what all ranks do if there are no shards.
+
+        Raises:
+            RendezvousError: Gloo may not take their place.
+        """
+        reason = f"{self.topology.reason}; and there are no shards: {reason}"
+        if self.require:
+            raise RendezvousError(_only_gloo(reason))
+        return GlooPlan(Topology("gloo", reason), asked=False)
+
+
+Plan = GlooPlan | JobPlan | ShardsPlan
+
+_KINDS: dict[str, type[Plan]] = {each.__name__: each for each in (GlooPlan, JobPlan, ShardsPlan)}
+
+
+def to_json(plan: Plan) -> str:
+    """Return a plan for the store."""
+    return json.dumps({"kind": type(plan).__name__, **plan._asdict()})
+
+
+def from_json(text: str) -> Plan:
+    """Read back what `to_json` returned."""
+    fields = json.loads(text)
+    kind = _KINDS[fields.pop("kind")]
+    fields["topology"] = Topology(*fields["topology"])
+    return kind(**fields)
+
+
+def decide(forming: Forming, unshared: str) -> Plan:
+    """Return the plan for ranks that do not share memory. Rank 0 makes it for all.
+
+    Args:
+        forming: Of rank 0.
+        unshared: Why memory is not shared, if it was tried.
+
+    Raises:
+        RendezvousError: The ranks do not go together, or what was asked for cannot be had.
+    """
+    everyone, settings, lease = forming.everyone, forming.settings, forming.lease
+    check_agreement(everyone)
+    url = settings.aggregator
+    if url.scheme == "shm":
+        raise RendezvousError(f"AFFLUX_AGGREGATOR={url}, but memory is not shared: {unshared}")
+    hosts = hosts_of(everyone)
+    topology = choose(url, hosts, unshared)
+    lanes = min(each.lanes for each in everyone)
+    if topology.name == "gloo":
+        if settings.require:
+            raise RendezvousError(_only_gloo(topology.reason))
+        return GlooPlan(topology, asked=url.scheme == "gloo")
+    if topology.sharded:
+        plan = ShardsPlan(
+            topology, hosts, secrets.token_hex(16), lanes, settings.slots, settings.require, "", []
+        )
+        if url.scheme == "auto" and not settings.require:
+            contest = contest_of(everyone, settings.interface or ())
+            earlier = known(contest)
+            if isinstance(earlier, Topology):
+                return GlooPlan(earlier, asked=True)
+            rates = [list(each) for each in earlier.points] if earlier is not None else []
+            plan = plan._replace(contest=contest, rates=rates)
+        _log.info("ranks of each host: %s", names_of_hosts(hosts))
+        return plan
+    # The ranks look for their ways to boards before a job is asked for.
+    boards = lease.boards()
+    if topology.by_host:
+        _log.info("ranks of each host: %s", names_of_hosts(hosts))
+    elif not boards:
+        flat = Units.flat(forming.rank, forming.size)
+        return JobPlan(topology, hosts, [], lease.get(lanes, flat.all, everyone))
+    return JobPlan(topology, hosts, boards, "")
+
+
+def _units(forming: Forming, topology: Topology, hosts: list[list[int]]) -> tuple[Topology, Units]:
+    """Share memory with the other ranks of the host, if the topology asks for it. Collective."""
+    if not topology.by_host:
+        return topology, Units.flat(forming.rank, forming.size)
+    units = share_on_hosts(forming.exchange, forming.rank, hosts)
+    return topology if units.by_host else topology.flat(), units
+
+
+def _own(text: str, rank: int) -> list[JobTicket]:
+    """Return the tickets for this rank, among those that rank 0 has published."""
+    everything = map(JobTicket.from_json, json.loads(text))
+    own = [each for each in everything if rank in (each.members or range(each.workers))]
+    if not own:
+        raise RendezvousError(f"rank 0 has no ticket for rank {rank}")
+    return own
+
+
+def _only_gloo(reason: str) -> str:
+    return f"AFFLUX_REQUIRE=1, but only Gloo is left: {reason}"
+
+
+@functools.cache
+def _warn_of_gloo(reason: str) -> None:
+    """Warn that the user gets no more than Gloo; once, not for each group."""
+    _log.warning(
+        "the ranks of a group cannot share memory, so its collectives go through Gloo: %s. For "
+        "ranks of several hosts, start `afflux serve` on one and set AFFLUX_AGGREGATOR=udp://host",
+        reason,
+    )

@@ -1,0 +1,1 @@
+"""What carries a call out: shared memory, a worker of jobs, Gloo."""
