@@ -6,7 +6,7 @@ Importing this package registers the backend "afflux" for CPU tensors:
     torch.distributed.init_process_group("afflux")
 
 AFFLUX_AGGREGATOR sets where sums are made (see `afflux.group.settings.variables`). Without it, they
-are made in memory that the ranks of one host share, or else by Gloo. """
+are made in memory that the ranks of one host share, or else by Gloo."""
 
 from afflux import hooks, sparse
 from afflux.ddp import ReachableBuckets, ddp_hook, reachable_hook

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 import afflux
-from afflux.group.forming import rendezvous
+from afflux.group.forming import plans
 from tests.support.host.aggregators import aggregator
 from tests.support.host.network import network
 from tests.support.host.ranks import run_ranks, values
@@ -61,7 +61,7 @@ def test_a_translation_that_changes_in_the_middle_costs_time_only():
 
 
 def automatic(rank, size):
-    rendezvous._warn_of_gloo.cache_clear()
+    plans._warn_of_gloo.cache_clear()
     recording = Recording()
     options = afflux.Options(aggregator="auto", interface="192.168.9.1" if rank == 1 else "eth0")
     group = dist.new_group(pg_options=options)

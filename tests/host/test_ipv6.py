@@ -7,9 +7,10 @@ import pytest
 
 from afflux.commands import serve
 from afflux.commands.info import interfaces
+from afflux.group.settings import host_address
 from afflux.group.settings.aggregator_url import AggregatorUrl
 from afflux.group.settings.ipv6_addresses import ipv6_addresses, link_local_addresses
-from afflux.group.settings.variables import Settings, SettingsError, host_address
+from afflux.group.settings.variables import Settings, SettingsError
 from tests.support.host import serving
 
 

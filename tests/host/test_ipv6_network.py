@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group.autotune import contest
-from afflux.group.forming import rendezvous
+from afflux.group.forming import plans
 from afflux_sim.golden import numbers
 from tests.support.host import serving
 from tests.support.host.network import network
@@ -42,7 +42,7 @@ def automatic(rank, size):
     contest._WORTH_IT = 0.0
     # The default group has had its own.
     contest._outcomes.clear()
-    rendezvous._warn_of_gloo.cache_clear()
+    plans._warn_of_gloo.cache_clear()
     recording = Recording()
     group = dist.new_group(backend="afflux")
     tensor = torch.full((100_000,), 1.0)
@@ -103,7 +103,7 @@ def test_a_link_local_address_is_reached_by_its_interface():
 
 
 def of_two_families(rank, size):
-    rendezvous._warn_of_gloo.cache_clear()
+    plans._warn_of_gloo.cache_clear()
     recording = Recording()
     interface = ("10.77.0.1", "fd77::2", "fd77::3")[rank]
     options = afflux.Options(interface=interface)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group.autotune import contest
-from afflux.group.forming import host_paths, rendezvous
+from afflux.group.forming import host_paths, plans, rendezvous
 from afflux.group.settings.host_address import own_address
 from afflux.group.settings.variables import Settings, SettingsError
 from benchmarks.network.launch import aggregator
@@ -35,7 +35,7 @@ def carried(rank, size, url="shards://"):
     contest._WORTH_IT = 0.0
     contest._outcomes.clear()
     host_paths._warn_of_less.cache_clear()
-    rendezvous._warn_of_gloo.cache_clear()
+    plans._warn_of_gloo.cache_clear()
     recording = Recording()
     group = dist.new_group(backend="afflux", pg_options=afflux.Options(aggregator=url))
     before = sent()

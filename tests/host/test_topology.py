@@ -15,8 +15,9 @@ from afflux.group.forming import launched_aggregator, rendezvous
 from afflux.group.forming.host_paths import HostPaths
 from afflux.group.forming.shards import Shards
 from afflux.group.forming.topology_choice import choose, hosts_of
+from afflux.group.settings import host_address
 from afflux.group.settings.aggregator_url import AggregatorUrl
-from afflux.group.settings.variables import Settings, host_address
+from afflux.group.settings.variables import Settings
 from afflux_drivers.control.client import read_counters
 from tests.support.host.aggregators import aggregator, closed_port
 from tests.support.host.ranks import caught, run_ranks, values

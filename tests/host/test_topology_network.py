@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 import afflux
 from afflux.group.autotune import contest
-from afflux.group.forming import launched_aggregator, rendezvous
+from afflux.group.forming import launched_aggregator, plans
 from afflux_drivers.worker.worker import Worker
 from benchmarks.network.faults import Fault
 from tests.support.host.network import network
@@ -37,7 +37,7 @@ def automatic(rank, size, worth=0.0):
     contest._WORTH_IT = worth
     # The default group has had its own.
     contest._outcomes.clear()
-    rendezvous._warn_of_gloo.cache_clear()
+    plans._warn_of_gloo.cache_clear()
     recording = Recording()
     started = time.monotonic()
     group = dist.new_group(backend="afflux")

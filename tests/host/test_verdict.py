@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from afflux.group.forming import host_paths, launched_aggregator, rendezvous, shards
+from afflux.group.forming import host_paths, joining, launched_aggregator, plans, rendezvous, shards
 from afflux.group.forming.host_paths import HostPaths
 from afflux.group.forming.rendezvous import meet
 from afflux.group.forming.shards import Shards
@@ -29,7 +29,7 @@ LIMIT_S = 30.0
 
 # What ranks do one after the other: where it is, and for the how manieth call the failure is drawn.
 STAGES = [
-    ("memory", rendezvous, "share_on_hosts", 1),
+    ("memory", plans, "share_on_hosts", 1),
     ("memory, its verdict", Exchange, "parts", 1),
     ("address", HostPaths, "_bind", 1),
     ("addresses of others", Exchange, "parts", 3),
@@ -37,10 +37,10 @@ STAGES = [
     ("paths", HostPaths, "_judge", 1),
     ("shard", Shards, "_launch", 1),
     ("shards of others", shards, "_in_turns", 1),
-    ("worker", rendezvous, "Worker", 1),
+    ("worker", joining, "Worker", 1),
     ("join", Worker, "join", 1),
     ("all have joined", Exchange, "join", 1),
-    ("host's worker", rendezvous, "HostWorker", 1),
+    ("host's worker", joining, "HostWorker", 1),
 ]
 
 
@@ -152,7 +152,7 @@ def test_a_ticket_and_a_failure_that_come_between_two_looks(own, monkeypatch):
 
     drawn = Drawn(0, OSError("drawn"), 1, late=False)
     monkeypatch.setattr(BoundedStore, "check", look)
-    monkeypatch.setattr(rendezvous, "share_on_hosts", drawn.around(own, rendezvous.share_on_hosts))
+    monkeypatch.setattr(plans, "share_on_hosts", drawn.around(own, plans.share_on_hosts))
     found = outcomes(own, [SETTINGS] * 3)
     assert looks
     assert {engine for engine, _ in found} == {"gloo"}, found

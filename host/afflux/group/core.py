@@ -12,9 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
 
-from afflux.group.autotune.contest import settle
 from afflux.group.call.backend_methods import BackendMethods
 from afflux.group.call.collectives import Asked, Part, parts_of
 from afflux.group.call.description import Call, KnownCall, describe, sides, tensors_in
@@ -24,11 +22,9 @@ from afflux.group.call.plain import PlainCalls
 from afflux.group.call.tensors import check_devices, check_writable, dtype_name
 from afflux.group.call.work import NO_TIMEOUT
 from afflux.group.exit_hooks import end_users, is_ending, living
-from afflux.group.forming.rendezvous import decline, meet
-from afflux.group.liveness.witness import Witness
+from afflux.group.forming.formation import Formed, form
+from afflux.group.forming.rendezvous import decline
 from afflux.group.progress import Progress
-from afflux.group.reducers.fallback import GlooFallback
-from afflux.group.reducers.gloo import make_gloo
 from afflux.group.reducers.gloo_forms import taken_as_is
 from afflux.group.reducers.monitored_barrier import monitored_barrier
 from afflux.group.reducers.reducer import Begun, Comparison
@@ -36,7 +32,7 @@ from afflux.group.reducers.sparse_sums import SparseSums, sparse_call
 from afflux.group.reducers.transfers import pass_on
 from afflux.group.settings.membership import Membership
 from afflux.group.settings.options import settings_for
-from afflux.group.settings.variables import SettingsError
+from afflux.group.settings.variables import Settings, SettingsError
 from afflux.group.store.notices import CallRecord, Notices, behind
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
@@ -66,6 +62,7 @@ class Group(BackendMethods):
     Args:
         membership: Of this rank.
         parts: Turn and Works of the adapter.
+        form: Meets the other ranks, and makes what the group consists of.
 
     Attributes:
         observers: What its calls are reported to.
@@ -74,7 +71,12 @@ class Group(BackendMethods):
         AffluxError: The group's ranks do not all reach the aggregator; at every rank.
     """
 
-    def __init__(self, membership: Membership, parts: Parts = PYTHON_PARTS) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        parts: Parts = PYTHON_PARTS,
+        form: Callable[[Membership, Settings], Formed] = form,
+    ) -> None:
         rank, size, name = membership.rank, membership.size, membership.name
         self.rank = rank
         self.size = size
@@ -99,27 +101,14 @@ class Group(BackendMethods):
             decline(membership, str(error))
             kind = TypeError if isinstance(error, TypeError) else SettingsError
             raise kind(f"rank {rank}: {error}") from None
-        self.reducer, tuning, keys = meet(membership, self.settings)
-        self._keys = keys
-        # Of this life of the group: an earlier one over the same store had other keys.
-        self.store = keys.store
+        formed = form(membership, self.settings)
+        self.reducer = formed.reducer
+        self.gloo = formed.gloo
+        self.fallback = formed.fallback
+        self.store = formed.keys.store
         self.closed = False
-        self._witness = Witness()
-        try:
-            if not self.reducer.notices_ends:
-                self._witness.meet(membership, keys, self.settings)
-            self.gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
-            self.fallback = GlooFallback(self.gloo, membership.store, rank, size)
-            if tuning is not None:
-                self.reducer = settle(
-                    self.reducer, tuning, self.gloo, self.fallback, keys.notices, rank, size
-                )
-        except BaseException:
-            self._witness.close()
-            self.reducer.leave()
-            keys.release()
-            raise
-        keys.tidy()
+        keys = self._keys = formed.keys
+        self._witness = formed.witness
         self.observers.measure(self.reducer.statistics, self.reducer.engine)
         self._progress = Progress(
             Notices(keys, rank, size),

@@ -22,7 +22,7 @@ from afflux_drivers.errors import AffluxError
 
 __all__ = ["AggregatorNotStarted", "Launched", "acquire", "release"]
 
-_SCRIPT = Path(__file__).parents[1] / "commands" / "serve.py"
+_SCRIPT = Path(__file__).parents[2] / "commands" / "serve.py"
 _READY = re.compile(r"^afflux: \S+ engine on udp://\[?(?P<host>.+?)\]?:(?P<port>\d+)$")
 _END_TIMEOUT_S = 5.0
 _SOFT_JOBS = 256

@@ -1,0 +1,65 @@
+"""Forms a group at one rank: its reducer, its Gloo, and what watches the other ranks."""
+
+from typing import Any, NamedTuple
+
+from torch._C._distributed_c10d import PrefixStore
+
+from afflux.group.autotune.contest import settle
+from afflux.group.forming.rendezvous import meet
+from afflux.group.liveness.witness import Witness
+from afflux.group.reducers.fallback import GlooFallback
+from afflux.group.reducers.gloo import make_gloo
+from afflux.group.reducers.reducer import Reducer
+from afflux.group.settings.membership import Membership
+from afflux.group.settings.variables import Settings
+from afflux.group.store.keys import GroupStore
+
+__all__ = ["Formed", "form"]
+
+
+class Formed(NamedTuple):
+    """What a group consists of at one rank.
+
+    Attributes:
+        reducer: Carries out its collectives.
+        gloo: What takes its sends and receives.
+        fallback: Carries out what the reducer does not, by the same Gloo.
+        keys: In torch's store; to be released with the group.
+        witness: Tells which ranks are gone.
+    """
+
+    reducer: Reducer[Any]
+    gloo: Any
+    fallback: GlooFallback
+    keys: GroupStore
+    witness: Witness
+
+
+def form(membership: Membership, settings: Settings) -> Formed:
+    """Meet the other ranks of a new group, and make all that it consists of. Collective.
+
+    Args:
+        membership: Of this rank. Its store is used by no other thread meanwhile.
+        settings: This rank's.
+
+    Raises:
+        AffluxError: At every rank, for the same reason.
+    """
+    rank, size = membership.rank, membership.size
+    reducer, tuning, keys = meet(membership, settings)
+    witness = Witness()
+    try:
+        if not reducer.notices_ends:
+            witness.meet(membership, keys, settings)
+        # Of this life of the group: an earlier one over the same store had other keys.
+        gloo = make_gloo(PrefixStore("gloo", keys.store), membership)
+        fallback = GlooFallback(gloo, membership.store, rank, size)
+        if tuning is not None:
+            reducer = settle(reducer, tuning, gloo, fallback, keys.notices, rank, size)
+    except BaseException:
+        witness.close()
+        reducer.leave()
+        keys.release()
+        raise
+    keys.tidy()
+    return Formed(reducer, gloo, fallback, keys, witness)
