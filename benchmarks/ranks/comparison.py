@@ -54,6 +54,8 @@ def compare(
                 session.renew(name)
         else:
             sides[name], wrong[name] = found, count
+    for name in (each for each in BACKENDS if each in sides):
+        _check_called(session, name, sides[name])
     entries = [
         Entry(name, side.call, side.restore, side.batch, iterations=_calls(session, side, run_s))
         for name, side in sides.items()
@@ -94,6 +96,24 @@ def _try(session: Session, make: Callable[[], Side]) -> tuple[Side | None, int, 
     if found := session.first_reason(reason):
         return None, 0, found
     return side, int(session.agree(count, dist.ReduceOp.SUM)), ""
+
+
+def _check_called(session: Session, name: str, side: Side) -> None:
+    """Check that a contender calls the groups of its own backend, and those of no other.
+
+    torch has caches by which a model may call the groups of one that was made before: two meshes
+    of the same ranks whose dimensions have the same names are equal, and DTensor looks no further.
+
+    Raises:
+        AssertionError: At every rank: it does not at one of them.
+    """
+    before = {each: session.called(each) for each in BACKENDS}
+    side.restore()
+    side.call()
+    called = [each for each in BACKENDS if session.called(each) != before[each]]
+    reason = "" if called == [name] else f"{name} has called the groups of {called}"
+    found = session.first_reason(reason)
+    assert not found, found
 
 
 def _wrong_everywhere(session: Session, side: Side) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from afflux.statistics import group_of
 from benchmarks.report.control import Control
 
 __all__ = ["BACKENDS", "Session", "new_group"]
@@ -52,6 +53,14 @@ class Session(Control):
                 if self.rank in ranks:
                     self._groups[key] = made
         return self._groups[key]
+
+    def called(self, backend: str) -> int:
+        """Return how many operations this rank has asked a backend's groups for, so far."""
+        groups = [made for (name, _), made in self._groups.items() if name == backend and made]
+        if backend == "afflux":
+            cores = [group_of(each) for each in groups]
+            return sum(each.sequence + sum(each.gloo_counts().values()) for each in cores)
+        return sum(each._get_sequence_number_for_group() for each in groups)
 
     def renew(self, backend: str) -> None:
         """Forget all groups of a backend, as one may have failed. All ranks must do so."""

@@ -122,8 +122,15 @@ def _backward(model: nn.Module, data: torch.Tensor) -> None:
     model(data).square().mean().backward()
 
 
+def _names(backend: str, *dimensions: str) -> tuple[str, ...]:
+    """Name a mesh's dimensions: torch takes meshes of the same ranks and names for one another."""
+    return tuple(f"{backend}_{each}" for each in dimensions)
+
+
 def _fsdp2(session: Session, backend: str) -> Side:
-    mesh = DeviceMesh.from_group(session.group(backend), "cpu", mesh_dim_names=("shard",))
+    mesh = DeviceMesh.from_group(
+        session.group(backend), "cpu", mesh_dim_names=_names(backend, "shard")
+    )
     return _sharded(session, backend, mesh)
 
 
@@ -134,7 +141,9 @@ def _hsdp(session: Session, backend: str) -> Side:
         session.groups(backend, places.t().tolist()),
         session.groups(backend, places.tolist()),
     ]
-    mesh = DeviceMesh.from_group(groups, "cpu", places, mesh_dim_names=("replicate", "shard"))
+    mesh = DeviceMesh.from_group(
+        groups, "cpu", places, mesh_dim_names=_names(backend, "replicate", "shard")
+    )
     return _sharded(session, backend, mesh)
 
 
@@ -151,7 +160,9 @@ def _sharded(session: Session, backend: str, mesh: DeviceMesh) -> Side:
 
 def _tensor_parallel(session: Session, backend: str) -> Side:
     width = width_of(session)
-    mesh = DeviceMesh.from_group(session.group(backend), "cpu", mesh_dim_names=("tp",))
+    mesh = DeviceMesh.from_group(
+        session.group(backend), "cpu", mesh_dim_names=_names(backend, "tp")
+    )
     model = blocks(width, 4)
     plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
     plan |= {"4": ColwiseParallel(), "6": RowwiseParallel()}
@@ -183,7 +194,7 @@ def _pipeline(session: Session, backend: str) -> Side:
 def _checkpoint(session: Session, backend: str) -> Side:
     width = width_of(session)
     group = session.group(backend)
-    mesh = DeviceMesh.from_group(group, "cpu", mesh_dim_names=("shard",))
+    mesh = DeviceMesh.from_group(group, "cpu", mesh_dim_names=_names(backend, "shard"))
     model = blocks(width, 2)
     fully_shard(model, mesh=mesh)
     state = {"model": dict(model.state_dict())}
