@@ -1,4 +1,4 @@
-// Whose turn it is in a group: `afflux.group.call.turn.Turn` for threads that do without Python's lock.
+// Whose turn it is in a group: `afflux.group.call.turn.Turn` for threads without Python's lock.
 #pragma once
 
 #include <atomic>
