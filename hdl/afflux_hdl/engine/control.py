@@ -467,7 +467,7 @@ class Control(wiring.Component):
         """Add what tells the build; return its register, if one was asked for, and otherwise 0.
 
         It is a memory, not logic: in a design that is placed its words can be replaced
-        (`afflux_hdl.boards.placed_build`).
+        (`afflux_hdl.boards.placed_settings`).
         """
         p = self._parameters
         m.submodules.build = words = memory.Memory(
