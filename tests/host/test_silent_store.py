@@ -145,6 +145,8 @@ def test_a_rank_that_waits_for_a_step(process):
 
 
 def wait_for_an_idle_rank(rank, size, port, pid):
+    # Gloo may still be connecting at the other rank.
+    dist.barrier()
     dist.destroy_process_group()
     dist.init_process_group(
         "afflux",

@@ -172,7 +172,7 @@ def test_shards_get_whole_rows_of_their_grid():
     nothing: Any = None
 
     def over(tickets):
-        reducer: Any = SimpleNamespace(tickets=tickets)
+        reducer: Any = SimpleNamespace(tickets=tickets, timed=False)
         return SparseSums(reducer, nothing, nothing, 0, 4, nothing)
 
     sums = over(tickets)

@@ -231,20 +231,47 @@ class ShardsPlan(NamedTuple):
 
 Plan = GlooPlan | JobPlan | ShardsPlan
 
-_KINDS: dict[str, type[Plan]] = {each.__name__: each for each in (GlooPlan, JobPlan, ShardsPlan)}
-
 
 def to_json(plan: Plan) -> str:
-    """Return a plan for the store."""
-    return json.dumps({"kind": type(plan).__name__, **plan._asdict()})
+    """Return a plan as the ticket of `docs/protocol.md`, section 10.4."""
+    ticket: dict[str, Any] = {"topology": plan.topology, "require": False, "contest": ""}
+    match plan:
+        case GlooPlan():
+            ticket["gloo"] = "" if plan.asked else plan.topology.reason
+        case JobPlan():
+            if plan.boards:
+                ticket["boards"] = plan.boards
+            if plan.topology.by_host:
+                ticket["hosts"] = plan.hosts
+            elif plan.tickets:
+                ticket["job"] = plan.tickets
+        case ShardsPlan():
+            ticket |= {"require": plan.require, "contest": plan.contest}
+            if plan.rates:
+                ticket["rates"] = plan.rates
+            names = ("hosts", "key", "lanes", "slots")
+            ticket["shards"] = {name: getattr(plan, name) for name in names}
+    return json.dumps(ticket)
 
 
 def from_json(text: str) -> Plan:
     """Read back what `to_json` returned."""
-    fields = json.loads(text)
-    kind = _KINDS[fields.pop("kind")]
-    fields["topology"] = Topology(*fields["topology"])
-    return kind(**fields)
+    ticket = json.loads(text)
+    topology = Topology(*ticket["topology"])
+    if "gloo" in ticket:
+        return GlooPlan(topology, asked=not ticket["gloo"])
+    if "shards" in ticket:
+        rates = ticket.get("rates", [])
+        return ShardsPlan(
+            topology,
+            **ticket["shards"],
+            require=ticket["require"],
+            contest=ticket["contest"],
+            rates=rates,
+        )
+    return JobPlan(
+        topology, ticket.get("hosts", []), ticket.get("boards", []), ticket.get("job", "")
+    )
 
 
 def decide(forming: Forming, unshared: str) -> Plan:
