@@ -101,6 +101,31 @@ def test_daemons_in_collectives_do_not_abort(adapter, url, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+LATE = """
+import atexit, threading
+class Last:
+    def __del__(self):
+        # The daemon waits 0.1 s at a time without the interpreter.
+        self.sleep(0.3)
+def make_group():
+    group = dist.new_group()
+    if rank == 0:
+        call = lambda: dist.all_reduce(torch.ones(3), group=group)
+        threading.Thread(target=call, daemon=True).start()
+        time.sleep(0.05)
+last = Last()
+last.sleep = time.sleep
+"""
+
+
+def test_a_daemon_in_a_group_that_is_made_at_the_very_end(tmp_path):
+    text = LATE + "atexit.register(make_group)\n" + START
+    done = run_script(
+        "import time" + text, tmp_path, ranks=2, environment={"AFFLUX_ADAPTER": "native"}
+    )
+    assert done.returncode == 0, done.stderr
+
+
 SOFT = {"AFFLUX_AGGREGATOR": "soft://"}
 
 

@@ -1,10 +1,12 @@
 // Python objects that C++ threads hold and drop without Python's lock.
 #pragma once
 
+#include <cxxabi.h>
 #include <torch/csrc/Exceptions.h>
 // A duration becomes a timedelta by this alone.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <memory>
 #include <utility>
@@ -12,6 +14,24 @@
 namespace afflux {
 
 namespace py = pybind11;
+
+// CPython before 3.14 ends a thread that wants Python's lock after the interpreter has ended: it
+// unwinds the stack, past whatever catches all exceptions to go on. From 3.14 on it lets the thread
+// sleep for ever, and so does this.
+[[noreturn]] inline void sleep_for_ever() {
+    for (;;) pause();
+}
+
+class PythonLock {
+  public:
+    PythonLock() try {
+    } catch (abi::__forced_unwind&) {
+        sleep_for_ever();
+    }
+
+  private:
+    const py::gil_scoped_acquire held_;
+};
 
 // A reference that any thread may copy, move or drop. To use the object, hold Python's lock.
 class PythonObject {
@@ -21,7 +41,7 @@ class PythonObject {
         : held_(new py::object(std::move(object)), [](py::object* dropped) {
               // The interpreter may be gone: then so is the object.
               if (!Py_IsInitialized()) return;
-              const py::gil_scoped_acquire gil;
+              const PythonLock lock;
               delete dropped;
           }) {}
 
@@ -72,10 +92,12 @@ class NotTraced {
 // thread may hold and drop.
 template <typename Call>
 auto with_python(const Call& call) {
-    const py::gil_scoped_acquire gil;
+    const PythonLock lock;
     try {
         const NotTraced not_traced;
         return call();
+    } catch (abi::__forced_unwind&) {
+        sleep_for_ever();
     } catch (py::error_already_set& raised) {
         raised.restore();
         python_error error;

@@ -123,7 +123,7 @@ void PendingWork::throw_error() const {
         error = error_;
     }
     if (!error) return;
-    const py::gil_scoped_acquire gil;
+    const PythonLock python;
     // Waits of several threads raise the same error; each starts a traceback of its own.
     throw_exception(error.get().attr("with_traceback")(py::none()));
 }
@@ -151,7 +151,7 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
                 start + timeout - Clock::now());
             if (left.count() < 0) {
                 lock.unlock();
-                const py::gil_scoped_acquire gil;
+                const PythonLock python;
                 const double seconds = static_cast<double>(timeout.count()) / 1e3;
                 throw_exception(timed_out_.get()(call_, seconds));
             }
