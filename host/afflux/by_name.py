@@ -1,8 +1,9 @@
-"""Functions of torch 2.13 that know the backends by their names, for groups of Afflux too.
+"""Functions of torch that know the backends by their names, for groups of Afflux too.
 
-torch 2.14 asks the backend. 2.13 asks whether it is Gloo, or NCCL, and refuses, warns or raises
-otherwise; so there these functions are replaced by ones that first ask whether the group is one of
-Afflux. For all other groups they call torch's own.
+They ask whether it is Gloo, or NCCL, and refuse, warn or raise otherwise; most do so in 2.13 alone,
+as 2.14 asks the backend. They are replaced by ones that first ask whether the group is one of
+Afflux; for all other groups these call torch's own. docs/torch_versions.md lists all places in
+torch that ask so.
 """
 
 import functools
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
 from torch.torch_version import __version__ as torch_version
 
 from afflux.statistics import find_group
@@ -21,8 +23,11 @@ _ASKS_THE_BACKEND = "2.14"
 
 
 def serve_by_name() -> None:
-    """Replace the functions, once, if this version of torch needs it."""
-    if torch_version < _ASKS_THE_BACKEND and not hasattr(dist.monitored_barrier, "__wrapped__"):
+    """Replace the functions that this version of torch needs, once."""
+    if hasattr(DistributedDataParallel._get_ddp_logging_data, "__wrapped__"):
+        return
+    _replace("_get_ddp_logging_data", _logging_data, DistributedDataParallel)
+    if torch_version < _ASKS_THE_BACKEND:
         _replace("monitored_barrier", _monitored_barrier, dist, distributed_c10d)
         _replace("_set_pg_timeout", _set_pg_timeout, distributed_c10d)
         _replace("_set_sequence_number_for_group", _begin_sequence, dist.ProcessGroup)
@@ -76,3 +81,9 @@ def _sequence_number(theirs: Any, group: dist.ProcessGroup) -> int:
     core = find_group(group)
     number: int = theirs(group) if core is None else core.sequence
     return number
+
+
+def _logging_data(theirs: Any, module: DistributedDataParallel) -> dict[str, Any]:
+    # C++ has a name for each kind of backend, and "custom" for all kinds that it does not know.
+    ours = {"backend_name": "afflux"} if find_group(module.process_group) else {}
+    return {**theirs(module), **ours}
