@@ -30,6 +30,9 @@ BUILD_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell date +%s))
 # First 32 bits of the commit, likewise; 0 if the gateware differs from it.
 BUILD_COMMIT = $(or $(shell git diff --quiet HEAD -- hdl 2>/dev/null && \
 	printf %d "0x$$(git rev-parse HEAD | cut -c 1-8)"),0)
+# What board-figures places: those of docs/boards.json.
+BOARD_BUILDS := colorlight-5a-75b colorlight-5a-75b-2-ports ecpix5-45f ecpix5-85f versa-ecp5 \
+	versa-ecp5-2-ports
 BUILD = --build-time "$(BUILD_TIME)" --build-commit "$(BUILD_COMMIT)"
 
 PY := .venv/bin/python
@@ -174,12 +177,22 @@ bench-training: $(ADAPTER) ## trainings with each scheme, and to a loss between 
 	test -n "$(BENCH_ARGS)" || $(PY) -m benchmarks.network.to_loss
 
 .PHONY: synth
-synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, into build/synth.json; takes minutes
+synth: $(SETUP) ## cost of the gateware on UltraScale+ and ECP5, and docs/cost.md; takes minutes
 	$(PY) -m afflux_hdl.synthesis $(SYNTH_ARGS)
+	$(PY) -m docs.generate.measured_tables docs build/synth.json
 
 .PHONY: bitstream
 bitstream: $(SETUP) ## a bitstream for an open BOARD, into build/boards; BITSTREAM_ARGS="--address dhcp" and so on
 	$(PY) -m afflux_hdl.boards "$(BOARD)" $(BUILD) $(BITSTREAM_ARGS)
+
+.PHONY: board-figures
+board-figures: $(SETUP) ## all open boards placed, and the tables of docs/boards.md; takes hours
+	@status=0; \
+	for build in $(BOARD_BUILDS); do \
+		$(PY) -m afflux_hdl.boards $${build%-2-ports} $(BUILD) \
+			$$(case $$build in *-2-ports) echo --ports 2;; esac) || status=1; \
+	done; \
+	$(PY) -m docs.generate.measured_tables docs build/boards.json && exit $$status
 
 .PHONY: formal
 formal: $(SETUP) ## all proofs about the gateware
@@ -232,6 +245,7 @@ docs: $(SETUP) ## write the generated pages in docs/ again
 	$(PY) -m docs.generate.slot_life docs/plots/slot_life.svg
 	$(PY) -m docs.generate.scaling_tables docs/scaling.md
 	$(PY) -m docs.generate.vectors docs/vectors
+	$(PY) -m docs.generate.measured_tables docs
 
 .PHONY: clean
 clean: ## remove build/ and Python's caches, but not .venv

@@ -108,6 +108,7 @@ def _made(
     entry = {
         "board": board.title,
         "device": f"{board.device}-{board.speed}{board.package}",
+        "gateware": flow.gateware(),
         "parameters": asdict(flow.node),
         "clocks_mhz": {
             "engine": float(board.clock_mhz(flow.node.engine.ports)),

@@ -25,6 +25,7 @@ from afflux_hdl.boards.placed_settings import PLACED, Contents, patched
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.management.management import Management
 from afflux_hdl.node.parameters import NodeParameters
+from afflux_hdl.synthesis.gateware import name_of
 from afflux_hdl.synthesis.netlist import Netlist
 from afflux_hdl.synthesis.tools import (
     Progress,
@@ -292,6 +293,10 @@ class Flow:
     def placed_digest(self, seed: int) -> str:
         """Return the hash of what is placed with a seed, before a board's settings."""
         return hashlib.sha256((self.work / f"placed_{seed}.config").read_bytes()).hexdigest()
+
+    def gateware(self) -> str:
+        """Return the name of what was synthesised; see `afflux_hdl.synthesis.gateware`."""
+        return name_of((self.work / "board.v").read_text())
 
     def known(self) -> dict[str, Any]:
         """Return what is kept: hash of the sources, time of the synthesis, reports of seeds."""

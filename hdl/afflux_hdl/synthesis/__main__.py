@@ -14,8 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from afflux_hdl.engine import verilog
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.synthesis import comparison, ecp5, ultrascale
+from afflux_hdl.synthesis.gateware import name_of
 from afflux_hdl.synthesis.tools import ToolError, versions
 
 __all__ = ["TARGETS", "main", "table", "targets"]
@@ -95,7 +97,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         print(f"UltraScale+: {parameters}", flush=True)
         netlist = ultrascale.synthesise(parameters, folder, progress)
         detail = ultrascale.report(netlist)
-        result["ultrascale"] = {"parameters": asdict(parameters), **detail}
+        gateware = name_of(verilog.generate(parameters))
+        result["ultrascale"] = {
+            "gateware": gateware,
+            "parameters": asdict(parameters),
+            **detail,
+        }
         result |= {key: detail[key] for key in TOP_KEYS}
         longest = detail["longest_path"]
         result["longest_path_stage"] = longest["stage"] if longest else None
@@ -112,6 +119,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         slowest = min(routed.values(), key=lambda one: one["fmax_mhz"] or 0)
         result["ecp5"] = {
             "device": ecp5.DEVICE,
+            "gateware": name_of(verilog.generate(ecp5.PARAMETERS)),
             "parameters": asdict(ecp5.PARAMETERS),
             "fmax_mhz_by_seed": {str(seed): one["fmax_mhz"] for seed, one in routed.items()},
             **slowest,
