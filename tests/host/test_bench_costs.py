@@ -59,6 +59,7 @@ def test_where_the_counter_is_unknown_cycles_are_left_out(rows):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_core_is_measured(tmp_path, capfd):
     if reason := missing():
         pytest.skip(reason)

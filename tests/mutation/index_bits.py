@@ -109,6 +109,9 @@ def address_bits(text: str) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
             continue
         name = cell["name"].removeprefix("\\")
         ports = bits.ports(name)
+        if not ports["WR_CLK"]:
+            # Nothing of a job is in what is never written.
+            continue
         width = len(ports["WR_ADDR"]) // len(ports["WR_CLK"])
         for bit in range(width):
             places = [

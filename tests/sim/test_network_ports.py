@@ -110,7 +110,6 @@ BUGS = {
 
 SHOWN = (
     "the group of the job before",
-    "the seal by the next frame's port",
     "a frame comes by the port of the one before",
 )
 """Of which `make test` shows that they are found: three that checks through a box did not find."""

@@ -73,7 +73,9 @@ def test_every_register_has_an_initial_value_but_what_memories_give(design: str)
         verilog = node_verilog.generate_node(NodeParameters(engine=NARROW))
     assert len(BEGUN.findall(verilog)) > 300
     assert without_initial_value(verilog) == []
-    name = random.Random(1).choice(BEGUN.findall(verilog))
+    # Yosys has others, which nothing writes, for what its Verilog does once.
+    written = {name for name, index in WRITTEN.findall(verilog) if not index}
+    name = random.Random(1).choice([name for name in BEGUN.findall(verilog) if name in written])
     planted = re.sub(rf"^(  reg .*{re.escape(name)}) += .*;$", r"\1;", verilog, flags=re.MULTILINE)
     assert name in without_initial_value(planted)
 

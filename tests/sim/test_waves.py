@@ -32,7 +32,7 @@ def changes(path: Path, signal: str) -> list[tuple[int, int]]:
     return list(Waveform(str(path))[f"engine.{signal}"].tv)
 
 
-@pytest.fixture(params=["fst", "vcd"])
+@pytest.fixture(params=[pytest.param("fst", marks=pytest.mark.long), "vcd"])
 def path(request, tmp_path):
     return tmp_path / f"engine.{request.param}"
 
