@@ -170,7 +170,8 @@ ENDS = {
     "nothing more": "",
     "exit": "sys.exit(3)",
     "exception": "raise KeyError('something else')",
-    "signal": "print('ready', flush=True)\ntime.sleep(60)",
+    # Not one long sleep: a signal that comes just before it would be seen after it.
+    "signal": "print('ready', flush=True)\nfor _ in range(600):\n    time.sleep(0.1)",
     "signal in a play": "print('ready', flush=True)\nwhile True: engine.play([bytes(64)] * 100)",
     "copy": "if os.fork() == 0:\n    del engine\n    sys.exit(0)\nos.wait()",
 }
