@@ -1,15 +1,16 @@
 """Functions of torch that know the backends by their names, for groups of Afflux too.
 
-They ask whether it is Gloo, or NCCL, and refuse, warn or raise otherwise; most do so in 2.13 alone,
+They ask whether it is Gloo, or NCCL, and refuse, warn or raise otherwise; some do so in 2.13 alone,
 as 2.14 asks the backend. They are replaced by ones that first ask whether the group is one of
-Afflux; for all other groups these call torch's own. docs/torch_versions.md lists all places in
-torch that ask so.
+Afflux. For all other groups these call torch's own. docs/torch_versions.md lists all such places,
+with what happens there.
 """
 
 import functools
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
@@ -17,7 +18,7 @@ from torch.torch_version import __version__ as torch_version
 
 from afflux.statistics import find_group
 
-__all__ = ["serve_by_name"]
+__all__ = ["serve_by_name", "serve_modules_by_name"]
 
 _ASKS_THE_BACKEND = "2.14"
 
@@ -32,6 +33,19 @@ def serve_by_name() -> None:
         _replace("_set_pg_timeout", _set_pg_timeout, distributed_c10d)
         _replace("_set_sequence_number_for_group", _begin_sequence, dist.ProcessGroup)
         _replace("_get_sequence_number_for_group", _sequence_number, dist.ProcessGroup)
+
+
+@functools.cache
+def serve_modules_by_name() -> None:
+    """Replace functions in modules that torch does not import by itself, once."""
+    from torch.distributed._shard.sharded_tensor.api import _SHARDED_OPS, ShardedTensor
+    from torch.distributed.nn import functional
+
+    _replace("to", _sharded_to, ShardedTensor)
+    asked: Any = torch.Tensor.device
+    _SHARDED_OPS[asked.__get__] = functools.partial(_sharded_device, _SHARDED_OPS[asked.__get__])
+    gathered: Any = functional._AllGatherBase
+    gathered.backward = staticmethod(functools.partial(_spread_gradient, gathered.backward))
 
 
 def _replace(name: str, ours: Any, *places: Any) -> None:
@@ -84,6 +98,59 @@ def _sequence_number(theirs: Any, group: dist.ProcessGroup) -> int:
 
 
 def _logging_data(theirs: Any, module: DistributedDataParallel) -> dict[str, Any]:
-    # C++ has a name for each kind of backend, and "custom" for all kinds that it does not know.
-    ours = {"backend_name": "afflux"} if find_group(module.process_group) else {}
-    return {**theirs(module), **ours}
+    told: dict[str, Any] = theirs(module)
+    # C++ has a name for each kind of backend, and this one for all kinds that it does not know.
+    if told.get("backend_name") == "custom" and find_group(module.process_group) is not None:
+        told["backend_name"] = "afflux"
+    return told
+
+
+def _spread_gradient(theirs: Any, context: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+    group = context.group
+    if find_group(group) is None:
+        returned: tuple[Any, ...] = theirs(context, gradient)
+        return returned
+    rows, ranks = len(gradient), dist.get_world_size(group)
+    if rows % ranks:
+        raise ValueError(f"_all_gather_base: {rows} rows of gradients at {ranks} ranks")
+    own = gradient.new_empty((rows // ranks, *gradient.shape[1:]))
+    dist.reduce_scatter_tensor(own, gradient.contiguous(), group=group)
+    return None, own, None
+
+
+def _has_cpu_alone(tensor: Any) -> bool:
+    """Return whether a ShardedTensor has no shard here, and only the CPU can have any."""
+    group = tensor._process_group
+    return (
+        not tensor._local_shards
+        and find_group(group) is not None
+        and group._device_types == [torch.device("cpu")]
+    )
+
+
+def _sharded_device(
+    theirs: Any, types: Any, args: Any = (), kwargs: Any = None, pg: Any = None
+) -> torch.device:
+    if _has_cpu_alone(args[0]):
+        return torch.device("cpu")
+    device: torch.device = theirs(types, args, kwargs, pg)
+    return device
+
+
+class _OnCpu:
+    """Stands for a process group where torch wants to know no more than the device."""
+
+    def _get_backend_name(self) -> str:
+        return dist.Backend.GLOO
+
+
+def _sharded_to(theirs: Any, tensor: Any, *arguments: Any, **named: Any) -> Any:
+    if not _has_cpu_alone(tensor):
+        return theirs(tensor, *arguments, **named)
+    group = tensor._process_group
+    named.setdefault("process_group", group)
+    tensor._process_group = _OnCpu()
+    try:
+        return theirs(tensor, *arguments, **named)
+    finally:
+        tensor._process_group = group

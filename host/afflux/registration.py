@@ -4,7 +4,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from afflux.by_name import serve_by_name
+from afflux.by_name import serve_by_name, serve_modules_by_name
 
 __all__ = ["register"]
 
@@ -20,4 +20,5 @@ def _create(options: Any, backend_options: Any = None) -> Any:
     # Only now, as some of what a group needs is made when it is first needed.
     from afflux.adapters.choice import create_backend
 
+    serve_modules_by_name()
     return create_backend(options, backend_options)

@@ -1,114 +1,124 @@
-"""What torch does where it asks for a backend by its name: docs/torch_versions.md has the list."""
+"""Places in torch that ask which backend a group has: docs/torch_versions.md has them all."""
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed import c10d_logger, distributed_c10d
-from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.distributed.nn import functional
-from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.support.host.ranks import run_ranks, values
 
-ROUNDS = 4
+RANKS = 2
+STEPS = 4
 
 
-def model():
-    torch.manual_seed(1)
-    return torch.nn.Sequential(*(torch.nn.Linear(40, 40) for _ in range(3)))
-
-
-def trained(trained_model, step, rank):
-    """Return the parameters after some rounds, as one tensor."""
-    for number in range(ROUNDS):
-        torch.manual_seed(10 * number + rank)
-        trained_model(torch.randn(4, 40)).square().sum().backward()
-        step()
-        trained_model.zero_grad()
-    return torch.cat([each.detach().reshape(-1) for each in trained_model.parameters()])
-
-
-def with_zero_hook(hook, rank):
-    module = model()
-    ddp = DistributedDataParallel(module, bucket_cap_mb=0.005, gradient_as_bucket_view=True)
-    optimizer = ZeroRedundancyOptimizer(
-        module.parameters(), torch.optim.SGD, overlap_with_ddp=True, lr=0.01
+def trained(hook=None, **options):
+    """Return the parameters after some steps, of ZeRO's with a hook, else of Adam's."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(8, 8) for _ in range(3)]
+    # Several buckets.
+    model = DistributedDataParallel(
+        torch.nn.Sequential(*layers), bucket_cap_mb=2e-4, gradient_as_bucket_view=True
     )
-    ddp.register_comm_hook(None, hook(allreduce_hook, ddp, optimizer))
-    return trained(ddp, lambda: None, rank)
+    inputs = torch.full((4, 8), dist.get_rank() + 1.0)
+    optimizer: torch.optim.Optimizer
+    if hook is None:
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    else:
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+        from torch.distributed.optim import ZeroRedundancyOptimizer
 
-
-def train_with_zero(rank, _size):
-    ddp = DistributedDataParallel(model())
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
-    before = torch.cat([each.detach().reshape(-1) for each in ddp.parameters()])
-    # With the hooks, the first two backward passes only learn in which order buckets come.
-    plain = trained(ddp, optimizer.step, rank)
-    found = [
-        with_zero_hook(hook, rank)
-        for hook in (
-            ddp_zero_hook.hook_with_zero_step,
-            ddp_zero_hook.hook_with_zero_step_interleaved,
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), torch.optim.Adam, overlap_with_ddp=True, lr=0.01
         )
+        model.register_comm_hook(None, hook(allreduce_hook, model, optimizer, **options))
+    # The hook learns of the buckets in the first two.
+    for _ in range(STEPS + (0 if hook is None else 2)):
+        model.zero_grad()
+        model(inputs).sum().backward()
+        if hook is None:
+            optimizer.step()
+    return torch.cat([each.detach().flatten() for each in model.parameters()])
+
+
+def overlap(_rank, _size):
+    from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook
+
+    expected = trained()
+    hooks = ddp_zero_hook.hook_with_zero_step, ddp_zero_hook.hook_with_zero_step_interleaved
+    return [
+        torch.allclose(trained(hook, shard_buckets=sharded), expected, atol=1e-6)
+        for hook in hooks
+        for sharded in (False, True)
     ]
-    return [each.numpy() for each in (before, plain, *found)]
 
 
-@pytest.mark.parametrize("adapter", ["native", "python"])
-def test_the_zero_hooks_step_while_ddp_sums(adapter):
-    outcomes = values(run_ranks(train_with_zero, 2, environment={"AFFLUX_ADAPTER": adapter}))
-    for first, second in zip(*outcomes, strict=True):
-        assert (first == second).all()
-    before, plain, *hooked = outcomes[0]
-    for each in hooked:
-        assert (each == hooked[0]).all()
-        assert (each != before).any()
-        assert abs(each - before).max() <= 1.5 * abs(plain - before).max()
+def ask(rank, size):
+    from torch.distributed._shard import sharded_tensor
+    from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.nn import functional
 
+    def gradient(gather):
+        tensor = torch.ones(2, requires_grad=True)
+        (gather(tensor) * (rank + 1)).sum().backward()
+        return tensor.grad.tolist()
 
-def tell_names(rank, size):
-    ones = torch.ones(2, requires_grad=True)
-    sum(functional.all_gather(ones)).sum().backward()
-    given = [torch.full((2,), float(rank), requires_grad=True) for _ in range(size)]
-    taken = functional.all_to_all([torch.empty(2) for _ in range(size)], given)
-    ddp = DistributedDataParallel(model())
-    try:
-        own = torch.ones(2, requires_grad=True)
-        functional._all_gather_base(torch.empty(2 * size), own).sum().backward()
-        refusal = ""
-    except RuntimeError as error:
-        refusal = str(error)
+    model = DistributedDataParallel(torch.nn.Linear(2, 2))
+    # Rank 1 has no shard.
+    sharded = sharded_tensor.ones(ChunkShardingSpec(0, ["rank:0/cpu"]), 6, 3)
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(3))
+    with pytest.raises(RuntimeError, match="does not support device type cpu"):
+        from torch.distributed import _symmetric_memory
+
+        _symmetric_memory.empty(4, device=torch.device("cpu"))
+    received = functional.all_to_all([torch.empty(1)] * size, [torch.ones(1)] * size)
+    dist.monitored_barrier()
     return {
-        "DDP's logging": ddp._get_ddp_logging_data()["backend_name"],
-        "c10d's logging": c10d_logger._get_msg_dict("all_reduce")["backend"],
-        "device of objects": str(distributed_c10d._get_object_coll_device()),
-        "gradients of all_gather": ones.grad.tolist(),
-        "all_to_all": [each.tolist() for each in taken],
-        "_all_gather_base": refusal,
+        "logged": model._get_ddp_logging_data()["backend_name"],
+        "profiled": profile._get_distributed_info()["backend"],
+        "all_gather": gradient(lambda tensor: torch.cat(functional.all_gather(tensor))),
+        "_all_gather_base": gradient(
+            lambda tensor: functional._all_gather_base(torch.empty(2 * size), tensor)
+        ),
+        "all_to_all": [each.item() for each in received],
+        "device": str(sharded.device),
+        "to": str(sharded.to(torch.float64).dtype),
+        "preferred": str(sharded._get_preferred_device()),
+        "timeout": distributed_c10d._get_default_timeout(dist.get_backend()).total_seconds(),
+        "uid": distributed_c10d._get_process_group_uid(distributed_c10d._get_default_group()),
+        "mesh": dist.get_backend(init_device_mesh("cpu", (1, size)).get_group(1)),
+        "beside": dist.get_backend(dist.new_group(backend="gloo")),
     }
 
 
 @pytest.mark.parametrize("adapter", ["native", "python"])
-def test_names_and_what_hangs_on_them(adapter):
-    for found in values(run_ranks(tell_names, 2, environment={"AFFLUX_ADAPTER": adapter})):
-        assert found == {
-            "DDP's logging": "afflux",
-            "c10d's logging": "afflux",
-            "device of objects": "cpu",
-            "gradients of all_gather": [2.0, 2.0],
-            "all_to_all": [[0.0, 0.0], [1.0, 1.0]],
-            "_all_gather_base": "Backend not supported!",
-        }
+def test_zero_overlaps_with_ddp(adapter):
+    outcomes = run_ranks(overlap, RANKS, environment={"AFFLUX_ADAPTER": adapter})
+    assert values(outcomes) == [[True] * 4] * RANKS
 
 
-def log_with_gloo(_rank, _size):
-    group = dist.new_group(backend="gloo")
-    return DistributedDataParallel(model(), process_group=group)._get_ddp_logging_data()[
-        "backend_name"
-    ]
-
-
-def test_another_backend_keeps_its_name():
-    assert values(run_ranks(log_with_gloo, 2)) == ["gloo", "gloo"]
+@pytest.mark.parametrize("adapter", ["native", "python"])
+def test_places_that_ask_for_the_name(adapter):
+    outcomes = run_ranks(ask, RANKS, environment={"AFFLUX_ADAPTER": adapter})
+    assert (
+        values(outcomes)
+        == [
+            {
+                "logged": "afflux",
+                "profiled": "afflux",
+                "all_gather": [3.0, 3.0],
+                "_all_gather_base": [3.0, 3.0],
+                "all_to_all": [1.0, 1.0],
+                "device": "cpu",
+                "to": "torch.float64",
+                "preferred": "cpu",
+                "timeout": 1800.0,
+                "uid": -1,
+                "mesh": "afflux",
+                "beside": "gloo",
+            }
+        ]
+        * RANKS
+    )
