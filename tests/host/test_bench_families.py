@@ -40,6 +40,11 @@ makes = [
 ]
 for each in makes:
     print(json.dumps(comparison.compare(here, each, {"floor": lambda: None})))
+strange = sides.Side(lambda: dist.all_reduce(torch.ones(1), group=here.group("gloo")), lambda: 0)
+try:
+    comparison.compare(here, {"afflux": lambda: strange, "gloo": side(0)}, {})
+except AssertionError as error:
+    print(json.dumps(str(error)))
 dist.destroy_process_group()
 """
 
@@ -71,7 +76,9 @@ def test_a_quick_run_of_the_families(tmp_path, capfd):
 def test_one_that_raises_is_named_and_the_others_are_measured(tmp_path):
     found = run_script(ONE_RANK, tmp_path, environment={"PYTHONPATH": str(ROOT)})
     assert found.returncode == 0, found.stderr
-    broken, wrong = map(json.loads, found.stdout.splitlines())
+    broken, wrong, strange = map(json.loads, found.stdout.splitlines())
+    # As if torch had taken one mesh for another.
+    assert strange == "afflux has called the groups of gloo"
     assert broken["failed"] == "afflux: ValueError: it is broken"
     assert "afflux_s" not in broken
     assert broken["gloo_s"] > 0
