@@ -25,10 +25,8 @@ from afflux_drivers.errors import (
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 from tests.support.drivers.c_calls import CCalls
-from tests.support.drivers.golden_check import assert_same_bits, expected
 from tests.support.drivers.ranks import Ranks, run_ranks
 from tests.support.drivers.served import Served
-from tests.support.drivers.tensors import gaussian
 from tests.support.drivers.virtual_job import ticket_of
 
 F32 = wire.Dtype.FLOAT32
@@ -304,34 +302,6 @@ def test_calls_out_of_turn(served):
     worker.close()
     with pytest.raises(WorkerFailed, match="closed"):
         reduce_ones(worker)
-    lease.close()
-
-
-def test_an_operation_is_completed_in_the_middle_of_its_own_wait(served):
-    """As a signal's handler does, at whatever rounds the slots have come to by then."""
-    lease = create_job(served.address, 2, 1, 2, 5.0)
-    generator = np.random.default_rng(1)
-    tensors = [gaussian(generator, 64 * 100, F32) for _ in range(2)]
-    # So many packets are lost that the operation is far from its end when `interrupted` is called.
-    with Ranks(lease.ticket, loss=0.15) as ranks:
-        first, second = ranks.workers
-        completed: list[int] = []
-
-        def complete() -> None:
-            if not completed:
-                completed.append(first.statistics.rounds)
-                first.complete(30.0)
-
-        outcomes = run_ranks(
-            [
-                lambda: first.all_reduce(
-                    tensors[0], F32, Reduction.SUM, (len(tensors[0]),), 30.0, complete
-                ),
-                lambda: second.all_reduce(tensors[1], F32, Reduction.SUM, (len(tensors[1]),), 30.0),
-            ]
-        )
-        assert_same_bits(outcomes, expected(tensors, F32, Reduction.SUM))
-        assert 2 < completed[0] < first.statistics.rounds
     lease.close()
 
 

@@ -13,6 +13,7 @@ from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import Disagreement, RanksMissing
+from afflux_drivers.worker.operation import HostPiece
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
 from tests.support.drivers.golden_check import assert_same_bits, expected
@@ -48,13 +49,19 @@ def workers_of(served, lanes=3, slots=2) -> Iterator[list[Worker]]:
                 worker.close()
 
 
-def all_reduce(workers, tensors, dtype, reduction, shapes=None, timeout_s=30.0, **options):
+def all_reduce(workers, tensors, dtype, reduction, shapes=None, partial=False, **options):
     """One operation: what it returned or raised at each host."""
 
     def function(worker, ranks, shape):
         own, *others = (tensors[rank] for rank in ranks)
         return lambda: worker.all_reduce(
-            own, dtype, reduction, shape or own.shape, timeout_s, others=others, **options
+            own,
+            dtype,
+            reduction,
+            shape or own.shape,
+            30.0,
+            host=HostPiece(others, partial=partial),
+            **options,
         )
 
     shapes = shapes or [None] * len(HOSTS)
@@ -127,7 +134,7 @@ def test_blocks_of_zeros_are_neither_looked_at_nor_handed_out(served, dtype, red
                 calls.append(
                     functools.partial(
                         worker.all_reduce, tensors[leader], dtype, reduction, want.shape, 30.0,
-                        in_place=True, others=given, exponents=exponents, mirror=mirrors[-1],
+                        in_place=True, host=HostPiece(given, exponents, mirrors[-1]),
                     )
                 )  # fmt: skip
             assert_same_bits(run_ranks(calls), want)
@@ -145,11 +152,11 @@ def test_a_part_is_compared_by_the_shape_of_the_whole(served):
         tensors = [gaussian(generator, 640, F32) for _ in range(RANKS)]
         want = expected(tensors, F32, Reduction.SUM)
         shapes = [(1000, 3)] * len(HOSTS)
-        found = all_reduce(workers, tensors, F32, Reduction.SUM, shapes, part=True)
+        found = all_reduce(workers, tensors, F32, Reduction.SUM, shapes, True)
         assert_same_bits(found, want)
         shapes[1] = (3, 1000)
         for rank, error in zip(
-            (0, 2, 3), all_reduce(workers, tensors, F32, Reduction.SUM, shapes, part=True),
+            (0, 2, 3), all_reduce(workers, tensors, F32, Reduction.SUM, shapes, True),
             strict=True,
         ):  # fmt: skip
             assert isinstance(error, Disagreement)
@@ -164,7 +171,7 @@ def test_the_ranks_of_a_missing_host_are_named(served):
     with workers_of(served) as workers:
         own, *others = np.ones((3, 100), np.float32)
         with pytest.raises(RanksMissing) as caught:
-            workers[0].all_reduce(own, F32, Reduction.SUM, (100,), 1.0, others=others)
+            workers[0].all_reduce(own, F32, Reduction.SUM, (100,), 1.0, host=HostPiece(others))
         assert caught.value.ranks == (2, 3, 5)
 
 
@@ -175,7 +182,7 @@ def test_others_that_do_not_fit_are_refused(served):
             workers[0].all_reduce(own, F32, Reduction.SUM, (100,), 1.0)
         with pytest.raises(ValueError, match="as many elements"):
             others = [np.ones(99, np.float32), np.ones(100, np.float32)]
-            workers[2].all_reduce(own, F32, Reduction.SUM, (100,), 1.0, others=others[:1])
+            workers[2].all_reduce(own, F32, Reduction.SUM, (100,), 1.0, host=HostPiece(others[:1]))
 
 
 def test_tickets_with_hosts(served):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,19 +185,6 @@ def test_what_cannot_be_called_harms_nobody(processes: Processes) -> None:
         assert (kind, text) == ("ValueError", "no reduction 4 of dtype 1")
         for got in run(processes, right, [np.ones(4, np.int64)] * 2):
             assert (got == 2).all()
-
-
-def test_calls_inside_calls(processes: Processes, tmp_path: Path) -> None:
-    """A handler completes the operation that it interrupts, wherever that is, and does another."""
-    operations = 90
-    permits = tmp_path / "permits"
-    permits.write_bytes(bytes(8))
-    with processes.group(2, attach="attach_worker"):
-        processes.start(0, "nest_at_every_step", operations, str(permits))
-        processes.start(1, "nest", operations, str(permits))
-        # A call that waits for two rounds has about so many steps.
-        assert processes.answer(0) > operations - 20
-        processes.answer(1)
 
 
 def test_calls_from_another_library(processes: Processes) -> None:

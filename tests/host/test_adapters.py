@@ -10,7 +10,7 @@ from torch.profiler import profile
 
 import afflux
 from afflux.adapters import native
-from afflux.group.call.turn import Turn
+from afflux_drivers._native import Turn
 from tests.support.host.ranks import caught, run_ranks, values
 
 SHM = {"AFFLUX_AGGREGATOR": "shm://"}

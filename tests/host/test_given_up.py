@@ -59,17 +59,22 @@ def test_ctrl_c_just_after_the_call(dtype):
         assert "(operation 2): given up: KeyboardInterrupt" in error
 
 
-def fail_to_adopt(rank, _size):
+def interrupted_when_it_is_handed_over(rank, _size):
     dist.all_reduce(torch.ones(3))
     core = group_of(None)
     if rank == 1:
         time.sleep(1.5)
         return "", ask_again(torch.float32)
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
+    wake, calls = core.wake, []
 
-    setattr(core, "adopt", interrupted)  # noqa: B010 - a method, for mypy
+    def interrupted(given_up):
+        calls.append(given_up)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        wake(given_up)
+
+    setattr(core, "wake", interrupted)  # noqa: B010 - a method, for mypy
     try:
         dist.all_reduce(torch.ones(3), async_op=True)
     except KeyboardInterrupt:
@@ -77,8 +82,8 @@ def fail_to_adopt(rank, _size):
     return "not interrupted", ""
 
 
-def test_an_asynchronous_call_that_nobody_adopts():
-    first, second = values(run_ranks(fail_to_adopt, 2, environment=SHM))
+def test_ctrl_c_when_an_asynchronous_call_is_handed_over():
+    first, second = values(run_ranks(interrupted_when_it_is_handed_over, 2, environment=SHM))
     assert first[0] == "interrupted"
     for error in first[1], second[1]:
         assert "(operation 2): given up: KeyboardInterrupt" in error

@@ -33,13 +33,16 @@ def options(op=dist.ReduceOp.SUM, asynchronous=False):
 
 def test_what_the_reducer_plans_is_its_own(group, reducer):
     tensor = torch.ones(3)
-    work = group.allreduce([tensor], options())
-    assert work.is_completed()
+    group.allreduce([tensor], options()).wait()
     assert tensor.tolist() == [2.0] * 3
     assert reducer.done == ["run all_reduce sum"]
     assert (group.sequence, group.engine_operations) == (1, 1)
-    # Whoever waits for it anyway carries it out.
+
+
+def test_there_is_no_thread_until_there_is_something_to_do(group):
     assert not [each for each in threading.enumerate() if each.name.startswith("afflux-fake-")]
+    group.allreduce([torch.ones(3)], options()).wait()
+    assert [each for each in threading.enumerate() if each.name.startswith("afflux-fake-")]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +81,11 @@ def test_asynchronous_calls_keep_their_order_and_their_errors(group, reducer):
 def test_a_refused_call_ends_itself_and_an_error_ends_the_group(group, reducer):
     reducer.trouble = CallRefused("no such call")
     with pytest.raises(CallRefused, match="no such call"):
-        group.allreduce([torch.ones(1)], options())
-    group.allreduce([torch.ones(1)], options())
+        group.allreduce([torch.ones(1)], options()).wait()
+    group.allreduce([torch.ones(1)], options()).wait()
     reducer.trouble = AffluxError("the engine is gone")
     with pytest.raises(AffluxError, match=r"all_reduce sum float32 .*the engine is gone"):
-        group.allreduce([torch.ones(1)], options())
+        group.allreduce([torch.ones(1)], options()).wait()
     with pytest.raises(GroupFailed, match="failed before"):
         group.allreduce([torch.ones(1)], options())
     assert reducer.done.count("give up") == 1

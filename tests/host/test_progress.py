@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from afflux.group.call.description import Call, KnownCall
 from afflux.group.call.errors import GroupClosed
 from afflux.statistics import group_of
 from tests.support.host.ranks import run_ranks, values
@@ -95,7 +96,7 @@ def submit_during_the_end(rank, size, slow):
 
     def submit():
         try:
-            ended.append(progress.submit("late", list).is_completed)
+            ended.append(progress.submit("late", False, list).is_completed)
         except GroupClosed:
             ended.append(lambda: True)
 
@@ -158,12 +159,16 @@ def hand_over_in_between(rank, size, what):
     if what == "news":
         progress._tell()
     else:
-        thread = threading.Thread(target=lambda: progress.submit("queued", list))
+        thread = threading.Thread(target=lambda: progress.submit("queued", False, list))
         thread.start()
         thread.join()
     # The progress thread waits for the turn.
     time.sleep(0.2)
-    begun = progress.adopt("begun", list)
+    begun = progress.new_work("begun", False)
+    progress._finish = lambda _handed: []
+    known = KnownCall("begun", "gloo", None, "", Call("begun", "-", "begun", "begun"))
+    turn.hand_over((begun, known, (), 5.0, None, 0.0))
+    progress.wake()
     begun.wait(timedelta(seconds=5))
     dist.barrier()
     # The thread counts it after it has ended its Work, and given back the turn.

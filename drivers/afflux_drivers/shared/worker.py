@@ -36,9 +36,6 @@ class RanksEnded(RanksMissing):
 class SharedWorker:
     """One rank of one group of ranks that share memory. Used by one thread at a time.
 
-    A signal handler that runs while an operation waits may drive it to its end with `complete`, and
-    then do operations of its own.
-
     After any error but `ValueError` the worker has failed: every later call raises `WorkerFailed`.
 
     Args:
@@ -74,6 +71,7 @@ class SharedWorker:
         timeout_s: float,
         interrupted: Callable[[], str | None],
         history: int = 0,
+        waited_s: float = 0.0,
     ) -> None:
         """Do any collective.
 
@@ -87,6 +85,7 @@ class SharedWorker:
                 operation with that text as error.
             history: 64 bits that must be the same at all ranks, such as a hash of the calls before;
                 0 for none.
+            waited_s: How much of the timeout has passed.
 
         Raises:
             ValueError: There can be no such call. Nothing has happened, and the worker goes on.
@@ -99,6 +98,7 @@ class SharedWorker:
         """
         if self._failure:
             raise self._failed_before()
+        slice_s = min(_SLICE_S, max(0.0, timeout_s - waited_s))
         try:
             operation = self._run(
                 call.collective,
@@ -110,118 +110,18 @@ class SharedWorker:
                 call.root,
                 call.fingerprint,
                 history,
-                _SLICE_S if timeout_s > _SLICE_S else timeout_s,
+                slice_s,
             )
             if operation:
-                self._wait(operation, timeout_s, _SLICE_S, interrupted)
+                self._wait(operation, timeout_s, waited_s + slice_s, interrupted)
         except BaseException as error:
             raise self._seen(error, call) from None
-
-    def all_reduce(
-        self,
-        address: int,
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-    ) -> None:
-        """Reduce `call.count` contiguous elements over all ranks, in place. See `run`."""
-        self.run((), address, call, timeout_s, interrupted, history)
-
-    def broadcast(
-        self,
-        address: int,
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-    ) -> None:
-        """Copy the root's tensor to all ranks. See `run`."""
-        self.run((), address, call, timeout_s, interrupted, history)
-
-    def all_gather(
-        self,
-        outputs: int | Sequence[int],
-        address: int,
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-    ) -> None:
-        """Collect all ranks' tensors, into one or into one for each. See `run`."""
-        self.run(address, outputs, call, timeout_s, interrupted, history)
-
-    def reduce_scatter(
-        self,
-        address: int,
-        inputs: int | Sequence[int],
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-    ) -> None:
-        """Reduce this rank's shard of all ranks' tensors. See `run`.
-
-        The bits are those of an all-reduce of the shard.
-        """
-        self.run(inputs, address, call, timeout_s, interrupted, history)
-
-    def barrier(
-        self,
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        history: int = 0,
-    ) -> None:
-        """Wait until all ranks have called this. See `run`."""
-        self.run((), (), call, timeout_s, interrupted, history)
-
-    def agree(self, number: int, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
-        """Wait until all ranks have called this with the same number, at most 32 bits wide.
-
-        Raises:
-            AffluxError: As for `run`.
-        """
-        self.barrier(self.agreement(number), timeout_s, interrupted)
 
     @staticmethod
     @functools.lru_cache(maxsize=1024)
     def agreement(number: int) -> SharedCall:
-        """Return the call that `agree` makes."""
+        """Return a barrier that ranks pass which have the same number, at most 32 bits wide."""
         return SharedCall.barrier(f"agreement:{number}")
-
-    def pass_phase(
-        self,
-        operation: int,
-        call: SharedCall,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-        waited_s: float = 0.0,
-    ) -> None:
-        """Wait until all ranks have come to an operation that is a barrier.
-
-        A signal handler that interrupts this, at any point, may call it for the same operation and
-        then for others: here it is over then.
-
-        Args:
-            operation: Its number, counted from 1.
-            call: Whose fingerprint the ranks compare, and whose name is in messages.
-            timeout_s: As for `run`.
-            interrupted: As for `run`.
-            waited_s: How much of that time has passed.
-
-        Raises:
-            AffluxError: As for `run`.
-        """
-        if self._failure:
-            raise self._failed_before()
-        started = time.monotonic() - waited_s
-        at_once_s = max(0.0, min(_SLICE_S, timeout_s - waited_s))
-        try:
-            if self._group.pass_phase(operation, call.fingerprint, at_once_s):
-                self._wait(operation, timeout_s, time.monotonic() - started, interrupted)
-        except BaseException as error:
-            raise self._seen(error, call) from None
 
     def trouble(self) -> AffluxError | None:
         """Return the error if a rank has ended or failed the group, which this one cannot heed."""
@@ -235,7 +135,7 @@ class SharedWorker:
 
     def finish(
         self,
-        call: SharedCall | None,
+        call: SharedCall,
         operation: int,
         timeout_s: float,
         interrupted: Callable[[], str | None],
@@ -244,7 +144,7 @@ class SharedWorker:
         """Wait for an operation that was begun through `calls` and is not yet over.
 
         Args:
-            call: What it is, for messages; None if that is not known.
+            call: What it is, for messages.
             operation: Its number.
             timeout_s: How long the operation may take, from its beginning.
             interrupted: As for `run`.
@@ -258,27 +158,12 @@ class SharedWorker:
         except BaseException as error:
             raise self._seen(error, call) from None
 
-    def complete(self, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
-        """Drive the operation that this thread is in, if any, to its end.
-
-        For a signal handler, which interrupts a call of this worker at any point: that one returns
-        normally when the handler is done.
-
-        Raises:
-            AffluxError: As for `run`.
-        """
-        if self._failure:
-            raise self._failed_before()
-        operation = self._group.in_progress()
-        if operation:
-            self.finish(None, operation, timeout_s, interrupted)
-
-    def failure_of(self, status: int, call: SharedCall | None, text: str = "") -> Exception:
+    def failure_of(self, status: int, call: SharedCall, text: str = "") -> Exception:
         """Return the error for what a function of `calls` returned.
 
         Args:
             status: A `Status`, neither OVER nor NOT_YET.
-            call: What was called, if that is known.
+            call: What was called.
             text: The outcome's text.
         """
         if status == Status.INVALID:
@@ -325,9 +210,9 @@ class SharedWorker:
         if os.getpid() == self._pid:
             self._group.close()
 
-    def _text(self, call: SharedCall | None) -> str:
+    def _text(self, call: SharedCall) -> str:
         number = max(self._group.in_progress(), 1) - 1
-        return f"{number}:{call.name}" if call is not None else str(number)
+        return f"{number}:{call.name}"
 
     def _failed_before(self) -> WorkerFailed:
         return WorkerFailed(f"rank {self.rank}'s shared memory failed earlier: {self._failure}")
@@ -339,8 +224,6 @@ class SharedWorker:
         waited_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
-        # A signal handler may end the operation between any two steps here, and do others, so the
-        # native part is asked for this one by its number.
         deadline = time.monotonic() + timeout_s - waited_s
         while True:
             reason = interrupted()
@@ -348,14 +231,12 @@ class SharedWorker:
             ends = reason is not None or left_s <= 0
             if self._group.advance(0.0 if ends else min(left_s, _SLICE_S), operation):
                 return
-            if self._failure:
-                raise self._failed_before()
             if reason is not None:
                 raise Interrupted(f"rank {self.rank}: {reason}")
             if left_s <= 0:
                 raise self._too_late(timeout_s)
 
-    def _seen(self, error: BaseException, call: SharedCall | None) -> BaseException:
+    def _seen(self, error: BaseException, call: SharedCall) -> BaseException:
         """Return the error in words, after which the worker has failed unless nothing was begun."""
         if isinstance(error, _native.SharedDisagreement):
             return self._fail_with(self._disagreement(call), call)
@@ -365,7 +246,7 @@ class SharedWorker:
             return error
         return self._fail_with(error, call)
 
-    def _fail_with(self, error: _Error, call: SharedCall | None) -> _Error:
+    def _fail_with(self, error: _Error, call: SharedCall) -> _Error:
         if isinstance(error, AffluxError):
             error.operation = error.operation or self._text(call)
         self._failure = self._failure or str(error) or type(error).__name__
@@ -394,7 +275,7 @@ class SharedWorker:
     def _named(self, ranks: Iterable[int]) -> tuple[int, ...]:
         return tuple(self._names[rank] for rank in ranks)
 
-    def _disagreement(self, call: SharedCall | None) -> Disagreement:
+    def _disagreement(self, call: SharedCall) -> Disagreement:
         group = self._group
         fingerprints, histories = tuple(group.fingerprints()), group.histories()
         own, differing = fingerprints[self._own], list(self._named(group.differing()))

@@ -6,7 +6,7 @@ machine is in C++ (`drivers/native/worker`); names and texts are here.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,28 @@ from afflux_drivers.errors import AffluxError, AggregatorMisbehaved, Disagreemen
 from afflux_drivers.worker.session import Session
 from afflux_hdl.contract import wire
 
-__all__ = ["OpenedPart", "Operation", "judged", "missing_ranks"]
+__all__ = ["HostPiece", "OpenedPart", "Operation", "judged", "missing_ranks"]
+
+
+class HostPiece(NamedTuple):
+    """What the leader of a host adds to its own elements, for the other ranks of the host.
+
+    Attributes:
+        others: Their elements, in the order of the ranks, as many each.
+        exponents: Those of their blocks, as `_native.scan` writes them; absent blocks are not
+            looked at. None at all for a tensor that is exact or direct.
+        mirror: Where else the blocks of the result go that any rank has sent, and a byte for each
+            that becomes 1 then; not if the tensor is exact or direct.
+        partial: Whether these are only some of the elements of a tensor of the operation's shape.
+    """
+
+    others: Sequence[NDArray[Any]] = ()
+    exponents: Sequence[NDArray[np.uint8]] = ()
+    mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None = None
+    partial: bool = False
+
+
+_NO_OTHERS = HostPiece()
 
 
 def judged(
@@ -99,14 +120,9 @@ class Operation(_native.Operation):
         share: Number of the aggregator, and of how many that share the tensor's columns. All parts
             of an operation have the same number.
         slots: The least slot count of their jobs; by default that of the session's.
-        others: The elements of the other ranks of the session, in their order, as many each.
-        part: Whether these are only some of the elements of a tensor of that shape.
-        exponents: Those of the others' blocks, as `_native.scan` writes them; absent blocks of
-            theirs are not looked at. None at all for a tensor that is exact or direct.
-        mirror: Where else the blocks of the result go that any rank has sent, and a byte for each
-            that becomes 1 then; not if the tensor is exact or direct.
         result: Where the result goes, that of all parts of an operation: zeros of the elements'
             length and dtype, or the elements themselves. New zeros if None.
+        host: What comes with them of the other ranks of the session.
 
     Attributes:
         description: What was asked for.
@@ -128,12 +144,10 @@ class Operation(_native.Operation):
         share: tuple[int, int] = (0, 1),
         slots: int | None = None,
         result: NDArray[Any] | None = None,
-        others: Sequence[NDArray[Any]] = (),
-        part: bool = False,
-        exponents: Sequence[NDArray[np.uint8]] = (),
-        mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None = None,
+        host: HostPiece = _NO_OTHERS,
     ) -> None:
-        _check(elements, dtype, reduction, (len(elements),) if part else shape)
+        _check(elements, dtype, reduction, (len(elements),) if host.partial else shape)
+        others = host.others
         if len(others) != len(session.ranks) - 1:
             raise ValueError(
                 f"elements of {len(others)} other ranks were given, those of "
@@ -154,8 +168,8 @@ class Operation(_native.Operation):
             share,
             session.ticket.slots if slots is None else slots,
             list(others),
-            list(exponents),
-            mirror,
+            list(host.exponents),
+            host.mirror,
         )
 
     def receive(self, datagram: bytes, now: float) -> bytes | None:

@@ -25,15 +25,14 @@ from afflux_drivers.worker.joining import join
 from afflux_drivers.worker.life import LOOK_S, LifeCheck
 from afflux_drivers.worker.line import Line, UdpLoop
 from afflux_drivers.worker.loss import LossSwitch
-from afflux_drivers.worker.operation import OpenedPart, Operation
+from afflux_drivers.worker.operation import HostPiece, OpenedPart, Operation
 from afflux_drivers.worker.session import Session, group_of
 from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_hdl.contract import wire
 
 __all__ = ["JobTicket", "LossSwitch", "Reduction", "Worker", "WorkerStatistics"]
 
-_UNKNOWN = Description(0, Reduction.SUM, wire.Dtype.INT32, ())
-"""Stands in errors for a call that is not known here; whoever knows it names it."""
+_NO_OTHERS = HostPiece()
 
 
 def _over(operations: Sequence[Operation | OpenedPart]) -> bool:
@@ -102,7 +101,6 @@ class Worker:
         self._loop = UdpLoop(lines)
         self._calls = _native.WorkerCalls(self._loop, lines, [line.session for line in lines])
         self._failure: BaseException | None = None
-        self._operations: tuple[Operation, ...] = ()
         self._joined = False
         self._closed = False
 
@@ -141,11 +139,7 @@ class Worker:
         interrupted: Callable[[], str | None] = _never,
         *,
         in_place: bool = False,
-        others: Sequence[NDArray[Any]] = (),
-        exponents: Sequence[NDArray[np.uint8]] = (),
-        mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None = None,
-        part: bool = False,
-        number: int | None = None,
+        host: HostPiece = _NO_OTHERS,
         waited_s: float = 0.0,
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the job.
@@ -161,12 +155,7 @@ class Worker:
                 the operation ends with that text as error.
             in_place: Put the result where the elements are. What is there after an error is
                 undefined: some blocks may be sums.
-            others: The elements of the other ranks of this one's host, as the tickets have them
-                beside it: as many each, which nobody may change before the call returns.
-            exponents: Of their blocks, or none; see `Operation`.
-            mirror: Where else the result goes; see `Operation`.
-            part: Whether these are only some of the elements of a tensor of that shape.
-            number: The operation's. If it has been already, nothing happens. None: the next one.
+            host: What the other ranks of this one's host give, as the tickets have them beside it.
             waited_s: How much of the timeout has passed.
 
         Returns:
@@ -185,13 +174,10 @@ class Worker:
             WorkerFailed: If this worker had failed before.
         """
         self._require_usable("all_reduce")
-        if number is not None and self.number > number:
-            return elements
         try:
             if not self._joined:
                 raise AffluxError(f"rank {self.rank} has not joined its job; call join first")
             result = elements if in_place else np.zeros(len(elements), storage_dtype(dtype))
-            host = others, part, exponents, mirror
             operations = self._start(elements, dtype, reduction, shape, result, host)
             try:
                 self._run(operations, timeout_s, interrupted, waited_s)
@@ -201,38 +187,8 @@ class Worker:
         except BaseException as error:
             self._fail_with(error)
             raise
-        self._operations = ()
         self._operations_over += 1
         return operations[0].result()
-
-    @property
-    def number(self) -> int:
-        """Number of the operation in progress, or of the next one."""
-        return self._loop.lines[0].session.number
-
-    @property
-    def busy(self) -> bool:
-        """Whether an operation is in progress."""
-        return not _over(self._operations)
-
-    def complete(self, timeout_s: float, interrupted: Callable[[], str | None] = _never) -> None:
-        """Bring the operation in progress, if there is one, to its end.
-
-        For a call in the middle of `all_reduce`'s own wait, by the same thread: a signal handler's.
-        That wait then ends at once.
-
-        Raises:
-            AffluxError: As `all_reduce`, which raises an error too. The worker has failed.
-        """
-        self._require_usable("complete")
-        if self._calls.in_progress():
-            self.finish(None, timeout_s, interrupted)
-        elif not _over(self._operations):
-            try:
-                self._run(self._operations, timeout_s, interrupted)
-            except BaseException as error:
-                self._fail_with(error)
-                raise
 
     def prepare(
         self, dtype: wire.Dtype, reduction: Reduction, shape: tuple[int, ...]
@@ -247,7 +203,7 @@ class Worker:
 
     def finish(
         self,
-        call: WorkerCall | None,
+        call: WorkerCall,
         timeout_s: float,
         interrupted: Callable[[], str | None] = _never,
         waited_s: float = 0.0,
@@ -257,7 +213,7 @@ class Worker:
         """Bring an operation to its end that was begun through `calls`.
 
         Args:
-            call: What it is; None if that is not known.
+            call: What it is.
             timeout_s: How long the operation may take, from its beginning.
             interrupted: As for `all_reduce`.
             waited_s: How long it has taken so far.
@@ -271,10 +227,10 @@ class Worker:
         if status == Status.INVALID:
             raise ValueError(text)
         self._require_usable("all_reduce")
-        about = call.numbered(self._calls.number) if call else None
+        about = call.numbered(self._calls.number)
         try:
             parts = [
-                OpenedPart(part, line.session, about or _UNKNOWN)
+                OpenedPart(part, line.session, about)
                 for part, line in zip(self._calls.parts(), self._loop.lines, strict=False)
             ]
             try:
@@ -285,7 +241,7 @@ class Worker:
                 # It counts what is over.
                 self._calls.advance(self._calls.in_progress(), 0.0)
             except AffluxError as error:
-                error.operation = about.text if about else ""
+                error.operation = about.text
                 raise
         except BaseException as error:
             self._fail_with(error)
@@ -320,7 +276,7 @@ class Worker:
         reduction: Reduction,
         shape: tuple[int, ...],
         result: NDArray[Any],
-        host: tuple[Any, ...],
+        host: HostPiece,
     ) -> tuple[Operation, ...]:
         """Open an operation's parts, one on each aggregator that has columns of the tensor."""
         lines = self._loop.lines
@@ -332,23 +288,11 @@ class Worker:
         operations = []
         for own, line in enumerate(lines[:parts]):
             line.session.number = number
-            operations.append(
-                Operation(
-                    line.session,
-                    elements,
-                    dtype,
-                    reduction,
-                    shape,
-                    (own, parts),
-                    self._slots,
-                    result,
-                    *host,
-                )
-            )
-        self._operations = tuple(operations)
-        # All in one: a signal handler in between would wait for some that are not open.
+            of_part = (own, parts), self._slots, result, host
+            tensor = elements, dtype, reduction, shape
+            operations.append(Operation(line.session, *tensor, *of_part))
         self._loop.open(operations)
-        return self._operations
+        return tuple(operations)
 
     def _run(
         self,
@@ -362,7 +306,6 @@ class Worker:
         deadline = start + timeout_s - waited_s
         next_look = start + LOOK_S
         checks = {line: LifeCheck(line, start) for line, _ in self._lines_of(operations)}
-        # Another call of this method, in `interrupted`, may have brought them to their end.
         while pending := [line for line, each in self._lines_of(operations) if not each.done]:
             self._feed(operations, min(next_look, deadline))
             if _over(operations):

@@ -142,19 +142,6 @@ class SharedGroup {
         return run(request, timeout_s);
     }
 
-    // Goes through the phase of this number, unless that is over already.
-    std::uint64_t pass_phase(std::uint64_t operation, std::uint64_t fingerprint, double timeout_s) {
-        const auto group = open();
-        Request request;
-        request.what = Collective::Barrier;
-        request.fingerprint = fingerprint;
-        const nb::gil_scoped_release no_python;
-        if (group->in_progress() != operation && group->statistics().operations < operation &&
-            group->begin(request) != operation)
-            throw std::logic_error("the phases of a group come in order");
-        return group->advance(nanoseconds(timeout_s), operation) ? 0 : operation;
-    }
-
     nb::object calls() const { return capsule_of(handle_); }
 
     std::uint64_t in_progress() const { return handle_->in_progress(); }
@@ -281,9 +268,6 @@ void bind_shared(nb::module_& module) {
              "Begin a collective at one address or several and `advance`; return 0 if it is over,\n"
              "or else its number. Numbers and arguments are those of calls.h. The caller\n"
              "keeps the memory until the operation is over.")
-        .def("pass_phase", &SharedGroup::pass_phase, "operation"_a, "fingerprint"_a, "timeout_s"_a,
-             "Begin a barrier that is the group's operation of this number, unless it has begun,\n"
-             "and `advance`; return 0 if it is over, or else its number.")
         .def("calls", &SharedGroup::calls,
              "Return a capsule of the calls in calls.h, for another C or C++ library.")
         .def("in_progress", &SharedGroup::in_progress,

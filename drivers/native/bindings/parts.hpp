@@ -14,6 +14,7 @@ void bind_registers(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_selection(nanobind::module_& module);
 void bind_shared(nanobind::module_& module);
+void bind_turn(nanobind::module_& module);
 void bind_ending(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
 void bind_worker(nanobind::module_& module);

@@ -104,7 +104,6 @@ void test_begun_then_advanced() {
     CHECK(calls.advance(calls.group, 2, 0, &rank.outcome) == AFFLUX_INVALID);
     CHECK(calls.advance(calls.group, 1, kMinute, &rank.outcome) == AFFLUX_OVER);
     CHECK(calls.in_progress(calls.group) == 0);
-    // Who had it before a signal handler brought it to its end.
     CHECK(calls.advance(calls.group, 1, 0, &rank.outcome) == AFFLUX_OVER);
     CHECK(rank.group->over() == 1);
 }

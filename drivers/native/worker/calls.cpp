@@ -115,7 +115,6 @@ std::int32_t Calls::advance(std::uint64_t operation, std::int64_t nanoseconds,
                             afflux_outcome& outcome) noexcept {
     const std::scoped_lock inside(mutex_);
     if (operation > begun_) return refuse(outcome, AFFLUX_INVALID, "no such operation has begun");
-    // A signal handler may have brought it to its end.
     if (operation <= last_over_) return AFFLUX_OVER;
     if (closed_ || !running_) return refuse(outcome, AFFLUX_FAILED, "the worker is closed");
     try {

@@ -74,7 +74,7 @@ def load(again: bool = False) -> ModuleType:
     compiler = chosen.split()
     command = [*compiler, *_flags()]
     texts = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir())]
-    texts.append((_INCLUDES / "calls.h").read_text(encoding="utf-8"))
+    texts += [(_INCLUDES / each).read_text(encoding="utf-8") for each in ("calls.h", "turn.h")]
     key = digest(torch.__version__, _SUFFIX, sys.prefix, *command, *texts)
     folder, build = default_folder("adapter"), functools.partial(_compile, command)
     try:
@@ -107,6 +107,7 @@ def create(membership: Membership) -> Any:
         only_gloo,
         _split,
         parts.completions,
+        OperationTimeout.of_wait,
     )
     core.attach(backend.gloo_counts, backend.let_go)
 

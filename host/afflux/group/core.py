@@ -2,10 +2,10 @@
 
 import collections
 import contextlib
+import functools
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,20 +14,26 @@ import torch
 import torch.distributed as dist
 
 from afflux.group.call.backend_methods import BackendMethods
-from afflux.group.call.collectives import Asked, Part, parts_of
-from afflux.group.call.description import Call, KnownCall, describe, sides, tensors_in
+from afflux.group.call.description import (
+    Call,
+    HandedCall,
+    KnownCall,
+    describe,
+    sides,
+    tensors_in,
+)
 from afflux.group.call.errors import GroupClosed, error_kind
 from afflux.group.call.parts import PYTHON_PARTS, Parts
-from afflux.group.call.plain import PlainCalls
-from afflux.group.call.tensors import check_devices, check_writable, dtype_name
+from afflux.group.call.plain import Planned
+from afflux.group.call.tensors import check_devices, dtype_name
 from afflux.group.call.work import NO_TIMEOUT
+from afflux.group.engine_calls import EngineCalls
 from afflux.group.exit_hooks import end_users, is_ending, living
 from afflux.group.forming.formation import Formed, form
 from afflux.group.forming.rendezvous import decline
 from afflux.group.progress import Progress
-from afflux.group.reducers.gloo_forms import taken_as_is
 from afflux.group.reducers.monitored_barrier import monitored_barrier
-from afflux.group.reducers.reducer import Begun, Comparison
+from afflux.group.reducers.reducer import Comparison
 from afflux.group.reducers.sparse_sums import SparseSums, sparse_call
 from afflux.group.reducers.transfers import pass_on
 from afflux.group.settings.membership import Membership
@@ -42,9 +48,6 @@ __all__ = ["Group"]
 _log = logging.getLogger("afflux")
 
 _BARRIER = Call("barrier", "-", "barrier", "barrier")
-
-_PLANS_MAX = 4096
-"""Kinds of calls that a group remembers; a training loop has some hundreds."""
 
 
 class Group(BackendMethods):
@@ -87,8 +90,6 @@ class Group(BackendMethods):
         # Groups that are made of this one's ranks start from the same.
         self.pg_options = membership.pg_options
         self._parts = parts
-        self._plans: dict[Asked, Any] = {}
-        self._plain = PlainCalls()
         self._more_counts: Callable[[], dict[str, int]] = dict
         self._let_go: Callable[[], None] = _nothing
         # What must live as long as the group.
@@ -114,7 +115,7 @@ class Group(BackendMethods):
             Notices(keys, rank, size),
             keys,
             self.reducer.give_up,
-            self._complete,
+            self._finish,
             self._has_failed,
             parts,
             rank,
@@ -124,6 +125,7 @@ class Group(BackendMethods):
         )
         self.turn = self._progress.turn
         of_group = self.reducer, self.fallback, self._progress.interrupted
+        self._calls = EngineCalls(*of_group, self.turn, self._progress.wake, size)
         self.sums = SparseSums(*of_group, rank, size, self.turn.count_engine_operation)
         self.reducer.follow(self.turn)
         living.add(self)
@@ -134,7 +136,11 @@ class Group(BackendMethods):
             return self._fall_back("barrier", (options,))
         limit_s = self._limit_s(options)
         seen = self._observe(_BARRIER.name, _BARRIER.text, "engine", [], [], limit_s)
-        return self._do(seen, _BARRIER.text, not options.asyncOp, self._meet, limit_s)
+        work = self._begin(seen, _BARRIER, [], (options,), limit_s)
+        if work is not None:
+            return work
+        meet = self._calls.meet, _BARRIER, limit_s
+        return self._do(seen, _BARRIER.text, not options.asyncOp, *meet)
 
     def monitored_barrier(self, limit: Any, wait_all_ranks: bool = False) -> None:
         """See `torch.distributed.monitored_barrier`.
@@ -158,7 +164,7 @@ class Group(BackendMethods):
             monitored_barrier(self.gloo, self.global_ranks, timeout, wait_all_ranks)
 
         # Gloo numbers what all ranks call, and the barrier is two such calls.
-        self._progress.in_turn("monitored_barrier", step, seconds)
+        self._progress.outside("monitored_barrier", step, seconds)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Limit the operations that are submitted from now on."""
@@ -211,7 +217,7 @@ class Group(BackendMethods):
     def _allocate(
         self, call: Call, elements: int, dtype: torch.dtype, timeout_s: float
     ) -> list[torch.Tensor]:
-        self._agree(call, timeout_s)
+        self._calls.agree(call, timeout_s)
         return [self.reducer.empty(elements, dtype)]
 
     def attach(self, gloo_counts: Callable[[], dict[str, int]], let_go: Callable[[], None]) -> None:
@@ -229,119 +235,27 @@ class Group(BackendMethods):
         counts = self.fallback.counts + collections.Counter(self._more_counts())
         return dict(counts)
 
-    # For the adapter in C++, which carries out what is simple and leaves the rest to this class.
+    # For the adapter in C++, which begins what is simple and leaves the rest to this class.
 
     def known_call(self, method: str, arguments: tuple[Any, ...]) -> KnownCall:
-        """Return what C++ has to know to carry out such calls."""
-        native = self.reducer.native
-        if native is not None:
-            if method == "barrier":
-                prepared = native.agreement(_BARRIER.agreed_number)
-                return KnownCall(_BARRIER.text, "native", prepared, "", _BARRIER)
-            planned = self._planned(method, arguments)
-            if planned is not None:
-                ((part, plan),) = planned
-                call = describe(method, arguments)
-                prepared = native.prepared(plan)
-                size = sum(tensor.nbytes for tensor in part.outputs + part.inputs)
-                way = "python" if prepared is None else "native"
-                return KnownCall(call.text, way, prepared, "", call, size)
-        call = describe(method, arguments)
-        agreed = self.reducer.comparison is not Comparison.BEFORE
-        way = "gloo" if agreed and taken_as_is(method, arguments, self.size) else "python"
-        return KnownCall(call.text, way, None, self.fallback.name_count(call), call)
+        """Return what C++ has to know to begin such calls."""
+        return self._calls.known(method, arguments)
 
-    def carry_on(
-        self,
-        known: KnownCall,
-        arguments: tuple[Any, ...],
-        timeout_s: float,
-        operation: int,
-        status: int,
-        text: str,
-        work: dist.Work | None,
-        tried_s: float,
-    ) -> None:
-        """Bring a call that C++ has begun, and for which it has the turn, to its end.
+    def wake(self, given_up: str) -> None:
+        """See `Progress.wake`."""
+        self._progress.wake(given_up)
 
-        Args:
-            known: The call.
-            arguments: Of the method that was called.
-            timeout_s: Its timeout in seconds; the group's if it is not positive.
-            operation: The operation's number among the reducer's.
-            status: What the reducer's calls returned.
-            text: Why, if the status says that it failed.
-            work: Gloo's work, if that is what takes so long, or has failed.
-            tried_s: How long C++ has waited at most.
-
-        Raises:
-            AffluxError: As for any collective.
-        """
-        limit_s = timeout_s if timeout_s > 0 else self.timeout_s
-        if work is None:
-            began_s = time.monotonic() - min(limit_s, tried_s)
-            begun = Begun(known.prepared, operation, status, text, began_s)
-            self._progress.carry_on(self._finish_native, begun, limit_s)
-        else:
-            self._progress.carry_on(self._finish_gloo, known, arguments, work, limit_s)
-
-    def adopt(
-        self,
-        known: KnownCall,
-        arguments: tuple[Any, ...],
-        timeout_s: float,
-        operation: int,
-        status: int,
-        text: str,
-        tried_s: float,
-    ) -> Any:
-        """Bring an asynchronous call to its end that C++ has begun, and hand its turn on.
-
-        Args:
-            known: The call; for the other arguments see `carry_on`.
-            arguments: Of the method that was called.
-            timeout_s: Its timeout in seconds.
-            operation: The operation's number among the reducer's.
-            status: What the reducer's calls returned.
-            text: Why, if the status says that it failed.
-            tried_s: How long C++ has tried it.
-        """
-        limit_s = timeout_s if timeout_s > 0 else self.timeout_s
-        began_s = time.monotonic() - min(limit_s, tried_s)
-        begun = Begun(known.prepared, operation, status, text, began_s)
-        return self._progress.adopt(known.text, self._finish_adopted, begun, arguments, limit_s)
-
-    def give_up(self, reason: str, arguments: tuple[Any, ...], work: dist.Work | None) -> None:
-        """End the group with a call that C++ has begun, and which nobody can bring to its end.
-
-        Args:
-            reason: Why not.
-            arguments: Of the method that was called.
-            work: Gloo's work, if it is Gloo's.
-        """
-        if work is not None:
-            self.fallback.keep(work, arguments)
+    def abandon(self, reason: str) -> None:
+        """See `Progress.abandon`."""
         self._progress.abandon(reason)
 
-    def _finish_adopted(
-        self, begun: Begun, arguments: tuple[Any, ...], timeout_s: float
-    ) -> list[torch.Tensor]:
-        self._finish_native(begun, timeout_s)
-        self.turn.count_engine_operation()
-        return tensors_in(arguments[0])
+    def may_block(self) -> bool:
+        """See `Progress.may_block`."""
+        return self._progress.may_block()
 
-    def _finish_native(self, begun: Begun, timeout_s: float) -> list[torch.Tensor]:
-        native = self.reducer.native
-        assert native is not None
-        native.finish(begun, timeout_s, self._progress.interrupted)
-        return []
-
-    def _finish_gloo(
-        self, known: KnownCall, arguments: tuple[Any, ...], work: dist.Work, timeout_s: float
-    ) -> list[torch.Tensor]:
-        interrupted = self._progress.interrupted
-        self.fallback.finish(work, arguments, known.call, timeout_s, interrupted)
-        return []
+    def _finish(self, handed: HandedCall) -> list[torch.Tensor]:
+        limit_s = handed.limit_s if handed.limit_s > 0 else self.timeout_s
+        return self._calls.finish(handed, limit_s)
 
     def check(self) -> None:
         """Raise what keeps the group from taking operations.
@@ -351,43 +265,15 @@ class Group(BackendMethods):
         """
         self._progress.check()
 
-    def _planned(self, method: str, arguments: tuple[Any, ...]) -> list[tuple[Part, Any]] | None:
-        """Return the call's collectives with the reducer's plans; None if it is Gloo's."""
-        for tensor in tensors_in(arguments):
-            if not tensor.is_cpu or tensor.layout is not torch.strided:
-                return None
-        parts = parts_of(method, arguments, self.size)
-        if not parts:
-            return None
-        planned = []
-        for part in parts:
-            if part.asked not in self._plans:
-                if len(self._plans) >= _PLANS_MAX:
-                    self._plans.clear()
-                self._plans[part.asked] = self.reducer.plan(part.asked)
-            plan = self._plans[part.asked]
-            if plan is None:
-                return None
-            planned.append((part, plan))
-        return planned
-
     def _collective(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        known = self._plain.find(method, arguments)
-        if known is None:
-            with self._refusing():
-                planned = self._planned(method, arguments)
-            if planned is None:
-                sparse = sparse_call(method, arguments)
-                if sparse is not None:
-                    return self._sum_sparse(sparse, *arguments)
-                return self._fall_back(method, arguments)
-            call = describe(method, arguments)
-            with self._refusing():
-                for part, _ in planned:
-                    check_writable(call.text, part.outputs)
-            self._plain.keep(method, arguments, call, planned)
-        else:
-            call, planned = known
+        with self._refusing():
+            found = self._calls.plan(method, arguments)
+        if found is None:
+            sparse = sparse_call(method, arguments)
+            if sparse is not None:
+                return self._sum_sparse(sparse, *arguments)
+            return self._fall_back(method, arguments)
+        call, planned = found
         options = arguments[-1]
         more = f" and {len(planned) - 1} more" if len(planned) > 1 else ""
         limit_s = self._limit_s(options)
@@ -396,29 +282,17 @@ class Group(BackendMethods):
             outputs = [tensor for part, _ in planned for tensor in part.outputs]
             inputs = [tensor for part, _ in planned for tensor in part.inputs or part.outputs]
             seen = self._observe(call.name, call.text + more, "engine", inputs, outputs, limit_s)
-        at_once = not options.asyncOp
-        return self._do(
-            seen, call.text + more, at_once, self._reduce, planned, arguments[0], limit_s
-        )
-
-    def _reduce(
-        self, planned: list[tuple[Part, Any]], result: list[torch.Tensor], timeout_s: float
-    ) -> list[torch.Tensor]:
-        for part, plan in planned:
-            interrupted = self._progress.interrupted
-            if self.reducer.run(plan, part.inputs, part.outputs, timeout_s, interrupted):
-                self.turn.count_engine_operation()
-        return tensors_in(result)
+        work = self._begin(seen, call, planned, arguments, limit_s)
+        if work is not None:
+            return work
+        reduce = self._calls.reduce, planned, arguments, limit_s
+        return self._do(seen, call.text + more, not options.asyncOp, *reduce)
 
     def _sum_sparse(self, call: Call, tensors: list[torch.Tensor], options: Any) -> Any:
         limit_s = self._limit_s(options)
         seen = self._observe(call.name, call.text, "engine", tensors, tensors, limit_s)
         at_once = not options.asyncOp
         return self._do(seen, call.text, at_once, self.sums.replace, call, tensors[0], limit_s)
-
-    def _complete(self) -> None:
-        self.sums.check_over(self._progress.refuse)
-        self.reducer.complete(self.timeout_s, self._progress.interrupted)
 
     def _fall_back(self, method: str, arguments: tuple[Any, ...]) -> Any:
         call = describe(method, arguments)
@@ -429,7 +303,8 @@ class Group(BackendMethods):
         limit_s = self._limit_s(options)
         inputs, outputs = sides(arguments)
         seen = self._observe(call.name, call.text, "gloo", inputs, outputs, limit_s)
-        return self._do(seen, call.text, at_once, self._run_gloo, method, arguments, call, limit_s)
+        run = self._calls.run_gloo, method, arguments, call, limit_s
+        return self._do(seen, call.text, at_once, *run)
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -443,27 +318,6 @@ class Group(BackendMethods):
     def refuse(self, error: str) -> None:
         """Let the others know that Gloo has refused a call here, which C++ has passed on."""
         self._progress.refuse(ValueError(error), begun=True)
-
-    def _run_gloo(
-        self, method: str, arguments: tuple[Any, ...], call: Call, timeout_s: float
-    ) -> list[torch.Tensor]:
-        if self.reducer.comparison is Comparison.BEFORE:
-            self._agree(call, timeout_s)
-        else:
-            # To meet before the call would cost ranks that share memory as much as some of Gloo's
-            # calls, which do not all wait for all ranks.
-            self.turn.note(call.agreed_number)
-        self.fallback.run(method, arguments, call, timeout_s, self._progress.interrupted)
-        return tensors_in(arguments[0]) if arguments else []
-
-    def _agree(self, call: Call, timeout_s: float) -> None:
-        """Return when every rank has made the same call."""
-        self.reducer.agree(call.agreed_number, timeout_s, self._progress.interrupted)
-
-    def _meet(self, timeout_s: float) -> list[torch.Tensor]:
-        self._agree(_BARRIER, timeout_s)
-        self.turn.count_engine_operation()
-        return []
 
     def _limit_s(self, options: Any) -> float:
         """Return the seconds for an operation with these options."""
@@ -489,18 +343,28 @@ class Group(BackendMethods):
         sequence = self.turn.sequence + self.turn.pending + 1
         return self.observers.begin(sequence, name, text, way, inputs, outputs, timeout_s)
 
-    def _do(
-        self, seen: Observation | None, text: str, at_once: bool, step: Any, *arguments: Any
+    def _begin(
+        self,
+        seen: Observation | None,
+        call: Call,
+        planned: Planned,
+        arguments: tuple[Any, ...],
+        limit_s: float,
     ) -> Any:
-        """Carry out an operation, in the calling thread if the caller waits for it anyway."""
+        """Carry out a synchronous call at once, if it may; None if it is to be queued."""
+        if seen is not None or arguments[-1].asyncOp:
+            return None
+        make_work = functools.partial(self._progress.new_work, call.text, True)
+        return self._calls.begin(call, planned, arguments, make_work, limit_s)
+
+    def _do(
+        self, seen: Observation | None, text: str, waits: bool, step: Any, *arguments: Any
+    ) -> Any:
+        """Queue an operation."""
         if seen is not None:
             arguments = seen, step, *arguments
             step = self._observed
-        if at_once:
-            tensors = self._progress.carry_out_now(text, step, *arguments)
-            if tensors is not None:
-                return self._parts.finished_work(tensors)
-        return self._progress.submit(text, step, *arguments)
+        return self._progress.submit(text, waits, step, *arguments)
 
     def _observed(self, seen: Observation, step: Any, *arguments: Any) -> list[torch.Tensor]:
         """Carry out one step, and report its beginning and its end."""

@@ -1,11 +1,14 @@
 """Carries out the collectives of a group one at a time, in the order they were asked for.
 
-Most run in the group's own thread, which is started for the first of them. One whose caller waits
-for it anyway runs in the caller's, if none is before it: handing it over and back costs more than a
-small one takes. Two threads never use the group's worker or its Gloo fallback at once: two threads
-that share a Gloo group can mix up its messages, and ranks that order operations differently wait
-for one another for ever. The thread owns the deadlines: every Work ends, with a result or an error,
-whether or not anyone waits.
+They run in the group's own thread, which is started for the first of them. Two threads never use
+the group's worker or its Gloo fallback at once: two threads that share a Gloo group can mix up its
+messages, and ranks that order operations differently wait for one another for ever. The thread owns
+the deadlines: every Work ends, with a result or an error, whether or not anyone waits.
+
+A small operation would take less than handing it over and back. So C++ may carry one out in the
+calling thread, if none is before it, as long as it takes no more than a moment; then it hands the
+operation over together with the turn. No Python runs in between: a signal handler, which may call a
+collective, finds the turn either free or in this thread.
 """
 
 import contextlib
@@ -15,13 +18,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum, auto
 from typing import Any
 
 import torch
 
+from afflux.group.call.description import HandedCall
 from afflux.group.call.errors import CallRefused, GroupClosed, GroupFailed, OperationTimeout
 from afflux.group.call.parts import Parts, PendingWork
+from afflux.group.call.work import LateWork
 from afflux.group.liveness.outside import Outside
 from afflux.group.store.explanation import explain
 from afflux.group.store.keys import GroupStore
@@ -36,8 +43,8 @@ _log = logging.getLogger("afflux")
 _RECORDS_TIMEOUT_S = 2.0
 """A rank that publishes nothing for so long is dead or stuck."""
 
-_TURN_INTERVAL_S = 0.001
-"""How often a call that is in no queue looks whether it has come to its turn."""
+_GIVE_UP_S = 1.0
+"""How long a call that is given up waits until the thread leaves its tensors alone."""
 
 _NEWS_AGAIN_S = 0.5
 """The store had news for this rank, then did not answer: how often it is asked what they are."""
@@ -46,21 +53,39 @@ Step = Callable[..., list[torch.Tensor]]
 """Carries out one operation: it takes the task's arguments, and returns the tensors written."""
 
 
+class _Kind(Enum):
+    OPERATION = auto()
+    BEGUN = auto()
+    """An operation that another thread has begun."""
+    OUTSIDE = auto()
+    """No operation of the group's: its errors end nothing."""
+
+
 @dataclass
 class _Task:
     call: str
     step: Step
     arguments: tuple[Any, ...]
     work: PendingWork
-    begun: bool = False
+    kind: _Kind = _Kind.OPERATION
+    claims: list[None] = field(default_factory=lambda: [None])
+
+    def claim(self) -> bool:
+        """Return whether the calling thread is the first that decides what becomes of it."""
+        # Without a lock, which a signal handler might find held.
+        try:
+            self.claims.pop()
+        except IndexError:
+            return False
+        return True
 
 
 class _News:
     """In the queue of tasks: there are notices for this rank."""
 
 
-class _Adopted:
-    """In the queue of tasks: the turn has been handed over, with a task that has begun."""
+class _Woken:
+    """In the queue of tasks: the turn has been handed over, with an operation that has begun."""
 
 
 class Progress:
@@ -70,8 +95,7 @@ class Progress:
         notices: The group's notices; from now on used by this object only.
         keys: The group's, in the store.
         give_up: Called with the reason when the group has failed here, after it has been published.
-        complete: Called for a signal handler's operation: brings the reducer's operation, into
-            which the signal came, to its end.
+        finish: Brings an operation to its end that C++ has begun and handed over.
         has_failed: Called with the error that ends the group, and with what the ranks were doing.
         parts: Makes the turn and the Works.
         rank: Own rank in the group.
@@ -85,7 +109,7 @@ class Progress:
         notices: Notices,
         keys: GroupStore,
         give_up: Callable[[str], None],
-        complete: Callable[[], None],
+        finish: Callable[[HandedCall], list[torch.Tensor]],
         has_failed: Callable[[AffluxError, dict[int, CallRecord]], None],
         parts: Parts,
         rank: int,
@@ -98,26 +122,22 @@ class Progress:
         self._rank = rank
         self._size = size
         self._pid = os.getpid()
-        self._complete = complete
+        self._finish = finish
         self._has_failed = has_failed
         self._parts = parts
         # A signal handler may run, and use it, in the middle of any line.
-        self._tasks: queue.SimpleQueue[_Task | _News | _Adopted | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | _News | _Woken | None] = queue.SimpleQueue()
         self._counting = threading.RLock()
         # Who has it may use reducer and Gloo. Its count of pending operations is of those that have
         # been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
         self._outside = Outside(notices, self.turn, lost)
         self._failure: AffluxError | None = None
-        # What goes with the turn that is being handed over: the thread carries it out first when it
-        # gets the turn, whatever it wants that for.
-        self._adopted: _Task | None = None
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
         self._news = False
-        # Whether a step is in progress, in the thread that has the turn.
-        self._stepping = False
+        self._again_s: float | None = None
         # There is none until it has something to do: to start one may take a millisecond.
         self._name = name
         self._thread: threading.Thread | None = None
@@ -135,7 +155,7 @@ class Progress:
         failed = self._failure is not None and not isinstance(self._failure, GroupClosed)
         return max(0, self.turn.sequence - (self.turn.running or failed))
 
-    def submit(self, call: str, step: Step, *arguments: Any) -> PendingWork:
+    def submit(self, call: str, waits: bool, step: Step, *arguments: Any) -> PendingWork:
         """Queue an operation.
 
         A future's callback runs in the progress thread. What it submits is carried out at once,
@@ -144,6 +164,8 @@ class Progress:
 
         Args:
             call: What is asked for, for messages.
+            waits: Whether the call is a synchronous one: if its wait is broken off, as by Ctrl-C,
+                the operation is given up, and the group with it.
             step: Carries it out.
             arguments: For `step`.
 
@@ -152,49 +174,19 @@ class Progress:
         """
         # First without a lock: a forked process may have a copy that is never released.
         self.check()
-        work = self._parts.pending_work(call, self._may_block)
-        task = _Task(call, step, arguments, work)
+        task = _Task(call, step, arguments, self.new_work(call, waits))
         if self.turn.mine():
             self._carry_out(task)
         else:
-            # With the lock: nothing is queued behind the mark of the end, where it would be lost.
-            with self._counting:
-                self.check()
-                self.turn.add_pending(1)
-                self._queue(task)
-        return work
+            self._submit(task)
+        return task.work
 
-    def carry_out_now(self, call: str, step: Step, *arguments: Any) -> list[torch.Tensor] | None:
-        """Carry out an operation in the calling thread, if none is before it.
-
-        Args:
-            call: What is asked for, for messages.
-            step: Carries it out.
-            arguments: For `step`.
-
-        Returns:
-            The tensors written; None if it must be queued, then nothing has been done.
-
-        Raises:
-            AffluxError: The operation failed, or the group has failed before or is closed.
-        """
-        if self.turn.mine():
-            self.check()
-            return self._execute(call, step, arguments)
-        if not self.turn.try_enter():
-            return None
-        try:
-            self.check()
-            return self._execute(call, step, arguments)
-        finally:
-            self.turn.leave()
-
-    def in_turn(self, call: str, step: Callable[[], None], timeout_s: float) -> None:
+    def outside(self, call: str, step: Callable[[], None], timeout_s: float) -> None:
         """Do what is no operation of the group's, when those that were asked for before are over.
 
         Args:
             call: What is asked for, for messages.
-            step: Does it, in the calling thread. Its errors end nothing.
+            step: Does it. Its errors end nothing.
             timeout_s: How long to wait for the turn.
 
         Raises:
@@ -203,72 +195,63 @@ class Progress:
         """
         if self.turn.mine():
             return step()
-        deadline = time.monotonic() + timeout_s
-        while not self.turn.try_enter():
-            if time.monotonic() >= deadline:
-                raise OperationTimeout(
-                    f"rank {self._rank}: {call} timed out after {timeout_s:g} s: {self._named()} "
-                    "was called before, and is not over"
-                )
-            time.sleep(_TURN_INTERVAL_S)
+
+        def done() -> list[torch.Tensor]:
+            step()
+            return []
+
+        self.check()
+        task = _Task(call, done, (), self.new_work(call, False), _Kind.OUTSIDE)
+        self._submit(task)
         try:
-            self.check()
-            return step()
-        finally:
-            self.turn.leave()
+            task.work.wait(timedelta(seconds=timeout_s))
+        except OperationTimeout:
+            if not task.claim():
+                # It has begun, and has a time of its own, as long.
+                task.work.wait()
+                return
+            raise OperationTimeout(
+                f"rank {self._rank}: {call} timed out after {timeout_s:g} s: {self._named()} "
+                "was called before, and is not over"
+            ) from None
 
-    def adopt(self, call: str, step: Step, *arguments: Any) -> PendingWork:
-        """Bring an operation to its end, in the thread, that the calling one has begun.
-
-        The calling thread has the turn, and has it no more afterwards. If this raises an error, it
-        still has the turn.
-
-        Args:
-            call: What is asked for, for messages.
-            step: Carries out the rest.
-            arguments: For `step`.
-        """
-        work = self._parts.pending_work(call, self._may_block)
-        task = _Task(call, step, arguments, work, begun=True)
+    def _submit(self, task: _Task) -> None:
+        # With the lock: nothing is queued after the mark of the end, where it would be lost.
         with self._counting:
-            queued = not self._stopping
-            if queued:
-                self.turn.add_pending(1)
-                self._adopted = task
-                self.turn.hand_over()
-                self._queue(_Adopted())
-        if not queued:
-            # Behind the mark of the end it would be lost.
-            try:
-                self._carry_out(task)
-            finally:
-                self.turn.leave()
-        return work
+            self.check()
+            self.turn.add_pending(1)
+            self._queue(task)
 
-    def carry_on(self, step: Step, *arguments: Any) -> list[torch.Tensor]:
-        """Bring an operation to its end that the calling thread, which has the turn, has begun.
+    def new_work(self, call: str, waits: bool) -> PendingWork:
+        """Make the Work of an operation; for the arguments see `submit`."""
+        return self._parts.pending_work(call, self.may_block, self.abandon if waits else None)
+
+    def wake(self, given_up: str = "") -> None:
+        """Let the thread bring an operation to its end that has been handed over with the turn.
 
         Args:
-            step: Carries out the rest.
-            arguments: For `step`.
-
-        Raises:
-            AffluxError: As for `carry_out_now`.
+            given_up: Name of the exception that a signal handler has raised in the call; empty if
+                none has.
         """
-        return self._guard(step, arguments)
+        self._queue(_Woken())
+        if given_up:
+            self.abandon(given_up)
 
     def abandon(self, reason: str) -> None:
-        """End the group with an operation that the calling thread, which has the turn, has begun.
+        """End the group with the operation in progress, whose caller waits no more.
 
         Args:
-            reason: Why nobody can bring it to its end.
+            reason: Why.
         """
-        try:
-            if self._failure is None:
-                self._fail(GroupFailed(f"{self._named()}: given up: {reason}"), ask=False)
-        finally:
-            if self._failure is not None:
-                self.turn.end()
+        if self._failure is None and self._interruption is None:
+            self._interruption = GroupFailed(f"{self._named()}: given up: {reason}")
+        # The caller may use its tensors again: if possible, not while the thread writes them.
+        deadline = time.monotonic() + _GIVE_UP_S
+        while self.turn.pending and self._failure is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not self.turn.pending and self._failure is None:
+            # It has come to its end meanwhile.
+            self._interruption = None
 
     def check(self) -> None:
         """Raise what keeps the group from taking operations.
@@ -350,60 +333,72 @@ class Progress:
         elif timeout_s is not None:
             self._notices.confirm_close()
 
-    def _queue(self, task: _Task | _News | _Adopted | None) -> None:
+    def _queue(self, task: _Task | _News | _Woken | None) -> None:
         """Let the thread do it, which is started if there is none."""
         self._tasks.put(task)
-        if self._thread is None:
+        if self._thread is not None:
+            return
+        try:
             # A signal handler may come here in the midst of the start, and wait for its operation:
             # it starts one, too, and the second ends at once.
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError:
+            # From 3.12 on an interpreter that ends starts no threads, not for exit handlers either.
+            while not self._tasks.empty() and self._serve():
+                pass
 
     def _tell(self) -> None:
         with self._counting:
             if not self._stopping:
                 self._queue(_News())
 
-    def _may_block(self) -> bool:
+    def may_block(self) -> bool:
+        """Return whether the calling thread is another than the one that does the work."""
         return threading.current_thread() is not self._thread
 
     def _run(self) -> None:
         if not self._only_one.acquire(blocking=False):
             return
         self._thread = threading.current_thread()
-        again_s: float | None = None
-        while True:
-            try:
-                task = self._tasks.get(timeout=again_s)
-            except queue.Empty:
-                task = _News()
-            if task is None:
-                break
-            if isinstance(task, _News):
-                self._news = True
-            elif isinstance(task, _Adopted):
-                if self.turn.take_over():
-                    self._carry_out_adopted()
-            else:
-                self._enter()
-                self._carry_out_last(task)
-            # Its arguments are tensors, and the next one may be long in coming.
-            task = None
-            if self._news:
-                again_s = None if self._hear() else _NEWS_AGAIN_S
-        # An operation in a caller's thread may be in progress.
-        self._enter()
-        self._drained.set()
-        self.turn.leave()
+        while self._serve():
+            pass
+
+    def _serve(self) -> bool:
+        """Do what is queued next; return whether more may come."""
+        try:
+            task = self._tasks.get(timeout=self._again_s)
+        except queue.Empty:
+            task = _News()
+        if task is None:
+            # An operation in a caller's thread may be in progress.
+            self._enter()
+            self._drained.set()
+            self.turn.leave()
+            return False
+        if isinstance(task, _News):
+            self._news = True
+        elif isinstance(task, _Woken):
+            self._carry_out_handed(self.turn.take_over())
+        else:
+            self._enter()
+            self._carry_out_last(task)
+        # Its arguments are tensors, and the next one may be long in coming.
+        task = None
+        if self._news:
+            self._again_s = None if self._hear() else _NEWS_AGAIN_S
+        return True
 
     def _enter(self) -> None:
         """Wait for the turn, and for what has begun before."""
-        while self.turn.enter():
-            self._carry_out_adopted()
+        while (handed := self.turn.enter()) is not None:
+            self._carry_out_handed(handed)
 
-    def _carry_out_adopted(self) -> None:
-        task, self._adopted = self._adopted, None
-        assert task is not None
-        self._carry_out_last(task)
+    def _carry_out_handed(self, handed: Any) -> None:
+        if handed is None:
+            return
+        call = HandedCall(*handed)
+        work = call.work.get() if isinstance(call.work, LateWork) else call.work
+        self._carry_out_last(_Task(call.known.text, self._finish, (call,), work, _Kind.BEGUN))
 
     def _carry_out_last(self, task: _Task) -> None:
         """Carry out what has been queued, and give the turn back."""
@@ -440,16 +435,15 @@ class Progress:
             self.turn.leave()
 
     def _carry_out(self, task: _Task) -> None:
+        if not task.claim():
+            return
         if self._failure is not None:
             task.work.fail(self._later(self._failure))
             return
         error: BaseException | None = None
         tensors: list[torch.Tensor] = []
         try:
-            if task.begun:
-                tensors = self._guard(task.step, task.arguments)
-            else:
-                tensors = self._execute(task.call, task.step, task.arguments)
+            tensors = task.step() if task.kind is _Kind.OUTSIDE else self._execute(task)
         except Exception as failure:
             # Its frames hold tensors.
             error = failure.with_traceback(None)
@@ -458,26 +452,20 @@ class Progress:
         else:
             task.work.fail(error)
 
-    def _execute(self, call: str, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
-        """Carry out one operation in the thread whose turn it is. An error fails the group."""
-        if self._stepping or self.turn.running:
-            # A signal handler calls, while the operation waits into which the signal came. The
-            # other ranks have that one first, or will have: nothing can pass it.
-            self._complete()
-        self.turn.begin(call)
-        return self._guard(step, arguments)
-
-    def _guard(self, step: Step, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
-        outer, self._stepping = self._stepping, True
+    def _execute(self, task: _Task) -> list[torch.Tensor]:
+        """Carry out one operation, or the rest of it. An error fails the group."""
+        if task.kind is _Kind.OPERATION:
+            self.turn.begin(task.call)
         try:
             if self._interruption is not None:
-                raise self._interruption
-            return step(*arguments)
+                raise Interrupted(str(self._interruption))
+            return task.step(*task.arguments)
         except CallRefused as refusal:
             self.refuse(refusal, begun=True)
             raise
         except Interrupted as reason:
-            raise self._fail(self._interruption or self._outside.failure(reason)) from None
+            own = self._interruption
+            raise self._fail(own or self._outside.failure(reason), ask=own is None) from None
         except AffluxError as failure:
             if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
                 raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
@@ -489,15 +477,8 @@ class Progress:
             # Gloo has its own connections, of which its errors say only that they are closed.
             lost = self._outside.loss_behind()
             raise self._fail(lost or GroupFailed(f"{self._named()}: {failure}")) from failure
-        except BaseException as stop:
-            # Ctrl-C in a caller's thread. The other ranks must not wait for what is given up here.
-            text = f"{self._named()}: given up: {type(stop).__name__}"
-            self._fail(GroupFailed(text), ask=False)
-            raise
         finally:
-            self._stepping = outer
-            if not outer:
-                self.turn.end()
+            self.turn.end()
 
     def _named(self) -> str:
         """Name the latest operation for messages."""

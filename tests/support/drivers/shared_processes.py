@@ -3,14 +3,11 @@
 import multiprocessing
 import os
 import resource
-import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,27 +23,6 @@ from tests.support.drivers.c_calls import CCalls
 
 # Far above what anything takes, but a hang must end.
 _PATIENCE_S = 120
-
-
-class Interruption:
-    """A trace function that calls a handler at the `at`-th step in functions of a file."""
-
-    def __init__(self, file: str, at: int, handler: Callable[[], None]) -> None:
-        self.file = file
-        self.left = at
-        self.handler = handler
-        self.handled = False
-
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename != self.file or self.handled:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            self.left -= 1
-            if self.left == 0:
-                self.handled = True
-                self.handler()
-        return self
 
 
 class Rank:
@@ -128,25 +104,23 @@ class Rank:
         got = given
         try:
             if given is None:
-                worker.barrier(*arguments)
+                worker.run((), (), *arguments)
             elif call.collective == Collective.ALL_GATHER:
                 got = np.zeros(ranks * given.size, given.dtype)
                 if inside:
                     got[rank * given.size : (rank + 1) * given.size] = given
                     given = got[rank * given.size : (rank + 1) * given.size]
                 outputs = got.ctypes.data if not parts else _parts(got, ranks)
-                worker.all_gather(outputs, given.ctypes.data, *arguments)
+                worker.run(given.ctypes.data, outputs, *arguments)
             elif call.collective == Collective.REDUCE_SCATTER:
                 size = given.size // ranks
                 got = np.zeros(size, given.dtype)
                 if inside:
                     got = given[rank * size : (rank + 1) * size]
                 inputs = given.ctypes.data if not parts else _parts(given, ranks)
-                worker.reduce_scatter(got.ctypes.data, inputs, *arguments)
-            elif call.collective == Collective.BROADCAST:
-                worker.broadcast(given.ctypes.data, *arguments)
+                worker.run(inputs, got.ctypes.data, *arguments)
             else:
-                worker.all_reduce(given.ctypes.data, *arguments)
+                worker.run((), given.ctypes.data, *arguments)
         except (AffluxError, ValueError) as error:
             return got, type(error).__name__, str(error)
         return got, "", ""
@@ -180,58 +154,6 @@ class Rank:
 
     def worker_statistics(self) -> dict[str, int]:
         return dict(self.group.statistics())
-
-    def nest(self, operations: int, permits: str) -> None:
-        """Do twice as many all-reduces of ones as `operations`, each when it is permitted."""
-        call = SharedCall.reducing(Collective.ALL_REDUCE, "int64", "sum", (5,))
-        with open(permits, "rb") as file:
-            for number in range(1, 2 * operations + 1):
-                while int.from_bytes(os.pread(file.fileno(), 8, 0), "little") < number:
-                    time.sleep(0.0005)
-                ones = np.ones(5, np.int64)
-                self.group.all_reduce(ones.ctypes.data, call, _PATIENCE_S, lambda: None)
-
-    def nest_at_every_step(self, operations: int, permits: str) -> int:
-        """Do the same, where all-reduce k is interrupted at the k-th step of the worker's Python.
-
-        The handler does another one. An operation is permitted when this rank has waited for it for
-        a while. Returns how many were interrupted.
-        """
-        worker = self.group
-        call = SharedCall.reducing(Collective.ALL_REDUCE, "int64", "sum", (5,))
-        module = sys.modules[SharedWorker.__module__]
-        vars(module)["_SLICE_S"] = 0.001
-        rounds: Counter[int] = Counter()
-        file = os.open(permits, os.O_WRONLY)
-
-        def permit() -> None:
-            number = worker._group.in_progress()
-            rounds[number] += 1
-            if rounds[number] == 2:
-                os.pwrite(file, number.to_bytes(8, "little"), 0)
-
-        def reduce() -> None:
-            ones = np.ones(5, np.int64)
-            worker.all_reduce(ones.ctypes.data, call, _PATIENCE_S, permit)
-            assert (ones == worker.ranks).all(), ones
-
-        def handler() -> None:
-            worker.complete(_PATIENCE_S, permit)
-            reduce()
-
-        nested = 0
-        for k in range(operations):
-            interruption = Interruption(str(module.__file__), k + 1, handler)
-            sys.settrace(interruption)
-            try:
-                reduce()
-            finally:
-                sys.settrace(None)
-            nested += interruption.handled
-            if not interruption.handled:
-                reduce()
-        os.close(file)
-        return nested
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call a method of the group."""

@@ -76,9 +76,6 @@ class FakeReducer:
         """Return ordinary memory."""
         return torch.zeros(elements, dtype=dtype)
 
-    def complete(self, timeout_s: float, interrupted: Callable[[], str | None]) -> None:
-        """Do nothing."""
-
     def give_up(self, reason: str) -> None:
         """Note it."""
         self.done.append("give up")

@@ -18,8 +18,8 @@
 namespace afflux {
 namespace {
 
-// Longer waits go on in Python, which listens for other ranks' failures and for signals, and is
-// told how long they have been.
+// What takes longer goes on in the group's thread, which listens for other ranks' failures, and is
+// told how long it has taken.
 constexpr std::int64_t kSliceNs = 100'000'000;
 constexpr std::int64_t kGlooSliceNs = 250'000'000;
 
@@ -27,6 +27,22 @@ constexpr std::int64_t kGlooSliceNs = 250'000'000;
 // take where ranks share processors.
 constexpr std::int64_t kAsyncSliceNs = 400'000;
 constexpr std::size_t kMostAtOnce = std::size_t{256} << 10;
+
+// Wakes the thread that takes operations over. A signal handler may raise in any line of Python's,
+// and the thread must learn of the operation all the same; then `wake` is told who gives it up.
+void wake_surely(const py::object& wake) {
+    constexpr int kAttempts = 100;
+    std::optional<py::error_already_set> first;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        try {
+            wake(first ? py::object(first->type().attr("__name__")) : py::str());
+            break;
+        } catch (py::error_already_set& raised) {
+            if (!first) first.emplace(raised);
+        }
+    }
+    if (first) throw py::error_already_set(*first);
+}
 
 double seconds(std::int64_t ns) {
     return static_cast<double>(ns) / 1e9;
@@ -112,11 +128,14 @@ struct AffluxBackend::Asked {
 AffluxBackend::AffluxBackend(int rank, int size, py::object core,
                              c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<Turn> turn,
                              py::object calls, bool only_gloo, py::object splitter,
-                             std::shared_ptr<Completions> completions)
+                             std::shared_ptr<Completions> completions, py::object timed_out)
     : Backend(rank, size),
-      core_(std::move(core)),
+      core_(core),
       splitter_(std::move(splitter)),
       capsule_(calls),
+      may_block_(core.attr("may_block")),
+      abandon_(core.attr("abandon")),
+      timed_out_(std::move(timed_out)),
       gloo_(std::move(gloo)),
       turn_(std::move(turn)),
       calls_(calls_in(calls)),
@@ -172,114 +191,77 @@ std::shared_ptr<const Known> AffluxBackend::known(const Asked& asked) {
 template <typename Gloo, typename General>
 WorkPointer AffluxBackend::carry_out(Asked asked, const Gloo& pass_on, const General& general) {
     const RecordingPointer recording = record(asked.title, asked.read);
-    if (!may_go_now(asked) || !turn_->try_enter_open()) return ended_with(general(), recording);
-    // Gives the turn back in the end, unless the progress thread has it by then.
-    const struct Holding {
-        Turn& turn;
-        void leave() const {
-            if (!turn.mine()) return;
-            turn.end();
-            turn.leave();
-        }
-        ~Holding() { leave(); }
-    } holding{*turn_};
+    if (!may_go_now(asked)) return ended_with(general(), recording);
     const std::shared_ptr<const Known> held = known(asked);
     const Known& call = *held;
     const bool native = call.way == Way::Native;
     const bool queued = asked.async && (!native || call.bytes > kMostAtOnce);
-    if (queued || call.way == Way::Python) {
-        holding.leave();
+    if (queued || call.way == Way::Python || !turn_->try_enter_open())
         return ended_with(general(), recording);
-    }
+    WorkPointer work = native ? run(call, asked) : wait_for_gloo(call, asked, pass_on);
+    return ended_with(std::move(work), recording);
+}
+
+WorkPointer AffluxBackend::run(const Known& call, Asked& asked) {
+    HeldTurn turn(*turn_);
     afflux_request request = call.request;
-    if (native) {
-        request.inputs = asked.inputs.data();
-        request.input_count = static_cast<std::uint32_t>(asked.inputs.size());
-        request.outputs = asked.outputs.data();
-        request.output_count = static_cast<std::uint32_t>(asked.outputs.size());
-    }
+    request.inputs = asked.inputs.data();
+    request.input_count = static_cast<std::uint32_t>(asked.inputs.size());
+    request.outputs = asked.outputs.data();
+    request.output_count = static_cast<std::uint32_t>(asked.outputs.size());
+    request.history = turn_->history.load();
     const std::uint64_t sequence = turn_->begin(call.text);
+    std::int64_t slice = asked.async ? kAsyncSliceNs : kSliceNs;
+    if (asked.timeout.count() > 0)
+        slice = std::min<std::int64_t>(slice, asked.timeout.count() * 1'000'000);
     afflux_outcome outcome{};
-    if (native) {
-        request.history = turn_->history.load();
-        std::int64_t slice = asked.async ? kAsyncSliceNs : kSliceNs;
-        if (asked.timeout.count() > 0)
-            slice = std::min<std::int64_t>(slice, asked.timeout.count() * 1'000'000);
-        const std::int32_t status = calls_->run(calls_->group, &request, slice, &outcome);
-        if (status != AFFLUX_OVER && asked.async)
-            return ended_with(hand_on(call, asked, outcome, status, slice), recording);
-        if (status != AFFLUX_OVER) finish(call, asked, outcome, status, WorkPointer(), slice);
-    }
+    const std::int32_t status = calls_->run(calls_->group, &request, slice, &outcome);
+    if (status != AFFLUX_OVER)
+        return hand_over(call, asked, slice, nullptr, [&] {
+            const char* const why = status == AFFLUX_NOT_YET ? "" : outcome.text;
+            return py::make_tuple(outcome.operation, status, why);
+        });
+    ++turn_->engine_operations;
+    return c10::make_intrusive<FinishedWork>(std::move(asked.result), sequence);
+}
+
+template <typename Gloo>
+WorkPointer AffluxBackend::wait_for_gloo(const Known& call, const Asked& asked,
+                                         const Gloo& pass_on) {
+    HeldTurn turn(*turn_);
+    turn_->begin(call.text);
+    // The next operation in shared memory compares it.
+    turn_->note(call.agreed);
+    ++*call.count;
     WorkPointer work;
-    if (native) {
-        ++turn_->engine_operations;
-        work = c10::make_intrusive<FinishedWork>(std::move(asked.result), sequence);
-    } else {
-        // The next operation in shared memory compares it.
-        turn_->note(call.agreed);
-        ++*call.count;
-        bool over = false;
-        try {
-            work = pass_on();
-            over = work->wait(std::chrono::milliseconds(kGlooSliceNs / 1'000'000));
-        } catch (...) {
-            // Gloo's own error, or more time is needed: Python tells which.
-            if (!work) {
-                turn_->end();
-                refused(std::current_exception());
-            }
-        }
-        if (!over) finish(call, asked, outcome, AFFLUX_OVER, work, kGlooSliceNs);
-    }
-    return work;
-}
-
-template <typename Call>
-auto AffluxBackend::taken_over(const Asked& asked, const WorkPointer& passed_on, const Call& call) {
     try {
-        return with_python(call);
+        work = pass_on();
+        if (work->wait(std::chrono::milliseconds(kGlooSliceNs / 1'000'000))) return work;
     } catch (...) {
-        // A signal handler may raise before the first line of Python's, as Ctrl-C does: then Python
-        // has neither ended the operation nor taken the turn, and the other ranks would wait.
-        if (turn_->mine() && turn_->running.load())
-            give_up(std::current_exception(), asked, passed_on);
-        throw;
-    }
-}
-
-void AffluxBackend::give_up(const std::exception_ptr& error, const Asked& asked,
-                            const WorkPointer& passed_on) {
-    std::string reason = "an error in C++";
-    try {
-        std::rethrow_exception(error);
-    } catch (const python_error& raised) {
-        reason = reinterpret_cast<PyTypeObject*>(raised.type)->tp_name;
-    } catch (const std::exception& raised) {
-        reason = raised.what();
-    } catch (...) {
-    }
-    // One more signal may come in the same moment.
-    for (int attempt = 0; attempt < 3 && turn_->running.load(); ++attempt) {
-        try {
-            with_python([&] {
-                const py::object work = passed_on ? py::cast(passed_on) : py::none();
-                core_.get().attr("give_up")(reason, asked.arguments(), work);
-            });
-        } catch (...) {
+        // Gloo's own error, or more time is needed: the group's thread finds out which.
+        if (!work) {
+            turn.leave();
+            refused(std::current_exception());
         }
     }
+    return hand_over(call, asked, kGlooSliceNs, work, [] { return py::tuple(); });
 }
 
-WorkPointer AffluxBackend::hand_on(const Known& call, const Asked& asked,
-                                   const afflux_outcome& outcome, std::int32_t status,
-                                   std::int64_t tried_ns) {
-    return taken_over(asked, WorkPointer(), [&] {
+template <typename More>
+WorkPointer AffluxBackend::hand_over(const Known& call, const Asked& asked, std::int64_t tried_ns,
+                                     const WorkPointer& gloo, const More& more) {
+    auto work = c10::make_intrusive<PendingWork>(
+        *call.text, may_block_, timed_out_, asked.async ? PythonObject() : abandon_, completions_);
+    with_python([&] {
+        // Up to here no line of Python's runs, in which a signal handler might.
         const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
-        const std::string text(status == AFFLUX_NOT_YET ? "" : outcome.text);
-        return work_of(core_.get().attr("adopt")(call.python.get(), asked.arguments(), timeout_s,
-                                                 outcome.operation, status, text,
-                                                 seconds(tried_ns)));
+        const py::object gloos = gloo ? py::cast(gloo) : py::none();
+        const py::tuple about = py::make_tuple(py::cast(work), call.python.get(), asked.arguments(),
+                                               timeout_s, gloos, seconds(tried_ns));
+        turn_->hand_over(handed(about + more()));
+        wake_surely(core_.get().attr("wake"));
     });
+    return work;
 }
 
 void AffluxBackend::refused(const std::exception_ptr& error) {
@@ -292,19 +274,6 @@ void AffluxBackend::refused(const std::exception_ptr& error) {
     }
     with_python([&] { core_.get().attr("refuse")(text); });
     std::rethrow_exception(error);
-}
-
-void AffluxBackend::finish(const Known& call, const Asked& asked, const afflux_outcome& outcome,
-                           std::int32_t status, const WorkPointer& passed_on,
-                           std::int64_t tried_ns) {
-    taken_over(asked, passed_on, [&] {
-        const double timeout_s = static_cast<double>(asked.timeout.count()) / 1e3;
-        const py::object work = passed_on ? py::cast(passed_on) : py::none();
-        const std::string text(status == AFFLUX_OVER || status == AFFLUX_NOT_YET ? ""
-                                                                                 : outcome.text);
-        core_.get().attr("carry_on")(call.python.get(), asked.arguments(), timeout_s,
-                                     outcome.operation, status, text, work, seconds(tried_ns));
-    });
 }
 
 WorkPointer AffluxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {

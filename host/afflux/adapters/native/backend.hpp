@@ -2,7 +2,8 @@
 //
 // Simple calls need no Python: what the group's reducer offers to C++ (calls.h), and synchronous
 // ones that go to Gloo where the ranks need not agree before. All others, and whatever takes longer
-// than a moment or fails, go to the group in Python (afflux.group.core), whose turn both share.
+// than a moment or fails, go to the thread of the group in Python (afflux.group.progress), whose
+// turn both share.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,7 @@
 #include "completion.hpp"
 #include "known_calls.hpp"
 #include "python_object.hpp"
-#include "turn.hpp"
+#include "turn.h"
 
 namespace afflux {
 
@@ -30,10 +31,11 @@ class AffluxBackend : public c10d::Backend {
   public:
     // `core` is the group, `gloo` its Gloo backend; `calls` the capsule of its reducer, None
     // if C++ cannot call that; `only_gloo` says that there is no other engine than Gloo;
-    // `splitter(core, store, ranks, options)` makes a group of some ranks.
+    // `splitter(core, store, ranks, options)` makes a group of some ranks; `timed_out` as for
+    // PendingWork.
     AffluxBackend(int rank, int size, py::object core, c10::intrusive_ptr<c10d::Backend> gloo,
                   std::shared_ptr<Turn> turn, py::object calls, bool only_gloo, py::object splitter,
-                  std::shared_ptr<Completions> completions);
+                  std::shared_ptr<Completions> completions, py::object timed_out);
 
     const std::string getBackendName() const override { return "afflux"; }
     py::object core() const { return core_.get(); }
@@ -142,14 +144,13 @@ class AffluxBackend : public c10d::Backend {
     std::shared_ptr<const Known> known(const Asked& asked);
     template <typename Gloo, typename General>
     WorkPointer carry_out(Asked asked, const Gloo& pass_on, const General& general);
-    void finish(const Known& known, const Asked& asked, const afflux_outcome& outcome,
-                std::int32_t status, const WorkPointer& passed_on, std::int64_t tried_ns);
-    WorkPointer hand_on(const Known& known, const Asked& asked, const afflux_outcome& outcome,
-                        std::int32_t status, std::int64_t tried_ns);
-    // Hands a begun operation to Python, and ends it should Python not get so far as to take it.
-    template <typename Call>
-    auto taken_over(const Asked& asked, const WorkPointer& passed_on, const Call& call);
-    void give_up(const std::exception_ptr& error, const Asked& asked, const WorkPointer& passed_on);
+    WorkPointer run(const Known& call, Asked& asked);
+    template <typename Gloo>
+    WorkPointer wait_for_gloo(const Known& call, const Asked& asked, const Gloo& pass_on);
+    // Hands a begun operation over to the group's thread, together with the turn.
+    template <typename More>
+    WorkPointer hand_over(const Known& call, const Asked& asked, std::int64_t tried_ns,
+                          const WorkPointer& gloo, const More& more);
     [[noreturn]] void refused(const std::exception_ptr& error);
     // The Work of a send or a receive, with which torch's hooks are told of its end.
     WorkPointer told(WorkPointer work) const;
@@ -158,7 +159,7 @@ class AffluxBackend : public c10d::Backend {
     template <typename... Arguments>
     WorkPointer in_python(const char* method, const Arguments&... arguments);
 
-    const PythonObject core_, splitter_, capsule_;
+    const PythonObject core_, splitter_, capsule_, may_block_, abandon_, timed_out_;
     mutable std::mutex gloo_mutex_;
     c10::intrusive_ptr<c10d::Backend> gloo_;  // none once the group is closed
     const std::shared_ptr<Turn> turn_;

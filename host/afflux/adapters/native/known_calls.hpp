@@ -15,7 +15,7 @@
 
 #include "calls.h"
 #include "python_object.hpp"
-#include "turn.hpp"
+#include "turn.h"
 
 namespace afflux {
 
@@ -96,17 +96,19 @@ struct Known {
     Count* count = nullptr;    // of calls to Gloo
 };
 
-// Used by the thread that has the group's turn.
+// Any thread.
 class KnownCalls {
   public:
     // None if it is not known.
     std::shared_ptr<const Known> find(const Kind& kind) const {
+        const std::scoped_lock lock(mutex_);
         const auto found = known_.find(kind);
         return found == known_.end() ? nullptr : found->second;
     }
     std::shared_ptr<const Known> add(const Kind& kind, Known known) {
-        if (known_.size() >= kMost) known_.clear();
         auto held = std::make_shared<const Known>(std::move(known));
+        const std::scoped_lock lock(mutex_);
+        if (known_.size() >= kMost) known_.clear();
         known_.insert_or_assign(kind, held);
         return held;
     }
@@ -114,6 +116,7 @@ class KnownCalls {
   private:
     // A training loop has some hundreds.
     static constexpr std::size_t kMost = 4096;
+    mutable std::mutex mutex_;
     std::unordered_map<Kind, std::shared_ptr<const Known>, KindHash> known_;
 };
 

@@ -3,7 +3,7 @@
 
 #include "backend.hpp"
 #include "completion.hpp"
-#include "turn.hpp"
+#include "turn.h"
 #include "works.hpp"
 
 namespace afflux {
@@ -15,11 +15,20 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
     py::class_<Turn, std::shared_ptr<Turn>>(module, "Turn")
         .def(py::init<>())
         .def("try_enter", &Turn::try_enter)
-        .def("enter", &Turn::enter, no_python)
+        .def("enter",
+             [](Turn& turn) {
+                 Handed operation;
+                 {
+                     const py::gil_scoped_release waiting;
+                     operation = turn.enter();
+                 }
+                 return taken(operation);
+             })
         .def("leave", &Turn::leave)
         .def("mine", &Turn::mine)
-        .def("hand_over", &Turn::hand_over)
-        .def("take_over", &Turn::take_over)
+        .def("hand_over",
+             [](Turn& turn, py::object operation) { turn.hand_over(handed(std::move(operation))); })
+        .def("take_over", [](Turn& turn) { return taken(turn.take_over()); })
         .def("begin",
              [](Turn& turn, std::string call) {
                  return turn.begin(std::make_shared<const std::string>(std::move(call)));
@@ -48,14 +57,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def("exception", [](const FinishedWork&) { return py::none(); });
 
     py::class_<PendingWork, c10d::Work, c10::intrusive_ptr<PendingWork>>(module, "PendingWork")
-        .def(py::init([](std::string call, py::object may_block, py::object timed_out,
-                         std::shared_ptr<Completions> completions) {
-                 return c10::make_intrusive<PendingWork>(std::move(call), std::move(may_block),
-                                                         std::move(timed_out),
-                                                         std::move(completions));
+        .def(py::init([](std::string call, py::object may_block, py::object give_up,
+                         py::object timed_out, std::shared_ptr<Completions> completions) {
+                 return c10::make_intrusive<PendingWork>(
+                     std::move(call), PythonObject(std::move(may_block)),
+                     PythonObject(std::move(timed_out)),
+                     give_up.is_none() ? PythonObject() : PythonObject(std::move(give_up)),
+                     std::move(completions));
              }),
-             py::arg("call"), py::arg("may_block"), py::kw_only(), py::arg("timed_out"),
-             py::arg("completions"))
+             py::arg("call"), py::arg("may_block"), py::arg("give_up") = py::none(), py::kw_only(),
+             py::arg("timed_out"), py::arg("completions"))
         .def_property_readonly("call", &PendingWork::call)
         .def("succeed", &PendingWork::succeed)
         .def("fail", &PendingWork::fail)
@@ -67,10 +78,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         .def(py::init([](int rank, int size, py::object core,
                          const c10::intrusive_ptr<c10d::Backend>& gloo, std::shared_ptr<Turn> turn,
                          py::object calls, bool only_gloo, py::object splitter,
-                         std::shared_ptr<Completions> completions) {
-            return c10::make_intrusive<AffluxBackend>(rank, size, std::move(core), gloo,
-                                                      std::move(turn), std::move(calls), only_gloo,
-                                                      std::move(splitter), std::move(completions));
+                         std::shared_ptr<Completions> completions, py::object timed_out) {
+            return c10::make_intrusive<AffluxBackend>(
+                rank, size, std::move(core), gloo, std::move(turn), std::move(calls), only_gloo,
+                std::move(splitter), std::move(completions), std::move(timed_out));
         }))
         .def_property_readonly("core", &AffluxBackend::core)
         .def("gloo_counts", &AffluxBackend::gloo_counts)

@@ -11,6 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "turn.h"
+
 namespace afflux {
 
 namespace py = pybind11;
@@ -51,6 +53,14 @@ class PythonObject {
   private:
     std::shared_ptr<py::object> held_;
 };
+
+// A Python object as `Turn` hands it over.
+inline Handed handed(py::object object) {
+    return std::make_shared<PythonObject>(std::move(object));
+}
+inline py::object taken(const Handed& handed) {
+    return handed ? static_cast<const PythonObject*>(handed.get())->get() : py::none();
+}
 
 // Throws a Python exception through C++; torch hands it on to Python as it is.
 [[noreturn]] inline void throw_exception(const py::object& exception) {

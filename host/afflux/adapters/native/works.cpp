@@ -26,11 +26,12 @@ Future FinishedWork::getFuture() {
     return future_;
 }
 
-PendingWork::PendingWork(std::string call, py::object may_block, py::object timed_out,
-                         std::shared_ptr<const Completions> completions)
+PendingWork::PendingWork(std::string call, PythonObject may_block, PythonObject timed_out,
+                         PythonObject give_up, std::shared_ptr<const Completions> completions)
     : call_(std::move(call)),
       may_block_(std::move(may_block)),
       timed_out_(std::move(timed_out)),
+      give_up_(std::move(give_up)),
       completions_(std::move(completions)),
       future_(make_future()) {}
 
@@ -128,6 +129,23 @@ void PendingWork::throw_error() const {
     throw_exception(error.get().attr("with_traceback")(py::none()));
 }
 
+void PendingWork::handle_signals() {
+    with_python([&] {
+        if (PyErr_CheckSignals() == 0) return;
+        py::error_already_set raised;
+        if (give_up_ && !isCompleted()) {
+            try {
+                give_up_.get()(raised.type().attr("__name__"));
+            } catch (py::error_already_set& another) {
+                // One more signal, in a line of Python's: the first one's exception goes on.
+                another.discard_as_unraisable("an operation that is given up");
+                give_up_.get()(raised.type().attr("__name__"));
+            }
+        }
+        throw raised;
+    });
+}
+
 bool PendingWork::wait(std::chrono::milliseconds timeout) {
     using Clock = std::chrono::steady_clock;
     const bool limited = timeout > kNoTimeout;
@@ -159,9 +177,7 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
         }
         if (cv_.wait_for(lock, slice, [&] { return completed_; })) break;
         lock.unlock();
-        with_python([] {
-            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-        });
+        handle_signals();
         lock.lock();
     }
     lock.unlock();

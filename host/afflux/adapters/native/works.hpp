@@ -49,10 +49,11 @@ class FinishedWork : public c10d::Work {
 class PendingWork : public c10d::Work {
   public:
     // `may_block()` is False in the thread that would have to do the work;
-    // `timed_out(call, seconds)` is the error of a wait that has timed out; `completions` are the
-    // group's.
-    PendingWork(std::string call, py::object may_block, py::object timed_out,
-                std::shared_ptr<const Completions> completions);
+    // `timed_out(call, seconds)` is the error of a wait that has timed out; `give_up(name)`, if
+    // there is one, is called when a signal handler raises an exception of that name in a wait;
+    // `completions` are the group's.
+    PendingWork(std::string call, PythonObject may_block, PythonObject timed_out,
+                PythonObject give_up, std::shared_ptr<const Completions> completions);
 
     void succeed(std::vector<at::Tensor> tensors);
     void fail(py::object error);
@@ -87,9 +88,10 @@ class PendingWork : public c10d::Work {
         ~Ending() { work.be_over(); }
     };
     void throw_error() const;
+    void handle_signals();
 
     const std::string call_;
-    const PythonObject may_block_, timed_out_;
+    const PythonObject may_block_, timed_out_, give_up_;
     const std::shared_ptr<const Completions> completions_;
     const std::uint64_t key_ = next_completion_key();
     const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

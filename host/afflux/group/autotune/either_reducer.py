@@ -1,6 +1,6 @@
 """The reducer of a group that has shards and Gloo, and sums each tensor by the faster of the two.
 
-A call takes some steps, in the thread that has the group's turn:
+A call takes up to three steps:
 
     ask       the ranks tell each other their news, if the tensor's `Ledger` wants it
     sum       by shards, or by Gloo
@@ -10,32 +10,26 @@ What ranks tell each other is an all-reduce of a few integers, the greatest, thr
 rank that sums by shards meanwhile, or that is about to do something else than the others, has
 another fingerprint: an error names it at all ranks. Of a rank that is in Gloo meanwhile the others
 learn by the store (`WaitingCalls`).
-
-A signal handler's call may come in the midst of a step, and drives all remaining ones first: at the
-other ranks they are before it.
 """
 
-import collections
 import logging
 import time
 import zlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from afflux.group.autotune.path_history import DENSE, Ledger, Way
 from afflux.group.autotune.rates import Rates
 from afflux.group.autotune.waiting_calls import WaitingCalls
 from afflux.group.call.collectives import Asked
 from afflux.group.call.tensors import dtype_name, elements_of, in_place, write_back
-from afflux.group.call.turn import Turn
 from afflux.group.reducers.fallback import GlooFallback
 from afflux.group.reducers.reducer import Begun, Interruption, Reducer
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux_drivers._native import Turn
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import Disagreement
 from afflux_hdl.contract import wire
@@ -113,7 +107,6 @@ class EitherReducer:
         self._news_plan = shards.plan(Asked("all_reduce", torch.int32, (_NEWS + ranks,), "max"))
         self._ledgers: dict[str, Ledger] = {}
         self._places: dict[int, Any] = {}
-        self._call: _Call | None = None
 
     def follow(self, turn: Turn) -> None:
         """Have the numbers of the group's operations from its turn."""
@@ -156,15 +149,12 @@ class EitherReducer:
                 ledger.calls[Way.SHARDS] += 1
             return True
         call = _Call(self, plan, ledger, outputs[0], timeout_s, interrupted)
-        self._call = call
         try:
-            call.drive()
+            call.carry_out()
         except Disagreement as error:
             more = f"; this rank sums by {call.way}, as {ledger.reason}"
             error.args = (f"{error.args[0]}{more}", *error.args[1:])
             raise
-        finally:
-            self._call = None
         return call.way is Way.SHARDS
 
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
@@ -175,13 +165,6 @@ class EitherReducer:
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory."""
         return self.shards.empty(elements, dtype)
-
-    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
-        """Drive the shards' operation, and all that is left of the call that it belongs to."""
-        call = self._call
-        self.shards.complete(timeout_s, interrupted)
-        if call is not None:
-            call.drive()
 
     def give_up(self, reason: str) -> None:
         """Let the shards do it."""
@@ -269,10 +252,7 @@ class EitherReducer:
 
 
 class _Call:
-    """One call that may go either way: its steps, of which each does its waiting at its end.
-
-    So a step in whose wait a signal handler drives the rest has nothing left to do. The wait for
-    Gloo is waited twice then.
+    """One call that may go either way.
 
     Attributes:
         way: That it takes.
@@ -300,17 +280,24 @@ class _Call:
         self._elements = elements_of(self._flat)
         self._news = np.zeros(_NEWS + reducer.ranks, np.int32)
         self._number = 0
-        self._work: dist.Work | None = None
-        self._take: Callable[[], None] | None = None
-        self._before = ledger.way, ledger.reason
-        self._steps: collections.deque[Callable[[], None]] = collections.deque()
-        self._began_s = 0.0
-        self._steps.extend([self._ask, self._told] if ledger.ask else [self._sum])
 
-    def drive(self) -> None:
-        """Take all remaining steps."""
-        while self._steps:
-            self._steps[0]()
+    def carry_out(self) -> None:
+        """Take all steps."""
+        ledger = self._ledger
+        before = ledger.way, ledger.reason
+        if ledger.ask:
+            self._ask()
+            ledger.told(self._heard())
+            self.way = ledger.way
+        began_s = time.monotonic()
+        self._sum()
+        took_us = min(_NUMBER_MASK, round(1e6 * (time.monotonic() - began_s)))
+        density = self._reducer.density(self._elements) if ledger.chosen else 0
+        ledger.done(self.way, took_us, density)
+        write_back(self._tensor, self._elements)
+        if (ledger.way, ledger.reason) != before:
+            about = self._reducer.rank, self._plan.text, ledger.way, ledger.reason
+            _log.debug("rank %d: %s by %s: %s", *about)
 
     def _left_s(self) -> float:
         return max(0.001, self._deadline - time.monotonic())
@@ -336,7 +323,6 @@ class _Call:
 
     def _ask(self) -> None:
         """Tell this rank's news, and what it is about to do."""
-        self._steps.popleft()
         text = f"{self._plan.text} {self._ledger.state}"
         self._number = zlib.crc32(text.encode()) & _NUMBER_MASK
         coming = self._reducer.density(self._elements) if self._ledger.varies else 0
@@ -345,45 +331,12 @@ class _Call:
         interrupted = self._reducer.watching(_SHARDS, text, self._interrupted)
         self._reducer.tell(self._news, self._left_s(), interrupted)
 
-    def _told(self) -> None:
-        self._steps.popleft()
-        self._ledger.told(self._heard())
-        self.way = self._ledger.way
-        self._steps.append(self._sum)
-
     def _sum(self) -> None:
-        self._steps.popleft()
-        self._began_s = time.monotonic()
-        reducer, plan = self._reducer, self._plan
+        reducer, plan, left_s = self._reducer, self._plan, self._left_s()
+        by = _SHARDS if self.way is Way.SHARDS else f"Gloo's {plan.text}"
+        interrupted = reducer.watching(by, plan.text, self._interrupted)
         if self.way is Way.SHARDS:
-            self._steps.append(self._end)
-            interrupted = reducer.watching(_SHARDS, plan.text, self._interrupted)
-            reducer.shards.run(plan.of_shards, [], [self._flat], self._left_s(), interrupted)
-            return
-        self._work, self._take = reducer.fallback.begin_all_reduce(
-            self._flat, plan.asked.reduction, self._left_s()
-        )
-        self._steps.append(self._end)
-
-    def _end(self) -> None:
-        reducer, asked = self._reducer, self._plan.asked
-        if self._work is not None:
-            text = self._plan.text
-            interrupted = reducer.watching(f"Gloo's {text}", text, self._interrupted)
-            reducer.fallback.finish_all_reduce(
-                self._work, asked.reduction, self._left_s(), interrupted
-            )
-            if not self._steps:
-                # A signal handler has come here, and has done the rest.
-                return
-            assert self._take is not None
-            self._take()
-        self._steps.popleft()
-        ledger = self._ledger
-        took_us = min(_NUMBER_MASK, round(1e6 * (time.monotonic() - self._began_s)))
-        ledger.done(self.way, took_us, reducer.density(self._elements) if ledger.chosen else 0)
-        write_back(self._tensor, self._elements)
-        if (ledger.way, ledger.reason) != self._before:
-            _log.debug(
-                "rank %d: %s by %s: %s", reducer.rank, self._plan.text, ledger.way, ledger.reason
-            )
+            reducer.shards.run(plan.of_shards, [], [self._flat], left_s, interrupted)
+        else:
+            reduction = plan.asked.reduction
+            reducer.fallback.all_reduce(self._flat, reduction, left_s, interrupted)

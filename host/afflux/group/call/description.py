@@ -10,6 +10,7 @@ from afflux.group.call.tensors import dtype_name
 
 __all__ = [
     "Call",
+    "HandedCall",
     "KnownCall",
     "canonical_name",
     "describe",
@@ -56,7 +57,7 @@ class Call:
 
 
 class KnownCall(NamedTuple):
-    """What C++ has to know of a kind of calls, to carry them out without Python.
+    """What C++ has to know of a kind of calls, to begin them without Python.
 
     Attributes:
         text: The call in words.
@@ -73,6 +74,32 @@ class KnownCall(NamedTuple):
     counted: str
     call: Call
     size: int = 0
+
+
+class HandedCall(NamedTuple):
+    """A call that C++ has begun, and which the progress thread brings to its end.
+
+    Attributes:
+        work: Its Work, or a `LateWork`.
+        known: Its kind.
+        arguments: Of the method that was called, which hold its tensors.
+        limit_s: Its timeout in seconds; the group's if it is not positive.
+        gloo: Gloo's work, if the call is Gloo's.
+        tried_s: How long C++ has tried at most.
+        operation: The operation's number among the reducer's.
+        status: What the reducer's call returned.
+        text: Why, if the status says that it failed.
+    """
+
+    work: Any
+    known: KnownCall
+    arguments: tuple[Any, ...]
+    limit_s: float
+    gloo: Any
+    tried_s: float
+    operation: int = 0
+    status: int = 0
+    text: str = ""
 
 
 def canonical_name(method: str) -> str:

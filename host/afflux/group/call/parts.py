@@ -1,12 +1,13 @@
 """What an adapter brings to a group: its turn and its Works, in Python or in C++."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Protocol
 
 import torch
 
-from afflux.group.call.turn import Turn
-from afflux.group.call.work import AffluxWork, FinishedWork
+from afflux.group.call.work import NO_TIMEOUT, AffluxWork, FinishedWork
+from afflux_drivers._native import Turn
 
 __all__ = ["PYTHON_PARTS", "Parts", "PendingWork"]
 
@@ -22,6 +23,9 @@ class PendingWork(Protocol):
     def fail(self, error: BaseException) -> None:
         """End with an error, if it has not ended."""
 
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> Any:
+        """Block until the end; raise the error that it has ended with."""
+
     def is_completed(self) -> bool:
         """Return whether it has ended."""
 
@@ -36,6 +40,7 @@ class Parts(Protocol):
         self,
         call: str,
         may_block: Callable[[], bool],
+        give_up: Callable[[str], None] | None = None,
     ) -> PendingWork:
         """Make the Work of an operation that is queued; see `AffluxWork`."""
 

@@ -12,7 +12,7 @@ from afflux.group.call.errors import OperationTimeout
 from afflux.observe.observation import Observation
 from afflux.observe.observers import Observers
 
-__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork", "ObservedTransfer"]
+__all__ = ["NO_TIMEOUT", "AffluxWork", "FinishedWork", "LateWork", "ObservedTransfer"]
 
 NO_TIMEOUT = timedelta(0)
 """What torch passes for "wait for ever"."""
@@ -42,20 +42,27 @@ class AffluxWork(dist.Work):
     Args:
         call: What it does, for messages.
         may_block: Returns False if the calling thread is the one that would have to do the work.
+        give_up: Called with the name of an exception that a signal handler raises in a wait, as
+            Ctrl-C does. None if a wait that ends early leaves the operation as it is.
     """
 
     def __init__(
         self,
         call: str,
         may_block: Callable[[], bool],
+        give_up: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
         self.call = call
         self._may_block = may_block
+        self._give_up = give_up
         self._claiming = threading.Lock()
         # The thread that ends it; the future's callbacks run there, before waits elsewhere end.
         self._ender = 0
-        self._ended = threading.Event()
+        # Held until the end. A signal handler that runs in a wait would find an Event's lock held.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self._over = False
         self._error: BaseException | None = None
         self._tensors: list[torch.Tensor] = []
         self._raw: torch.futures.Future = torch.futures.Future()
@@ -80,10 +87,11 @@ class AffluxWork(dist.Work):
             # First, as whoever has waited may ask the future at once.
             self._raw.set_result(tensors if error is None else _Failure(error))
         finally:
-            self._ended.set()
+            self._over = True
+            self._gate.release()
 
     def _is_over(self) -> bool:
-        return self._ended.is_set() or self._ender == threading.get_ident()
+        return self._over or self._ender == threading.get_ident()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Block until the end.
@@ -101,12 +109,23 @@ class AffluxWork(dist.Work):
                     f"{self.call}: a callback of a future waits for an operation that was queued "
                     "behind its own; start it inside the callback, or wait outside"
                 )
-            if not self._ended.wait(seconds if seconds > 0 else None):
+            if not self._wait(seconds if seconds > 0 else -1.0):
                 raise OperationTimeout.of_wait(self.call, seconds)
         if self._error is not None:
             # Waits of several threads raise the same error; each starts a traceback of its own.
             raise self._error.with_traceback(None)
         return True
+
+    def _wait(self, seconds: float) -> bool:
+        try:
+            ended = self._gate.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+            if ended:
+                self._gate.release()
+            return ended
+        except BaseException as stop:
+            if self._give_up is not None and not self._is_over():
+                self._give_up(type(stop).__name__)
+            raise
 
     def get_future(self) -> torch.futures.Future:
         """Return a future of the list of tensors; a failed collective raises in it."""
@@ -148,6 +167,25 @@ class AffluxWork(dist.Work):
         if self._is_over():
             state = "done" if self._error is None else f"failed: {self._error}"
         return f"<AffluxWork {self.call}: {state}>"
+
+
+class LateWork:
+    """The Work of a call that is likely to need none: made when the first thread asks for it.
+
+    Args:
+        make: Makes it.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._works: list[Any] = []
+
+    def get(self) -> Any:
+        """Return the Work, the same to all."""
+        # Without a lock: a signal handler may run here and wait for another thread that comes here.
+        if not self._works:
+            self._works.append(self._make())
+        return self._works[0]
 
 
 class FinishedWork(dist.Work):

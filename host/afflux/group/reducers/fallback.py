@@ -97,18 +97,20 @@ class GlooFallback:
         self._finish(work, call, timeout_s, interrupted)
         handed.finish()
 
-    def begin_all_reduce(
-        self, tensor: torch.Tensor, reduction: str, timeout_s: float
-    ) -> tuple[dist.Work, Callable[[], None]]:
-        """Begin a sum or an average of a contiguous tensor that the engine could take, too.
-
-        Returns:
-            Gloo's work, and what is to be called when it is over.
+    def all_reduce(
+        self,
+        tensor: torch.Tensor,
+        reduction: str,
+        timeout_s: float,
+        interrupted: Callable[[], str | None],
+    ) -> None:
+        """Sum or average a contiguous tensor that the engine could take, too. For errors see `run`.
 
         Raises:
             CallRefused: Gloo does not take it.
         """
         name = dtype_name(tensor.dtype)
+        call = Call("all_reduce", name, f"all_reduce {reduction} {name}", "")
         options = dist.AllreduceOptions()
         options.timeout = timedelta(seconds=timeout_s)
         assert self._group is not None
@@ -117,26 +119,12 @@ class GlooFallback:
             given = form.give(tensor)
             work = self._group.allreduce([given], options)
         except (RuntimeError, ValueError, TypeError) as error:
-            raise CallRefused(f"all_reduce {reduction} {name}: {error}") from error
+            raise CallRefused(f"{call.text}: {error}") from error
         self.counts[f"all_reduce {name}"] += 1
         self.keep(work, (tensor, given))
-
-        def finish() -> None:
-            if given is not tensor:
-                tensor.copy_(form.take(given))
-
-        return work, finish
-
-    def finish_all_reduce(
-        self,
-        work: dist.Work,
-        reduction: str,
-        timeout_s: float,
-        interrupted: Callable[[], str | None],
-    ) -> None:
-        """Wait for what has been begun, before it is finished. For errors see `run`."""
-        call = Call("all_reduce", "", f"all_reduce {reduction}", "")
         self._finish(work, call, timeout_s, interrupted)
+        if given is not tensor:
+            tensor.copy_(form.take(given))
 
     def finish(
         self,
@@ -146,7 +134,7 @@ class GlooFallback:
         timeout_s: float,
         interrupted: Callable[[], str | None],
     ) -> None:
-        """Wait for a call that C++ has passed on; for arguments and errors see `run`."""
+        """Wait for a call that C++ has begun; for arguments and errors see `run`."""
         self.keep(work, arguments)
         self._finish(work, call, timeout_s, interrupted)
 

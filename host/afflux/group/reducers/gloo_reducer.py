@@ -5,10 +5,10 @@ from typing import Any
 import torch
 
 from afflux.group.call.collectives import Asked
-from afflux.group.call.turn import Turn
 from afflux.group.reducers.reducer import Comparison, Interruption
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux_drivers._native import Turn
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.errors import AffluxError
 
@@ -58,9 +58,6 @@ class GlooReducer:
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return ordinary memory."""
         return torch.zeros(elements, dtype=dtype)
-
-    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
-        """Do nothing: Gloo's calls need nobody to drive them."""
 
     def give_up(self, reason: str) -> None:
         """Do nothing: the others look at the group's notices while they wait."""

@@ -21,9 +21,8 @@ piece, the others put in the next one, and take out the last.
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum, auto
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ from afflux_drivers.collective import Description, Reduction
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.call import SharedCall
 from afflux_drivers.shared.worker import SharedWorker
+from afflux_drivers.worker.operation import HostPiece
 from afflux_drivers.worker.statistics import WorkerStatistics
 from afflux_drivers.worker.worker import Worker
 from afflux_hdl.contract import wire
@@ -82,65 +82,33 @@ def _half_bytes() -> int:
     return elements + -(-elements // _LEAST_BLOCK_BYTES // _PAGE) * _PAGE
 
 
-class _Kind(Enum):
-    CALL = auto()
-    PHASE = auto()
-    SUM = auto()
+class _Buffers:
+    """Where the pieces of a host's ranks lie in the memory that they share: each has two halves.
 
-
-class _Step(NamedTuple):
-    kind: _Kind
-    number: int = 0
-    function: Callable[..., object] | None = None
-    arguments: tuple[Any, ...] = ()
-
-
-class _Sum(NamedTuple):
-    """What the leader's worker is asked for, for each piece."""
-
-    elements: NDArray[Any]
-    others: list[NDArray[Any]]
-    exponents: list[NDArray[np.uint8]]
-    mirror: tuple[NDArray[Any], NDArray[np.uint8]] | None
-
-
-class _Operation:
-    """An all-reduce of this host's ranks as steps, of which each may be repeated.
-
-    Attributes:
-        step: The next step.
+    Args:
+        slices: The ranks' parts of the memory; none if the rank is alone.
+        own: Which of them is this rank's.
     """
 
-    def __init__(
-        self,
-        dtype: wire.Dtype,
-        reduction: Reduction,
-        shape: tuple[int, ...],
-        timeout_s: float,
-        whole: bool,
-    ) -> None:
-        self.dtype = dtype
-        self.reduction = reduction
-        self.shape = shape
-        self.call = SharedCall.of(dtype, reduction, shape)
-        self.timeout_s = timeout_s
-        self.started = time.monotonic()
-        self.whole = whole
-        self.steps: list[_Step] = []
-        self.sums: dict[int, _Sum] = {}
-        self.step = 0
+    def __init__(self, slices: Sequence[NDArray[Any]], own: int) -> None:
+        self._slices = slices
+        self.own = own
+        self.others = range(1, len(slices))
 
-    @property
-    def skips_zeros(self) -> bool:
-        return self.reduction.opcode == wire.Opcode.SUM
+    def half(self, index: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
+        """Return where piece n of a rank of the host is, in whole blocks."""
+        start = n % 2 * _half_bytes()
+        length = _blocks(like) * wire.BLOCK_ELEMENTS * like.itemsize
+        found = self._slices[index][start : start + length].view(like.dtype)
+        return found
 
-    @property
-    def over(self) -> bool:
-        return self.step >= len(self.steps)
+    def marks(self, index: int, n: int, like: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return a byte for each block of the same: of the leader's, whether it is there.
 
-    @property
-    def waited_s(self) -> float:
-        return time.monotonic() - self.started
+        Of another rank's, what `_native.scan_clear` finds.
+        """
+        start = n % 2 * _half_bytes() + PIECE_BYTES + _SPARE_BYTES
+        return self._slices[index][start : start + _blocks(like)]
 
 
 class HostWorker:
@@ -164,12 +132,8 @@ class HostWorker:
         self._leads = rank == ranks[0]
         self._shared = shared
         self._worker = worker
-        self._slices: list[NDArray[Any]] = []
-        if shared is not None:
-            self._slices = shared.allocate_all(2 * _half_bytes())
-        self._own = list(ranks).index(rank)
-        self._phases_past = 0
-        self._operation: _Operation | None = None
+        slices = [] if shared is None else shared.allocate_all(2 * _half_bytes())
+        self._buffers = _Buffers(slices, list(ranks).index(rank))
         self._operations_over = 0
 
     @property
@@ -192,23 +156,21 @@ class HostWorker:
     ) -> NDArray[Any]:
         """Reduce a tensor over all ranks of the group; see `Worker.all_reduce`."""
         result = elements if in_place else elements.copy()
-        operation = self._planned(result, dtype, reduction, shape, timeout_s)
-        self._operation = operation
+        of_host = self._shared, self._worker, self._buffers
+        operation = _Operation(*of_host, dtype, reduction, shape, timeout_s, interrupted)
+        cuts = pieces(len(result), result.itemsize)
+        carry_out = operation.lead if self._leads else operation.follow
         try:
-            self._drive(operation, interrupted)
-        except AffluxError as error:
-            error.operation = Description(
-                self._operations_over, reduction, dtype, shape
-            ).text  # Not that of a piece.
+            carry_out([result[a:b] for a, b in cuts])
+        except BaseException as error:
+            self.fail(str(error) or type(error).__name__)
+            if isinstance(error, AffluxError):
+                # Not that of a piece.
+                about = Description(self._operations_over, reduction, dtype, shape)
+                error.operation = about.text
             raise
-        self._operation = None
         self._operations_over += 1
         return result
-
-    def complete(self, timeout_s: float, interrupted: Interruption = lambda: None) -> None:
-        """Bring the operation in progress, if there is one, to its end; see `Worker.complete`."""
-        if self._operation is not None:
-            self._drive(self._operation, interrupted)
 
     def fail(self, reason: str) -> None:
         """Let the other ranks of the host know that operations will not end. Any thread."""
@@ -219,133 +181,91 @@ class HostWorker:
         """Close the sockets, and leave the memory. May be called more than once."""
         if self._worker is not None:
             self._worker.close()
-        self._slices = []
+        self._buffers = _Buffers([], 0)
         if self._shared is not None:
             self._shared.close()
 
-    def _planned(
+
+class _Operation:
+    """One all-reduce of this host's ranks."""
+
+    def __init__(
         self,
-        elements: NDArray[Any],
+        shared: SharedWorker | None,
+        worker: Worker | None,
+        buffers: _Buffers,
         dtype: wire.Dtype,
         reduction: Reduction,
         shape: tuple[int, ...],
         timeout_s: float,
-    ) -> _Operation:
-        cuts = pieces(len(elements), elements.itemsize)
-        operation = _Operation(dtype, reduction, shape, timeout_s, len(cuts) == 1)
-        made = self._leaders_steps if self._leads else self._others_steps
-        operation.steps = list(made(operation, [elements[a:b] for a, b in cuts]))
-        return operation
-
-    def _leaders_steps(
-        self, operation: _Operation, parts: Sequence[NDArray[Any]]
-    ) -> Iterator[_Step]:
-        assert self._worker is not None
-        first = self._worker.number
-        yield from self._phase()
-        for n, part in enumerate(parts):
-            others, exponents, mirror = range(1, len(self._slices)), [], None
-            if self._shared is not None and len(part) > _SMALL:
-                mirror = self._half(0, n, part)[: len(part)], self._marks(0, n, part)
-                yield _Step(_Kind.CALL, 0, mirror[1].fill, (0,))
-                if operation.skips_zeros:
-                    exponents = [self._marks(index, n, part) for index in others]
-            elements = [self._half(index, n, part)[: len(part)] for index in others]
-            operation.sums[first + n] = _Sum(part, elements, exponents, mirror)
-            yield _Step(_Kind.SUM, first + n)
-            if self._shared is not None and mirror is None:
-                yield _Step(_Kind.CALL, 0, np.copyto, (self._half(0, n, part)[: len(part)], part))
-            yield from self._phase()
-
-    def _others_steps(
-        self, operation: _Operation, parts: Sequence[NDArray[Any]]
-    ) -> Iterator[_Step]:
-        def put(n: int) -> Iterator[_Step]:
-            if n >= len(parts):
-                return
-            part = parts[n]
-            half = self._half(self._own, n, part)
-            if len(part) > _SMALL and operation.skips_zeros:
-                marks = self._marks(self._own, n, part)
-                yield _Step(
-                    _Kind.CALL, 0, _native.scan_clear, (int(operation.dtype), part, half, marks)
-                )
-            else:
-                yield _Step(_Kind.CALL, 0, np.copyto, (half[: len(part)], part))
-
-        def take(n: int) -> _Step:
-            part = parts[n]
-            half = self._half(0, n, part)[: len(part)]
-            if len(part) <= _SMALL:
-                return _Step(_Kind.CALL, 0, np.copyto, (part, half))
-            # Blocks that no rank has are zeros here already.
-            return _Step(_Kind.CALL, 0, _native.copy_marked, (half, self._marks(0, n, part), part))
-
-        yield from put(0)
-        yield from self._phase()
-        yield from put(1)
-        for n in range(len(parts)):
-            yield from self._phase()
-            # Before the next one goes in: that is awaited by all hosts.
-            yield take(n)
-            yield from put(n + 2)
-
-    def _phase(self) -> Iterator[_Step]:
-        if self._shared is not None:
-            self._phases_past += 1
-            yield _Step(_Kind.PHASE, self._phases_past)
-
-    def _half(self, index: int, n: int, like: NDArray[Any]) -> NDArray[Any]:
-        """Return where piece n of a rank of the host is, in whole blocks: two halves, by turns."""
-        start = n % 2 * _half_bytes()
-        length = _blocks(like) * wire.BLOCK_ELEMENTS * like.itemsize
-        found = self._slices[index][start : start + length].view(like.dtype)
-        return found
-
-    def _marks(self, index: int, n: int, like: NDArray[Any]) -> NDArray[np.uint8]:
-        """Return a byte for each block of the same: of the leader's, whether it is there.
-
-        Of another rank's, what `_native.scan` finds.
-        """
-        start = n % 2 * _half_bytes() + PIECE_BYTES + _SPARE_BYTES
-        return self._slices[index][start : start + _blocks(like)]
-
-    def _drive(self, operation: _Operation, interrupted: Interruption) -> None:
-        """Take the steps that are left.
-
-        A signal handler may do so while this waits, in any step; then nothing is left.
-        """
-        steps = operation.steps
-        try:
-            while (n := operation.step) < len(steps):
-                step = steps[n]
-                if step.kind is _Kind.PHASE:
-                    self._pass_phase(operation, step.number, n, interrupted)
-                elif step.kind is _Kind.SUM:
-                    self._sum(operation, step.number, interrupted)
-                else:
-                    function, arguments = step.function, step.arguments
-                    # No handler comes between the look and the call. Once more does no harm until
-                    # the next step.
-                    if operation.step == n:
-                        function(*arguments)  # type: ignore[misc]
-                if operation.step == n:
-                    operation.step = n + 1
-        except BaseException as error:
-            self.fail(str(error) or type(error).__name__)
-            raise
-
-    def _pass_phase(
-        self, operation: _Operation, number: int, n: int, interrupted: Interruption
+        interrupted: Interruption,
     ) -> None:
-        assert self._shared is not None
-        # In the first phase, who does not come has not called.
-        grace_s = 0.0 if self._leads or n <= 1 else _GRACE_S
-        waited_s = operation.waited_s - grace_s
-        self._shared.pass_phase(number, operation.call, operation.timeout_s, interrupted, waited_s)
+        self._shared = shared
+        self._worker = worker
+        self._buffers = buffers
+        self._dtype = dtype
+        self._reduction = reduction
+        self._shape = shape
+        self._call = SharedCall.barrier(SharedCall.of(dtype, reduction, shape).name)
+        self._timeout_s = timeout_s
+        self._interrupted = interrupted
+        self._started_s = time.monotonic()
+        self._skips_zeros = reduction.opcode == wire.Opcode.SUM
 
-    def _sum(self, operation: _Operation, number: int, interrupted: Interruption) -> None:
-        worker, shared = self._worker, self._shared
+    def lead(self, parts: Sequence[NDArray[Any]]) -> None:
+        """Sum each piece of the tensor, with those of the others, and hand it out."""
+        buffers = self._buffers
+        self._pass_phase()
+        for n, part in enumerate(parts):
+            exponents, mirror = [], None
+            if self._shared is not None and len(part) > _SMALL:
+                mirror = buffers.half(0, n, part)[: len(part)], buffers.marks(0, n, part)
+                mirror[1].fill(0)
+                if self._skips_zeros:
+                    exponents = [buffers.marks(index, n, part) for index in buffers.others]
+            others = [buffers.half(index, n, part)[: len(part)] for index in buffers.others]
+            self._sum(part, HostPiece(others, exponents, mirror, len(parts) > 1))
+            if self._shared is not None and mirror is None:
+                np.copyto(buffers.half(0, n, part)[: len(part)], part)
+            self._pass_phase()
+
+    def follow(self, parts: Sequence[NDArray[Any]]) -> None:
+        """Give the leader each piece of the tensor, and take its sum."""
+        self._put(parts, 0)
+        # Who does not come here has not called: the leader knows no more of it.
+        self._pass_phase()
+        self._put(parts, 1)
+        for n, part in enumerate(parts):
+            self._pass_phase(_GRACE_S)
+            # Before the next one goes in: that is awaited by all hosts.
+            half = self._buffers.half(0, n, part)[: len(part)]
+            if len(part) <= _SMALL:
+                np.copyto(part, half)
+            else:
+                # Blocks that no rank has are zeros here already.
+                _native.copy_marked(half, self._buffers.marks(0, n, part), part)
+            self._put(parts, n + 2)
+
+    def _put(self, parts: Sequence[NDArray[Any]], n: int) -> None:
+        if n >= len(parts):
+            return
+        buffers, part = self._buffers, parts[n]
+        half = buffers.half(buffers.own, n, part)
+        if len(part) > _SMALL and self._skips_zeros:
+            marks = buffers.marks(buffers.own, n, part)
+            _native.scan_clear(int(self._dtype), part, half, marks)
+        else:
+            np.copyto(half[: len(part)], part)
+
+    def _pass_phase(self, grace_s: float = 0.0) -> None:
+        """Wait until all ranks of the host have come here."""
+        if self._shared is not None:
+            waited_s = time.monotonic() - self._started_s - grace_s
+            of_call = self._call, self._timeout_s, self._interrupted
+            self._shared.run((), (), *of_call, waited_s=waited_s)
+
+    def _sum(self, part: NDArray[Any], piece: HostPiece) -> None:
+        shared, worker = self._shared, self._worker
         assert worker is not None
         found: AffluxError | None = None
 
@@ -353,27 +273,19 @@ class HostWorker:
             nonlocal found
             if shared is not None:
                 found = shared.trouble()
-            return interrupted() or (str(found) if found is not None else None)
+            return self._interrupted() or (str(found) if found is not None else None)
 
         try:
-            if worker.busy or worker.number > number:
-                worker.complete(operation.timeout_s - operation.waited_s, watching)
-                return
-            asked = operation.sums[number]
             worker.all_reduce(
-                asked.elements,
-                operation.dtype,
-                operation.reduction,
-                operation.shape,
-                operation.timeout_s,
+                part,
+                self._dtype,
+                self._reduction,
+                self._shape,
+                self._timeout_s,
                 watching,
                 in_place=True,
-                others=asked.others,
-                exponents=asked.exponents,
-                mirror=asked.mirror,
-                part=not operation.whole,
-                number=number,
-                waited_s=operation.waited_s,
+                host=piece,
+                waited_s=time.monotonic() - self._started_s,
             )
         except Interrupted:
             if found is not None:

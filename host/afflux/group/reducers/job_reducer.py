@@ -10,11 +10,11 @@ import torch
 
 from afflux.group.call.collectives import Asked
 from afflux.group.call.tensors import ENGINE_DTYPES, elements_of, write_back
-from afflux.group.call.turn import Turn
 from afflux.group.reducers.host_worker import HostWorker
 from afflux.group.reducers.reducer import Begun, Comparison, Interruption, refused
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux_drivers._native import Turn
 from afflux_drivers.calls import Status
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.tickets import JobTicket
@@ -159,11 +159,6 @@ class JobReducer:
                 nothing, wire.Dtype.INT32, Reduction.SUM, (0, number), timeout_s,
                 self._watching(interrupted),
             )  # fmt: skip
-
-    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
-        """Drive the worker's operation."""
-        with self._naming():
-            self._worker.complete(timeout_s, self._watching(interrupted))
 
     def _watching(self, interrupted: Interruption) -> Interruption:
         """Return what also raises if an aggregator ends whose job this rank holds."""

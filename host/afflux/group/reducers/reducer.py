@@ -10,9 +10,9 @@ import torch
 
 from afflux.group.call.collectives import Asked
 from afflux.group.call.errors import CallRefused
-from afflux.group.call.turn import Turn
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux_drivers._native import Turn
 from afflux_drivers.control.tickets import JobTicket
 
 __all__ = [
@@ -106,15 +106,6 @@ class Reducer(Protocol[_Plan]):
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Make a flat tensor: zeros that all ranks can reach, if they share memory. Collective."""
-
-    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
-        """Bring the operation in progress, if there is one, to its end.
-
-        For a call in its own thread's wait: a signal handler's. The wait then returns.
-
-        Raises:
-            AffluxError: As for `run`.
-        """
 
     def give_up(self, reason: str) -> None:
         """Let the other ranks know that operations will not end. For any thread."""

@@ -6,10 +6,10 @@ import torch
 
 from afflux.group.call.collectives import Asked
 from afflux.group.call.tensors import dtype_name, lies_plainly
-from afflux.group.call.turn import Turn
 from afflux.group.reducers.reducer import Begun, Comparison, Interruption, refused
 from afflux.group.reducers.topology import Topology
 from afflux.group.settings.aggregator_url import AggregatorUrl
+from afflux_drivers._native import Turn
 from afflux_drivers.calls import Collective, Status
 from afflux_drivers.control.tickets import JobTicket
 from afflux_drivers.shared.call import REDUCED_DTYPES, REDUCTIONS, SharedCall
@@ -77,9 +77,8 @@ class SharedMemoryReducer:
         """Carry it out straight from and to the tensors' memory where they are contiguous."""
         if plan.collective == Collective.ALL_REDUCE and lies_plainly(outputs[0]):
             with refused(plan.name):
-                self._worker.all_reduce(
-                    outputs[0].data_ptr(), plan, timeout_s, interrupted, self._turn.history
-                )
+                address, history = outputs[0].data_ptr(), self._turn.history
+                self._worker.run((), address, plan, timeout_s, interrupted, history)
             return True
         given = [_contiguous(each) for each in inputs]
         # What is done in place is also read.
@@ -102,7 +101,7 @@ class SharedMemoryReducer:
     def agree(self, number: int, timeout_s: float, interrupted: Interruption) -> None:
         """Go through one phase of the ranks, without data."""
         call = self._worker.agreement(number)
-        self._worker.barrier(call, timeout_s, interrupted, self._turn.history)
+        self._worker.run((), (), call, timeout_s, interrupted, self._turn.history)
 
     def agreement(self, number: int) -> SharedCall:
         """Return the call of `agree`."""
@@ -134,10 +133,6 @@ class SharedMemoryReducer:
                 raise self._worker.failure_of(begun.status, call, begun.text)
             waited_s = begun.waited_s
             self._worker.finish(call, begun.operation, timeout_s, interrupted, waited_s)
-
-    def complete(self, timeout_s: float, interrupted: Interruption) -> None:
-        """Pass the operation's remaining phases."""
-        self._worker.complete(timeout_s, interrupted)
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Return memory of the segment."""

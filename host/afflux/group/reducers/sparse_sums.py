@@ -94,23 +94,6 @@ class SparseSums(Sums):
         self._interrupted = interrupted
         self._count = count
         self._until = 0.0
-        self._call = ""
-
-    def check_over(self, refuse: Callable[[Exception], None]) -> None:
-        """Check that no sum is in progress, as a signal handler's call cannot bring it to its end.
-
-        Args:
-            refuse: Tells the other ranks of an error that is only here.
-
-        Raises:
-            CallRefused: One is.
-        """
-        if self._call:
-            refusal = CallRefused(
-                f"{self._call} takes several steps, and a signal handler calls between two of them"
-            )
-            refuse(refusal)
-            raise refusal
 
     def replace(
         self, call: SparseCall, tensor: torch.Tensor, timeout_s: float
@@ -129,13 +112,9 @@ class SparseSums(Sums):
             AffluxError: As for any all-reduce.
         """
         self._until = time.monotonic() + timeout_s
-        self._call = call.text
-        try:
-            self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
-            self._check(call, tensor.dtype)
-            result = all_reduce_coo(tensor, call.reduction, self, self.kinds)
-        finally:
-            self._call = ""
+        self._reducer.agree(call.agreed_number, timeout_s, self._interrupted)
+        self._check(call, tensor.dtype)
+        result = all_reduce_coo(tensor, call.reduction, self, self.kinds)
         # A collective is not a step of autograd. Nor is the result copied once more.
         with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
             if tensor._is_view() and tensor._base is not None and tensor._base.is_complex():
