@@ -11,8 +11,6 @@ operation over together with the turn. No Python runs in between: a signal handl
 collective, finds the turn either free or in this thread.
 """
 
-import contextlib
-import logging
 import os
 import queue
 import threading
@@ -30,18 +28,13 @@ from afflux.group.call.errors import CallRefused, GroupClosed, GroupFailed, Oper
 from afflux.group.call.parts import Parts, PendingWork
 from afflux.group.call.work import LateWork
 from afflux.group.liveness.outside import Outside
-from afflux.group.store.explanation import explain
+from afflux.group.shutdown import Shutdown
 from afflux.group.store.keys import GroupStore
-from afflux.group.store.notices import CallRecord, Notices, Watcher, numbered
+from afflux.group.store.notices import CallRecord, Notices, Watcher
 from afflux_drivers.errors import AffluxError, Interrupted
 from afflux_drivers.shared.worker import RanksEnded
 
 __all__ = ["Progress", "Step"]
-
-_log = logging.getLogger("afflux")
-
-_RECORDS_TIMEOUT_S = 2.0
-"""A rank that publishes nothing for so long is dead or stuck."""
 
 _GIVE_UP_S = 1.0
 """How long a call that is given up waits until the thread leaves its tensors alone."""
@@ -117,13 +110,9 @@ class Progress:
         name: str,
         lost: Callable[[int], RanksEnded | None] = lambda _sequence: None,
     ) -> None:
-        self._notices = notices
-        self._give_up = give_up
         self._rank = rank
-        self._size = size
         self._pid = os.getpid()
         self._finish = finish
-        self._has_failed = has_failed
         self._parts = parts
         # A signal handler may run, and use it, in the middle of any line.
         self._tasks: queue.SimpleQueue[_Task | _News | _Woken | None] = queue.SimpleQueue()
@@ -132,7 +121,7 @@ class Progress:
         # been submitted and whose callbacks have not returned.
         self.turn = parts.turn()
         self._outside = Outside(notices, self.turn, lost)
-        self._failure: AffluxError | None = None
+        self._shutdown = Shutdown(notices, self.turn, give_up, has_failed, rank, size)
         self._stopping = False
         self._drained = threading.Event()
         self._interruption: AffluxError | None = None
@@ -147,12 +136,12 @@ class Progress:
     @property
     def failure(self) -> AffluxError | None:
         """The error that ended the group, if one did."""
-        return self._failure
+        return self._shutdown.failure
 
     @property
     def carried_out(self) -> int:
         """Number of the last operation that is over here and has not failed."""
-        failed = self._failure is not None and not isinstance(self._failure, GroupClosed)
+        failed = self.failure is not None and not isinstance(self.failure, GroupClosed)
         return max(0, self.turn.sequence - (self.turn.running or failed))
 
     def submit(self, call: str, waits: bool, step: Step, *arguments: Any) -> PendingWork:
@@ -210,9 +199,10 @@ class Progress:
                 # It has begun, and has a time of its own, as long.
                 task.work.wait()
                 return
+            before = self._shutdown.named()
             raise OperationTimeout(
-                f"rank {self._rank}: {call} timed out after {timeout_s:g} s: {self._named()} "
-                "was called before, and is not over"
+                f"rank {self._rank}: {call} timed out after {timeout_s:g} s: {before} was called "
+                "before, and is not over"
             ) from None
 
     def _submit(self, task: _Task) -> None:
@@ -243,13 +233,13 @@ class Progress:
         Args:
             reason: Why.
         """
-        if self._failure is None and self._interruption is None:
-            self._interruption = GroupFailed(f"{self._named()}: given up: {reason}")
+        if self.failure is None and self._interruption is None:
+            self._interruption = GroupFailed(f"{self._shutdown.named()}: given up: {reason}")
         # The caller may use its tensors again: if possible, not while the thread writes them.
         deadline = time.monotonic() + _GIVE_UP_S
-        while self.turn.pending and self._failure is None and time.monotonic() < deadline:
+        while self.turn.pending and self.failure is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        if not self.turn.pending and self._failure is None:
+        if not self.turn.pending and self.failure is None:
             # It has come to its end meanwhile.
             self._interruption = None
 
@@ -264,8 +254,8 @@ class Progress:
                 f"this group belongs to process {self._pid}, which forked process {os.getpid()}; "
                 "a forked process needs a group of its own"
             )
-        if self._failure is not None:
-            raise self._later(self._failure)
+        if self.failure is not None:
+            raise self._shutdown.again()
         if self._stopping:
             raise GroupClosed("the group has been destroyed")
 
@@ -310,28 +300,13 @@ class Progress:
         # Waiting loops check every 0.25 s, then ask the other ranks what they were doing.
         if self._thread is not None:
             self._thread.join(10.0)
-        return in_time and self._failure is None
+        return in_time and self.failure is None
 
     def confirm_end(self, timeout_s: float | None, holds: bool) -> None:
-        """Confirm the end to the others, after `stop`; wait for theirs if they need this rank.
-
-        Args:
-            timeout_s: How long to wait; None if there is no job.
-            holds: Whether what the others need ends with this rank's part.
-        """
+        """Confirm the end to the others, after `stop`; see `Shutdown.confirm`."""
         if os.getpid() != self._pid or (self._thread is not None and self._thread.is_alive()):
             return
-        if self._rank == 0 or holds:
-            self._notices.begin_close(self.turn.sequence)
-            if timeout_s is None:
-                return
-            # Rank 0 need not be the only one that waits.
-            self._notices.confirm_close()
-            late = self._notices.unconfirmed(timeout_s, self._outside.gone)
-            if late:
-                _log.info("ranks %s did not confirm that they are done; closing anyway", late)
-        elif timeout_s is not None:
-            self._notices.confirm_close()
+        self._shutdown.confirm(timeout_s, holds, self._outside.gone)
 
     def _queue(self, task: _Task | _News | _Woken | None) -> None:
         """Let the thread do it, which is started if there is none."""
@@ -416,29 +391,15 @@ class Progress:
         """
         self._enter()
         try:
-            self._notices.look()
-            if self._failure is not None:
-                return True
-            first = self._notices.failure()
-            if first is not None:
-                self._fail(GroupFailed(f"rank {first.rank} failed: {first.error}", elsewhere=True))
-                return True
-            last = self._notices.closing()
-            if last is None or last > self.turn.sequence:
-                return last is not None
-            closer = self._notices.closer()
-            if closer != self._rank:
-                self._notices.confirm_close()
-                self._set_failure(GroupClosed(f"rank {closer} has destroyed the group"))
-            return True
+            return self._shutdown.hear()
         finally:
             self.turn.leave()
 
     def _carry_out(self, task: _Task) -> None:
         if not task.claim():
             return
-        if self._failure is not None:
-            task.work.fail(self._later(self._failure))
+        if self.failure is not None:
+            task.work.fail(self._shutdown.again())
             return
         error: BaseException | None = None
         tensors: list[torch.Tensor] = []
@@ -465,53 +426,19 @@ class Progress:
             raise
         except Interrupted as reason:
             own = self._interruption
-            raise self._fail(own or self._outside.failure(reason), ask=own is None) from None
+            error = own or self._outside.failure(reason)
+            raise self._shutdown.fail(error, ask=own is None) from None
         except AffluxError as failure:
-            if isinstance(failure, RanksEnded) and self._closed_by_rank_0():
-                raise self._fail(GroupClosed("rank 0 has destroyed the group")) from None
+            if isinstance(failure, RanksEnded) and self._shutdown.closed_by_rank_0():
+                raise self._shutdown.fail(GroupClosed("rank 0 has destroyed the group")) from None
             # The group numbers its calls itself: some take no operation of the worker's, some two.
             failure.operation = ""
-            failure.args = (f"{self._named()}: {failure}",)
-            raise self._fail(failure) from failure.__cause__
+            failure.args = (f"{self._shutdown.named()}: {failure}",)
+            raise self._shutdown.fail(failure) from failure.__cause__
         except Exception as failure:
             # Gloo has its own connections, of which its errors say only that they are closed.
             lost = self._outside.loss_behind()
-            raise self._fail(lost or GroupFailed(f"{self._named()}: {failure}")) from failure
+            error = lost or GroupFailed(f"{self._shutdown.named()}: {failure}")
+            raise self._shutdown.fail(error) from failure
         finally:
             self.turn.end()
-
-    def _named(self) -> str:
-        """Name the latest operation for messages."""
-        return numbered(self.turn.latest, self.turn.sequence)
-
-    def _closed_by_rank_0(self) -> bool:
-        self._notices.look()
-        return self._rank != 0 and self._notices.closing() is not None
-
-    def _set_failure(self, error: AffluxError) -> None:
-        self._failure = error
-        self.turn.closed = True
-
-    def _fail(self, error: AffluxError, ask: bool = True) -> AffluxError:
-        """Fail the group with `error`; return it with what all ranks know, if it may ask them."""
-        turn = self.turn
-        record = CallRecord(
-            self._rank, turn.sequence, turn.latest, turn.running, str(error), type(error).__name__
-        )
-        records: dict[int, CallRecord] = {}
-        with contextlib.suppress(Exception):
-            first = self._notices.declare(record)
-            self._give_up(f"rank {self._rank} failed: {error}")
-            if ask and not isinstance(error, GroupClosed):
-                dead = error.ranks if isinstance(error, RanksEnded) else ()
-                records = self._notices.records(_RECORDS_TIMEOUT_S, dead)
-                error = explain(error, first, records, self._size, self._notices.silence)
-        self._set_failure(error)
-        self._has_failed(error, records)
-        _log.info("rank %d: %s", self._rank, error)
-        return error
-
-    def _later(self, failure: AffluxError) -> AffluxError:
-        if isinstance(failure, GroupClosed):
-            return GroupClosed(str(failure))
-        return GroupFailed(f"the group failed before: {failure}")
