@@ -27,9 +27,9 @@ from afflux_hdl.lib.frame_arbiter import FrameArbiter
 from afflux_hdl.lib.frame_boundary import CutByReset
 from afflux_hdl.lib.frame_split import FrameSplit
 from afflux_hdl.lib.link_watch import LinkWatch
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.node import Node
-from afflux_hdl.node.packet_fifo import PacketFifo
 from afflux_hdl.opennic.box_control import BoxControl
 from afflux_hdl.opennic.intake import Intake
 from afflux_hdl.opennic.outlet import Outlet
