@@ -62,7 +62,7 @@ class CommandsHarness(Elaboratable):
         if p.jobs > 1:
             m.d.comb += Assert(state("IDLE") | (index < p.jobs))
         for n, job in enumerate(jobs):
-            known = inside["_overlaps.ranges"].words[n]
+            known = inside["ranges"].words[n]
             apart = (end <= job.base) | (job.base + job.count <= base)
             compared = passed | (comparing & (n + 3 <= step))
             m.d.comb += [
