@@ -12,7 +12,8 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
 from afflux_hdl.engine.parameters import Parameters
-from afflux_hdl.node import arp, classify, echo, egress, packet_fifo
+from afflux_hdl.lib import packet_fifo
+from afflux_hdl.node import arp, classify, echo, egress
 from afflux_hdl.node.classify import Destination
 from afflux_hdl.node.parameters import NodeParameters
 from tests.scenarios.job_frames import ENGINE_ADDRESS, ENGINE_MAC
