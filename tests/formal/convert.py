@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, Module
+from amaranth.lib.wiring import Component
 
-from tests.support.overriding import overriding
+from tests.support.overriding import Override, overriding
 
 
 def top_of(harness: str, arguments: Mapping[str, object]) -> tuple[Module, ClockDomain]:
@@ -27,15 +28,19 @@ def top_of(harness: str, arguments: Mapping[str, object]) -> tuple[Module, Clock
     return top, sync
 
 
+def bug_of(path: str) -> tuple[type[Component], Override]:
+    """Return a part and a bug of it, by their `module:function` below `tests.formal.bugs`."""
+    module, _, name = path.partition(":")
+    bugs = importlib.import_module(f"tests.formal.bugs.{module}")
+    return bugs.PART, getattr(bugs, name)
+
+
 @contextmanager
 def _with(bug: str) -> Iterator[None]:
-    """Have a part elaborated with a bug, by its `module:function` below `tests.formal.bugs`."""
-    if not bug:
-        yield
-        return
-    module, _, name = bug.partition(":")
-    bugs = importlib.import_module(f"tests.formal.bugs.{module}")
-    with overriding(bugs.PART, getattr(bugs, name)):
+    if bug:
+        with overriding(*bug_of(bug)):
+            yield
+    else:
         yield
 
 
