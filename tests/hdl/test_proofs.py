@@ -41,7 +41,7 @@ def test_each_bug_can_be_planted(by: str) -> None:
     part, bug = bug_of(by)
     parameters = Parameters(bus_bits=512, ports=2, ram_output_register=1)
     with overriding(part, bug):
-        Fragment.get(part(parameters), None)  # type: ignore[arg-type]
+        Fragment.get(part(parameters), None)
 
 
 def test_every_proof_can_fail_and_is_not_vacuous() -> None:
