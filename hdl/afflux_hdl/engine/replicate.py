@@ -282,4 +282,5 @@ class Replicate(wiring.Component):
         # For proofs.
         self.under_way, self.orders, self.valid1, self.valid2 = under_way, orders, valid1, valid2
         self.valid3, self.valid4, self.sendable = valid3, valid4, sendable
+        self.gives_back = discarded
         return m
