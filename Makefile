@@ -131,7 +131,7 @@ opennic: $(SETUP) ## a plugin of the OpenNIC shell for BOARD=au50|au55c|au200|au
 
 .PHONY: project cmac
 project: $(SETUP) ## a Vivado project for BOARD=as02mc04, into build/project
-	$(PY) -m afflux_hdl.projects "$(BOARD)" $(BUILD) \
+	$(PY) -m afflux_hdl.vivado "$(BOARD)" $(BUILD) \
 		-o "build/project/$(BOARD)" $(PROJECT_ARGS)
 
 cmac: project ## the node behind AMD's CMAC for BOARD=au50|au55c|au200|au250|au280, there too

@@ -11,8 +11,8 @@ from afflux_hdl.contract.registers import (
     WriteRefused,
     address_of,
 )
-from afflux_sim.golden.engine import CommandRefused
 from afflux_sim.golden.frames import Group as GoldenGroup
+from afflux_sim.golden.job_table import CommandRefused
 from afflux_sim.rtl.stimulus import Stimulus
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.director import Actions, Build, Director, ReadRegister, WriteRegister

@@ -7,7 +7,7 @@ frames on Ethernet is slack that none of this counts on.
 import random
 from collections.abc import Callable, Iterator
 
-from afflux_hdl.engine.admit import REFUSAL_PERIOD_BITS, REFUSALS_BURST
+from afflux_hdl.engine.answers import REFUSAL_PERIOD_BITS, REFUSALS_BURST
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.scenarios.director import Actions, Build, Director
 from tests.scenarios.golden_device import Engine

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from afflux_hdl.contract.registers import address_of
-from afflux_hdl.engine.admit import REFUSAL_PERIOD_BITS, REFUSALS_BURST
+from afflux_hdl.engine.answers import REFUSAL_PERIOD_BITS, REFUSALS_BURST
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.arp import ARP_BURST, ARP_PERIOD_BITS
 from afflux_hdl.node.axi_lite import SETTLE_CYCLES

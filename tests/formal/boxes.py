@@ -32,7 +32,7 @@ class BoxedEngine:
         platform: Of the harness.
 
     Attributes:
-        inside: The engine's local variables and those of its real parts.
+        inside: What the engine has inside, and its real parts.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BoxedEngine:
         self.anything(whole, inputs=True)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a part, real or a box, by its name in `Engine.elaborate`; or what a part has."""
+        """Return a part, real or a box, by its name on the engine; or what a part has."""
         return self.inside[name]
 
     def anything(self, part: Component, *but: str, inputs: bool = False) -> None:

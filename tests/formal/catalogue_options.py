@@ -24,30 +24,22 @@ LATER = tuple(
                 SoughtBug(
                     "what arrives does not wait for the slot memory",
                     14,
-                    "engine/merge.py",
-                    "blocks1, block_address1, fresh1, opcode1, arriving1 = found",
-                    "blocks1, block_address1, fresh1, opcode1, _ = found",
+                    by="merge:arriving_does_not_wait",
                 ),
                 SoughtBug(
                     "the receive buffer is addressed as without its output register",
                     14,
-                    "engine/merge.py",
-                    "following = offset + (with_words | with_blocks)",
-                    "following = offset",
+                    by="merge:buffer_addressed_late",
                 ),
                 SoughtBug(
                     "words that are being written are read as they were",
                     14,
-                    "engine/merge.py",
-                    "held_words.eq(Mux(overtaken, written, self.read_words.data))",
-                    "held_words.eq(self.read_words.data)",
+                    by="merge:words_read_as_they_were",
                 ),
                 SoughtBug(
                     "words of another slot pass for those that are read",
                     14,
-                    "engine/merge.py",
-                    "& (self.write_words.address == self.read_words.address)",
-                    "",
+                    by="merge:words_of_another_slot",
                 ),
                 SoughtBug(
                     "words are read when it is the transmit stage's turn",
@@ -59,9 +51,7 @@ LATER = tuple(
                 SoughtBug(
                     "idle although a block is to be written",
                     14,
-                    "engine/merge.py",
-                    "~(under_way | blocks2 | blocks3)",
-                    "~(under_way | blocks2)",
+                    by="merge:idle_too_early",
                 ),
                 SoughtBug(
                     "the banks are told apart a cycle early",
@@ -84,9 +74,7 @@ LATER = tuple(
                 SoughtBug(
                     "blocks are sent before the look-ahead words",
                     24,
-                    "engine/transmit.py",
-                    "section.eq(0),",
-                    "section.eq(2),",
+                    by="transmit:blocks_before_words",
                 ),
             )
             if bus_bits == 512
@@ -109,38 +97,27 @@ LATER = tuple(
                 SoughtBug(
                     "a frame leaves by the port of the one before",
                     14,
-                    "engine/transmit.py",
-                    "m.d.sync += net_ports1.eq(order.peer.net_ports)",
-                    "with m.If(last_issue):\n"
-                    "                m.d.sync += net_ports1.eq(order.peer.net_ports)",
+                    by="transmit:by_the_port_of_the_frame_before",
                 ),
                 SoughtBug(
                     "headers do not wait for the blocks",
                     14,
-                    "engine/transmit.py",
-                    "from_text1, from_words1, text1, unsent1, net_ports1, words1 = found",
-                    "from_text1, from_words1, _, unsent1, net_ports1, words1 = found",
+                    by="transmit:headers_do_not_wait",
                 ),
                 SoughtBug(
                     "look-ahead words do not wait for the blocks",
                     14,
-                    "engine/transmit.py",
-                    "from_text1, from_words1, text1, unsent1, net_ports1, words1 = found",
-                    "from_text1, from_words1, text1, unsent1, net_ports1, _ = found",
+                    by="transmit:words_do_not_wait",
                 ),
                 SoughtBug(
                     "look-ahead words do not wait for their register",
                     14,
-                    "engine/transmit.py",
-                    "m.d.sync += words1.eq(self.read_words.data)",
-                    "m.d.comb += words1.eq(self.read_words.data)",
+                    by="transmit:words_do_not_wait_for_their_register",
                 ),
                 SoughtBug(
                     "too little room for what is in flight",
                     20,
-                    "engine/transmit.py",
-                    "margin = MARGIN + 2 * p.ram_output_register",
-                    "margin = MARGIN - 4",
+                    by="transmit:too_little_room",
                 ),
             )
             if bus_bits == 512
@@ -159,9 +136,7 @@ CAME = Proof(
         SoughtBug(
             "a frame comes by the port of the one before",
             16,
-            "engine/receive.py",
-            "m.d.sync += net_ports2.eq(beat1.net_ports)",
-            "with m.If(ended2):\n                m.d.sync += net_ports2.eq(beat1.net_ports)",
+            by="receive:by_the_port_of_the_frame_before",
         ),
     ),
 )
@@ -177,16 +152,12 @@ ADMITTED = Proof(
         SoughtBug(
             "a parent is where the next frame comes from",
             10,
-            "engine/admit.py",
-            "self.parent_ports.eq(frame3.source.net_ports)",
-            "self.parent_ports.eq(frame2.source.net_ports)",
+            by="admit:a_parent_where_the_next_frame_comes_from",
         ),
         SoughtBug(
             "a worker is where the next frame comes from",
             10,
-            "engine/admit.py",
-            "self.write_worker.data.peer.eq(frame2.source)",
-            "self.write_worker.data.peer.eq(frame1.source)",
+            by="admit:a_worker_where_the_next_frame_comes_from",
         ),
     ),
 )

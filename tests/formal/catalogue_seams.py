@@ -236,9 +236,7 @@ DISTANCE = (
             SoughtBug(
                 "a block is sent before the look-ahead words",
                 24,
-                "engine/transmit.py",
-                "section.eq(0),",
-                "section.eq(2),",
+                by="transmit:blocks_before_words",
             ),
         ),
     ),

@@ -12,7 +12,7 @@ from afflux_hdl.engine.parameters import Parameters
 from tests.formal import seams
 from tests.formal.inside import Inside
 from tests.formal.stage_streams import drive
-from tests.formal.watched import RegisterMemory, watching
+from tests.formal.watched import CONTROL, RegisterMemory, watching
 
 __all__ = ["CommandsHarness"]
 
@@ -27,7 +27,7 @@ class CommandsHarness(Elaboratable):
         m = Module()
         p = self._parameters
         control = Control(p)
-        with watching("afflux_hdl.engine.control", kind=RegisterMemory):
+        with watching(*CONTROL, kind=RegisterMemory):
             inside = Inside(control, platform)
             m.submodules.control = inside.fragment
         drive(m, control)
@@ -62,7 +62,7 @@ class CommandsHarness(Elaboratable):
         if p.jobs > 1:
             m.d.comb += Assert(state("IDLE") | (index < p.jobs))
         for n, job in enumerate(jobs):
-            known = inside["_overlaps.ranges"].words[n]
+            known = inside["ranges"].words[n]
             apart = (end <= job.base) | (job.base + job.count <= base)
             compared = passed | (comparing & (n + 3 <= step))
             m.d.comb += [

@@ -27,7 +27,7 @@ ORDER_AGE = 8
 
 AGE_MAX = 15
 
-ON_THEIR_WAY = ("valid1", "valid2", "valid3", "valid4", "discarded")
+ON_THEIR_WAY = ("valid1", "valid2", "valid3", "valid4", "gives_back")
 """Registers of the replicate stage: each counts one order, or the place that one gives back."""
 
 

@@ -11,7 +11,7 @@ from afflux_hdl.engine.layouts import OperationKind
 from afflux_hdl.engine.parameters import Parameters
 from tests.formal import seams
 from tests.formal.boxes import BoxedEngine
-from tests.formal.watched import RegisterMemory, watching
+from tests.formal.watched import CONTROL, RegisterMemory, watching
 
 __all__ = ["DrainHarness"]
 
@@ -24,7 +24,7 @@ class DrainHarness(Elaboratable):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        with watching("afflux_hdl.engine.control", kind=RegisterMemory):
+        with watching(*CONTROL, kind=RegisterMemory):
             engine = BoxedEngine(m, self._parameters, ("Admit", "Control"), platform)
         for name in ("receive", "merge", "queue", "replicate", "transmit", "slot_state"):
             engine.anything(engine[name])

@@ -296,9 +296,9 @@ class EndToEndHarness(Elaboratable):
         last = len(self._lives) - 1
         of_life = results.leaves & (results.header.operation[0] == life)
         m.d.comb += completes.eq(
-            inside["admit.valid3"]
-            & inside["admit.completed"]
-            & watched.is_of(inside["admit.frame3"].header)
+            inside["admit"].cycle3.valid
+            & inside["admit"].decision.completed
+            & watched.is_of(inside["admit"].cycle3.frame.header)
         )
         with m.If(completes):
             m.d.sync += [due.eq(1), sent.eq(0)]
@@ -364,7 +364,7 @@ class EndToEndHarness(Elaboratable):
         state = inside["admit"].write_state
         queued = inside["queue.rings"].occupied[0]
         m.d.comb += begins.eq(reset & ~life)
-        with m.If(state.enable & watched.is_of(inside["admit.frame3"].header)):
+        with m.If(state.enable & watched.is_of(inside["admit"].cycle3.frame.header)):
             m.d.sync += half.eq(~completes)
         with m.If(begins):
             m.d.sync += [was_half.eq(half), was_queued.eq(queued)]

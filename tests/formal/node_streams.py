@@ -11,10 +11,10 @@ from amaranth.hdl import Assert, Cat, Cover, Elaboratable, Module, Mux, ResetIns
 from amaranth.lib.wiring import Component
 
 from afflux_hdl.lib.frame_boundary import CutByReset
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import SHARE, Egress
-from afflux_hdl.node.packet_fifo import PacketFifo
 from tests.formal import seams
 from tests.formal.contracts import choose
 from tests.formal.inside import Inside
@@ -215,5 +215,5 @@ def tie_packet_fifo(m: Module, inside: Inside, ram: WatchedMemory, depth: int) -
         Assert((tail - head)[:bits] <= depth, "no beat is written over"),
         Assert((start - head)[:bits] <= (tail - head)[:bits]),
     ]
-    m.d.comb += Assert(~inside["self"].o.valid | (head != start))
+    m.d.comb += Assert(~inside.whole.o.valid | (head != start))
     return head[: bits - 1] == watched

@@ -6,9 +6,10 @@ time; the merge stage takes an operation whenever it likes, or none; so does the
 
 from unittest.mock import patch
 
-from amaranth.hdl import Assert, Cover, Elaboratable, Module
+from amaranth.hdl import Assert, Cover, Elaboratable, Module, Value
 
 from afflux_hdl.engine import engine as real
+from afflux_hdl.engine.admit import Admit
 from afflux_hdl.engine.delivery_queue import REPLIES
 from afflux_hdl.engine.engine import OPERATIONS
 from afflux_hdl.engine.parameters import Parameters
@@ -61,15 +62,14 @@ class QueueBoundsHarness(Elaboratable):
                 Cover(admit.replies_full),
             ]
         # For the induction: frames are two cycles apart.
-        for n in range(1, 5):
-            in_step = admit.phase == n % 2
-            m.d.comb += Assert(~engine[f"admit.valid{n}"] | in_step, "in step with the phase")
+        for n, valid in enumerate(_stages(admit), 1):
+            m.d.comb += Assert(~valid | (admit.phase == n % 2), "in step with the phase")
         return m
 
     def _of_operations(self, m: Module, engine: BoxedEngine) -> None:
         admit, control, operations = engine["admit"], engine["control"], engine["operations.fifo"]
         seams.CONTROL_ORDERS.require(m, control.orders, admit.o_full, admit.phase)
-        in_flight = sum(engine[f"admit.valid{n}"] for n in (1, 2, 3, 4))
+        in_flight = sum(_stages(admit))
         m.d.comb += [
             Assert(~operations.w_en | operations.w_rdy, "operations: no overflow"),
             Assert(~(admit.o.valid & control.orders.valid), "one writer at a time"),
@@ -81,3 +81,8 @@ class QueueBoundsHarness(Elaboratable):
                 "room for all under way",
             ),
         ]
+
+
+def _stages(admit: Admit) -> list[Value]:
+    """Return for cycles 1 to 4 whether there is a frame."""
+    return [admit.cycle1.valid, admit.cycle2.valid, admit.cycle3.valid, admit.o.valid]

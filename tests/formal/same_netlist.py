@@ -21,12 +21,13 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.checkout import BUILD
+from tests.support.rtlil_text import Ends, cut
 from tests.support.yosys import YosysError, run_script
 
 __all__ = ["Difference", "prove_same"]
@@ -36,10 +37,14 @@ _INITIAL = "$meminit_v2"
 _ENDS = {_REGISTER: (("D",), "Q"), _READ: (("ADDR",), "DATA"), _WRITE: (("ADDR", "DATA", "EN"), "")}
 """Of each kind of state: the ports that it is given something by, and the one that it drives."""
 
-_CELL = re.compile(r"^  cell (\S+) (\S+)$(.*?)^  end\n", re.M | re.S)
-_CONNECT = re.compile(r"^    connect \\(\S+) (.*)$", re.M)
-_PARAMETER = re.compile(r"^    parameter \\(\S+) (\d+)$", re.M)
-_PORT = re.compile(r"^  wire .*?(?:input|output) (\d+) ", re.M)
+_CUT: Mapping[str, Callable[[Mapping[str, int]], Ends | None]] = {
+    _REGISTER: lambda size: Ends({"D": size["WIDTH"]}, {"Q": size["WIDTH"]}),
+    _READ: lambda size: Ends({"ADDR": size["ABITS"]}, {"DATA": size["WIDTH"]}),
+    _WRITE: lambda size: Ends(
+        {"ADDR": size["ABITS"], "EN": size["WIDTH"]}, written="DATA", enable="EN"
+    ),
+    _INITIAL: lambda size: None,
+}
 _TIMEOUT_S = 600
 
 Bit = int | str
@@ -359,57 +364,10 @@ def _renamed(text: str, numbers: Mapping[str, int]) -> str:
 
 
 def _cut(text: str, name: str) -> str:
-    """Take the states out of a module of RTLIL; what they are given and drive becomes its ports.
-
-    Raises:
-        Difference: If there is a cell with a state of another kind.
-    """
-    text = re.sub(r"^ *attribute .*\n|^  memory .*\n", "", text, flags=re.MULTILINE)
-    number = max(map(int, _PORT.findall(text)), default=0)
-    wires: list[str] = []
-
-    def port(direction: str, width: int, cell: str, end: str) -> str:
-        nonlocal number
-        number += 1
-        wire = f"\\{direction}:{cell.removeprefix(chr(92))}:{end}"
-        wires.append(f"  wire width {width} {direction} {number} {wire}\n")
-        return wire
-
-    def replaced(found: re.Match[str]) -> str:
-        kind, cell, body = found.groups()
-        if kind == _INITIAL:
-            return ""
-        if kind not in _ENDS:
-            if re.search("dff|mem|latch|fsm", kind, re.I):
-                raise Difference(f"what to do with a {kind} is not known")
-            return found[0]
-        connected = dict(_CONNECT.findall(body))
-        size = {key: int(value) for key, value in _PARAMETER.findall(body)}
-        inputs, output = _ENDS[kind]
-        lines = []
-        for end in inputs:
-            wire = port("output", size["ABITS" if end == "ADDR" else "WIDTH"], cell, end)
-            if end == "DATA":
-                # What is not written does not matter.
-                lines.append(
-                    f"  cell $and \\written:{cell.removeprefix(chr(92))}\n"
-                    "    parameter \\A_SIGNED 0\n    parameter \\B_SIGNED 0\n"
-                    f"    parameter \\A_WIDTH {size['WIDTH']}\n"
-                    f"    parameter \\B_WIDTH {size['WIDTH']}\n"
-                    f"    parameter \\Y_WIDTH {size['WIDTH']}\n    connect \\A {connected[end]}\n"
-                    f"    connect \\B {connected['EN']}\n    connect \\Y {wire}\n  end\n"
-                )
-            else:
-                lines.append(f"  connect {wire} {connected[end]}\n")
-        if output:
-            wire = port("input", size["WIDTH"], cell, output)
-            lines.append(f"  connect {connected[output]} {wire}\n")
-        return "".join(lines)
-
-    text = _CELL.sub(replaced, text)
-    return re.sub(
-        r"^module \S+\n", lambda _: f"module \\{name}\n" + "".join(wires), text, flags=re.M
-    )
+    try:
+        return cut(text, name, _CUT)
+    except ValueError as unknown:
+        raise Difference(str(unknown)) from None
 
 
 def _reason(log: str, pairs: list[tuple[State, State]]) -> str:

@@ -46,6 +46,8 @@ class SoughtBug:
     Attributes:
         name: What is wrong.
         depth: Cycles from reset within which it is to be found.
+        by: `module:function` below `tests.formal.bugs`: the function overrides signals of the
+            module's `PART`, by their names. Or, of what is no signal:
         file, right, wrong: A source in `afflux_hdl`, a text that must occur there once, and its
             replacement. Or, if the harness itself can leave something out:
         arguments: Of the harness, in addition.
@@ -58,6 +60,7 @@ class SoughtBug:
     file: str = ""
     right: str = ""
     wrong: str = ""
+    by: str = ""
     arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     cleared: bool = False
 
@@ -140,7 +143,7 @@ def check(proof: Proof, bug: SoughtBug | None = None, *, cover: bool = False) ->
             copy_package(afflux_hdl, folder, Bug(bug.file, bug.right, bug.wrong))
             environment = environment_with(folder)
     try:
-        netlist = convert(proof, arguments, environment)
+        netlist = convert(proof, arguments, environment, bug.by if bug is not None else "")
     except ConversionError as problem:
         reason = str(problem).strip().splitlines()[-1:]
         return Outcome("ERROR", None, tuple(reason), None, 0.0, str(problem))
@@ -180,6 +183,7 @@ def convert(
     proof: Proof,
     arguments: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
+    bug: str = "",
 ) -> str:
     """Return a proof's harness as RTLIL.
 
@@ -187,6 +191,7 @@ def convert(
         proof: Whose harness.
         arguments: Of the harness, if not the proof's.
         environment: In which the engine is imported, if not from the sources as they are.
+        bug: `SoughtBug.by`, if there is one.
 
     Raises:
         ConversionError: If it cannot be converted.
@@ -194,7 +199,14 @@ def convert(
     chosen = proof.arguments if arguments is None else arguments
     path = os.pathsep.join(sys.path)
     conversion = subprocess.run(
-        [sys.executable, "-m", "tests.formal.convert", proof.harness, json.dumps(dict(chosen))],
+        [
+            sys.executable,
+            "-m",
+            "tests.formal.convert",
+            proof.harness,
+            json.dumps(dict(chosen)),
+            bug,
+        ],
         env=environment or {**os.environ, "PYTHONPATH": path},
         cwd=ROOT,
         capture_output=True,

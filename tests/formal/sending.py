@@ -163,7 +163,7 @@ class SendingHarness(ElementHarness):
         is_unsent = (unsent & ~begins) | beat2.unsent
         i = inside["seal"].i
         m.d.comb += [
-            Assert(~i.valid | beat2.valid | inside["self"].cut),
+            Assert(~i.valid | beat2.valid | inside.whole.cut),
             Assert(~beat2.valid | (i.payload.from_memory != beat2.is_text)),
             Assert(
                 ~(beat2.valid & beat2.is_text & (beat2.at < 2 * p.header_beats))
@@ -193,7 +193,7 @@ class SendingHarness(ElementHarness):
                 ]
             m.d.comb += Cover(i.valid & i.payload.error)
         m.d.comb += Assert(
-            inside["self"].discarded == (beat2.valid & beat2.ends & is_unsent), "counted"
+            inside.whole.discarded == (beat2.valid & beat2.ends & is_unsent), "counted"
         )
         # The pipeline, when beats come and when they do not.
         after: Value = due

@@ -4,14 +4,13 @@ Each stage as it is, with anything at its other ports, at any time.
 """
 
 from amaranth.asserts import AnySeq
-from amaranth.hdl import Assert, Const, Cover, Elaboratable, Module, Signal, Value
+from amaranth.hdl import Assert, Const, Cover, Elaboratable, Fragment, Module, Signal, Value
 from amaranth.lib.wiring import Component, In
 
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.receive import SUMMARY_DEPTH, SUMMARY_MARGIN, Receive
 from tests.formal import seams
-from tests.formal.inside import Inside
-from tests.formal.watched import WatchedMemory, watching
+from tests.formal.watched import watching
 
 __all__ = ["ReceiveHarness", "drive"]
 
@@ -31,45 +30,34 @@ def drive(m: Module, part: Component, *, constant: tuple[str, ...] = ()) -> None
         seams.LOCAL_STAYS.assume(m, Value.cast(getattr(part, name)))
 
 
-class _StageHarness(Elaboratable):
-    """A stage with a queue at its output."""
-
-    def __init__(self, **sizes: int) -> None:
-        self._parameters = Parameters(**sizes)
-
-    def _place(
-        self, m: Module, part: Component, platform: object, of: str
-    ) -> tuple[Inside, list[WatchedMemory]]:
-        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram") as made:
-            inside = Inside(part, platform)
-            m.submodules.stage = inside.fragment
-        seams.STREAM.guarantee(m, part.o, of=of)
-        waited = Signal()
-        m.d.sync += waited.eq(part.o.valid & ~part.o.ready)
-        m.d.comb += Cover(waited & part.o.ready)
-        return inside, made
-
-
-class ReceiveHarness(_StageHarness):
+class ReceiveHarness(Elaboratable):
     """`Receive.o`: summaries of frames. Frames of any length, at any time, one beat a cycle.
 
     Also shown: they come two cycles apart or more, which is how often `Admit` takes one.
     """
 
+    def __init__(self, **sizes: int) -> None:
+        self._parameters = Parameters(**sizes)
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         receive = Receive(self._parameters)
-        inside, _ = self._place(m, receive, platform, "receive")
+        with watching("amaranth.lib.fifo", "afflux_hdl.lib.ram"):
+            m.submodules.stage = Fragment.get(receive, platform)
+        seams.STREAM.guarantee(m, receive.o, of="receive")
+        waited = Signal()
+        m.d.sync += waited.eq(receive.o.valid & ~receive.o.ready)
+        m.d.comb += Cover(waited & receive.o.ready)
         drive(m, receive)
-        queue = inside["summaries.fifo"]
+        queue = receive.summaries.fifo
         m.d.comb += Assert(~queue.w_en | queue.w_rdy, "the queue does not overflow")
-        seams.SUMMARY.guarantee(m, inside["summaries"].i)
-        self._spaced(m, inside)
+        seams.SUMMARY.guarantee(m, receive.summaries.i)
+        self._spaced(m, receive)
         if self._parameters.ports > 1:
-            self._ports(m, receive, inside)
+            self._ports(m, receive)
         # Where frames are that will come to the queue, for the induction.
-        index, index1 = inside["index"], inside["index1"]
-        valid1, beat1 = inside["valid1"], inside["beat1"]
+        index, index1 = receive.index, receive.stage1.index
+        valid1, beat1 = receive.stage1.valid, receive.stage1.beat
         open_, coming = Signal(), Signal(4)
         with m.If(valid1):
             m.d.sync += open_.eq(~beat1.last)
@@ -79,49 +67,51 @@ class ReceiveHarness(_StageHarness):
             ]
         with m.Else():
             m.d.comb += Assert((index != 0) == open_)
-        m.d.comb += Assert(index <= inside["index_limit"])
+        m.d.comb += Assert(index <= receive.index_limit)
         m.d.comb += [
             coming.eq(
-                (open_ & inside["taken"])
-                + (inside["ended2"] & inside["taken2"])
+                (open_ & receive.taken)
+                + (receive.stage2.ended & receive.stage2.taken)
                 + sum(
-                    inside[flags].ended & ~inside[flags].overflow
-                    for flags in ("flags3", "flags4", "flags5")
+                    stage.flags.ended & ~stage.flags.overflow
+                    for stage in (receive.stage3, receive.stage4, receive.stage5)
                 )
-                + inside["push"]
+                + receive.push
             ),
             Assert(queue.level + coming <= SUMMARY_DEPTH - SUMMARY_MARGIN + STAGES),
         ]
         return m
 
-    def _spaced(self, m: Module, inside: Inside) -> None:
+    def _spaced(self, m: Module, receive: Receive) -> None:
         """Say of every two frames in a row: the later one, if it holds room, is not right behind.
 
         So no frame of a single beat has a summary, where headers are a beat.
         """
         pushed = Signal()
-        m.d.sync += pushed.eq(inside["push"])
-        stages = [inside[f"flags{n}"] for n in (3, 4, 5)]
+        m.d.sync += pushed.eq(receive.push)
+        stages = [receive.stage3.flags, receive.stage4.flags, receive.stage5.flags]
         holds = [
-            inside["ended2"] & (inside["beats2"] > self._parameters.header_beats),
+            receive.stage2.ended & (receive.stage2.beats > self._parameters.header_beats),
             *(flags.ended & flags.holds_room for flags in stages),
-            inside["push"],
+            receive.push,
         ]
-        ended = [*(flags.ended for flags in stages), inside["push"], pushed]
-        m.d.comb += Assert(~inside["ended2"] | (inside["index1"] == 0) | ~inside["valid1"])
+        ended = [*(flags.ended for flags in stages), receive.push, pushed]
+        m.d.comb += Assert(
+            ~receive.stage2.ended | (receive.stage1.index == 0) | ~receive.stage1.valid
+        )
         for behind, before in zip(holds, ended, strict=True):
             m.d.comb += Assert(~(behind & before), "summaries come two cycles apart")
 
-    def _ports(self, m: Module, receive: Receive, inside: Inside) -> None:
+    def _ports(self, m: Module, receive: Receive) -> None:
         """Assert that a summary has the network ports by which its frame has come."""
         seams.PORTS_OF_FRAMES.assume(m, receive.i)
         ended, ports = receive.i.valid & receive.i.payload.last, receive.i.payload.net_ports
         stages = [
-            (inside["valid1"] & inside["beat1"].last, inside["beat1"].net_ports),
-            (inside["ended2"], inside["net_ports2"]),
+            (receive.stage1.valid & receive.stage1.beat.last, receive.stage1.beat.net_ports),
+            (receive.stage2.ended, receive.stage2.net_ports),
             *(
-                (inside[f"flags{n}"].ended, inside[f"summary{n}"].source.net_ports)
-                for n in (3, 4, 5)
+                (stage.flags.ended, stage.summary.source.net_ports)
+                for stage in (receive.stage3, receive.stage4, receive.stage5)
             ),
         ]
         for n, (here, has) in enumerate(stages):
@@ -129,7 +119,7 @@ class ReceiveHarness(_StageHarness):
             ended, ports = Signal(name=f"came_{n}"), Signal.like(ports, name=f"came_by_{n}")
             m.d.sync += [ended.eq(before[0]), ports.eq(before[1])]
             m.d.comb += [Assert(here == ended), Assert(~ended | (has == ports) & has.any())]
-        queued = inside["summaries"].i
+        queued = receive.summaries.i
         came, by = Signal(), Signal.like(ports)
         m.d.sync += [came.eq(ended), by.eq(ports)]
         m.d.comb += [

@@ -56,7 +56,7 @@ def beats_sent(m: Module, inside: Inside, p: Parameters) -> Signal:
         m.d.comb += [
             Assert(section != 3),
             # Two by two: both cycles of a pair have room, or neither.
-            Assert(at[0] == (~inside["self"].phase & inside["room"]), "in step with the banks"),
+            Assert(at[0] == (~inside.whole.phase & inside["room"]), "in step with the banks"),
             Assert(order.blocks == sum(present)),
             Assert((present >> p.lanes) == 0),
             Assert(beat < p.header_beats),

@@ -18,7 +18,10 @@ from amaranth.hdl import Array, Elaboratable, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
-__all__ = ["AnyMemory", "RegisterMemory", "WatchedMemory", "choice", "watching"]
+__all__ = ["CONTROL", "AnyMemory", "RegisterMemory", "WatchedMemory", "choice", "watching"]
+
+CONTROL = ("afflux_hdl.engine.control", "afflux_hdl.engine.control_registers")
+"""Modules with the memories of `Control`."""
 
 
 class WatchedMemory(Elaboratable):

@@ -1,4 +1,4 @@
-"""The echo check in short steps is the other one, in every cycle; and bugs that tell them apart."""
+"""The echo check in short steps is the other one, in every cycle."""
 
 import random
 from typing import Any
@@ -10,10 +10,8 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from afflux_hdl.node import echo_check
 from afflux_hdl.node.echo_check import EchoCheck
 from tests.support.part_player import as_beats
-from tests.support.planting import names_with
 
 
 def draw_address(choose: random.Random) -> str:
@@ -103,24 +101,3 @@ def check_same(short: type[EchoCheck], bus_bits: int) -> None:
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_short_steps_are_the_same(bus_bits: int) -> None:
     check_same(EchoCheck, bus_bits)
-
-
-BUGS = {
-    "missing bytes are not missed": ("in_length2 & ~missing2.any()", "in_length2"),
-    "more than a beat is left, and nothing is": ("over, beyond = left1[-1]", "over, beyond = 0"),
-    "less than a beat is left, and all is": ("(left1[:low] > n)", "(left1[:low] >= n)"),
-    "bytes of the last group may be missing": (
-        "missing1[n : n + 8].any() for n in range(0, size, 8)",
-        "missing1[n : n + 7].any() for n in range(0, size, 8)",
-    ),
-    "what is too long is not": ("in_length2.eq((left1 <= size) & ~too_long1)", "in_length2.eq(1)"),
-    "a part is not summed": ("total3.eq(tree_sum(parts2))", "total3.eq(parts2[0])"),
-    "a carry does not come round": ("answer4.eq(fold(answer3))", "answer4.eq(answer3)"),
-    "a carry is lost": ("~fold(answer4)", "~answer4[:16]"),
-}
-
-
-@pytest.mark.parametrize("bug", BUGS)
-def test_bug_is_caught(bug: str) -> None:
-    with pytest.raises(AssertionError):
-        check_same(names_with(echo_check, *BUGS[bug])["EchoCheck"], 512)

@@ -11,8 +11,8 @@ from amaranth.sim import Simulator
 from afflux_hdl.lib import frame_boundary
 from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
 from afflux_hdl.lib.link_watch import LinkWatch
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.node.egress import Egress
-from afflux_hdl.node.packet_fifo import PacketFifo
 from tests.support.planting import names_with
 
 BUS_BITS = 32

@@ -6,11 +6,11 @@ Those of the whole node are measured on its pins, in tests/testbench/node.py.
 import pytest
 
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.node.arp import Arp
 from afflux_hdl.node.classify import HEADER_BYTES, Classify
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import Egress
-from afflux_hdl.node.packet_fifo import PacketFifo
 from tests.scenarios.job_frames import ENGINE_MAC
 from tests.scenarios.node_frames import LOCAL, arp_request, echo_request
 from tests.support.part_player import Played, play

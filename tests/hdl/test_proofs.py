@@ -1,9 +1,13 @@
 """The quick proofs, each with its first planted bug. `python -m tests.formal` runs them all."""
 
 import pytest
+from amaranth.hdl import Fragment
 
+from afflux_hdl.engine.parameters import Parameters
 from tests.formal.catalogue import PROOFS
+from tests.formal.convert import bug_of
 from tests.formal.sby import Proof, check
+from tests.support.overriding import overriding
 
 pytestmark = pytest.mark.usefixtures("compiled_yosys")
 
@@ -29,6 +33,15 @@ def test_a_planted_bug_is_found(proof: Proof) -> None:
     assert outcome.step is not None
     if not proof.bounded:
         assert outcome.trace is not None and outcome.trace.is_file()
+
+
+@pytest.mark.parametrize("by", sorted({bug.by for proof in PROOFS for bug in proof.bugs} - {""}))
+def test_each_bug_can_be_planted(by: str) -> None:
+    """What it names is there, in an engine with all options."""
+    part, bug = bug_of(by)
+    parameters = Parameters(bus_bits=512, ports=2, ram_output_register=1)
+    with overriding(part, bug):
+        Fragment.get(part(parameters), None)
 
 
 def test_every_proof_can_fail_and_is_not_vacuous() -> None:

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from afflux_hdl.cmac.project import write_cmac
 from afflux_hdl.contract.management import Settings
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.port.verilog import PortParameters
-from afflux_hdl.projects.__main__ import main
 from afflux_hdl.vivado import as02mc04
+from afflux_hdl.vivado.__main__ import main
 from afflux_hdl.vivado.alveo import ALVEO
 from afflux_hdl.vivado.as02mc04_pins import PART, PINS
+from afflux_hdl.vivado.cmac import write_cmac
 from afflux_hdl.vivado.crossings import find_crossings
 from afflux_hdl.vivado.files import LISTING
 from afflux_sim.rtl.build.toolchain import find_toolchain
@@ -288,7 +288,7 @@ def test_the_whole_projects_are_the_same_each_time(tmp_path: Path) -> None:
     key.write_text("0123456789abcdef" * 2)
     for board in ("as02mc04", "au50"):
         for copy in ("one", "two"):
-            command = [sys.executable, "-m", "afflux_hdl.projects", board, "--key-file", str(key)]
+            command = [sys.executable, "-m", "afflux_hdl.vivado", board, "--key-file", str(key)]
             command += ["-o", str(tmp_path / board / copy), "--build-time", "1764028800"]
             subprocess.run(command, check=True, capture_output=True)
         one, two = ((tmp_path / board / copy / LISTING).read_text() for copy in ("one", "two"))

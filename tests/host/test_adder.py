@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from amaranth.hdl import Module, Mux
 
 from afflux.demo.digits import build_network, training
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
@@ -12,10 +13,12 @@ from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.collective import Reduction
 from afflux_drivers.control.client import create_job
 from afflux_hdl.contract import wire
+from afflux_hdl.engine.merge import Merge
+from afflux_hdl.lib.residue import residues_of
+from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import open_engine
 from tests.support.drivers.ranks import Ranks
-from tests.support.planted_engine import planted_engine
-from tests.support.planting import Bug
+from tests.support.overriding import engine_verilog_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -23,22 +26,16 @@ RANKS = 2
 STEPS = 3
 BUILT = {"workers": RANKS, "lanes": 16, "jobs": 1, "slots": 4}
 
-# Bit 20 of one operand of the sixth of sixteen adders. Not of the first two: those add the ranks'
-# fingerprints, and the ranks would notice.
-FLIPPED = Bug(
-    "engine/merge.py",
-    "alu.arriving.eq(arriving2[word]),\n"
-    "                alu.held_residue.eq(held2[check]),\n"
-    "                alu.arriving_residue.eq(arriving2[check]),",
-    # With the residue of what it becomes, or the engine would spoil the result.
-    "alu.arriving.eq(arriving2[word] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)),\n"
-    "                alu.held_residue.eq(held2[check]),\n"
-    "                alu.arriving_residue.eq(\n"
-    "                    __import__('afflux_hdl.lib.residue', fromlist=['x']).residues_of(\n"
-    "                        m, arriving2[word] ^ Mux(fresh2, 0, 1 << 20 if n == 5 else 0)\n"
-    "                    )\n"
-    "                ),",
-)
+
+def flip(m: Module, merge: Merge) -> None:
+    """Flip bit 20 of one operand of the sixth of sixteen adders.
+
+    Not of the first two: those add the ranks' fingerprints, and the ranks would notice. With the
+    residue of what it becomes, or the engine would spoil the result.
+    """
+    flipped = merge.arriving2[5 * 32 : 6 * 32] ^ Mux(merge.fresh2, 0, 1 << 20)
+    alu = merge.alus[5]
+    m.d.comb += [alu.arriving.eq(flipped), alu.arriving_residue.eq(residues_of(m, flipped))]
 
 
 def train(engine: Engine) -> bytes:
@@ -83,5 +80,6 @@ def test_a_flipped_adder_bit_changes_the_weights() -> None:
     by_software = train(SoftEngine())
     with open_engine(512) as engine:
         assert train(engine) == by_software
-    with planted_engine("adder", FLIPPED, 512, BUILT) as engine:
+    verilog = engine_verilog_with(Merge, flip, 512, BUILT)
+    with VerilatedEngine.from_verilog(verilog, 512) as engine:
         assert train(engine) != by_software

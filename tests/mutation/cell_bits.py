@@ -1,9 +1,9 @@
 """What is connected to each bit of each cell's ports, from RTLIL text: a signal, or a constant."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["CellBits"]
+__all__ = ["CELL", "MEMORY", "SOURCES", "CellBits", "reached", "through_memory"]
 
 _WIRE = re.compile(r"^  wire (?:width (\d+) )?.*?(\S+)$")
 _CELL = re.compile(r"^  cell \S+ \\?(\S+)$")
@@ -12,6 +12,35 @@ _SLICE = re.compile(r"\[(\d+)(?::(\d+))?\]")
 _CONSTANT = re.compile(r"(\d+)'([01xzm-]+)")
 
 _SIGNAL = "s"
+
+
+CELL = re.compile(
+    r"^(?P<attributes>(?:  attribute [^\n]*\n)*)"
+    r"  cell (?P<kind>\S+) (?P<name>\S+)$(?P<body>.*?)^  end$",
+    re.M | re.S,
+)
+SOURCES = re.compile(r'attribute \\src "([^"]*)"')
+_CONNECTED = re.compile(r"^  connect (\S.*?) ((?:\{.*\}|\S+(?: \[[\d:]+\])?))$", re.M)
+MEMORY = "$mem_v2"
+
+
+def reached(start: Iterable[str], steps: Mapping[str, set[str]]) -> set[str]:
+    """Return the bits that some bits lead to, step by step, and these; constants are none."""
+    found: set[str] = set()
+    waiting = set(start)
+    while waiting:
+        bit = waiting.pop()
+        found.add(bit)
+        waiting |= steps.get(bit, set()) - found
+    return found - {"0", "1", "x"}
+
+
+def through_memory(ports: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """Return which bits that are written to a memory are read as which."""
+    words = ports["RD_DATA"]
+    width = len(words) // len(ports["RD_CLK"])
+    for n, bit in enumerate(ports["WR_DATA"]):
+        yield from ((bit, word) for word in words[n % width :: width])
 
 
 class CellBits:
@@ -77,3 +106,12 @@ class CellBits:
                 parts.append([f"{word} {n}" for n in range(self._widths[word])])
         # What stands first in braces is uppermost.
         return [bit for each in reversed(parts) for bit in each]
+
+    def connected(self, text: str) -> Iterator[tuple[str, str]]:
+        """Return the bits that the module connects to one another: the driven one, and its driver.
+
+        Args:
+            text: The module as RTLIL.
+        """
+        for left, right in _CONNECTED.findall(text):
+            yield from zip(self.names(left), self.names(right), strict=True)

@@ -14,7 +14,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutation.aig import read_aiger
@@ -24,19 +24,15 @@ from tests.mutation.reachable import Invariants, constants
 from tests.mutation.recoding import compare_recoded
 from tests.mutation.state_names import StateNames, memory_shapes, zeroed_memories
 from tests.support.checkout import BUILD
+from tests.support.rtlil_text import Ends, cut
 from tests.support.yosys import run_script
 
-__all__ = ["Prover", "cut"]
+__all__ = ["STATES", "Prover"]
 
 _BOUNDS = (*range(1, 18), 24, 31, 32, 33, 34, 40, 47, 48, 58, 62, 63, 64, 127, 128, 255, 256, 511)
 """Numbers that a register may never exceed: those of jobs, lanes, workers, slots and of queues."""
 
-_REGISTER, _MEMORY = "$dff", "$mem_v2"
-_CELL = re.compile(r"^  cell (\S+) (\S+)$(.*?)^  end\n", re.M | re.S)
-_CONNECT = re.compile(r"^    connect \\(\S+) (.*)$", re.M)
-_PARAMETER = re.compile(r"^    parameter (?:signed )?\\(\S+) (\d+)$", re.M)
 _BEHIND_REGISTER = re.compile(r"-cell (\S+) -port \\?Q -portbit (\d+)")
-_PORT = re.compile(r"^  wire .*?(?:input|output) (\d+) ", re.M)
 
 
 class Prover:
@@ -74,7 +70,7 @@ class Prover:
         # A mutant behind a register separates it from its name, and that from its initial value.
         run_script(folder, "plain", "read_rtlil netlist.il", "dffunmap", "write_rtlil plain.il")
         text = (folder / "whole.il").read_text(encoding="utf-8")
-        (folder / "cut.il").write_text(cut(text, "whole"), encoding="utf-8")
+        (folder / "cut.il").write_text(cut(text, "whole", STATES), encoding="utf-8")
         run_script(
             folder,
             "proof",
@@ -110,69 +106,18 @@ class Prover:
         return compare_recoded(self._search, number, key, self._initial)
 
 
-def cut(text: str, name: str) -> str:
-    """Return a module of RTLIL without its registers and memories, whose ends are its ports.
+def _memory(size: Mapping[str, int]) -> Ends:
+    reads, writes, width = (size[key] for key in ("RD_PORTS", "WR_PORTS", "WIDTH"))
+    given = {"RD_ADDR": reads * size["ABITS"], "RD_EN": reads, "RD_ARST": reads, "RD_SRST": reads}
+    given |= {"WR_ADDR": writes * size["ABITS"], "WR_EN": writes * width}
+    return Ends(given, {"RD_DATA": reads * width}, written="WR_DATA", enable="WR_EN")
 
-    Args:
-        text: A flat module. Its registers have neither enable nor reset.
-        name: What the module is called then.
 
-    Raises:
-        ValueError: If there is another cell with a state.
-    """
-    text = re.sub(r"^ *attribute .*\n", "", text, flags=re.M)
-    number = max(map(int, _PORT.findall(text)), default=0)
-    wires: list[str] = []
-
-    def port(direction: str, width: int, cell: str, end: str) -> str:
-        nonlocal number
-        number += 1
-        wire = f"\\{direction}:{cell.removeprefix(chr(92))}:{end}"
-        wires.append(f"  wire width {width} {direction} {number} {wire}\n")
-        return wire
-
-    def replaced(found: re.Match[str]) -> str:
-        kind, cell, body = found.groups()
-        connected = dict(_CONNECT.findall(body))
-        size = {key: int(value) for key, value in _PARAMETER.findall(body)}
-        if kind == _REGISTER:
-            width = size["WIDTH"]
-            return (
-                f"  connect {port('output', width, cell, 'D')} {connected['D']}\n"
-                f"  connect {connected['Q']} {port('input', width, cell, 'Q')}\n"
-            )
-        if kind == _MEMORY:
-            reads, writes, width = (size[key] for key in ("RD_PORTS", "WR_PORTS", "WIDTH"))
-            ends = {
-                "RD_ADDR": reads * size["ABITS"],
-                "RD_EN": reads,
-                "RD_ARST": reads,
-                "RD_SRST": reads,
-                "WR_ADDR": writes * size["ABITS"],
-                "WR_EN": writes * width,
-            }
-            lines = [f"  connect {port('output', ends[e], cell, e)} {connected[e]}\n" for e in ends]
-            bits = writes * width
-            written = port("output", bits, cell, "WR_DATA")
-            given = port("input", reads * width, cell, "RD_DATA")
-            # What is not written does not matter.
-            lines.append(
-                f"  cell $and $and:{cell.removeprefix(chr(92))}\n"
-                "    parameter \\A_SIGNED 0\n    parameter \\B_SIGNED 0\n"
-                f"    parameter \\A_WIDTH {bits}\n    parameter \\B_WIDTH {bits}\n"
-                f"    parameter \\Y_WIDTH {bits}\n    connect \\A {connected['WR_DATA']}\n"
-                f"    connect \\B {connected['WR_EN']}\n    connect \\Y {written}\n  end\n"
-                f"  connect {connected['RD_DATA']} {given}\n"
-            )
-            return "".join(lines)
-        if re.search("dff|mem|latch|fsm", kind, re.I):
-            raise ValueError(f"what to do with a {kind} is not known")
-        return found[0]
-
-    text = _CELL.sub(replaced, text)
-    return re.sub(
-        r"^module \S+\n", lambda _: f"module \\{name}\n" + "".join(wires), text, flags=re.M
-    )
+STATES: Mapping[str, Callable[[Mapping[str, int]], Ends]] = {
+    "$dff": lambda size: Ends({"D": size["WIDTH"]}, {"Q": size["WIDTH"]}),
+    "$mem_v2": _memory,
+}
+"""What is cut out of a netlist: its registers have neither enable nor reset."""
 
 
 def main(arguments: list[str] | None = None) -> int:

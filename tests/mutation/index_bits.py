@@ -7,23 +7,14 @@ as to a comparison, there is a place too.
 """
 
 import random
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from tests.mutation.cell_bits import CellBits
+from tests.mutation.cell_bits import CELL, MEMORY, SOURCES, CellBits, reached, through_memory
 from tests.mutation.mutants import Place, stage_of
 
 __all__ = ["address_bits", "index_bits", "index_places"]
 
-_CELL = re.compile(
-    r"^(?P<attributes>(?:  attribute [^\n]*\n)*)"
-    r"  cell (?P<kind>\S+) (?P<name>\S+)$(?P<body>.*?)^  end$",
-    re.M | re.S,
-)
-_SOURCES = re.compile(r'attribute \\src "([^"]*)"')
-_CONNECT = re.compile(r"^  connect (\S.*?) ((?:\{.*\}|\S+(?: \[[\d:]+\])?))$", re.M)
-_MEMORY = "$mem_v2"
 _ADDRESSES = ("RD_ADDR", "WR_ADDR")
 """Of a memory: the addresses of all its ports, side by side."""
 
@@ -37,30 +28,21 @@ def index_bits(text: str, bits: CellBits) -> set[str]:
     """
     sources: dict[str, set[str]] = defaultdict(set)
     waiting: set[str] = set()
-    for cell in _CELL.finditer(text):
+    for cell in CELL.finditer(text):
         ports = bits.ports(cell["name"].removeprefix("\\"))
         for source, target in _passed_on(cell["kind"], ports):
             sources[target].add(source)
-        if cell["kind"] == _MEMORY:
+        if cell["kind"] == MEMORY:
             waiting |= {bit for port in _ADDRESSES for bit in ports[port]}
-    for left, right in _CONNECT.findall(text):
-        for target, source in zip(bits.names(left), bits.names(right), strict=True):
-            sources[target].add(source)
-    reached: set[str] = set()
-    while waiting:
-        bit = waiting.pop()
-        reached.add(bit)
-        waiting |= sources[bit] - reached
-    return reached - {"0", "1", "x"}
+    for target, source in bits.connected(text):
+        sources[target].add(source)
+    return reached(waiting, sources)
 
 
 def _passed_on(kind: str, ports: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
     """Return which bits of a cell's inputs become which of its outputs."""
-    if kind == _MEMORY:
-        words = ports["RD_DATA"]
-        width = len(words) // len(ports["RD_CLK"])
-        for n, bit in enumerate(ports["WR_DATA"]):
-            yield from ((bit, word) for word in words[n % width :: width])
+    if kind == MEMORY:
+        yield from through_memory(ports)
     elif "Q" in ports and "D" in ports:
         yield from zip(ports["D"], ports["Q"], strict=True)
     elif kind in ("$mux", "$add"):
@@ -79,8 +61,8 @@ def index_places(text: str, seed: int = 1) -> dict[str, list[Place]]:
     bits = CellBits(text)
     indices = index_bits(text, bits)
     stages: dict[str, list[Place]] = defaultdict(list)
-    for cell in _CELL.finditer(text):
-        found = _SOURCES.search(cell["attributes"])
+    for cell in CELL.finditer(text):
+        found = SOURCES.search(cell["attributes"])
         name = cell["name"].removeprefix("\\")
         for port, has in bits.ports(name).items():
             for n, bit in enumerate(has):
@@ -104,8 +86,8 @@ def index_places(text: str, seed: int = 1) -> dict[str, list[Place]]:
 def address_bits(text: str) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
     """Yield each memory, each bit of its addresses, and where each of its ports has that bit."""
     bits = CellBits(text)
-    for cell in _CELL.finditer(text):
-        if cell["kind"] != _MEMORY:
+    for cell in CELL.finditer(text):
+        if cell["kind"] != MEMORY:
             continue
         name = cell["name"].removeprefix("\\")
         ports = bits.ports(name)

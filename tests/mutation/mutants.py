@@ -32,6 +32,7 @@ from afflux_hdl.node.parameters import NodeParameters
 from afflux_hdl.node.verilog import NODE_MODULE, NodeTop
 from tests.mutation.cell_bits import CellBits
 from tests.support.counter_starts import counters_that_start_late
+from tests.support.rtlil_text import inputs_of
 from tests.support.yosys import run_script
 
 __all__ = [
@@ -185,7 +186,7 @@ class Netlist:
             text = rtlil.convert(
                 self._top, name=self._inner, platform=VERILOG, ports=self._top.ports
             )
-        self._inputs = _inputs(text, self._inner)
+        self._inputs = inputs_of(text, self._inner)
         (folder / "engine.il").write_text(text, encoding="utf-8")
         registered = isinstance(parameters, Parameters) and parameters.ram_output_register
         memories = RAM_VERILOG + (REGISTERED_RAM_VERILOG if registered else "")
@@ -428,12 +429,6 @@ def _parse(number: int, stage: str, line: str) -> Mutant:
         sources=tuple(_SOURCE.sub(r"\1", source) for source in reversed(sources)),
         command=re.sub(r" -(?:wire|wirebit|src) \S+", "", line),
     )
-
-
-def _inputs(text: str, module: str) -> set[str]:
-    """Return the names of the inputs of a module of RTLIL."""
-    body = text.partition(f"module \\{module}\n")[2].partition("\nend\n")[0]
-    return set(re.findall(r"^  wire .*?input \d+ +\\(\S+)$", body, re.M))
 
 
 def _used_addresses() -> set[int]:

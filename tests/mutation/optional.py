@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import afflux_hdl
-from tests.mutation.cell_bits import CellBits
+from tests.mutation.cell_bits import CELL, MEMORY, SOURCES, CellBits, reached, through_memory
 from tests.mutation.mutants import Place, stage_of
 
 __all__ = ["option_lines", "optional_places", "port_bits"]
@@ -25,15 +25,7 @@ _OPTIONS = {"ports", "ram_output_register", "registered"}
 _CLASSES = {"PortTable", "JobPorts"}
 """What is there for an option only."""
 
-_CELL = re.compile(
-    r"^(?P<attributes>(?:  attribute [^\n]*\n)*)"
-    r"  cell (?P<kind>\S+) (?P<name>\S+)$(?P<body>.*?)^  end$",
-    re.M | re.S,
-)
-_SOURCES = re.compile(r'attribute \\src "([^"]*)"')
-_CONNECT = re.compile(r"^  connect (\S.*?) ((?:\{.*\}|\S+(?: \[[\d:]+\])?))$", re.M)
 _BITWISE = {"$and", "$or", "$xor", "$xnor", "$not", "$mux", "$pos"}
-_MEMORY = "$mem_v2"
 _REGISTERED = "afflux_ram_registered"
 
 
@@ -71,29 +63,19 @@ def port_bits(text: str, bits: CellBits, start: str = "\\rx_net_ports") -> set[s
         start: The input.
     """
     followers: dict[str, set[str]] = defaultdict(set)
-    for cell in _CELL.finditer(text):
+    for cell in CELL.finditer(text):
         for source, target in _flows(cell["kind"], bits.ports(cell["name"].removeprefix("\\"))):
             followers[source].add(target)
-    for left, right in _CONNECT.findall(text):
-        for target, source in zip(bits.names(left), bits.names(right), strict=True):
-            followers[source].add(target)
-    reached: set[str] = set()
-    waiting = set(bits.names(start))
-    while waiting:
-        bit = waiting.pop()
-        reached.add(bit)
-        waiting |= followers[bit] - reached
-    return reached - {"0", "1", "x"}
+    for target, source in bits.connected(text):
+        followers[source].add(target)
+    return reached(bits.names(start), followers)
 
 
 def _flows(kind: str, ports: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
     """Return which bits of a cell's outputs depend on which bits of its inputs."""
     outputs = [name for name in ports if name in ("Y", "Q", "RD_DATA")]
-    if kind == _MEMORY:
-        words = ports["RD_DATA"]
-        width = len(words) // len(ports["RD_CLK"])
-        for n, bit in enumerate(ports["WR_DATA"]):
-            yield from ((bit, word) for word in words[n % width :: width])
+    if kind == MEMORY:
+        yield from through_memory(ports)
         return
     for output in outputs:
         for name, has in ports.items():
@@ -126,8 +108,8 @@ def optional_places(text: str, ram: str, seed: int = 1) -> dict[str, list[Place]
     assert mark, "no memory with an output register"
     registers_from = before.count("\n")
     stages: dict[str, list[Place]] = defaultdict(list)
-    for cell in _CELL.finditer(text):
-        found = _SOURCES.search(cell["attributes"])
+    for cell in CELL.finditer(text):
+        found = SOURCES.search(cell["attributes"])
         sources = tuple(found[1].split("|")) if found else ()
         ours = any(
             "/".join(source.rsplit("/", 1)[-1:]) in option_lines()

@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether
 
 from afflux_hdl.contract import wire
 from afflux_hdl.contract.registers import COUNTERS, Command, address_of, counter_address
-from afflux_hdl.engine.admit import REFUSALS_BURST
+from afflux_hdl.engine.answers import REFUSALS_BURST
 from afflux_sim.golden import state as golden_state
 from afflux_sim.golden.engine import GoldenEngine
 from afflux_sim.golden.frames import Endpoint, Group

@@ -1,10 +1,9 @@
 """The sizes of the engines that are shipped, by the name of what has them."""
 
 from afflux_hdl.boards.table import BOARDS
-from afflux_hdl.cmac import project as cmac
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.opennic.parameters import BoxParameters
-from afflux_hdl.vivado import as02mc04
+from afflux_hdl.vivado import as02mc04, cmac
 from tests.scenarios.director import Build
 
 __all__ = ["SHIPPED", "SOFTWARE", "build_of"]

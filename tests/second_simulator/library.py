@@ -27,6 +27,7 @@ from afflux_sim.rtl.build.attended import run_attended
 from afflux_sim.rtl.build.cache import BuildError, cached, default_folder, digest
 from afflux_sim.rtl.build.toolchain import find_toolchain
 from afflux_sim.rtl.build.verilator import ENGINE, NODE, Model, shim_text
+from tests.support.rtlil_text import inputs_of
 from tests.support.yosys import run_script
 
 __all__ = ["engine_library", "library", "node_library"]
@@ -72,7 +73,7 @@ def library(design: _Design, bus_bits: int, *, fast: bool) -> Path:
     """
     top = design.top
     text = rtlil.convert(top, name=design.module, ports=top.ports)
-    inputs = _inputs(text, design.module)
+    inputs = inputs_of(text, design.module)
     header = _header(top, design.model.prefix, inputs)
     toolchain = find_toolchain()
     flags = ["-std=c++20", "-fPIC", "-shared", "-w", _FAST if fast else _QUICK]
@@ -112,17 +113,6 @@ def _runtime() -> Path:
 def _without_places(text: str) -> str:
     """Return RTLIL without the attributes that say where in the sources something stands."""
     return "\n".join(line for line in text.splitlines() if "attribute \\src" not in line)
-
-
-def _inputs(text: str, module: str) -> set[str]:
-    """Return the names of the inputs of a module of RTLIL."""
-    names, inside = set(), False
-    for line in text.splitlines():
-        if line.startswith("module "):
-            inside = line == f"module \\{module}"
-        elif inside and line.startswith("  wire ") and " input " in line:
-            names.add(line.rpartition("\\")[2])
-    return names
 
 
 def _header(top: TopLevel, prefix: str, inputs: set[str]) -> str:

@@ -42,15 +42,3 @@ def test_a_burst_that_a_counter_forgets_is_found() -> None:
         pytest.raises(AssertionError, match="counters"),
     ):
         check_bursts(engine, BUILT)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_sixteen_overflows_that_count_as_none_are_found() -> None:
-    """The sum of a beat's 16 flags in 4 bits: it passed every other check."""
-    bug = Bug("engine/merge.py", "sum(overflow3)", "sum(overflow3)[:4]")
-    with (
-        planted_engine("overflows", bug, 512, BUILT) as engine,
-        pytest.raises(AssertionError, match="overflows"),
-    ):
-        check_steps(engine, BUILT)

@@ -1,19 +1,20 @@
-"""The fuzzer: frames as scapy builds them, a short run on the engine, and bugs that it finds."""
+"""The fuzzer: frames as scapy builds them, a short run on the engine, and a bug that it finds."""
 
 import random
 
 import pytest
+from amaranth.hdl import Module
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from afflux_hdl.engine.admit import Admit
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import DROPS
 from tests.fuzz.answers import read_answer
 from tests.fuzz.fuzzer import BUILD, Fuzzer
 from tests.scenarios.afflux_layer import Afflux
 from tests.scenarios.packing import HEADER, Peer, pack_frame, repaired, sealed
-from tests.support.planted_engine import bug_is_found
-from tests.support.planting import Bug
+from tests.support.overriding import found_in_engine
 
 WIDTHS = pytest.mark.parametrize("bus_bits", [512, 32])
 ENGINE = Peer(bytes.fromhex("02affa000001"), bytes((10, 0, 0, 9)), 4700)
@@ -74,24 +75,14 @@ def test_a_short_run(bus_bits: int) -> None:
     assert report.results > 1000
 
 
-BUGS = {
-    "a bit of the key is not compared": Bug(
-        "engine/admit.py",
-        "header1.key.word_select(n, 16) == key.word_select(n, 16)",
-        "header1.key.word_select(n, 16)[: 16 - n // 3] == key.word_select(n, 16)[: 16 - n // 3]",
-    ),
-    "a frame may be longer than it says": Bug(
-        "engine/receive.py", "(beats2 != expected_beats)", "(beats2 < expected_beats)"
-    ),
-    "one slot too many": Bug(
-        "engine/admit.py", "header1.slot < job1.count", "header1.slot <= job1.count"
-    ),
-}
-
-
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", BUGS)
-def test_bug_is_found(name: str) -> None:
-    with bug_is_found(name, BUGS[name], 512, BUILD) as engine:
+def test_a_bug_is_found() -> None:
+    """One slot too many for a job."""
+
+    def one_slot_more(m: Module, admit: Admit) -> None:
+        frame, job = admit.cycle1.frame, admit.cycle1.job
+        m.d.sync += admit.cycle2.checks.slot.eq(frame.header.slot <= job.count)
+
+    with found_in_engine(Admit, one_slot_more, 512, BUILD) as engine:
         Fuzzer(engine, seed=3).run(60_000)

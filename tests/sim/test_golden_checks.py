@@ -10,7 +10,6 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from afflux_sim.golden.engine import CommandRefused
 from afflux_sim.golden.frames import (
     COUNTERS,
     HEADER,
@@ -21,6 +20,7 @@ from afflux_sim.golden.frames import (
     Group,
     parse_packet,
 )
+from afflux_sim.golden.job_table import CommandRefused
 from tests.support.golden_job import ENGINE, FIRST_ROUND, JOB, KEY, new_engine, new_job
 
 WORKERS, LANES, SLOTS = 3, 5, 2

@@ -12,10 +12,11 @@ from afflux_sim.rtl.build.verilator import build_library
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.mutation.battery import parameters, short_battery
 from tests.mutation.cell_bits import CellBits
-from tests.mutation.equivalence import Prover, cut
+from tests.mutation.equivalence import STATES, Prover
 from tests.mutation.judge import Judge
 from tests.mutation.mutants import Netlist, allot, changes, stage_of
 from tests.mutation.transcript import Recorder
+from tests.support.rtlil_text import cut
 from tests.support.yosys import run_script
 
 pytestmark = pytest.mark.usefixtures("compiled_yosys")
@@ -184,7 +185,7 @@ def test_proofs_know_other_codes(tmp_path: Path) -> None:
 
 def test_a_cell_with_a_state_that_is_not_known_is_not_cut() -> None:
     with pytest.raises(ValueError, match="dlatch"):
-        cut("module \\part\n  cell $dlatch $1\n    connect \\Q \\q\n  end\nend\n", "gold")
+        cut("module \\part\n  cell $dlatch $1\n    connect \\Q \\q\n  end\nend\n", "gold", STATES)
 
 
 def test_a_check_may_add_to_the_frames_that_it_gets() -> None:

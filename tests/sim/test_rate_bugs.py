@@ -1,26 +1,26 @@
 """A slower engine, right in all that it sends, is seen by the measurement of its rate."""
 
 import pytest
+from amaranth.hdl import Module
 
+from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.transmit import Transmit
+from afflux_hdl.engine.verilog import generate
 from afflux_sim.load.closed_loop import ClosedLoop, Passed
 from afflux_sim.load.traffic import DenseTraffic
 from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS
-from tests.support.checkout import BUILD
-from tests.support.planted_engine import engine_verilog
-from tests.support.planting import Bug
+from tests.support.overriding import engine_verilog_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 # Without the bug it is the model that other tests have built.
 BUILT = BUILDS[512]
 
-PAUSE = Bug(
-    "engine/transmit.py",
-    "taking.eq(~self.phase & (~active | last_issue))",
-    "taking.eq(~self.phase & ~active)",
-)
-"""The transmit stage takes the next frame when the last one has gone, not with its last beat."""
+
+def pause(m: Module, transmit: Transmit) -> None:
+    """Take the next frame when the last one has gone, not with its last beat."""
+    m.d.comb += transmit.taking.eq(~transmit.phase & ~transmit.active)
 
 
 def measure(verilog: str) -> Passed:
@@ -42,11 +42,11 @@ def measure(verilog: str) -> Passed:
 
 
 def test_a_pause_between_frames_is_seen():
-    right = measure(engine_verilog(BUILD / "rate_bug" / "none", None, 512, BUILT))
+    right = measure(generate(Parameters(bus_bits=512, **BUILT)))
     # With its seal a result is eleven beats, a contribution ten.
     assert right.beats_out == right.cycles
     assert right.beats_in / right.cycles == pytest.approx(10 / 11, abs=0.02)
-    slow = measure(engine_verilog(BUILD / "rate_bug" / "pause", PAUSE, 512, BUILT))
+    slow = measure(engine_verilog_with(Transmit, pause, 512, BUILT))
     # Eleven beats in twelve cycles; workers wait for results, so less goes in too.
     assert slow.beats_out / slow.cycles == pytest.approx(11 / 12, abs=0.02)
     assert slow.beats_in / slow.cycles < 0.85

@@ -15,8 +15,6 @@ from tests.checks.edge_checks import check_all_jobs, check_all_parents, check_ed
 from tests.mutation.native_bugs import caught
 from tests.scenarios.director import Build
 from tests.scenarios.shipped_builds import SHIPPED, SOFTWARE, build_of
-from tests.support.planted_engine import bug_is_found
-from tests.support.planting import Bug
 
 pytestmark = pytest.mark.slow
 
@@ -58,44 +56,3 @@ def test_software_of_as_many_jobs_as_there_are_numbers() -> None:
 def test_bug_in_software_is_caught() -> None:
     """One of those of `make mutation-native`."""
     assert caught("gives slots 1,024 apart one memory")
-
-
-BUGS = {
-    "slots 256 apart share their blocks": Bug(
-        "lib/ram.py",
-        "p_ADDRESS_BITS=self._address_bits,",
-        "p_ADDRESS_BITS=min(self._address_bits, 14),",
-    ),
-    "slots 256 apart share their words": Bug(
-        "lib/ram.py",
-        "p_ADDRESS_BITS=self._address_bits,",
-        "p_ADDRESS_BITS=self._address_bits - (self._address_bits == 10),",
-    ),
-    "slots 256 apart have one round": Bug(
-        "engine/slot_state.py",
-        "round_read.addr.eq(self.send.address)",
-        "round_read.addr.eq(self.send.address[:8])",
-    ),
-    "replays lie where results do": Bug(
-        "engine/delivery_queue.py",
-        "address = bits_for(depth - 1)",
-        "address = bits_for(depth - 1) - 1",
-    ),
-    "jobs 4 apart have one parent": Bug(
-        "engine/tables.py", "self._depth = 1 << job", "self._depth = 1 << min(job, 2)"
-    ),
-    "jobs 4 apart share their workers": Bug(
-        "engine/tables.py",
-        "self._depth = 1 << address.size",
-        "self._depth = 1 << min(address.size, 8)",
-    ),
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", BUGS)
-def test_bug_is_caught(name: str) -> None:
-    default = SHIPPED["default"]
-    build = build_of(default)
-    with bug_is_found(name, BUGS[name], default.bus_bits, build) as engine:
-        check_edges(engine, build)

@@ -4,16 +4,20 @@
 """
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib.wiring import Component
 
+from afflux_hdl.engine.engine import Engine
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.transmit import Transmit
+from afflux_hdl.lib.frame_boundary import WholeFrames
 from afflux_sim.rtl.verilated import VerilatedEngine
 from afflux_sim.rtl.verilated_node import VerilatedNode
 from tests.fuzz.fuzzer import BUILD
 from tests.fuzz.node_storm import NodeStorm
 from tests.fuzz.storm import Storm
 from tests.support.node_build import NODE
-from tests.support.planted_engine import bug_is_found
-from tests.support.planting import Bug
+from tests.support.overriding import Override, found_in_engine
 
 LINK_TIMEOUT = Parameters.link_timeout
 
@@ -42,23 +46,32 @@ def test_a_node_in_a_storm() -> None:
     assert {name for name in DRAWN | beside if not report.events[name]} == set()
 
 
-BUGS = {
-    "a fence forgets no queued results": Bug(
-        "engine/engine.py", "queue.forget.eq(control.write_state.enable)", "queue.forget.eq(0)"
-    ),
-    "a link that is down is not noticed": Bug(
-        "engine/engine.py",
-        "control.discard | watch.down | self.link_down",
-        "control.discard | self.link_down",
-    ),
-    "a tail after a reset is a frame": Bug(
-        "lib/frame_boundary.py", "tail.eq(since_reset & tracker.inside)", "tail.eq(0)"
-    ),
-    "what is cut off has no end": Bug(
-        "engine/transmit.py",
-        "seal.i.payload.error.eq(drops | self.cut)",
-        "seal.i.payload.error.eq(self.cut)",
-    ),
+def forgets_nothing(m: Module, engine: Engine) -> None:
+    m.d.comb += engine.queue.forget.eq(0)
+
+
+def watches_no_link(m: Module, engine: Engine) -> None:
+    m.d.comb += engine.control.discarding.eq(engine.control.discard | engine.link_down)
+
+
+def keeps_tails(m: Module, whole: WholeFrames) -> None:
+    beat = whole.i.payload
+    m.d.comb += [
+        whole.o.valid.eq(whole.i.valid),
+        whole.i.ready.eq(whole.o.ready),
+        whole.o.payload.error.eq(beat.error | (beat.last & ~beat.keep[0])),
+    ]
+
+
+def ends_nothing(m: Module, transmit: Transmit) -> None:
+    m.d.comb += transmit.seal.i.payload.error.eq(transmit.cut)
+
+
+BUGS: dict[str, tuple[type[Component], Override]] = {
+    "a fence forgets no queued results": (Engine, forgets_nothing),
+    "a link that is down is not noticed": (Engine, watches_no_link),
+    "a tail after a reset is a frame": (WholeFrames, keeps_tails),
+    "what is cut off has no end": (Transmit, ends_nothing),
 }
 
 
@@ -66,5 +79,5 @@ BUGS = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_found(name: str) -> None:
-    with bug_is_found(name, BUGS[name], 512, BUILD) as engine:
+    with found_in_engine(*BUGS[name], 512, BUILD) as engine:
         Storm(engine, 3, link_timeout=LINK_TIMEOUT).storm(60_000)

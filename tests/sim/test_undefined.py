@@ -10,8 +10,10 @@ import re
 from typing import Any
 
 import pytest
+from amaranth.hdl import Module
 
 from afflux_hdl.engine import verilog as engine_verilog
+from afflux_hdl.engine.merge import Merge
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.node import verilog as node_verilog
 from afflux_hdl.node.parameters import NodeParameters
@@ -19,9 +21,7 @@ from afflux_sim.rtl.verilated import VerilatedEngine
 from tests.checks.engine_checks import BUILDS, check_cases, open_engine
 from tests.scenarios.job_frames import Job
 from tests.second_simulator.twins import Difference, Twins
-from tests.support.checkout import BUILD as BUILD_FOLDER
-from tests.support.planted_engine import engine_verilog as planted_verilog
-from tests.support.planting import Bug
+from tests.support.overriding import engine_verilog_with
 
 NARROW = Parameters(bus_bits=32, workers=2, lanes=1, jobs=1, slots=2)
 BUILD = BUILDS[32]
@@ -101,7 +101,9 @@ def test_no_pin_shows_what_has_no_initial_value() -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_block_that_is_added_to_what_was_there_is_found() -> None:
-    bug = Bug("engine/merge.py", "fresh2.eq(fresh1)", "fresh2.eq(0)")
-    verilog = planted_verilog(BUILD_FOLDER / "tests" / "undefined", bug, 32, BUILD)
+    def adds_always(m: Module, merge: Merge) -> None:
+        m.d.sync += merge.fresh2.eq(0)
+
+    verilog = engine_verilog_with(Merge, adds_always, 32, BUILD)
     with VerilatedEngine.from_verilog(verilog, 32) as one, pytest.raises(Difference):
         compare(one, verilog)

@@ -7,8 +7,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import PacketBeat
-from afflux_hdl.node.packet_fifo import PacketFifo
 
 __all__ = ["Arrivals"]
 

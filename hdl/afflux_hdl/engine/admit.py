@@ -19,6 +19,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.contract import wire
+from afflux_hdl.engine.admit_cycles import Cycle1, Cycle2, Cycle3, Decision
+from afflux_hdl.engine.answers import compose, refusal_limit
 from afflux_hdl.engine.layouts import (
     Cause,
     FrameSummary,
@@ -32,19 +34,11 @@ from afflux_hdl.engine.layouts import (
 )
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState, VersionState
-from afflux_hdl.engine.verdict import Checks, RoundPosition, Screen, Screened, Verdict
+from afflux_hdl.engine.verdict import Screen, Screened, Verdict
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
-from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.packet_stream import Peer
-from afflux_hdl.lib.rate_limit import RateLimit
 
-__all__ = ["REFUSALS_BURST", "REFUSAL_PERIOD_BITS", "Admit"]
-
-REFUSALS_BURST = 64
-"""Refusals that may follow one another at once: all workers of a job with a wrong key."""
-
-REFUSAL_PERIOD_BITS = 16
-"""Binary logarithm of the cycles for each further refusal: 3,815 a second at 250 MHz."""
+__all__ = ["Admit"]
 
 
 class Admit(wiring.Component):
@@ -55,7 +49,7 @@ class Admit(wiring.Component):
     buffer, and no other comes here, takes at least two to arrive. `i` waits while `o_full`. A reply
     is dropped and counted if it finds `replies_full`; its worker asks again. Whom a refusal goes to
     nobody has verified: it is dropped if it finds `refusals_full` or goes beyond the rate of
-    `REFUSALS_BURST` and `REFUSAL_PERIOD_BITS`.
+    `answers.refusal_limit`.
 
     A slot's state is addressed one cycle after a frame is taken and written two cycles later: in
     the very cycle in which the next frame, two cycles behind, addresses it. Likewise, a JOIN is
@@ -120,12 +114,22 @@ class Admit(wiring.Component):
                 "idle": Out(1),
             }
         )
+        self.cycle1, self.cycle2, self.cycle3 = Cycle1(p), Cycle2(p), Cycle3(p)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        p = self._parameters
+        self._look_up(m)
+        self._compare(m)
+        self._screen(m)
+        self.decision = decision = self._decide(m)
+        self._reply(m, decision)
+        self._order(m, decision)
+        self._count(m, decision)
+        return m
 
-        # Cycle 0: take a frame, look its job, worker and route up.
+    def _look_up(self, m: Module) -> None:
+        """Cycle 0: take a frame, look its job, worker and route up."""
+        then = self.cycle1
         take = Signal()
         frame = self.i.payload
         m.d.comb += [
@@ -135,106 +139,100 @@ class Admit(wiring.Component):
             self.read_worker.address.worker.eq(frame.header.worker),
             self.read_route.address.eq(frame.job),
         ]
-        valid1 = Signal()
-        frame1 = Signal(FrameSummary(p))
-        job1 = Signal(JobEntry(p))
-        m.d.sync += [valid1.eq(take), frame1.eq(frame), job1.eq(self.jobs[frame.job])]
+        m.d.sync += [then.valid.eq(take), then.frame.eq(frame), then.job.eq(self.jobs[frame.job])]
 
-        # Cycle 1: compare with the tables' answers, address the slot.
+    def _compare(self, m: Module) -> None:
+        """Cycle 1: compare with the tables' answers, address the slot."""
+        p = self._parameters
+        now, then = self.cycle1, self.cycle2
         slot1 = Signal(p.slot_bits)
-        m.d.comb += [slot1.eq(job1.base + frame1.header.slot), self.read_state.address.eq(slot1)]
-        header1, source1 = frame1.header, frame1.source
-        route1, entry1 = self.read_route.data, self.read_worker.data
-        from_parent1 = frame1.from_parent
-        checks2 = Signal(Checks)
+        m.d.comb += [
+            slot1.eq(now.job.base + now.frame.header.slot),
+            self.read_state.address.eq(slot1),
+        ]
+        header, source = now.frame.header, now.frame.source
+        route, entry = self.read_route.data, self.read_worker.data
+        from_parent = now.frame.from_parent
         # Long comparisons are made in parts, which the next cycle puts together.
-        key = Mux(from_parent1, route1.parent_key, job1.key)
+        key = Mux(from_parent, route.parent_key, now.job.key)
         expected = data.View(
             Peer(),
             Mux(
-                from_parent1,
-                route1.parent.as_value(),
+                from_parent,
+                route.parent.as_value(),
                 # By which port a frame comes does not matter.
-                entry1.peer.as_value()[: Peer().size],
+                entry.peer.as_value()[: Peer().size],
             ),
         )
-        key2, address2 = Signal(4), Signal(4)
         # The job's entry shows a contribution that was accepted at least two frames before; that of
         # the frame before, which is in cycle 3 now, comes from there.
-        started2, follows2 = Signal(), Signal()
-        valid3, frame3 = Signal(), Signal.like(frame1)
         m.d.sync += [
             *(
-                key2[n].eq(header1.key.word_select(n, 16) == key.word_select(n, 16))
+                then.key[n].eq(header.key.word_select(n, 16) == key.word_select(n, 16))
                 for n in range(4)
             ),
-            address2[0].eq(from_parent1 | entry1.joined),
-            address2[1].eq(source1.address[:16] == expected.address[:16]),
-            address2[2].eq(source1.address[16:] == expected.address[16:]),
-            address2[3].eq(source1.port == expected.port),
-            started2.eq(self.jobs[frame1.job].started),
-            follows2.eq(valid3 & (frame3.job == frame1.job)),
+            then.address[0].eq(from_parent | entry.joined),
+            then.address[1].eq(source.address[:16] == expected.address[:16]),
+            then.address[2].eq(source.address[16:] == expected.address[16:]),
+            then.address[3].eq(source.port == expected.port),
+            then.started.eq(self.jobs[now.frame.job].started),
+            then.follows.eq(self.cycle3.valid & (self.cycle3.frame.job == now.frame.job)),
         ]
-        valid2 = Signal()
-        frame2 = Signal.like(frame1)
-        job2 = Signal.like(job1)
-        slot2 = Signal.like(slot1)
-        group2 = Signal(route1.group.shape())
         m.d.sync += [
-            valid2.eq(valid1),
-            frame2.eq(frame1),
-            job2.eq(job1),
-            slot2.eq(slot1),
-            group2.eq(route1.group),
-            checks2.good.eq(frame1.good),
-            checks2.refused_version.eq(frame1.refused_version),
-            checks2.checksum.eq(frame1.checksum),
-            checks2.from_parent.eq(from_parent1),
-            checks2.job.eq(
-                frame1.job_built
-                & job1.enabled
-                & (~from_parent1 | (job1.parent & (header1.job == route1.parent_job)))
+            then.valid.eq(now.valid),
+            then.frame.eq(now.frame),
+            then.job.eq(now.job),
+            then.slot.eq(slot1),
+            then.group.eq(route.group),
+            then.checks.good.eq(now.frame.good),
+            then.checks.refused_version.eq(now.frame.refused_version),
+            then.checks.checksum.eq(now.frame.checksum),
+            then.checks.from_parent.eq(from_parent),
+            then.checks.job.eq(
+                now.frame.job_built
+                & now.job.enabled
+                & (~from_parent | (now.job.parent & (header.job == route.parent_job)))
             ),
-            checks2.worker.eq(
+            then.checks.worker.eq(
                 Mux(
-                    from_parent1,
-                    header1.worker == route1.parent_worker,
-                    header1.worker < job1.workers,
+                    from_parent,
+                    header.worker == route.parent_worker,
+                    header.worker < now.job.workers,
                 )
             ),
-            checks2.slot.eq(header1.slot < job1.count),
-            checks2.lanes.eq((header1.present & ~job1.lane_mask) == 0),
-            checks2.empty.eq(header1.present == 0),
+            then.checks.slot.eq(header.slot < now.job.count),
+            then.checks.lanes.eq((header.present & ~now.job.lane_mask) == 0),
+            then.checks.empty.eq(header.present == 0),
         ]
         # Rounds next to the frame's, so that cycle 2 only has to compare.
-        before2, after2 = Signal(32), Signal(32)
-        m.d.sync += [before2.eq(header1.round - 1), after2.eq(header1.round + 1)]
+        m.d.sync += [then.before.eq(header.round - 1), then.after.eq(header.round + 1)]
 
-        # Cycle 2: the slot's state is here; where in it does the frame's round lie?
-        header2, state2 = frame2.header, self.read_state.data
+    def _screen(self, m: Module) -> None:
+        """Cycle 2: the slot's state is here; where in it does the frame's round lie?"""
+        p = self._parameters
+        now, then = self.cycle2, self.cycle3
+        header, state = now.frame.header, self.read_state.data
         same2 = Signal()
-        m.d.comb += [
-            same2.eq(state2.round == header2.round),
-        ]
+        m.d.comb += same2.eq(state.round == header.round)
         # What needs no slot state is decided here: a JOIN must be in the table when the next
         # frame's worker is looked up.
         m.submodules.screen = screen = Screen()
         m.d.comb += [
-            screen.type.eq(header2.type),
-            screen.checks.eq(checks2),
-            screen.checks.key.eq(key2.all()),
-            screen.checks.address.eq(address2.all()),
+            screen.type.eq(header.type),
+            screen.checks.eq(now.checks),
+            screen.checks.key.eq(now.key.all()),
+            screen.checks.address.eq(now.address.all()),
             screen.checks.settled.eq(
-                ~job2.moves
-                & (started2 | (follows2 & self.started))
-                & address2[0]
-                & ~address2[1:].all()
+                ~now.job.moves
+                & (now.started | (now.follows & self.started))
+                & now.address[0]
+                & ~now.address[1:].all()
             ),
-            self.write_worker.enable.eq(valid2 & screen.o.join),
-            self.write_worker.address.job.eq(frame2.job),
-            self.write_worker.address.worker.eq(header2.worker),
+            self.write_worker.enable.eq(now.valid & screen.o.join),
+            self.write_worker.address.job.eq(now.frame.job),
+            self.write_worker.address.worker.eq(header.worker),
             self.write_worker.data.joined.eq(1),
-            self.write_worker.data.peer.eq(frame2.source),
+            self.write_worker.data.peer.eq(now.frame.source),
         ]
         # A slot whose state is broken takes part in nothing any more.
         screened2 = Signal(Screened)
@@ -246,81 +244,71 @@ class Admit(wiring.Component):
                 screened2.probe.eq(0),
                 screened2.result.eq(0),
             ]
-        checks3 = Signal(Checks)
-        screened3 = Signal(Screened)
-        position3 = Signal(RoundPosition)
-        job3 = Signal.like(job1)
-        slot3 = Signal.like(slot1)
-        group3 = Signal.like(group2)
-        state3 = Signal.like(state2)
-        this = Signal(VersionState, name="this3")
-        own3 = Signal(p.workers)
-        held2 = state2.versions[header2.round[0]]
-        differs3 = Signal(3)
-        borrow3 = Signal()
-        left_opened3, left_joined3 = Signal(p.count_bits), Signal(p.count_bits)
-        one_worker3, one_left3 = Signal(), Signal()
+        held = state.versions[header.round[0]]
         m.d.sync += [
-            valid3.eq(valid2),
-            checks3.eq(screen.checks),
-            screened3.eq(screened2),
-            frame3.eq(frame2),
-            job3.eq(job2),
-            slot3.eq(slot2),
-            group3.eq(group2),
-            state3.eq(state2),
-            borrow3.eq(header2.round[:16] < state2.round[:16]),
-            differs3[0].eq(held2.operation[:8] != header2.operation[:8]),
-            differs3[1].eq(held2.operation[8:] != header2.operation[8:]),
-            differs3[2].eq((held2.opcode != header2.opcode) | (held2.dtype != header2.dtype)),
-            left_opened3.eq(job2.workers - 1),
-            left_joined3.eq(state2.left - 1),
-            this.eq(held2),
-            own3.eq(1 << header2.worker[: p.worker_bits]),
-            one_worker3.eq(job2.workers == 1),
-            one_left3.eq(state2.left == 1),
-            position3.next.eq(state2.round == before2),
-            position3.same.eq(same2),
-            position3.previous.eq(state2.round == after2),
-            position3.held.eq(held2.held),
-            position3.full.eq(state2.left == 0),
-            position3.waiting.eq(state2.waiting),
-            position3.own_seen.eq(state2.seen.bit_select(header2.worker[: p.worker_bits], 1)),
+            then.valid.eq(now.valid),
+            then.checks.eq(screen.checks),
+            then.screened.eq(screened2),
+            then.frame.eq(now.frame),
+            then.job.eq(now.job),
+            then.slot.eq(now.slot),
+            then.group.eq(now.group),
+            then.state.eq(state),
+            then.borrow.eq(header.round[:16] < state.round[:16]),
+            then.differs[0].eq(held.operation[:8] != header.operation[:8]),
+            then.differs[1].eq(held.operation[8:] != header.operation[8:]),
+            then.differs[2].eq((held.opcode != header.opcode) | (held.dtype != header.dtype)),
+            then.left_opened.eq(now.job.workers - 1),
+            then.left_joined.eq(state.left - 1),
+            then.held.eq(held),
+            then.own.eq(1 << header.worker[: p.worker_bits]),
+            then.one_worker.eq(now.job.workers == 1),
+            then.one_left.eq(state.left == 1),
+            then.position.next.eq(state.round == now.before),
+            then.position.same.eq(same2),
+            then.position.previous.eq(state.round == now.after),
+            then.position.held.eq(held.held),
+            then.position.full.eq(state.left == 0),
+            then.position.waiting.eq(state.waiting),
+            then.position.own_seen.eq(state.seen.bit_select(header.worker[: p.worker_bits], 1)),
         ]
 
-        # Cycle 3: decide, and write the state back.
+    def _decide(self, m: Module) -> Decision:
+        """Cycle 3: decide, and write the state back."""
+        p = self._parameters
+        now = self.cycle3
         m.submodules.verdict = verdict = Verdict()
-        header = frame3.header
+        header = now.frame.header
         version = header.round[0]
         # The lower halves of the rounds have been compared.
         distance = Signal(16)
         m.d.comb += [
-            distance.eq(header.round[16:] - state3.round[16:] - borrow3),
-            verdict.screened.eq(screened3),
-            verdict.position.eq(position3),
-            verdict.position.early.eq(~distance[-1] & ~position3.same),
+            distance.eq(header.round[16:] - now.state.round[16:] - now.borrow),
+            verdict.screened.eq(now.screened),
+            verdict.position.eq(now.position),
+            verdict.position.early.eq(~distance[-1] & ~now.position.same),
         ]
         # For what is accepted or taken, these two equal the verdict, but are known sooner.
         takes, opens = Signal(), Signal()
         is_conflict, filled, completed = Signal(), Signal(), Signal()
         left = Signal(p.count_bits)
-        after = Signal(SlotState(p))
         held = Signal(VersionState)
+        after = Signal(SlotState(p))
         m.d.comb += [
             is_conflict.eq(header.type == wire.Type.CONFLICT),
-            takes.eq(screened3.result),
-            opens.eq(~takes & position3.next),
-            left.eq(Mux(opens, left_opened3, left_joined3)),
-            filled.eq(verdict.accept & Mux(opens, one_worker3, one_left3)),
-            completed.eq((filled & ~job3.parent) | verdict.take),
-            after.eq(state3),
+            takes.eq(now.screened.result),
+            opens.eq(~takes & now.position.next),
+            left.eq(Mux(opens, now.left_opened, now.left_joined)),
+            filled.eq(verdict.accept & Mux(opens, now.one_worker, now.one_left)),
+            completed.eq((filled & ~now.job.parent) | verdict.take),
+            after.eq(now.state),
             after.round.eq(header.round),
-            after.waiting.eq(filled & job3.parent),
-            held.eq(this),
+            after.waiting.eq(filled & now.job.parent),
+            held.eq(now.held),
         ]
         with m.If(~takes):
             m.d.comb += [
-                after.seen.eq(Mux(opens, 0, state3.seen) | own3),
+                after.seen.eq(Mux(opens, 0, now.state.seen) | now.own),
                 after.left.eq(left),
             ]
         with m.If(takes):
@@ -336,121 +324,95 @@ class Admit(wiring.Component):
             ]
         with m.Else():
             m.d.comb += [
-                held.present.eq(this.present | header.present),
-                held.conflict.eq(this.conflict | differs3.any() | is_conflict),
+                held.present.eq(now.held.present | header.present),
+                held.conflict.eq(now.held.conflict | now.differs.any() | is_conflict),
             ]
         for number in range(2):
             with m.If(version == number):
                 m.d.comb += after.versions[number].eq(held)
         m.d.comb += [
-            self.write_state.enable.eq(valid3 & (verdict.accept | verdict.take)),
-            self.write_state.address.eq(slot3),
+            self.write_state.enable.eq(now.valid & (verdict.accept | verdict.take)),
+            self.write_state.address.eq(now.slot),
             self.write_state.data.eq(after),
-            self.parent_joined.eq(valid3 & screened3.parent_joined),
-            self.parent_joined_job.eq(frame3.job),
+            self.parent_joined.eq(now.valid & now.screened.parent_joined),
+            self.parent_joined_job.eq(now.frame.job),
         ]
 
         if p.ports > 1:
-            m.d.comb += self.parent_ports.eq(frame3.source.net_ports)
+            m.d.comb += self.parent_ports.eq(now.frame.source.net_ports)
+        return Decision(verdict, opens | takes, filled, completed, held)
 
-        # Cycle 4: the reply, if any. Its words are those of section 5.4.
+    def _reply(self, m: Module, decision: Decision) -> None:
+        """Cycle 4: the reply, if any. Its words are those of section 5.4."""
+        p = self._parameters
+        now, verdict = self.cycle3, decision.verdict
         wants_reply, fits = Signal(), Signal()
-        refused = screened3.refusal != 0
-        m.submodules.limit = limit = RateLimit(
-            burst=REFUSALS_BURST, period_bits=REFUSAL_PERIOD_BITS
-        )
+        refused = now.screened.refusal != 0
+        m.submodules.limit = limit = refusal_limit()
         m.d.comb += [
             wants_reply.eq((verdict.answer != 0) | refused),
             fits.eq(Mux(refused, ~self.refusals_full & limit.ready, ~self.replies_full)),
         ]
         if p.ram_output_register:
             # Frames are two cycles apart, so the next one finds this one counted all the same.
-            m.d.sync += limit.take.eq(valid3 & refused & fits)
+            m.d.sync += limit.take.eq(now.valid & refused & fits)
         else:
-            m.d.comb += limit.take.eq(valid3 & refused & fits)
+            m.d.comb += limit.take.eq(now.valid & refused & fits)
         reply4 = Signal(Reply(p))
         reply_valid4 = Signal()
         m.d.sync += [
-            reply_valid4.eq(valid3 & wants_reply & fits),
-            self.reply_dropped.eq(valid3 & wants_reply & ~refused & ~fits),
-            self.refusal_dropped.eq(valid3 & refused & ~fits),
-            reply4.peer.eq(frame3.source),
-            reply4.header.eq(header),
-            reply4.header.version.eq(wire.VERSION),
-            reply4.header.type.eq(Mux(refused, wire.Type.REFUSED, verdict.answer)),
-            reply4.header.present.eq(0),
-            reply4.words.eq(0),
+            reply_valid4.eq(now.valid & wants_reply & fits),
+            self.reply_dropped.eq(now.valid & wants_reply & ~refused & ~fits),
+            self.refusal_dropped.eq(now.valid & refused & ~fits),
         ]
-        with m.If(refused):
-            m.d.sync += [reply4.words[0].eq(screened3.refusal), reply4.words[1].eq(wire.VERSION)]
-        with m.Elif(screened3.join):
-            m.d.sync += [
-                reply4.words[0].eq(job3.workers),
-                reply4.words[1].eq(job3.lanes),
-                reply4.words[2].eq(job3.count),
-                reply4.words[3].eq(job3.credit),
-            ]
-            with m.If(job3.group):
-                m.d.sync += [
-                    reply4.words[4].eq(reversed_octets(group3.address)),
-                    reply4.words[5].eq(reversed_octets(group3.port)),
-                    reply4.words[6].eq(group3.key[:32]),
-                    reply4.words[7].eq(group3.key[32:]),
-                ]
-        with m.Else():
-            with m.If(verdict.missing_seen):
-                m.d.sync += [
-                    reply4.words[0].eq(state3.seen[:32]),
-                    reply4.words[1].eq(state3.seen[32:]),
-                ]
-            m.d.sync += reply4.words[2].eq(state3.round)
+        compose(m, reply4, now, verdict)
         m.d.comb += [self.replies.payload.eq(reply4), self.replies.valid.eq(reply_valid4)]
 
-        # Cycle 4: the operation.
+    def _order(self, m: Module, decision: Decision) -> None:
+        """Cycle 4: the operation."""
+        p = self._parameters
+        now, verdict = self.cycle3, decision.verdict
+        header = now.frame.header
         changes, up = Signal(), Signal()
+        sum_again = verdict.replay & now.position.same & now.position.waiting
         m.d.comb += [
             changes.eq(verdict.accept | verdict.take),
-            up.eq(
-                Mux(
-                    verdict.accept, job3.parent, verdict.replay & position3.same & position3.waiting
-                )
-            ),
+            up.eq(Mux(verdict.accept, now.job.parent, sum_again)),
         ]
         valid4 = Signal()
-        operation4 = Signal(SlotOperation(p))
+        self.operation = operation4 = Signal(SlotOperation(p), name="operation4")
         delivery = operation4.delivery
-        sent = data.View(VersionState, Mux(changes, held.as_value(), this.as_value()))
+        sent = data.View(VersionState, Mux(changes, decision.held.as_value(), now.held.as_value()))
         with m.If(changes):
             m.d.sync += operation4.kind.eq(OperationKind.MERGE)
         with m.Elif(verdict.replay):
             m.d.sync += operation4.kind.eq(OperationKind.REPLAY)
         with m.Else():
             m.d.sync += operation4.kind.eq(OperationKind.RELEASE)
-        overwrites = opens | takes
         m.d.sync += [
-            valid4.eq(valid3),
-            operation4.start.eq(frame3.start),
-            operation4.end.eq(frame3.end),
+            valid4.eq(now.valid),
+            operation4.start.eq(now.frame.start),
+            operation4.end.eq(now.frame.end),
             operation4.present.eq(header.present),
-            operation4.fresh.eq(header.present & ~Mux(overwrites, 0, this.present)),
-            operation4.opening.eq(overwrites),
+            operation4.fresh.eq(header.present & ~Mux(decision.overwrites, 0, now.held.present)),
+            operation4.opening.eq(decision.overwrites),
             operation4.opcode.eq(header.opcode),
-            operation4.version.eq(version),
-            operation4.complete.eq(filled | verdict.take),
+            operation4.version.eq(header.round[0]),
+            operation4.complete.eq(decision.filled | verdict.take),
             delivery.up.eq(up),
             delivery.everyone.eq(changes),
             delivery.worker.eq(header.worker),
-            delivery.job.eq(frame3.job),
-            delivery.generation.eq(job3.generation),
-            delivery.slot.eq(slot3),
+            delivery.job.eq(now.frame.job),
+            delivery.generation.eq(now.job.generation),
+            delivery.slot.eq(now.slot),
             delivery.header.eq(header),
             delivery.header.version.eq(wire.VERSION),
             delivery.header.type.eq(
                 Mux(sent.conflict, wire.Type.CONFLICT, Mux(up, wire.Type.DATA, wire.Type.RESULT))
             ),
             # A parent's frame has its parent's job and key.
-            delivery.header.job.eq(frame3.job),
-            delivery.header.key.eq(job3.key),
+            delivery.header.job.eq(now.frame.job),
+            delivery.header.key.eq(now.job.key),
             delivery.header.present.eq(sent.present),
             delivery.header.operation.eq(sent.operation),
             delivery.header.opcode.eq(sent.opcode),
@@ -458,16 +420,27 @@ class Admit(wiring.Component):
         ]
         m.d.comb += [self.o.payload.eq(operation4), self.o.valid.eq(valid4)]
 
+    def _count(self, m: Module, decision: Decision) -> None:
+        """Cycle 4: what the counters and the job table are told."""
+        now, verdict = self.cycle3, decision.verdict
         conflict4 = Signal()
         m.d.sync += [
-            self.started.eq(valid3 & verdict.accept),
-            self.started_job.eq(frame3.job),
-            self.judged.eq(valid3 & checks3.good),
+            self.started.eq(now.valid & verdict.accept),
+            self.started_job.eq(now.frame.job),
+            self.judged.eq(now.valid & now.checks.good),
             self.cause.eq(verdict.cause),
-            self.accepted_blocks.eq(Mux(valid3 & verdict.accept, frame3.blocks, 0)),
-            self.completed.eq(valid3 & completed),
-            conflict4.eq(held.conflict),
+            self.accepted_blocks.eq(Mux(now.valid & verdict.accept, now.frame.blocks, 0)),
+            self.completed.eq(now.valid & decision.completed),
+            conflict4.eq(decision.held.conflict),
         ]
         m.d.comb += self.conflicted.eq(self.completed & conflict4)
-        m.d.comb += self.idle.eq(~(self.i.valid | valid1 | valid2 | valid3 | valid4 | self.judged))
-        return m
+        m.d.comb += self.idle.eq(
+            ~(
+                self.i.valid
+                | self.cycle1.valid
+                | self.cycle2.valid
+                | now.valid
+                | self.o.valid
+                | self.judged
+            )
+        )

@@ -1,20 +1,17 @@
-"""Control: registers, job table, and the creation of jobs.
+"""Control: the job table, and the commands that create, destroy and join jobs.
 
 Tested: `tests/sim/test_engine_control.py`, `tests/sim/test_engine_jobs.py`,
 `tests/hdl/test_registers.py`.
 """
 
-from collections import defaultdict
-from functools import reduce
-from operator import or_
-
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import registers, wire
-from afflux_hdl.contract.registers import Access, Command, Reason, Register
+from afflux_hdl.contract.registers import Command, Reason
+from afflux_hdl.engine.control_registers import ControlRegisters
 from afflux_hdl.engine.layouts import (
     JobEntry,
     OperationKind,
@@ -26,7 +23,6 @@ from afflux_hdl.engine.layouts import (
 from afflux_hdl.engine.parameters import Parameters
 from afflux_hdl.engine.slot_state import SlotState
 from afflux_hdl.lib.memory_ports import ReadPort, WritePort
-from afflux_hdl.lib.mux_tree import select
 from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.packet_stream import Local
 
@@ -34,21 +30,11 @@ __all__ = ["REGISTER_ADDRESS_BITS", "Control"]
 
 REGISTER_ADDRESS_BITS = 12
 
-GROUP_BITS = 3
-"""Registers are read in groups of 2**3 words."""
-
-PARAMETERS = tuple(
-    register
-    for register in registers.REGISTERS
-    if register.name.startswith("job_") and register.access.writable
-)
-"""What a command reads, and itself: refused while one is carried out."""
-
 DRAIN_CYCLES = 8
 """Longer than a frame spends in the admit stage: one that saw the job enabled has left by then."""
 
 
-class Control(wiring.Component):
+class Control(ControlRegisters):
     """Registers of `registers.REGISTERS` and the job table behind them.
 
     A create takes these steps, while other jobs go on:
@@ -95,8 +81,8 @@ class Control(wiring.Component):
 
     def __init__(self, parameters: Parameters) -> None:
         p = parameters
-        self._parameters = p
         super().__init__(
+            p,
             {
                 "phase": In(1),
                 "address": In(REGISTER_ADDRESS_BITS),
@@ -123,7 +109,7 @@ class Control(wiring.Component):
                 "delivery_level": In(17),
                 "discard": Out(1),
                 "discarding": In(1),
-            }
+            },
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -305,15 +291,10 @@ class Control(wiring.Component):
                     job.enabled.eq(1),
                 ]
                 end()
+        # For proofs.
+        self.fields, self.index, self.step, self.busy, self.asked = fields, index, step, busy, asked
+        self.slots_end = slots_end
         return m
-
-    def _is_parameter(self, m: Module) -> Signal:
-        """Return whether the address is that of a register that commands read, or `job_command`."""
-        found = Signal()
-        with m.Switch(self.address[2:]):
-            with m.Case(*(register.address // 4 for register in PARAMETERS)):
-                m.d.comb += found.eq(1)
-        return found
 
     def _unfit(self, m: Module, fields: dict[str, Signal], slots_end: Signal) -> Signal:
         """Return why a job of these parameters does not fit this engine, two cycles after them.
@@ -362,7 +343,7 @@ class Control(wiring.Component):
             enables: The command's job is enabled in this cycle, with these slots.
         """
         p = self._parameters
-        m.submodules.ranges = ranges = memory.Memory(
+        m.submodules.ranges = self.ranges = ranges = memory.Memory(
             shape=data.StructLayout({"base": p.slot_bits, "end": p.slot_bits + 1}),
             depth=1 << p.job_bits,
             init=[],
@@ -383,146 +364,3 @@ class Control(wiring.Component):
             read.addr.eq(step),
         ]
         return overlaps
-
-    def _registers(
-        self, m: Module, busy: Signal, joined: Signal, reason: Signal
-    ) -> dict[str, Signal]:
-        """Add the registers to `m`, and return those that can be written, by name."""
-        p = self._parameters
-        shown = {
-            "identity": registers.IDENTITY,
-            "protocol": wire.VERSION,
-            "build_workers": p.workers,
-            "build_lanes": p.lanes,
-            "build_jobs": p.jobs,
-            "build_slots": p.slots,
-            "build_bus_bits": p.bus_bits,
-            "build_version": registers.RELEASE,
-            "job_busy": busy,
-            "job_reason": reason,
-            # Commands are not stored.
-            "job_command": 0,
-            "transmit_state": self.discarding,
-        }
-        fields = {
-            register.name: Signal(register.width, name=register.name)
-            for register in registers.REGISTERS
-            if register.access.writable and register.name not in shown
-        }
-        shown |= {
-            register.name: fields.get(register.name, 0)
-            for register in registers.REGISTERS
-            if register.name not in shown and register.access != Access.WRITE_ONLY
-        }
-        shown |= self._levels(m)
-        shown |= self._debug(m, fields)
-        selected = Signal(p.job_bits)
-        m.d.comb += selected.eq(fields["job_index"])
-        built = fields["job_index"] < p.jobs
-        enabled = built & self.jobs[selected].enabled
-        shown["job_enabled"] = enabled
-        shown["job_parent_joined"] = enabled & joined.bit_select(selected, 1)
-
-        # A register of each group is chosen in the cycle of the address, and the group behind it.
-        word = self.address[2:]
-        from_counters = Signal()
-        answers = []
-        by_group: dict[int, dict[int, Register]] = defaultdict(dict)
-        for register in registers.REGISTERS:
-            group, within = divmod(register.address // 4, 1 << GROUP_BITS)
-            by_group[group][within] = register
-        for group, members in by_group.items():
-            one = Signal(32, name=f"answer_{group}")
-            values = [
-                shown.get(members[within].name, 0) if within in members else 0
-                for within in range(1 << GROUP_BITS)
-            ]
-            m.d.sync += one.eq(select(values, word[:GROUP_BITS]))
-            chosen = Signal(name=f"chosen_{group}")
-            m.d.sync += chosen.eq(word[GROUP_BITS:] == group)
-            answers.append(Mux(chosen, one, 0))
-        for register in registers.REGISTERS:
-            if register.name in fields:
-                allowed = self.write & ~busy if register in PARAMETERS else self.write
-                with m.If(allowed & (word == register.address // 4)):
-                    m.d.sync += fields[register.name].eq(self.write_data)
-        counter_words = 2 * len(registers.COUNTERS)
-        first_counter = registers.COUNTER_BASE // 4
-        counter = Mux(from_counters, self.counter_value, 0)
-        m.d.sync += from_counters.eq(
-            (word >= first_counter) & (word < first_counter + counter_words)
-        )
-        m.d.comb += [
-            self.read_data.eq(counter | self._build(m) | reduce(or_, answers)),
-            self.discard.eq(fields["transmit_control"]),
-            self.local.mac.eq(
-                reversed_octets(Cat(fields["local_mac_low"], fields["local_mac_high"]))
-            ),
-            self.local.address.eq(reversed_octets(fields["local_address"])),
-            self.local.port.eq(reversed_octets(fields["local_port"])),
-        ]
-        return fields
-
-    def _build(self, m: Module) -> Value:
-        """Add what tells the build; return its register, if one was asked for, and otherwise 0.
-
-        It is a memory, not logic: in a design that is placed its words can be replaced
-        (`afflux_hdl.boards.placed_settings`).
-        """
-        p = self._parameters
-        m.submodules.build = words = memory.Memory(
-            shape=unsigned(32), depth=2, init=[p.build_time, p.build_commit]
-        )
-        read = words.read_port()
-        chosen = Signal()
-        # Time and commit are neighbours, the first at an even word.
-        m.d.comb += read.addr.eq(self.address[2])
-        m.d.sync += chosen.eq(self.address[3:] == registers.address_of("build_time") // 8)
-        return Mux(chosen, read.data, 0)
-
-    def _levels(self, m: Module) -> dict[str, Signal]:
-        """Add the occupancies and their peaks, and return them by name."""
-        shown: dict[str, Signal] = {}
-        for name in ("receive", "delivery"):
-            level = getattr(self, f"{name}_level")
-            now = Signal.like(level, name=f"{name}_level_now")
-            peak = Signal.like(level, name=f"{name}_peak")
-            m.d.sync += now.eq(level)
-            with m.If(now > peak):
-                m.d.sync += peak.eq(now)
-            shown |= {f"{name}_level": now, f"{name}_peak": peak}
-        return shown
-
-    def _debug(self, m: Module, fields: dict[str, Signal]) -> dict[str, Signal]:
-        """Add the state of a slot and the address of a worker, and return them by name.
-
-        Each is read every other cycle, and follows `debug_slot` or `debug_worker` within 6 cycles.
-        """
-        p = self._parameters
-        state, entry = Signal(SlotState(p)), Signal(WorkerEntry(p))
-        peer = entry.peer
-        m.d.comb += [
-            self.read_state.address.eq(fields["debug_slot"]),
-            self.read_worker.address.job.eq(fields["debug_worker"][8:]),
-            self.read_worker.address.worker.eq(fields["debug_worker"][:8]),
-        ]
-        with m.If(self.phase):
-            m.d.sync += state.eq(self.read_state.data)
-        with m.Else():
-            m.d.sync += entry.eq(self.read_worker.data)
-        mac = reversed_octets(peer.mac)
-        versions = {
-            f"debug_version_{n}": Cat(version.present, version.conflict, version.held)
-            for n, version in enumerate(state.versions)
-        }
-        return {
-            "debug_round": state.round,
-            "debug_seen_low": state.seen[:32],
-            "debug_seen_high": state.seen[32:],
-            "debug_phase": Cat(state.left == 0, state.waiting),
-            "debug_peer_mac_low": mac[:32],
-            "debug_peer_mac_high": Cat(mac[32:], entry.joined),
-            "debug_peer_address": reversed_octets(peer.address),
-            "debug_peer_port": reversed_octets(peer.port),
-            **versions,
-        }

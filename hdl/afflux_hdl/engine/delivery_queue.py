@@ -270,6 +270,9 @@ class DeliveryQueue(wiring.Component):
         ]
         m.d.sync += self.level.eq(self.level + queues - rings.pop - rings.emptied)
         m.d.comb += self.idle.eq((self.level == 0) & ~valid & ~taken1 & ~closing)
+        # For proofs.
+        self.rings, self.entries, self.closing = rings, entries, closing
+        self.closing_job, self.closed = closing_job, closed
         return m
 
     def _know_queued(

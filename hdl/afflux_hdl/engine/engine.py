@@ -208,7 +208,7 @@ class Engine(wiring.Component):
         ]
 
         if p.ports > 1:
-            m.submodules.port_table = port_table = PortTable(p)
+            m.submodules.port_table = self.port_table = port_table = PortTable(p)
             joining = worker_table.write
             m.d.comb += [
                 port_table.write.enable.eq(joining.enable),
@@ -235,6 +235,11 @@ class Engine(wiring.Component):
             & (operations.level == 0)
             & ~replies.o.valid
         )
+        # For proofs.
+        self.control, self.counters, self.receive, self.admit = control, counters, receive, admit
+        self.merge, self.queue, self.replicate, self.transmit = merge, queue, replicate, transmit
+        self.slot_state, self.slot_memory, self.worker_table = slot_state, slot_memory, worker_table
+        self.route_table, self.operations, self.replies = route_table, operations, replies
         return m
 
     def _count(self, m: Module, control: Control, counters: Counters) -> None:

@@ -88,4 +88,6 @@ class LaneWalk(wiring.Component):
             m.d.sync += self.beat.eq(self.beat + 1)
             with m.If(block_ends):
                 m.d.sync += go_to(later)
+        # For proofs.
+        self.remaining, self.single = remaining, single
         return m

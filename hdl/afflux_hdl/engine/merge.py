@@ -21,7 +21,7 @@ one in which transmit's `read_block` or `read_words` addresses it lie `READ_BEHI
 at least.
 
 Proved: `tests/formal/merge_memory.py`. Tested: `tests/sim/test_engine_numbers.py`,
-`tests/sim/test_planted_bugs.py`, `tests/hdl/test_latency.py`.
+`tests/hdl/test_latency.py`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -186,7 +186,7 @@ class Merge(wiring.Component):
             # They pass one here too, so they are addressed by the operation that is taken. In that
             # very cycle the one before may write them: then what it writes comes after them.
             held_words, written = Signal(p.checked_bits), Signal(p.checked_bits)
-            overtaken = Signal()
+            self.overtaken = overtaken = Signal()
             words_address = Cat(operation.version, operation.delivery.slot)
             m.d.comb += self.read_words.address.eq(
                 Cat(self.i.payload.version, self.i.payload.delivery.slot)
@@ -232,6 +232,7 @@ class Merge(wiring.Component):
                 self.write_words.data[check].eq(less_one(m, chosen, ~opening1 & ~loser_fits)),
             ]
 
+        self.fresh1 = fresh1
         # With its output register the slot memory answers a cycle later; all else waits for it.
         arriving1, under_way = self.receive.data, blocks1
         if p.ram_output_register:
@@ -258,8 +259,9 @@ class Merge(wiring.Component):
         with m.If(blocks1):
             m.d.sync += [held2.eq(self.read_block.data), arriving2.eq(arriving1)]
         overflow3 = Signal(p.words_per_beat)
+        self.alus = [LaneAlu() for _ in range(p.words_per_beat)]
         for n, (word, check) in enumerate(zip(words_at, residues_at, strict=True)):
-            m.submodules[f"alu_{n}"] = alu = LaneAlu()
+            m.submodules[f"alu_{n}"] = alu = self.alus[n]
             m.d.comb += [
                 alu.opcode.eq(opcode2),
                 alu.fresh.eq(fresh2),
@@ -287,4 +289,12 @@ class Merge(wiring.Component):
             self.o_replay.eq(operation.kind == OperationKind.REPLAY),
             self.idle.eq(fsm.ongoing("TAKE") & ~self.i.valid & ~(under_way | blocks2 | blocks3)),
         ]
+        # For proofs and planted bugs.
+        self.operation, self.offset, self.word_beat, self.walk = operation, offset, word_beat, walk
+        self.with_words, self.with_blocks, self.fsm = with_words, with_blocks, fsm
+        self.begun, self.finishing, self.may_take = begun, finishing, may_take
+        self.words1, self.words_address1, self.opening1 = words1, words_address1, opening1
+        self.words_address, self.held_words = words_address, held_words
+        self.under_way, self.blocks1, self.blocks2 = under_way, blocks1, blocks2
+        self.blocks3, self.fresh2, self.arriving2 = blocks3, fresh2, arriving2
         return m

@@ -18,13 +18,14 @@ Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_limits.p
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from afflux_hdl.contract import wire
-from afflux_hdl.engine.layouts import AffluxFrame, Cause, FrameSummary
+from afflux_hdl.engine.layouts import Cause, FrameSummary
 from afflux_hdl.engine.parameters import Parameters
+from afflux_hdl.engine.receive_stages import Stage1, Stage2, Stage3, Stage4, Stage5
 from afflux_hdl.lib.memory_ports import ReadPort
 from afflux_hdl.lib.octets import reversed_octets
 from afflux_hdl.lib.ones_complement import tree_sum, words_of
@@ -118,13 +119,17 @@ class Receive(wiring.Component):
                 "idle": Out(1),
             }
         )
+        self.index_limit = parameters.frame_beats_max + 1
+        self.index = Signal(range(self.index_limit + 1))
+        self.taken = Signal()
+        self.push = Signal()
+        self.stage1, self.stage2 = Stage1(parameters), Stage2(parameters)
+        self.stage3 = Stage3(parameters)
+        self.stage4, self.stage5 = Stage4(self.stage3), Stage5(self.stage3)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         p = self._parameters
-        header_beats = p.header_beats
-        index_limit = p.frame_beats_max + 1
-
         m.submodules.buffer = buffer = Ram(
             width=p.checked_bits,
             address_bits=p.offset_bits,
@@ -132,94 +137,93 @@ class Receive(wiring.Component):
         )
         wiring.connect(m, wiring.flipped(self.read), buffer.read)
 
-        m.submodules.summaries = summaries = Queue(
+        m.submodules.summaries = self.summaries = Queue(
             self._summary, depth=SUMMARY_DEPTH, always_ready=True
         )
-        wiring.connect(m, summaries.o, wiring.flipped(self.o))
+        wiring.connect(m, self.summaries.o, wiring.flipped(self.o))
 
-        # Stage 1: one register behind the pins, and the number of the beat within its frame.
-        valid1 = Signal()
-        beat1 = Signal(PacketBeat(p.bus_bits, p.ports))
-        index = Signal(range(index_limit + 1))
-        index1 = Signal.like(index)
-        m.d.sync += [valid1.eq(self.i.valid), beat1.eq(self.i.payload), index1.eq(index)]
+        self._number(m)
+        self._store(m, buffer)
+        self._count_bytes(m)
+        self._compare(m)
+        self._fold(m, self._sum(m))
+        self._judge(m)
+        return m
+
+    def _number(self, m: Module) -> None:
+        """Put a register behind the pins, and the number of the beat within its frame."""
+        then, index, limit = self.stage1, self.index, self.index_limit
+        m.d.sync += [
+            then.valid.eq(self.i.valid),
+            then.beat.eq(self.i.payload),
+            then.index.eq(index),
+        ]
         with m.If(self.i.valid):
-            m.d.sync += index.eq(
-                Mux(self.i.payload.last, 0, Mux(index == index_limit, index, index + 1))
-            )
+            m.d.sync += index.eq(Mux(self.i.payload.last, 0, Mux(index == limit, index, index + 1)))
 
-        first1 = Signal()
+    def _store(self, m: Module, buffer: Ram) -> None:
+        """Stage 1: store the beat, if its frame finds room; take its part of the header in."""
+        p = self._parameters
+        now, then = self.stage1, self.stage2
         room = Signal()
-        taken = Signal()
-        taking = Signal()
         whole = Signal()
-        whole_now = Signal()
-        sealed_now = Signal()
         offset = Signal(p.offset_bits)
         start = Signal(p.offset_bits)
         occupied = Signal(p.offset_bits)
         m.d.comb += [
-            first1.eq(index1 == 0),
+            now.first.eq(now.index == 0),
             occupied.eq(offset - self.release),
             room.eq(
                 (occupied < p.buffer_beats - p.payload_beats_max)
-                & (summaries.level <= SUMMARY_DEPTH - SUMMARY_MARGIN)
+                & (self.summaries.level <= SUMMARY_DEPTH - SUMMARY_MARGIN)
             ),
-            taking.eq(Mux(first1, room, taken)),
-            whole_now.eq(beat1.keep.all() & (first1 | whole)),
-            sealed_now.eq((beat1.keep == (1 << wire.SEAL_BYTES) - 1) & (first1 | whole)),
+            now.taking.eq(Mux(now.first, room, self.taken)),
+            now.whole.eq(now.beat.keep.all() & (now.first | whole)),
+            now.sealed.eq((now.beat.keep == (1 << wire.SEAL_BYTES) - 1) & (now.first | whole)),
             buffer.write.address.eq(offset),
-            buffer.write.data.eq(Cat(beat1.data, residues_of(m, beat1.data))),
+            buffer.write.data.eq(Cat(now.beat.data, residues_of(m, now.beat.data))),
             buffer.write.enable.eq(
-                valid1 & taken & (index1 >= header_beats) & (index1 < p.frame_beats_max)
+                now.valid
+                & self.taken
+                & (now.index >= p.header_beats)
+                & (now.index < p.frame_beats_max)
             ),
         ]
         # The checks of the whole header begin as its last beat is taken in.
-        header, next_header = Signal(AffluxFrame), Signal(AffluxFrame)
-        blocks = Signal(5)
-        ip_sums = [Signal(17, name=f"ip_sum_{n}") for n in range(wire.IPV4_BYTES // 4)]
-        m.d.comb += next_header.eq(Cat(header, beat1.data)[p.bus_bits :])
-        with m.If(valid1):
-            m.d.sync += [taken.eq(taking), whole.eq(whole_now)]
-            with m.If(first1):
+        next_header = then.next_header
+        m.d.comb += next_header.eq(Cat(then.header, now.beat.data)[p.bus_bits :])
+        with m.If(now.valid):
+            m.d.sync += [self.taken.eq(now.taking), whole.eq(now.whole)]
+            with m.If(now.first):
                 m.d.sync += start.eq(offset)
             with m.If(buffer.write.enable):
                 m.d.sync += offset.eq(offset + 1)
-            with m.If(index1 < header_beats):
+            with m.If(now.index < p.header_beats):
                 m.d.sync += [
-                    header.eq(next_header),
-                    blocks.eq(tree_sum(list(next_header.afflux.present))),
+                    then.header.eq(next_header),
+                    then.blocks.eq(tree_sum(list(next_header.afflux.present))),
                 ]
                 ip_words = words_of(next_header.ipv4.as_value())
-                for n, ip_sum in enumerate(ip_sums):
+                for n, ip_sum in enumerate(then.ip_sums):
                     m.d.sync += ip_sum.eq(ip_words[2 * n] + ip_words[2 * n + 1])
-
-        # Stage 2: the frame is in; its header stays in the register until the next frame's first
-        # beat.
-        ended2 = Signal()
-        error2 = Signal()
-        taken2 = Signal()
-        whole2, sealed2 = Signal(), Signal()
-        end2 = Signal(p.offset_bits)
-        start2 = Signal(p.offset_bits)
-        beats2 = Signal(range(index_limit + 2))
         m.d.sync += [
-            ended2.eq(valid1 & beat1.last),
-            error2.eq(beat1.error),
-            taken2.eq(taking),
-            whole2.eq(whole_now),
-            sealed2.eq(sealed_now),
-            beats2.eq(index1 + 1),
-            start2.eq(Mux(first1, offset, start)),
-            end2.eq(offset + buffer.write.enable),
+            then.ended.eq(now.valid & now.beat.last),
+            then.error.eq(now.beat.error),
+            then.taken.eq(now.taking),
+            then.whole.eq(now.whole),
+            then.sealed.eq(now.sealed),
+            then.beats.eq(now.index + 1),
+            then.start.eq(Mux(now.first, offset, start)),
+            then.end.eq(offset + buffer.write.enable),
         ]
-        m.d.comb += [self.arrived.eq(ended2), self.level.eq(occupied)]
-        net_ports2 = Signal(p.ports)
+        m.d.comb += [self.arrived.eq(then.ended), self.level.eq(occupied)]
         if p.ports > 1:
-            m.d.sync += net_ports2.eq(beat1.net_ports)
+            m.d.sync += then.net_ports.eq(now.beat.net_ports)
 
-        # Bytes, in steps of four numbers each.
-        counts: list[Value] = list(beat1.keep & valid1.replicate(p.bus_bytes))
+    def _count_bytes(self, m: Module) -> None:
+        """Stage 1 and on: count bytes, in steps of four numbers each."""
+        p, now = self._parameters, self.stage1
+        counts: list[Value] = list(now.beat.keep & now.valid.replicate(p.bus_bytes))
         while len(counts) > 1:
             sums = [tree_sum(counts[n : n + 4]) for n in range(0, len(counts), 4)]
             counts = [
@@ -229,34 +233,13 @@ class Receive(wiring.Component):
             m.d.sync += [count.eq(value) for count, value in zip(counts, sums, strict=True)]
         m.d.comb += self.arrived_bytes.eq(counts[0])
 
-        # Stage 3: the outcome of each comparison.
-        flags3 = Signal(
-            data.StructLayout(
-                {
-                    "ended": 1,
-                    "mac_error": 1,
-                    "overflow": 1,
-                    "not_ours": 1,
-                    "bad_ip": 1,
-                    "other_port": 1,
-                    "from_parent": 1,
-                    "bad_version": 1,
-                    "bad_length": 1,
-                    "bad_type": 1,
-                    "bad_worker_type": 1,
-                    "bad_parent_type": 1,
-                    "no_checksum": 1,
-                    "join": 1,
-                    "holds_room": 1,
-                }
-            )
-        )
-        summary3 = Signal(self._summary)
-        ip_sum3 = Signal(20)
-        length3 = Signal(16)
+    def _compare(self, m: Module) -> None:
+        """Stage 2: the outcome of each comparison."""
+        p = self._parameters
+        now, then = self.stage2, self.stage3
         # The parent port of job j is the engine's own, plus 1, plus j.
         parent_port, to_parent_port = Signal(16), Signal()
-        parent_port3 = Signal(16)
+        header = now.header
         ethernet, ipv4, udp, afflux = header.ethernet, header.ipv4, header.udp, header.afflux
         own_port = reversed_octets(self.local.port)
         # No frame is for an engine that has not been given an address.
@@ -270,18 +253,18 @@ class Receive(wiring.Component):
         sealed = Signal()
         least_ip = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES + wire.IPV4_BYTES
         least_udp = wire.UDP_PAYLOAD_MIN + wire.UDP_BYTES
-        expected_beats = Signal(range(2 * header_beats + wire.LANES_MAX * p.block_beats + 2))
+        expected_beats = Signal(range(2 * p.header_beats + wire.LANES_MAX * p.block_beats + 2))
         m.d.comb += [
             sealed.eq(ipv4.length[8:] == least_ip + wire.SEAL_BYTES),
-            expected_beats.eq(2 * header_beats + blocks * p.block_beats + sealed),
+            expected_beats.eq(2 * p.header_beats + now.blocks * p.block_beats + sealed),
         ]
         m.d.sync += [
-            flags3.ended.eq(ended2),
-            flags3.mac_error.eq(error2),
-            flags3.overflow.eq(~taken2),
-            flags3.not_ours.eq(
-                (beats2 < header_beats)
-                | ((beats2 == header_beats) & ~whole2)
+            then.flags.ended.eq(now.ended),
+            then.flags.mac_error.eq(now.error),
+            then.flags.overflow.eq(~now.taken),
+            then.flags.not_ours.eq(
+                (now.beats < p.header_beats)
+                | ((now.beats == p.header_beats) & ~now.whole)
                 | (ethernet.destination != self.local.mac)
                 | (ethernet.type != as_sent(ETHERTYPE_IPV4, 2))
                 | (ipv4.version != 4)
@@ -290,55 +273,60 @@ class Receive(wiring.Component):
                 | no_address
             ),
             # Of flags and fragment offset, only don't-fragment may be set.
-            flags3.bad_ip.eq(
+            then.flags.bad_ip.eq(
                 (ipv4.header_words != 5)
                 | ~is_of_host(ethernet.source, ipv4.source)
                 | ((ipv4.fragment & as_sent(0xFFFF - DONT_FRAGMENT, 2)) != 0)
             ),
-            flags3.other_port.eq((udp.destination != self.local.port) & ~to_parent_port),
-            flags3.from_parent.eq(udp.destination != self.local.port),
-            flags3.bad_version.eq(afflux.version != wire.VERSION),
+            then.flags.other_port.eq((udp.destination != self.local.port) & ~to_parent_port),
+            then.flags.from_parent.eq(udp.destination != self.local.port),
+            then.flags.bad_version.eq(afflux.version != wire.VERSION),
             # 256 for each block leaves the lower byte of both lengths as it is in an empty packet.
-            flags3.bad_length.eq(
-                (beats2 != expected_beats)
-                | ~Mux(sealed, sealed2, whole2)
-                | (ipv4.length[:8] != blocks)
+            then.flags.bad_length.eq(
+                (now.beats != expected_beats)
+                | ~Mux(sealed, now.sealed, now.whole)
+                | (ipv4.length[:8] != now.blocks)
                 | ((ipv4.length[8:] != least_ip) & ~sealed)
-                | (udp.length[:8] != blocks)
+                | (udp.length[:8] != now.blocks)
                 | (udp.length[8:] != Mux(sealed, least_udp + wire.SEAL_BYTES, least_udp))
             ),
-            flags3.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
-            flags3.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
-            flags3.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
-            flags3.no_checksum.eq(udp.checksum == 0),
-            flags3.join.eq(afflux.type == wire.Type.JOIN),
-            flags3.holds_room.eq(beats2 > header_beats),
-            ip_sum3.eq(tree_sum(ip_sums)),
-            length3.eq(udp.length),
-            summary3.header.eq(afflux),
-            summary3.from_parent.eq(udp.destination != self.local.port),
-            parent_port3.eq(parent_port),
-            summary3.source.mac.eq(ethernet.source),
-            summary3.source.address.eq(ipv4.source),
-            summary3.source.port.eq(udp.source),
-            summary3.start.eq(start2),
-            summary3.end.eq(end2),
-            summary3.blocks.eq(blocks),
+            then.flags.bad_type.eq(afflux.opcode > wire.Opcode.UMIN),
+            then.flags.bad_worker_type.eq(~_is_one_of(afflux.type, WORKER_TYPES)),
+            then.flags.bad_parent_type.eq(~_is_one_of(afflux.type, PARENT_TYPES)),
+            then.flags.no_checksum.eq(udp.checksum == 0),
+            then.flags.join.eq(afflux.type == wire.Type.JOIN),
+            then.flags.holds_room.eq(now.beats > p.header_beats),
+            then.ip_sum.eq(tree_sum(now.ip_sums)),
+            then.length.eq(udp.length),
+            then.summary.header.eq(afflux),
+            then.summary.from_parent.eq(udp.destination != self.local.port),
+            then.parent_port.eq(parent_port),
+            then.summary.source.mac.eq(ethernet.source),
+            then.summary.source.address.eq(ipv4.source),
+            then.summary.source.port.eq(udp.source),
+            then.summary.start.eq(now.start),
+            then.summary.end.eq(now.end),
+            then.summary.blocks.eq(now.blocks),
         ]
 
         if p.ports > 1:
-            m.d.sync += summary3.source.net_ports.eq(net_ports2)
+            m.d.sync += then.summary.source.net_ports.eq(now.net_ports)
 
-        # UDP checksum: one's complement sum of 16-bit words, pseudo-header included. The sum may be
-        # taken in either byte order (RFC 1071, section 2(B)). Addresses, UDP and data are words
-        # 13 and on of the frame; protocol and length are added at the end.
-        words = words_of(beat1.data)
+    def _sum(self, m: Module) -> Signal:
+        """Stages 1 to 3: return the sum for the UDP checksum.
+
+        It is the one's complement sum of 16-bit words, pseudo-header included, and may be taken in
+        either byte order (RFC 1071, section 2(B)). Addresses, UDP and data are words 13 and on of
+        the frame; protocol and length are added at the end.
+        """
+        p, now = self._parameters, self.stage1
+        words = words_of(now.beat.data)
         words_before = (wire.ETHERNET_BYTES + octet_of(Ipv4, "source")) // 2
         masked = []
         for n, word in enumerate(words):
             before = Signal(name=f"before_{n}")
             beats_before = (words_before - n + len(words) - 1) // len(words)
-            m.d.comb += before.eq(index1 < beats_before)
+            m.d.comb += before.eq(now.index < beats_before)
             masked.append(Mux(before, 0, word))
         partial2 = [Signal(18, name=f"partial2_{n}") for n in range(max(1, len(words) // 4))]
         for n, partial in enumerate(partial2):
@@ -346,72 +334,73 @@ class Receive(wiring.Component):
         if p.bus_bytes > wire.SEAL_BYTES:
             # Of the last beat of a frame with a seal, nothing counts but the seal. Any other beat
             # that is not whole is of a frame whose length is wrong.
-            with m.If(~beat1.keep[wire.SEAL_BYTES]):
+            with m.If(~now.beat.keep[wire.SEAL_BYTES]):
                 m.d.sync += [partial.eq(0) for partial in partial2]
                 m.d.sync += partial2[0].eq(words[0] + words[1])
         valid2, first2, valid3, first3 = Signal(), Signal(), Signal(), Signal()
         sum3 = Signal(16 + bits_for(len(words)))
         sum4 = Signal(30)
         m.d.sync += [
-            valid2.eq(valid1),
-            first2.eq(first1),
+            valid2.eq(now.valid),
+            first2.eq(now.first),
             valid3.eq(valid2),
             first3.eq(first2),
             sum3.eq(tree_sum(partial2)),
         ]
         with m.If(valid3):
             m.d.sync += sum4.eq(Mux(first3, 0, sum4) + sum3)
+        return sum4
 
-        # Stages 4 and 5: fold the sums; the outcomes wait for them.
-        flags4, flags5 = Signal.like(flags3), Signal.like(flags3)
-        summary4, summary5 = Signal.like(summary3), Signal.like(summary3)
-        length4 = Signal(16)
-        folded5 = Signal(18)
+    def _fold(self, m: Module, sum4: Signal) -> None:
+        """Stages 3 and 4: fold the sums; the outcomes wait for them."""
+        p = self._parameters
+        now, then, last = self.stage3, self.stage4, self.stage5
         m.d.sync += [
-            flags4.eq(flags3),
-            flags4.bad_type.eq(
-                flags3.bad_type
-                | Mux(flags3.from_parent, flags3.bad_parent_type, flags3.bad_worker_type)
+            then.flags.eq(now.flags),
+            then.flags.bad_type.eq(
+                now.flags.bad_type
+                | Mux(now.flags.from_parent, now.flags.bad_parent_type, now.flags.bad_worker_type)
             ),
-            flags4.bad_ip.eq(flags3.bad_ip | ~_folds_to_ones(ip_sum3)),
-            summary4.eq(summary3),
-            summary4.job.eq(
-                Mux(summary3.from_parent, parent_port3, summary3.header.job)[: p.job_bits]
+            then.flags.bad_ip.eq(now.flags.bad_ip | ~_folds_to_ones(now.ip_sum)),
+            then.summary.eq(now.summary),
+            then.summary.job.eq(
+                Mux(now.summary.from_parent, now.parent_port, now.summary.header.job)[: p.job_bits]
             ),
-            summary4.job_built.eq(summary3.from_parent | (summary3.header.job < p.jobs)),
-            length4.eq(length3),
-            flags5.eq(flags4),
-            summary5.eq(summary4),
-            folded5.eq(sum4[:16] + sum4[16:] + length4 + as_sent(PROTOCOL_UDP, 2)),
+            then.summary.job_built.eq(now.summary.from_parent | (now.summary.header.job < p.jobs)),
+            then.length.eq(now.length),
+            last.flags.eq(then.flags),
+            last.summary.eq(then.summary),
+            last.folded.eq(sum4[:16] + sum4[16:] + then.length + as_sent(PROTOCOL_UDP, 2)),
         ]
 
-        # Stage 6: the verdict, in the order of the protocol document.
+    def _judge(self, m: Module) -> None:
+        """Stage 5: the verdict, in the order of the protocol document."""
+        now = self.stage5
         bad_checksum = Signal()
         pending = Signal()
-        m.d.comb += bad_checksum.eq(~flags5.no_checksum & ~_folds_to_ones(folded5))
+        m.d.comb += bad_checksum.eq(~now.flags.no_checksum & ~_folds_to_ones(now.folded))
         good = Signal()
         refuse = Signal()
-        push = Signal()
         summary6 = Signal(self._summary)
         judged, cause = Signal(), Signal(Cause)
-        m.d.comb += judged.eq(flags5.ended)
-        with m.If(flags5.overflow):
+        m.d.comb += judged.eq(now.flags.ended)
+        with m.If(now.flags.overflow):
             m.d.comb += cause.eq(Cause.RECEIVE_OVERFLOW)
-        with m.Elif(flags5.mac_error):
+        with m.Elif(now.flags.mac_error):
             m.d.comb += cause.eq(Cause.MAC_ERROR)
-        with m.Elif(flags5.not_ours):
+        with m.Elif(now.flags.not_ours):
             m.d.comb += cause.eq(Cause.NOT_OURS)
-        with m.Elif(flags5.bad_ip):
+        with m.Elif(now.flags.bad_ip):
             m.d.comb += cause.eq(Cause.BAD_IP)
-        with m.Elif(flags5.other_port):
+        with m.Elif(now.flags.other_port):
             m.d.comb += cause.eq(Cause.NOT_OURS)
-        with m.Elif(flags5.bad_length):
+        with m.Elif(now.flags.bad_length):
             m.d.comb += cause.eq(Cause.BAD_LENGTH)
         with m.Elif(bad_checksum):
             m.d.comb += cause.eq(Cause.BAD_CHECKSUM)
-        with m.Elif(flags5.bad_version):
-            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(flags5.join)]
-        with m.Elif(flags5.bad_type):
+        with m.Elif(now.flags.bad_version):
+            m.d.comb += [cause.eq(Cause.BAD_VERSION), refuse.eq(now.flags.join)]
+        with m.Elif(now.flags.bad_type):
             m.d.comb += cause.eq(Cause.BAD_TYPE)
         with m.Else():
             m.d.comb += [good.eq(1), judged.eq(0)]
@@ -419,18 +408,25 @@ class Receive(wiring.Component):
             self.judged.eq(judged),
             self.cause.eq(cause),
             # A frame that is answered has a JOIN's length, so it holds room too.
-            push.eq(flags5.ended & ~flags5.overflow & flags5.holds_room),
-            summary6.eq(summary5),
+            self.push.eq(now.flags.ended & ~now.flags.overflow & now.flags.holds_room),
+            summary6.eq(now.summary),
             summary6.good.eq(good),
             summary6.refused_version.eq(refuse),
-            summary6.checksum.eq(~flags5.no_checksum),
+            summary6.checksum.eq(~now.flags.no_checksum),
         ]
         m.d.comb += [
-            summaries.i.payload.eq(summary6),
-            summaries.i.valid.eq(push),
+            self.summaries.i.payload.eq(summary6),
+            self.summaries.i.valid.eq(self.push),
             pending.eq(
-                valid1 | ended2 | flags3.ended | flags4.ended | flags5.ended | push | self.judged
+                self.stage1.valid
+                | self.stage2.ended
+                | self.stage3.flags.ended
+                | self.stage4.flags.ended
+                | now.flags.ended
+                | self.push
+                | self.judged
             ),
-            self.idle.eq(~pending & (index == 0) & ~self.o.valid & (summaries.level == 0)),
+            self.idle.eq(
+                ~pending & (self.index == 0) & ~self.o.valid & (self.summaries.level == 0)
+            ),
         ]
-        return m

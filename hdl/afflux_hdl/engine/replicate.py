@@ -1,7 +1,7 @@
 """Replicate stage: makes the headers of the frames that the delivery queue dispatches.
 
 Proved: `tests/formal/stage_streams.py`. Tested: `tests/sim/test_engine_cases.py`,
-`tests/sim/test_engine_tree.py`, `tests/sim/test_planted_bugs.py`.
+`tests/sim/test_engine_tree.py`.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -279,4 +279,8 @@ class Replicate(wiring.Component):
                 m.d.sync += reading.eq(reading + 1)
             with m.Elif(fewer & ~more):
                 m.d.sync += reading.eq(reading - 1)
+        # For proofs.
+        self.under_way, self.orders, self.valid1, self.valid2 = under_way, orders, valid1, valid2
+        self.valid3, self.valid4, self.sendable = valid3, valid4, sendable
+        self.gives_back = discarded
         return m

@@ -160,4 +160,7 @@ class Rings(wiring.Component):
             )
         with m.Else():
             m.d.sync += self.emptied.eq(0)
+        # For proofs.
+        self.ring_out, self.filled, self.several = ring_out, filled, several
+        self.following_head, self.limits_before = following_head, limits_before
         return m

@@ -212,4 +212,6 @@ class Seal(wiring.Component):
             )
             with m.If(~sealing):
                 m.d.sync += sealed.eq(output.o.payload.net_ports)
+        # For proofs.
+        self.output, self.sealing, self.valid1 = output, sealing, valid1
         return m

@@ -5,7 +5,7 @@ holds where else a job's results and partial sums go: its multicast group and it
 several network ports, the port table holds by which of them these two leave.
 
 Tested: `tests/sim/test_engine_jobs.py`, `tests/sim/test_engine_tree.py`,
-`tests/sim/test_network_ports.py`, `tests/sim/test_planted_bugs.py`.
+`tests/sim/test_network_ports.py`, `tests/sim/test_late_join.py`.
 """
 
 from amaranth.hdl import Module, Signal
@@ -45,7 +45,7 @@ class WorkerTable(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.entries = entries = memory.Memory(
+        m.submodules.entries = self.entries = entries = memory.Memory(
             shape=self._entry, depth=self._depth, init=[]
         )
         write = entries.write_port()
@@ -133,6 +133,7 @@ class PortTable(wiring.Component):
         m = Module()
         p = self._parameters
         rows = Signal(data.ArrayLayout(JobPorts(p), p.jobs), init=[{"parent": -1}] * p.jobs)
+        self.rows = rows
         for n in range(p.jobs):
             row = rows[n]
             with m.If(self.write.enable & (self.write.address == n)):

@@ -189,6 +189,7 @@ class Transmit(wiring.Component):
         if p.ports > 1:
             m.d.sync += net_ports1.eq(order.peer.net_ports)
         words1 = self.read_words.data
+        self.net_ports1, self.text1 = net_ports1, text1
         under_way = valid1
         if p.ram_output_register:
             if header_beats == 1:
@@ -196,9 +197,11 @@ class Transmit(wiring.Component):
                 words1 = Signal(p.checked_bits)
                 m.d.sync += words1.eq(self.read_words.data)
             # The blocks come a cycle later, and all else waits for them.
+            self.words1 = words1
             waiting = (valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1)
             found = tuple(Signal.like(each, name=f"found_{n}") for n, each in enumerate(waiting))
             m.d.sync += [later.eq(now) for later, now in zip(found, waiting, strict=True)]
+            self.found_words = found[-1]
             under_way = valid1 | found[0]
             valid1, last1, from_text1, from_words1, text1, unsent1, net_ports1, words1 = found
         valid2 = Signal()
@@ -232,6 +235,13 @@ class Transmit(wiring.Component):
         ]
         with m.If(valid2):
             m.d.sync += [begun.eq(~beat2.last), dropping.eq(drops & ~beat2.last)]
+        # For proofs and planted bugs.
+        self.seal, self.walk, self.order, self.beat, self.section = seal, walk, order, beat, section
+        self.active, self.taking, self.last_issue, self.text = active, taking, last_issue, text
+        self.in_header, self.in_words, self.in_blocks = in_header, in_words, in_blocks
+        self.room, self.unsent, self.begun, self.dropping = room, unsent, begun, dropping
+        self.valid1, self.from_text1, self.from_words1 = valid1, from_text1, from_words1
+        self.valid2, self.beat2, self.unsent2, self.drops = valid2, beat2, unsent2, drops
         return m
 
     def _compose(self, m: Module, order: data.View) -> Value:

@@ -3,7 +3,7 @@
 It falls in two steps, a cycle apart: `Screen` decides what needs no slot state, `Verdict` the rest.
 
 Proved: `tests/formal/admission.py`. Tested: `tests/sim/test_engine_cases.py`,
-`tests/sim/test_engine_random.py`, `tests/sim/test_planted_bugs.py`.
+`tests/sim/test_engine_random.py`.
 """
 
 from amaranth.hdl import Module, Mux, Signal

@@ -126,4 +126,8 @@ class CounterBank(wiring.Component):
             rest.eq(Mux(place == self.number, moved, select(recent, self.number))),
         ]
         m.d.comb += self.value.eq(found + rest)
+        # For proofs.
+        self.turn, self.following, self.clearing, self.clears = turn, following, clearing, clears
+        self.recent, self.place, self.moved, self.total = recent, place, moved, total
+        self.total_read = total_read
         return m

@@ -68,4 +68,6 @@ class Queue(wiring.Component):
         ]
         if not self._always_ready:
             m.d.comb += self.i.ready.eq(fifo.w_rdy)
+        # For proofs.
+        self.fifo = fifo
         return m

@@ -30,12 +30,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from afflux_hdl.lib.crossing import Crossing
 from afflux_hdl.lib.link_watch import LinkWatch
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.width import Narrow, Widen
 from afflux_hdl.mac.receive import Receive
 from afflux_hdl.mac.transmit import Transmit
-from afflux_hdl.node.packet_fifo import PacketFifo
 
 __all__ = ["GigabitMac"]
 

@@ -144,4 +144,6 @@ class Arp(wiring.Component):
                     m.d.comb += self.o.payload.data.eq(answer.as_value()[n * self._bus_bits :])
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+        # For proofs.
+        self.beat, self.beats = beat, beats
         return m

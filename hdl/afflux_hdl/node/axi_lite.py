@@ -153,4 +153,8 @@ class AxiLite(wiring.Component):
                 with m.Else():
                     m.d.sync += [self.r.payload.data.eq(0), self.r.payload.resp.eq(SLVERR)]
                 m.next = "IDLE"
+        # For proofs.
+        self.aw_held, self.aw_address, self.w_held = aw_held, aw_address, w_held
+        self.w_data, self.ar_held, self.ar_address = w_data, ar_held, ar_address
+        self.cycles, self.done = cycles, done
         return m

@@ -13,6 +13,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import (
     DONT_FRAGMENT,
     ICMP_ECHO_REPLY,
@@ -27,7 +28,6 @@ from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.rate_limit import RateLimit
 from afflux_hdl.node.classify import HEADER_BYTES
 from afflux_hdl.node.echo_check import ECHO_CHECK_CYCLES, EchoCheck, EchoReplyHeader
-from afflux_hdl.node.packet_fifo import PacketFifo
 
 __all__ = ["ECHO_BURST", "ECHO_PERIOD_BITS", "Echo"]
 
@@ -149,6 +149,8 @@ class Echo(wiring.Component):
             verdicts.o.ready.eq(held.valid & held.ready & held.payload.last),
         ]
         self._replace_headers(m, held.payload, head.reply, verdicts.o.ready, held)
+        # For proofs.
+        self.buffer = buffer
         return m
 
     def _replace_headers(

@@ -116,4 +116,7 @@ class Egress(wiring.Component):
                 self.o.payload.last.eq(1),
                 self.o.payload.error.eq(1),
             ]
+        # For proofs.
+        self.owed, self.owes, self.latest, self.latest_other = owed, owes, latest, latest_other
+        self.in_frame = in_frame
         return m

@@ -23,6 +23,7 @@ from afflux_hdl.engine.control import REGISTER_ADDRESS_BITS
 from afflux_hdl.engine.engine import Engine
 from afflux_hdl.lib.frame_boundary import CutByReset, WholeFrames
 from afflux_hdl.lib.link_watch import LinkWatch
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.skid_buffer import SkidBuffer
 from afflux_hdl.node.arp import Arp
@@ -32,7 +33,6 @@ from afflux_hdl.node.control import NodeControl
 from afflux_hdl.node.echo import Echo
 from afflux_hdl.node.egress import Egress
 from afflux_hdl.node.frame_meter import FrameMeter
-from afflux_hdl.node.packet_fifo import PacketFifo
 from afflux_hdl.node.parameters import NodeParameters
 
 __all__ = ["AXI_LITE", "Node"]

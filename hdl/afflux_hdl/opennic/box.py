@@ -5,7 +5,7 @@
     rx[p] ─► Intake ───► Node ───► Outlet ─► c2h[p]
     tx[p] ◄─ Outlet ◄──        ◄── Intake ◄─ h2c[p]
 
-    axil ─► RegisterPort ─► registers of Node and BoxControl
+    axil ─► ShellRegisterPort ─► registers of Node and BoxControl
 
 Two ports have a node each, or share one:
 
@@ -27,14 +27,14 @@ from afflux_hdl.lib.frame_arbiter import FrameArbiter
 from afflux_hdl.lib.frame_boundary import CutByReset
 from afflux_hdl.lib.frame_split import FrameSplit
 from afflux_hdl.lib.link_watch import LinkWatch
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.node.node import Node
-from afflux_hdl.node.packet_fifo import PacketFifo
 from afflux_hdl.opennic.box_control import BoxControl
 from afflux_hdl.opennic.intake import Intake
 from afflux_hdl.opennic.outlet import Outlet
 from afflux_hdl.opennic.parameters import BoxParameters
-from afflux_hdl.opennic.register_port import SHELL_AXI_LITE, RegisterPort
+from afflux_hdl.opennic.shell_register_port import SHELL_AXI_LITE, ShellRegisterPort
 from afflux_hdl.opennic.streams import BUS_BITS, FIRST_PORT_BIT, BoxBeat
 
 __all__ = ["Box"]
@@ -87,7 +87,7 @@ class Box(wiring.Component):
         p = self._parameters
         pages = {node_base(n) // PAGE_BYTES: f"node_{n}" for n in range(p.nodes)}
         pages[BOX_BASE // PAGE_BYTES] = "box"
-        port = RegisterPort(pages)
+        port = ShellRegisterPort(pages)
         m.submodules.registers = port
         m.submodules.control = control = BoxControl(p)
         connect(m, flipped(self.axil), port.shell)

@@ -8,10 +8,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from afflux_hdl.lib.frame_boundary import CutByReset
+from afflux_hdl.lib.packet_fifo import PacketFifo
 from afflux_hdl.lib.packet_stream import PacketBeat
 from afflux_hdl.lib.queue import Queue
 from afflux_hdl.lib.skid_buffer import SkidBuffer
-from afflux_hdl.node.packet_fifo import PacketFifo
 from afflux_hdl.opennic.frame_size import SIZE_CYCLES, FrameSize
 from afflux_hdl.opennic.streams import BUS_BITS, BoxBeat
 

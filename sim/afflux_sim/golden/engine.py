@@ -4,7 +4,6 @@ Written from that document alone, in its order and its words, to be obviously ri
 fast. It sends at once whatever it has to send, so nothing is ever queued, discarded or dropped.
 """
 
-import ipaddress
 import struct
 from dataclasses import replace
 
@@ -29,7 +28,6 @@ from afflux_sim.golden.frames import (
     VERSION,
     Block,
     Endpoint,
-    Group,
     Packet,
     build_sealed_frame,
     ones_complement_sum,
@@ -39,20 +37,13 @@ from afflux_sim.golden.frames import (
     source_of,
     udp_sum,
 )
-from afflux_sim.golden.state import Job, Parent, Slot
+from afflux_sim.golden.job_table import CommandRefused, JobTable
+from afflux_sim.golden.state import Job, Parent
 
-__all__ = ["CommandRefused", "GoldenEngine", "combine"]
+__all__ = ["GoldenEngine", "combine"]
 
 # Causes in a REFUSED packet.
 REFUSED_VERSION, REFUSED_JOB, REFUSED_KEY, REFUSED_WORKER, REFUSED_ADDRESS = 1, 2, 3, 4, 5
-
-
-class CommandRefused(ValueError):
-    """A command that does not fit; `reason` is its number in docs/registers.md."""
-
-    def __init__(self, reason: int, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
 
 
 def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
@@ -68,7 +59,7 @@ def combine(opcode: int, a: Block, b: Block) -> tuple[Block, int]:
     return np.minimum(a.view(np.uint32), b.view(np.uint32)).view(np.int32), 0
 
 
-class GoldenEngine:
+class GoldenEngine(JobTable):
     """An aggregator without time: each received frame is answered before the next one comes.
 
     Args:
@@ -78,7 +69,6 @@ class GoldenEngine:
 
     Attributes:
         counters: All counters of section 11, in that order.
-        jobs: The jobs by number, None where there is none.
     """
 
     def __init__(
@@ -92,76 +82,9 @@ class GoldenEngine:
         address: str,
         port: int,
     ) -> None:
-        self.workers = workers
-        self.lanes = lanes
-        self.slots = slots
+        super().__init__(workers=workers, lanes=lanes, jobs=jobs, slots=slots)
         self.endpoint = Endpoint(mac, address, port)
         self.counters = dict.fromkeys(COUNTERS, 0)
-        self.jobs: list[Job | None] = [None] * jobs
-
-    def create_job(
-        self,
-        job: int,
-        *,
-        key: int,
-        workers: int,
-        lanes: int,
-        slot_base: int,
-        slot_count: int,
-        round: int,
-        credit: int,
-        group: Group | None = None,
-        group_key: int = 0,
-        parent: Parent | None = None,
-        may_move: bool = False,
-    ) -> None:
-        """Set up job number `job` afresh; `round` is r₀, the first round of each of its slots.
-
-        Raises:
-            CommandRefused: If the engine was not built for this, or slots belong to another job.
-                The job that had the number is gone all the same, unless the number is wrong.
-        """
-        if not 0 <= job < len(self.jobs):
-            raise CommandRefused(2, f"job must be in 0–{len(self.jobs) - 1}, not {job}")
-        self.destroy_job(job)
-        if not 1 <= workers <= self.workers:
-            raise CommandRefused(3, f"workers must be in 1–{self.workers}, not {workers}")
-        if not 1 <= lanes <= self.lanes:
-            raise CommandRefused(4, f"lanes must be in 1–{self.lanes}, not {lanes}")
-        if slot_count < 1 or slot_base < 0 or slot_base + slot_count > self.slots:
-            raise CommandRefused(
-                5,
-                f"slots {slot_base}–{slot_base + slot_count - 1} are not within 0–{self.slots - 1}",
-            )
-        if group is not None and not ipaddress.IPv4Address(group.address).is_multicast:
-            raise CommandRefused(7, f"{group.address} is not a multicast address")
-        for number, other in enumerate(self.jobs):
-            if (
-                number != job
-                and other is not None
-                and slot_base < other.slot_base + len(other.slots)
-                and other.slot_base < slot_base + slot_count
-            ):
-                raise CommandRefused(6, f"slots of job {job} overlap those of job {number}")
-        full = (1 << workers) - 1
-        before_first = (round - 1) % 2**32
-        self.jobs[job] = Job(
-            number=job,
-            key=key,
-            workers=workers,
-            lanes=lanes,
-            slot_base=slot_base,
-            credit=credit,
-            slots=[Slot(round=before_first, seen=full) for _ in range(slot_count)],
-            group=group,
-            group_key=group_key,
-            parent=parent,
-            may_move=may_move,
-        )
-
-    def destroy_job(self, job: int) -> None:
-        """Disable job number `job` and forget all about it."""
-        self.jobs[job] = None
 
     def join_parent(self, job: int) -> bytes:
         """Return the frame by which a job joins its parent; to be sent until JOINED comes.
@@ -180,14 +103,6 @@ class GoldenEngine:
         self._count_sent([frame])
         return frame
 
-    def has_joined_parent(self, job: int) -> bool:
-        """Return whether the parent of job number `job` has answered JOINED."""
-        return self._existing(job).parent_joined
-
-    def slot(self, job: int, slot: int) -> Slot:
-        """Return the state of a slot, numbered within the job's range, for reading."""
-        return self._existing(job).slots[slot]
-
     def receive(self, frame: bytes, mac_error: bool = False) -> list[bytes]:
         """Take one whole Ethernet frame, without frame check sequence.
 
@@ -204,12 +119,6 @@ class GoldenEngine:
         self._count(counter)
         self._count_sent(sent)
         return sent
-
-    def _existing(self, job: int) -> Job:
-        found = self.jobs[job]
-        if found is None:
-            raise ValueError(f"job {job} does not exist")
-        return found
 
     def _count(self, counter: str, by: int = 1) -> None:
         self.counters[counter] = (self.counters[counter] + by) % 2**64

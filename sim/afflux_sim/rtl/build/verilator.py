@@ -34,7 +34,7 @@ class Model:
 
 
 _SHIMS = Path(__file__).parents[1]
-_HEADER = _SHIMS / "model_shim.hpp"
+_HEADERS = sorted(_SHIMS.glob("*.hpp"))
 ENGINE = Model("afflux_engine", "VAffluxEngine", _SHIMS / "shim.cpp")
 NODE = Model("afflux_node", "VAffluxNode", _SHIMS / "node_shim.cpp")
 BOARD = Model(
@@ -106,8 +106,8 @@ def waves_text() -> str:
 
 
 def shim_text(model: Model) -> str:
-    """Return what a model's shim says, with the header that all of them share."""
-    return "".join(path.read_text(encoding="utf-8") for path in (_HEADER, model.shim))
+    """Return what a model's shim says, with the headers of all of them."""
+    return "".join(path.read_text(encoding="utf-8") for path in (*_HEADERS, model.shim))
 
 
 def build_library(

@@ -4,10 +4,10 @@ from typing import Any
 
 from cocotb.triggers import FallingEdge
 
-__all__ = ["RegisterPort"]
+__all__ = ["RegisterPins"]
 
 
-class RegisterPort:
+class RegisterPins:
     """One access in each cycle.
 
     Args:

@@ -164,4 +164,6 @@ class PacketFifo(wiring.Component):
             m.d.sync += self.o.valid.eq(Mux(self.cut, start.any(), left))
         with m.If(self.cut | self.o.ready):
             m.d.sync += ending.eq(self.cut)
+        # For proofs.
+        self.tail, self.start, self.head = tail, start, head
         return m

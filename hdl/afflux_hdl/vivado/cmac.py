@@ -81,11 +81,13 @@ def write_cmac(
     }
 
     def filled(name: str) -> str:
-        return fill((HERE / "templates" / name).read_text(encoding="utf-8"), values)
+        return fill((HERE / "templates" / "cmac" / name).read_text(encoding="utf-8"), values)
 
     files = {
         f"rtl/{PORT_MODULE}.v": verilog,
-        "rtl/afflux_cmac.v": (HERE / "rtl" / "afflux_cmac.v").read_text(encoding="utf-8"),
+        "rtl/afflux_cmac.v": (HERE / "templates" / "cmac" / "afflux_cmac.v").read_text(
+            encoding="utf-8"
+        ),
         "rtl/afflux_entropy.v": (VIVADO_RTL / "afflux_entropy.v").read_text(encoding="utf-8"),
         "ip/cmac_100g.tcl": filled("cmac_100g.tcl"),
         "constraints/crossings.tcl": constraints(crossings, "port"),

@@ -1,4 +1,4 @@
-"""Write a Vivado project: `python -m afflux_hdl.projects as02mc04 -o DIR`."""
+"""Write a Vivado project: `python -m afflux_hdl.vivado as02mc04 -o DIR`."""
 
 import argparse
 import sys
@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from afflux_hdl.boards.options import add_options, settings_of
-from afflux_hdl.cmac.project import write_cmac
 from afflux_hdl.vivado import as02mc04
 from afflux_hdl.vivado.alveo import ALVEO
+from afflux_hdl.vivado.cmac import write_cmac
 
 __all__ = ["PROJECTS", "main"]
 
@@ -21,7 +21,7 @@ PROJECTS = {as02mc04.TOP: as02mc04.write_project} | {
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m afflux_hdl.projects",
+        prog="python -m afflux_hdl.vivado",
         description="Write a complete Vivado project for a board. Vivado itself is not needed.",
     )
     parser.add_argument("board", choices=sorted(PROJECTS))

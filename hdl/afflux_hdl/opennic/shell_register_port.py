@@ -15,7 +15,7 @@ from afflux_hdl.lib.request_crossing import RequestCrossing
 from afflux_hdl.node.axi_lite import SLVERR, ReadData
 from afflux_hdl.node.node import AXI_LITE
 
-__all__ = ["SHELL_AXI_LITE", "RegisterPort"]
+__all__ = ["SHELL_AXI_LITE", "ShellRegisterPort"]
 
 SHELL_AXI_LITE = wiring.Signature(
     {
@@ -32,7 +32,7 @@ Write = data.StructLayout({"address": 32, "data": 32})
 """A write that is carried over."""
 
 
-class RegisterPort(wiring.Component):
+class ShellRegisterPort(wiring.Component):
     """Carries accesses over to the nodes' clock, one write and one read at a time.
 
     Every access is answered. To an address in no page, and while `away` holds, that is `SLVERR`,

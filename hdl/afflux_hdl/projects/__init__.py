@@ -1,1 +1,0 @@
-"""The command that writes Vivado projects, whatever stands at their pins."""
