@@ -9,7 +9,6 @@ from afflux_drivers import _native
 from afflux_drivers.addresses import authority, is_ipv6, route_to
 from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.data_path import DataPath
-from afflux_drivers.aggregator.engine import Registers
 from afflux_drivers.aggregator.job import Job
 from afflux_drivers.aggregator.job_journal import JobJournal
 from afflux_drivers.aggregator.parent_ports import PortTaken
@@ -17,6 +16,7 @@ from afflux_drivers.aggregator.peers import PEER_SHARE, may_take
 from afflux_drivers.control.tickets import ParentJob
 from afflux_drivers.device.counters import engine_counters, node_counters
 from afflux_drivers.frames import mac_of
+from afflux_drivers.registers import Registers
 from afflux_drivers.sockets import MulticastGroup
 from afflux_hdl.contract import registers, wire
 

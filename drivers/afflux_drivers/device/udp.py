@@ -147,7 +147,7 @@ class CallTransport:
 
 
 class UdpRegisters:
-    """The registers of engine, node and management of one board. A `RegisterPort`, thread-safe.
+    """The registers of engine, node and management of one board. `Registers`, thread-safe.
 
     A request is sent again until its answer comes, and is carried out once, however often it
     arrives. Several clients of one controller may use a board at a time: each access is one whole,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from afflux_drivers.addresses import authority, is_ipv6
-from afflux_drivers.aggregator.board import Board, BoardFailed, RegisterPort
+from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
 from afflux_drivers.aggregator.job_journal import journal_of
 from afflux_drivers.aggregator.jobs import NoRoom
@@ -23,6 +23,7 @@ from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.aggregator.server_options import access_of, server_options
 from afflux_drivers.device.location import DeviceUrl
 from afflux_drivers.option_types import checked, whole
+from afflux_drivers.registers import Registers
 from afflux_hdl.contract import wire
 
 __all__ = ["SIZES", "main"]
@@ -185,7 +186,7 @@ def _device(arguments: argparse.Namespace) -> Board:
     return _board_at(port, "board", arguments.queue, apart=arguments.url.scheme == "udp")
 
 
-def _board_at(port: RegisterPort, name: str, queue: int, *, apart: bool = False) -> Board:
+def _board_at(port: Registers, name: str, queue: int, *, apart: bool = False) -> Board:
     try:
         return Board(port, name, queue, apart=apart)
     except BaseException:

@@ -8,7 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge, with_timeout
 
 from afflux_sim.testbench.pace import Pace
-from afflux_sim.testbench.register_port import RegisterPort
+from afflux_sim.testbench.register_driver import RegisterDriver
 from afflux_sim.testbench.stream_driver import StreamDriver
 from afflux_sim.testbench.stream_sampler import StreamSampler
 
@@ -34,7 +34,7 @@ class EngineTestbench:
         self._dut = dut
         self.driver = StreamDriver(dut, Pace(1 - gap_share, seed))
         self.sampler = StreamSampler(dut, Pace(ready_share, seed + 1))
-        self.registers = RegisterPort(dut)
+        self.registers = RegisterDriver(dut)
 
     async def start(self) -> None:
         """Start the clock, reset the engine, and begin to sample its output."""

@@ -4,10 +4,10 @@ from typing import Any
 
 from cocotb.triggers import FallingEdge
 
-__all__ = ["RegisterPort"]
+__all__ = ["RegisterDriver"]
 
 
-class RegisterPort:
+class RegisterDriver:
     """One access in each cycle.
 
     Args:
