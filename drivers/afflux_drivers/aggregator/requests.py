@@ -10,7 +10,8 @@ from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.conversation import Client
 from afflux_drivers.aggregator.engine import Engine
 from afflux_drivers.aggregator.job import Job
-from afflux_drivers.aggregator.jobs import JobTable, NoRoom, engine_limits, read_counters
+from afflux_drivers.aggregator.job_commands import NoRoom
+from afflux_drivers.aggregator.jobs import JobTable, engine_limits, read_counters
 from afflux_drivers.control.tickets import ParentJob
 from afflux_hdl.contract import wire
 

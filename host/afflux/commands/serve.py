@@ -16,8 +16,8 @@ from typing import Any
 from afflux_drivers.addresses import authority, is_ipv6
 from afflux_drivers.aggregator.board import Board, BoardFailed
 from afflux_drivers.aggregator.engine import Engine, SoftEngine
+from afflux_drivers.aggregator.job_commands import NoRoom
 from afflux_drivers.aggregator.job_journal import journal_of
-from afflux_drivers.aggregator.jobs import NoRoom
 from afflux_drivers.aggregator.process import serve_until_stopped
 from afflux_drivers.aggregator.server import AggregatorServer
 from afflux_drivers.aggregator.server_options import access_of, server_options
